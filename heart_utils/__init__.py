@@ -1,0 +1,36 @@
+"""HEART in the open: ratings, agreement and judging of emotional support by people and models.
+
+The names below are the public ones. Each is loaded from its module on first use, so that importing
+the package costs next to nothing.
+
+Examples
+--------
+>>> import heart_utils
+>>> heart_utils.open_run("sample").name
+'sample'
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "check_table": "tables",
+    "TableError": "tables",
+    "open_run": "runs",
+    "Run": "runs",
+    "RunError": "runs",
+}
+
+__all__ = [*_PUBLIC, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""From tables to tables: no network, no files."""

@@ -1,0 +1,1 @@
+"""Rows come into being: data sets, replies, comparisons, verdicts, scores."""

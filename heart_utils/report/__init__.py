@@ -1,0 +1,1 @@
+"""From tables to what people look at: figures, boards, banners, the gate."""

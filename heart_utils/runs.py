@@ -1,0 +1,345 @@
+"""A run is a folder of tables with a manifest: open it, read it, write it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from heart_utils.tables import TABLES, TableError, check_table
+
+__all__ = ["FORMAT", "MissingTableError", "Run", "RunError", "find_root", "open_run", "strictest_licence", "write_atomically"]
+
+FORMAT = 1
+"""The version of a run folder. A folder of a higher version is refused, never guessed at."""
+
+LICENCES = {
+    "CC0-1.0": 0,
+    "MIT": 1,
+    "BSD-3-Clause": 1,
+    "Apache-2.0": 1,
+    "CC-BY-4.0": 2,
+    "CC-BY-NC-4.0": 3,
+    "gated": 4,
+    "none stated": 5,
+}
+"""Licences from free to strict. What is above 2 may not be shown in a published page."""
+
+PUBLISHABLE = 2
+
+
+class RunError(ValueError):
+    """A run folder cannot be opened or written."""
+
+
+class MissingTableError(RunError):
+    """A run does not hold the table that was asked for."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One folder of tables.
+
+    Attributes
+    ----------
+    name : str
+        The folder's own name.
+    folder : pathlib.Path
+        Absolute.
+    root : pathlib.Path
+        The project's root, absolute.
+    """
+
+    name: str
+    folder: Path
+    root: Path
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What ``manifest.json`` says; an empty run says only its version and name."""
+        return _read_manifest(self.folder)
+
+    def has(self, table: str, part: str | None = None) -> bool:
+        """Tell whether the run holds a table (or one part of it) with rows or without."""
+        return bool(self._files(table, part))
+
+    def read(self, table: str, part: str | None = None, *, columns: list[str] | None = None) -> pd.DataFrame:
+        """Read a table, all its parts as one.
+
+        Parameters
+        ----------
+        table : str
+            One of :data:`heart_utils.tables.TABLES`.
+        part : str, optional
+            Read ``<table>/<part>.parquet`` alone, such as ``"people"``.
+        columns : list of str, optional
+            Read only these columns; the table is then not checked as a whole.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per observation, as :mod:`heart_utils.tables` describes it.
+
+        Raises
+        ------
+        MissingTableError
+            If the run does not hold it; the message says what makes it.
+        TableError
+            If a file is damaged, or holds something else than its columns promise.
+        """
+        files = self._files(table, part)
+        if not files:
+            raise MissingTableError(
+                f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). "
+                f"It holds {', '.join(self.tables()) or 'no table yet'}. `make book RUN={self.name}` or "
+                f"`make collect RUN={self.name}` writes them."
+            )
+        frames = [_read_parquet(file, columns) for file in files]
+        if columns is not None:
+            return pd.concat(frames, ignore_index=True)
+        try:
+            return check_table(table, pd.concat(frames, ignore_index=True))
+        except TableError as error:
+            raise TableError(f"{error} (in {', '.join(str(file) for file in files)})") from None
+
+    def write(self, table: str, rows: pd.DataFrame, part: str | None = None) -> bool:
+        """Write a table, checked, whole or not at all, and only if its content changed.
+
+        Parameters
+        ----------
+        table : str
+            One of :data:`heart_utils.tables.TABLES`.
+        rows : pandas.DataFrame
+            The table.
+        part : str, optional
+            Write ``<table>/<part>.parquet``, which readers see as rows of the same table.
+
+        Returns
+        -------
+        bool
+            Whether the file was replaced. A file that stays keeps its time, so that `make` runs
+            nothing that depends on it.
+
+        Raises
+        ------
+        TableError
+            If the rows do not fit the table.
+        RunError
+            If the disk is full or read-only; what stood there before still stands.
+        """
+        checked = check_table(table, rows)
+        file = self.folder / f"{table}.parquet" if part is None else self.folder / table / f"{part}.parquet"
+        return write_atomically(file, checked.to_parquet(index=False))
+
+    def record(self, **entries: object) -> None:
+        """Add entries to the manifest; a mapping is merged into what stands under its name.
+
+        Parameters
+        ----------
+        **entries
+            JSON values, such as ``parameters={"05_who_is_preferred": {...}}``.
+        """
+        with _locked(self.folder):
+            manifest = _read_manifest(self.folder)
+            for key, value in entries.items():
+                old = manifest.get(key)
+                manifest[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+            text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+            write_atomically(self.folder / "manifest.json", text.encode())
+
+    def tables(self) -> list[str]:
+        """List the tables that the run holds."""
+        return [table for table in TABLES if self._files(table, None)]
+
+    def _files(self, table: str, part: str | None) -> list[Path]:
+        if table not in TABLES:
+            raise TableError(f"There is no table called {table!r}. The tables are {', '.join(TABLES)}.")
+        if part is not None:
+            files = [self.folder / table / f"{part}.parquet"]
+        else:
+            files = [self.folder / f"{table}.parquet", *sorted((self.folder / table).glob("*.parquet"))]
+        return [file for file in files if file.is_file()]
+
+
+def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Run:
+    """Open a run folder, by name or by path.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        A bare name means ``runs/<name>`` under the project's root; anything with a separator is a
+        path taken from the caller's folder. Both are made absolute here, once.
+    create : bool
+        Whether a run that is not there yet is opened empty (its folder appears with the first
+        table written) or is an error.
+
+    Returns
+    -------
+    Run
+        With ``read``, ``write``, ``root`` and ``manifest``.
+
+    Raises
+    ------
+    RunError
+        If the run was written by a newer version, the path is a file, or it is not there and
+        `create` is false.
+
+    Examples
+    --------
+    >>> open_run("sample").folder.name
+    'sample'
+    """
+    name = os.fspath(name_or_path)
+    if not name.strip():
+        raise RunError("A run needs a name, such as 'sample', or a path to its folder.")
+    root = find_root()
+    bare = Path(name).name == name and name not in (".", "..")
+    folder = root / "runs" / name if bare else Path(name).expanduser().resolve()
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file; a run is a folder of tables.")
+    if not folder.exists() and not create:
+        there = sorted(path.name for path in (root / "runs").glob("*") if path.is_dir())
+        raise RunError(f"There is no run {name!r} (looked in {folder}). Runs here: {', '.join(there) or 'none yet'}.")
+    version = _read_manifest(folder).get("format", FORMAT)
+    if not isinstance(version, int) or version > FORMAT:
+        raise RunError(
+            f"{folder} was written by a newer version of this project (run format {version}; this one reads up to {FORMAT}). "
+            f"Update the project, or open the run with the version that wrote it."
+        )
+    return Run(folder.name, folder, root)
+
+
+def find_root() -> Path:
+    """Find the project's root: ``HEART_ROOT``, else the checkout that holds this package.
+
+    Returns
+    -------
+    pathlib.Path
+        Absolute.
+
+    Raises
+    ------
+    RunError
+        If neither holds the project.
+    """
+    given = os.environ.get("HEART_ROOT")
+    candidates = [Path(given)] if given else [Path(__file__).resolve().parents[1], Path.cwd(), *Path.cwd().parents]
+    for folder in candidates:
+        if (folder / "_toc.yml").is_file() and (folder / "notebooks").is_dir():
+            return folder.resolve()
+    raise RunError(
+        f"The project's root (a folder with _toc.yml and notebooks/) was not found from {candidates[0]}. "
+        f"Set HEART_ROOT to it, or install the checkout with `pip install -e .`."
+    )
+
+
+def strictest_licence(licences: list[str]) -> str:
+    """Tell which of several licences binds the most; one that is not known binds most of all.
+
+    Parameters
+    ----------
+    licences : list of str
+        Names as in :data:`LICENCES`.
+
+    Returns
+    -------
+    str
+        One of them; ``"CC0-1.0"`` where there are none.
+
+    Examples
+    --------
+    >>> strictest_licence(["MIT", "CC-BY-NC-4.0", "CC0-1.0"])
+    'CC-BY-NC-4.0'
+    """
+    return max(licences, key=lambda licence: LICENCES.get(licence, len(LICENCES)), default="CC0-1.0")
+
+
+def write_atomically(file: Path, content: bytes) -> bool:
+    """Replace a file whole or not at all, and leave it alone if its content is the same.
+
+    Parameters
+    ----------
+    file : pathlib.Path
+        Its folder is made if need be.
+    content : bytes
+        What it shall hold.
+
+    Returns
+    -------
+    bool
+        Whether the file was replaced.
+
+    Raises
+    ------
+    RunError
+        If it cannot be written; the file that stood there still stands.
+    """
+    part = None
+    try:
+        if file.is_file() and file.read_bytes() == content:
+            return False
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.chmod(part, 0o644)
+        os.replace(part, file)
+        part = None
+    except OSError as error:
+        raise RunError(f"{file} could not be written ({error.strerror}); what was there before is untouched.") from error
+    finally:
+        if part is not None:
+            Path(part).unlink(missing_ok=True)
+    return True
+
+
+def checksum(file: Path) -> str:
+    """Give the SHA-256 of a file, in hexadecimal."""
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _read_parquet(file: Path, columns: list[str] | None) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(file, columns=columns)
+    except Exception as error:  # pyarrow has no common class for a damaged file
+        raise TableError(
+            f"{file} cannot be read as a table ({type(error).__name__}: {error}). It may have been cut short; "
+            f"delete it and run the step that writes it again."
+        ) from error
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    file = folder / "manifest.json"
+    if not file.is_file():
+        return {"format": FORMAT, "run": folder.name}
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"{file} is not JSON ({error}). Delete it and run the chapters again.") from None
+    if not isinstance(manifest, dict):
+        raise RunError(f"{file} holds a {type(manifest).__name__}, expected an object.")
+    return manifest
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time change a manifest: chapters run side by side."""
+    from filelock import FileLock
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".manifest.lock", timeout=60):
+            yield
+    except OSError as error:
+        raise RunError(f"{folder} could not be written ({error.strerror}).") from error

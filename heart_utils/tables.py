@@ -1,0 +1,498 @@
+"""The tables that pass between the steps: what a row is, which columns it has, which words they may hold.
+
+Every table is long, one row per observation, and every table has a column ``simulated``: true in
+each row that a program drew from known strengths, false in each row that somebody or some model
+really answered. :func:`check_table` is the one door through which a table enters or leaves a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    import pandera.pandas as pa
+
+__all__ = [
+    "DIMENSIONS",
+    "RATER_KINDS",
+    "RESPONDER_KINDS",
+    "SLICES",
+    "SPEAKERS",
+    "STATES",
+    "TABLES",
+    "VERDICTS",
+    "Column",
+    "TableError",
+    "check_table",
+    "empty_table",
+]
+
+SPEAKERS = ("seeker", "supporter")
+SLICES = ("standard", "adversarial", "calm_twin")
+RESPONDER_KINDS = ("human", "model", "reference", "source", "probe")
+RATER_KINDS = ("human", "model")
+VERDICTS = ("a", "b", "tie")
+STATES = ("valid", "abstained", "refused", "unparsed", "error", "inconsistent")
+ORDERS = ("ab", "ba")
+PROTOCOLS = ("heart", "heart-release", "likert", "from_scores", "mtbench", "simulated", "imported")
+ANSWER_FORMATS = ("json", "logprob")
+POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "none")
+DIMENSIONS = (
+    "human_alignment",
+    "empathic_responsiveness",
+    "attunement",
+    "resonance",
+    "task_following",
+    "overall",
+)
+"""HEART's five dimensions and the overall preference; another rubric brings its own, in snake_case."""
+
+
+class TableError(ValueError):
+    """A table does not hold what its columns promise."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column of a table holds.
+
+    Attributes
+    ----------
+    kind : str
+        ``"text"``, ``"number"``, ``"count"`` (whole and not negative), ``"truth"`` or ``"list"``.
+    nullable : bool
+        Whether a row may leave it empty.
+    words : tuple of str
+        The vocabulary, if the column has one.
+    low, high : float or None
+        The range of a number, ends included.
+    optional : bool
+        Whether the whole column may be absent.
+    """
+
+    kind: str
+    nullable: bool = False
+    words: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    optional: bool = False
+
+    def expected(self) -> str:
+        """Say in words what a cell must hold."""
+        if self.words:
+            said = "one of " + ", ".join(self.words)
+        elif self.kind in ("number", "count"):
+            said = "a whole number" if self.kind == "count" else "a number"
+            if self.low is not None and self.high is not None:
+                said += f" from {self.low:g} to {self.high:g}"
+            elif self.low is not None:
+                said += f" of {self.low:g} or more"
+        else:
+            said = {"text": "text", "truth": "true or false", "list": "a list"}[self.kind]
+        return said + (", or nothing" if self.nullable else ", in every row")
+
+
+TEXT, TEXT_OR_NONE = Column("text"), Column("text", nullable=True)
+NUMBER, NUMBER_OR_NONE = Column("number"), Column("number", nullable=True)
+MILLISECONDS = Column("number", nullable=True, low=0)
+COUNT_OR_NONE = Column("count", nullable=True, low=0)
+PROBABILITY = Column("number", nullable=True, low=0, high=1)
+FLAGS = Column("list")
+SIMULATED = Column("truth")
+SLICE = Column("text", words=SLICES)
+STATE = Column("text", words=STATES)
+PROTOCOL = Column("text", words=PROTOCOLS)
+ORDER = Column("text", nullable=True, words=ORDERS)
+RATER_KIND = Column("text", words=RATER_KINDS)
+RESPONDER_KIND = Column("text", words=RESPONDER_KINDS)
+
+TABLES: dict[str, dict[str, Column]] = {
+    "histories": {
+        "history_id": TEXT,
+        "dialogue_id": TEXT,
+        "source": TEXT,
+        "slice": SLICE,
+        "twin_id": TEXT_OR_NONE,
+        "emotion": TEXT_OR_NONE,
+        "problem": TEXT_OR_NONE,
+        "situation": TEXT_OR_NONE,
+        "turns": Column("list"),
+        "licence": TEXT,
+        "flags": FLAGS,
+        "simulated": SIMULATED,
+        # ESConv's own labels, where a source has them.
+        "strategies": Column("list", nullable=True, optional=True),
+        "distress_before": Column("number", nullable=True, low=1, high=5, optional=True),
+        "distress_after": Column("number", nullable=True, low=1, high=5, optional=True),
+        "seeker_empathy": Column("number", nullable=True, low=1, high=5, optional=True),
+        "seeker_relevance": Column("number", nullable=True, low=1, high=5, optional=True),
+    },
+    "responders": {
+        "responder": TEXT,
+        "responder_kind": RESPONDER_KIND,
+        "family": TEXT_OR_NONE,
+        "model": TEXT_OR_NONE,
+        "size": Column("number", nullable=True, low=0),
+        "released": TEXT_OR_NONE,
+        "price": Column("number", nullable=True, low=0),
+        "simulated": SIMULATED,
+    },
+    "replies": {
+        "reply_id": TEXT,
+        "history_id": TEXT,
+        "responder": TEXT,
+        "author_id": TEXT_OR_NONE,
+        "text": TEXT_OR_NONE,
+        "ttft_ms": MILLISECONDS,
+        "total_ms": MILLISECONDS,
+        "prompt_tokens": COUNT_OR_NONE,
+        "completion_tokens": COUNT_OR_NONE,
+        "cost_usd": Column("number", nullable=True, low=0),
+        "typing_ms": MILLISECONDS,
+        "flags": FLAGS,
+        "state": STATE,
+        "call_id": TEXT_OR_NONE,
+        "simulated": SIMULATED,
+    },
+    "comparisons": {
+        "comparison_id": TEXT,
+        "pair_id": TEXT,
+        "history_id": TEXT,
+        "reply_a": TEXT,
+        "reply_b": TEXT,
+        "responder_a": TEXT,
+        "responder_b": TEXT,
+        "order": ORDER,
+        "protocol": PROTOCOL,
+        "simulated": SIMULATED,
+    },
+    "verdicts": {
+        "comparison_id": TEXT,
+        "pair_id": TEXT,
+        "history_id": TEXT,
+        "dialogue_id": TEXT,
+        "slice": SLICE,
+        "responder_a": TEXT,
+        "responder_b": TEXT,
+        "rater": TEXT,
+        "rater_kind": RATER_KIND,
+        "dimension": TEXT,
+        "dimension_position": COUNT_OR_NONE,
+        "verdict": Column("text", nullable=True, words=VERDICTS),
+        "margin": Column("number", nullable=True, low=1, high=5),
+        "p_a": PROBABILITY,
+        "state": STATE,
+        "order": ORDER,
+        "protocol": PROTOCOL,
+        "answer_format": Column("text", nullable=True, words=ANSWER_FORMATS),
+        "repeat": Column("count", low=0),
+        "group": TEXT_OR_NONE,
+        "flags": FLAGS,
+        "rationale": TEXT_OR_NONE,
+        "call_id": TEXT_OR_NONE,
+        "simulated": SIMULATED,
+    },
+    "scores": {
+        "reply_id": TEXT,
+        "history_id": TEXT,
+        "dialogue_id": TEXT,
+        "responder": TEXT,
+        "rater": TEXT,
+        "rater_kind": RATER_KIND,
+        "dimension": TEXT,
+        "item": TEXT_OR_NONE,
+        "score": NUMBER_OR_NONE,
+        "state": STATE,
+        "protocol": PROTOCOL,
+        "group": TEXT_OR_NONE,
+        "flags": FLAGS,
+        "call_id": TEXT_OR_NONE,
+        "simulated": SIMULATED,
+    },
+    "codes": {
+        "reply_id": TEXT,
+        "coder": TEXT,
+        "code": TEXT,
+        "probability": PROBABILITY,
+        "state": STATE,
+        "simulated": SIMULATED,
+    },
+    "ratings": {
+        "dimension": TEXT,
+        "slice": TEXT,
+        "group": TEXT_OR_NONE,
+        "rater": TEXT,
+        "rater_kind": TEXT,
+        "method": TEXT,
+        "population": Column("text", words=POPULATIONS),
+        "responder": TEXT,
+        "responder_kind": RESPONDER_KIND,
+        "strength": NUMBER,
+        "ci_low": NUMBER_OR_NONE,
+        "ci_high": NUMBER_OR_NONE,
+        "ci_level": PROBABILITY,
+        "rating": NUMBER,
+        "rating_low": NUMBER_OR_NONE,
+        "rating_high": NUMBER_OR_NONE,
+        "rank_low": COUNT_OR_NONE,
+        "rank_high": COUNT_OR_NONE,
+        "win_probability": PROBABILITY,
+        "n_verdicts": Column("count", low=0),
+        "n_clusters": Column("count", low=0),
+        "tie_share": PROBABILITY,
+        "penalised": Column("truth"),
+        "provisional": Column("truth"),
+        "simulated": SIMULATED,
+    },
+}
+"""Name of a table -> name of a column -> what it holds, in the order of writing."""
+
+KEYS: dict[str, list[str]] = {
+    "histories": ["history_id"],
+    "responders": ["responder"],
+    "replies": ["reply_id"],
+    "comparisons": ["comparison_id"],
+    "verdicts": ["comparison_id", "rater", "dimension", "repeat", "protocol", "answer_format", "group"],
+    "scores": ["reply_id", "rater", "dimension", "item", "protocol", "group", "call_id"],
+    "codes": ["reply_id", "coder", "code"],
+    "ratings": ["dimension", "slice", "group", "rater", "rater_kind", "method", "population", "responder"],
+}
+"""What makes a row of each table different from every other row."""
+
+MAX_ROWS_SHOWN = 3
+
+
+def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Check a table against its columns and put them in the order of writing.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`TABLES`, such as ``"verdicts"``.
+    table : pandas.DataFrame
+        One row per observation. Columns marked optional may be absent.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The same rows, with a fresh index, columns in order and the types of :data:`TABLES`.
+
+    Raises
+    ------
+    TableError
+        If a column is missing or unknown, a value does not fit, an id appears twice, a verdict
+        stands beside a failed state, or a responder meets itself. The message names the table,
+        the column, the first bad rows, and what was expected.
+
+    Examples
+    --------
+    >>> check_table("codes", pd.DataFrame({"reply_id": ["r1"], "coder": ["llm"], "code": ["question"],
+    ...     "probability": [1.7], "state": ["valid"], "simulated": [False]}))
+    Traceback (most recent call last):
+    ...
+    heart_utils.tables.TableError: codes.probability: expected a number from 0 to 1, or nothing; row 0 has 1.7.
+    """
+    columns = _columns(name)
+    missing = [column for column, what in columns.items() if column not in table and not what.optional]
+    unknown = [str(column) for column in table.columns if column not in columns]
+    if missing or unknown:
+        parts = [f"missing {', '.join(missing)}"] if missing else []
+        parts += [f"unknown {', '.join(unknown)}"] if unknown else []
+        raise TableError(f"{name}: {'; '.join(parts)}. A table of {name} has the columns {', '.join(columns)}.")
+    present = [column for column in columns if column in table]
+    typed = pd.DataFrame({column: _typed(name, column, columns[column], table[column]) for column in present})
+    typed = typed.reset_index(drop=True)
+    _check_values(name, typed)
+    _check_keys(name, typed)
+    _check_sense(name, typed)
+    return typed
+
+
+def empty_table(name: str) -> pd.DataFrame:
+    """Make a table with no rows and all columns that are not optional.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`TABLES`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        No rows.
+
+    Examples
+    --------
+    >>> list(empty_table("codes").columns)
+    ['reply_id', 'coder', 'code', 'probability', 'state', 'simulated']
+    """
+    needed = [column for column, what in _columns(name).items() if not what.optional]
+    return check_table(name, pd.DataFrame({column: [] for column in needed}))
+
+
+def _columns(name: str) -> dict[str, Column]:
+    if name not in TABLES:
+        raise TableError(f"There is no table called {name!r}. The tables are {', '.join(TABLES)}.")
+    return TABLES[name]
+
+
+def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series:
+    """Give a column its type, so that a table means the same after a round trip through a file."""
+    values = values.reset_index(drop=True)
+    if what.kind == "list":
+        return _lists(values)
+    if what.kind == "text":
+        return _texts(name, column, what, values)
+    if what.kind == "truth":
+        wrong = ~values.isin([True, False])
+        _refuse(name, column, what, values, wrong)
+        return values.astype(bool)
+    numbers = pd.to_numeric(values, errors="coerce")
+    _refuse(name, column, what, values, numbers.isna() & values.notna())
+    if what.kind == "count":
+        _refuse(name, column, what, values, numbers.notna() & (numbers % 1 != 0))
+        if what.nullable:
+            return numbers.astype("Int64")
+        _refuse(name, column, what, values, numbers.isna())
+        return numbers.astype("int64")
+    return numbers.astype("float64")
+
+
+def _texts(name: str, column: str, what: Column, values: pd.Series) -> pd.Series:
+    """Keep text, and refuse numbers that would silently become text."""
+    if not isinstance(values.dtype, pd.StringDtype) and len(values):
+        wrong = values.map(lambda cell: not isinstance(cell, str)) & values.notna()
+        _refuse(name, column, what, values, wrong)
+    return values.astype("str")
+
+
+def _lists(values: pd.Series) -> pd.Series:
+    """Turn arrays that Parquet gives back into plain lists."""
+    cells = [list(cell) if hasattr(cell, "__len__") and not isinstance(cell, str) else cell for cell in values]
+    return pd.Series(cells, index=values.index, dtype=object)
+
+
+def _check_values(name: str, table: pd.DataFrame) -> None:
+    """Run the pandera schema, and say the first fault in words."""
+    from pandera.errors import SchemaErrors
+
+    try:
+        _schema(name, tuple(table.columns)).validate(table, lazy=True)
+    except SchemaErrors as error:
+        cases = error.failure_cases
+        column = next(c for c in table.columns if c in set(cases["column"]))
+        rows = sorted({int(i) for i in cases.loc[cases["column"] == column, "index"].dropna()})
+        bad = table.index.isin(rows) if rows else pd.Series(True, index=table.index)
+        _refuse(name, column, TABLES[name][column], table[column], pd.Series(bad, index=table.index))
+        raise
+
+
+def _schema(name: str, present: tuple[str, ...]) -> pa.DataFrameSchema:
+    import pandera.pandas as pa
+
+    return pa.DataFrameSchema(
+        {column: pa.Column(checks=_checks(TABLES[name][column]), nullable=TABLES[name][column].nullable) for column in present}
+    )
+
+
+def _checks(what: Column) -> list[pa.Check]:
+    import pandera.pandas as pa
+
+    checks = []
+    if what.words:
+        checks.append(pa.Check.isin(what.words))
+    if what.low is not None:
+        checks.append(pa.Check.ge(what.low))
+    if what.high is not None:
+        checks.append(pa.Check.le(what.high))
+    if what.kind == "list":
+        checks.append(pa.Check(lambda cell: isinstance(cell, list), element_wise=True))
+    if what.kind == "text" and not what.nullable and not what.words:
+        checks.append(pa.Check.ne(""))
+    return checks
+
+
+def _check_keys(name: str, table: pd.DataFrame) -> None:
+    """Refuse two rows for one thing."""
+    keys = KEYS[name]
+    twice = table.duplicated(keys, keep=False)
+    if twice.any():
+        rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
+        shown = "; ".join(f"row {row}: {dict(values.dropna())}" for row, values in rows.iterrows())
+        raise TableError(
+            f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each to appear once. {shown}."
+        )
+
+
+def _check_sense(name: str, table: pd.DataFrame) -> None:
+    """Check what no single column can show."""
+    if name in ("comparisons", "verdicts"):
+        _refuse_rows(
+            name,
+            "responder_b",
+            table["responder_a"] == table["responder_b"],
+            table["responder_b"],
+            "a responder other than responder_a (nobody is compared with itself)",
+        )
+    if name == "verdicts":
+        said = table["verdict"].notna() | table["p_a"].notna()
+        _refuse_rows(name, "verdict", (table["state"] == "valid") & ~said, table["state"], "a verdict where the state is valid")
+        failed = table["state"].isin(["abstained", "refused", "unparsed", "error"])
+        _refuse_rows(name, "verdict", failed & said, table["state"], "no verdict where the state is a failure")
+    if name == "scores":
+        _refuse_rows(
+            name,
+            "score",
+            (table["state"] == "valid") & table["score"].isna(),
+            table["state"],
+            "a score where the state is valid",
+        )
+    if name == "histories":
+        _check_turns(table)
+
+
+def _check_turns(histories: pd.DataFrame) -> None:
+    def fault(turns: list[dict[str, object]]) -> str | None:
+        if not turns:
+            return "no turn"
+        for number, turn in enumerate(turns):
+            if not isinstance(turn, dict) or not {"speaker", "text"} <= set(turn):
+                return f"turn {number} is not a speaker and a text"
+            if turn["speaker"] not in SPEAKERS:
+                return f"turn {number} is spoken by {turn['speaker']!r}"
+            if not isinstance(turn["text"], str) or not turn["text"].strip():
+                return f"turn {number} has no text"
+        return None
+
+    faults = histories["turns"].map(fault)
+    _refuse_rows(
+        "histories",
+        "turns",
+        faults.notna(),
+        faults + " in " + histories["history_id"],
+        "one turn or more, each with a speaker (seeker or supporter) and a text",
+    )
+
+
+def _refuse(name: str, column: str, what: Column, values: pd.Series, wrong: pd.Series) -> None:
+    _refuse_rows(name, column, wrong, values, what.expected())
+
+
+def _refuse_rows(name: str, column: str, wrong: pd.Series, values: pd.Series, expected: str) -> None:
+    """Raise if any row is wrong, showing the first of them."""
+    if not wrong.any():
+        return
+    bad = values[wrong]
+    shown = ", ".join(f"row {row} has {_shown(value)}" for row, value in bad.head(MAX_ROWS_SHOWN).items())
+    more = f" ({len(bad) - MAX_ROWS_SHOWN} more rows)" if len(bad) > MAX_ROWS_SHOWN else ""
+    raise TableError(f"{name}.{column}: expected {expected}; {shown}{more}.")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float) and value != value:
+        return "nothing"
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
