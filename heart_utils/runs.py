@@ -233,10 +233,10 @@ def find_root() -> Path:
     given = os.environ.get("HEART_ROOT")
     candidates = [Path(given)] if given else [Path(__file__).resolve().parents[1], Path.cwd(), *Path.cwd().parents]
     for folder in candidates:
-        if (folder / "_toc.yml").is_file() and (folder / "notebooks").is_dir():
+        if (folder / "pyproject.toml").is_file() and (folder / "heart_utils" / "runs.py").is_file():
             return folder.resolve()
     raise RunError(
-        f"The project's root (a folder with _toc.yml and notebooks/) was not found from {candidates[0]}. "
+        f"The project's root (a folder with pyproject.toml and heart_utils/) was not found from {candidates[0]}. "
         f"Set HEART_ROOT to it, or install the checkout with `pip install -e .`."
     )
 

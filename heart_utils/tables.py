@@ -448,7 +448,7 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
             "score",
             (table["state"] == "valid") & table["score"].isna(),
             table["state"],
-            "a score where the state is valid",
+            "a score where valid",
         )
     if name == "histories":
         _check_turns(table)
