@@ -1,0 +1,35 @@
+"""What all tests share: the mirror of real data, a generator, and the rule that a required thing may not be skipped."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+REQUIRED = {name for name in os.environ.get("HEART_REQUIRE", "").split(",") if name}
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Turn a skip that says `needs NAME: ...` into a failure where HEART_REQUIRE lists NAME."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason.startswith("needs ") and reason.removeprefix("needs ").split(":")[0] in REQUIRED:
+            report.outcome = "failed"
+            report.longrepr = f"HEART_REQUIRE lists it, so this may not be skipped: {reason}"
+
+
+@pytest.fixture(scope="session")
+def mirror() -> Path:
+    """The folder that mirrors the real data sets."""
+    folder = os.environ.get("HEART_DATA_MIRROR")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("needs mirror: set HEART_DATA_MIRROR to the folder that mirrors the real data sets")
+    return Path(folder)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20260109)
