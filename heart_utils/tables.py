@@ -467,12 +467,15 @@ def _check_turns(histories: pd.DataFrame) -> None:
                 return f"turn {number} has no text"
         return None
 
-    faults = histories["turns"].map(fault)
+    faults = pd.Series([fault(turns) for turns in histories["turns"]], index=histories.index, dtype=object)
+    where = pd.Series(
+        [f"{said} (history {name})" for said, name in zip(faults, histories["history_id"], strict=True)], index=histories.index
+    )
     _refuse_rows(
         "histories",
         "turns",
         faults.notna(),
-        faults + " in " + histories["history_id"],
+        where,
         "one turn or more, each with a speaker (seeker or supporter) and a text",
     )
 

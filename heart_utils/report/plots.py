@@ -1,0 +1,314 @@
+"""Figures of the book: tidy tables in, axes out, one style, and what each figure rests on inside it.
+
+A figure drawn from simulated rows says so across its face, so that a screenshot cannot pass for a
+measurement.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "KIND_COLOURS",
+    "KIND_MARKERS",
+    "mark_simulated",
+    "plot_boards",
+    "plot_leaderboard",
+    "plot_win_probabilities",
+    "use_book_style",
+]
+
+# seaborn's colorblind palette, by the kind of author; the marker repeats what the colour says.
+KIND_COLOURS = {"human": "#0173b2", "model": "#de8f05", "reference": "#029e73", "source": "#cc78bc", "probe": "#949494"}
+KIND_MARKERS = {"human": "o", "model": "s", "reference": "D", "source": "^", "probe": "X"}
+KIND_NAMES = {
+    "human": "people",
+    "model": "model",
+    "reference": "drafted for this project",
+    "source": "came with the data, author unknown",
+    "probe": "probe",
+}
+POPULATION_NAMES = {
+    "benchmark": "this benchmark's dialogues",
+    "dialogues": "dialogues like these",
+    "dialogues_and_raters": "dialogues and raters like these",
+    "none": "none",
+}
+
+
+def use_book_style() -> None:
+    """Set size, fonts and colours of every figure that follows.
+
+    Examples
+    --------
+    >>> use_book_style()
+    """
+    import matplotlib as mpl
+    import seaborn as sns
+
+    sns.set_theme(context="notebook", style="ticks", palette="colorblind")
+    mpl.rcParams.update(
+        {
+            "figure.dpi": 110,
+            "savefig.dpi": 110,
+            "figure.facecolor": "white",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": "medium",
+            "axes.titlelocation": "left",
+            "axes.labelsize": "small",
+            "xtick.labelsize": "small",
+            "ytick.labelsize": "small",
+            "legend.fontsize": "small",
+            "legend.frameon": False,
+        }
+    )
+
+
+def plot_leaderboard(board: pd.DataFrame, *, title: str | None = None, ax: Axes | None = None) -> Axes:
+    """Draw ratings with their intervals, best responder on top.
+
+    Parameters
+    ----------
+    board : pandas.DataFrame
+        Rows of the table ``ratings``, one a responder.
+    title : str, optional
+        What was rated and by whom.
+    ax : matplotlib.axes.Axes, optional
+        Drawn on a new figure if none is given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ValueError
+        If the table is empty or holds a responder more than once.
+
+    Examples
+    --------
+    >>> board = pd.DataFrame({"responder": ["x", "y"], "responder_kind": "model", "rating": [1520.0, 1480.0],
+    ...     "rating_low": [1500.0, 1460.0], "rating_high": [1540.0, 1500.0], "ci_level": 0.95,
+    ...     "population": "dialogues", "n_verdicts": 40, "n_clusters": 30, "provisional": False,
+    ...     "penalised": False, "simulated": False})
+    >>> [label.get_text() for label in plot_leaderboard(board).get_yticklabels()]
+    ['y', 'x']
+    """
+    import matplotlib.pyplot as plt
+
+    _check_board(board)
+    table = board.sort_values("rating", ignore_index=True)
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7, 1.1 + 0.32 * len(table)), layout="constrained")
+    for kind, rows in table.groupby("responder_kind"):
+        colour = KIND_COLOURS[str(kind)]
+        ax.hlines(rows.index, rows["rating_low"], rows["rating_high"], color=colour, linewidth=2)
+        ax.plot(rows["rating"], rows.index, KIND_MARKERS[str(kind)], color=colour, label=KIND_NAMES[str(kind)])
+    ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
+    ax.set(yticks=list(table.index), yticklabels=[_label(row) for row in table.to_dict("records")])
+    ax.set_xlabel(_interval_label(table))
+    ax.legend(title="Written by", loc="lower right")
+    if title:
+        ax.set_title(title)
+    _say_what_it_rests_on(ax, table)
+    return ax
+
+
+def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4) -> Figure:
+    """Draw one small board for each value of a column, all with the same order and the same scale.
+
+    Parameters
+    ----------
+    boards : pandas.DataFrame
+        Rows of the table ``ratings``, one a responder and value of `by`.
+    by : str
+        Such as ``"dimension"``, ``"group"`` or ``"rater"``.
+    columns : int
+        Panels in a row.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Panels in the order in which the values first appear.
+
+    Raises
+    ------
+    ValueError
+        If the table is empty, or a panel would hold a responder twice.
+
+    Examples
+    --------
+    >>> board = pd.DataFrame({"group": ["u", "u", "v", "v"], "responder": ["x", "y"] * 2, "responder_kind": "model",
+    ...     "rating": [1520.0, 1480.0] * 2, "rating_low": [1500.0, 1460.0] * 2, "rating_high": [1540.0, 1500.0] * 2,
+    ...     "ci_level": 0.95, "population": "dialogues", "n_verdicts": 40, "n_clusters": 30, "tie_share": 0.25,
+    ...     "provisional": False, "penalised": False, "simulated": False})
+    >>> len(plot_boards(board, by="group").axes)
+    2
+    """
+    import matplotlib.pyplot as plt
+
+    panels = list(dict.fromkeys(boards[by]))
+    if not panels:
+        raise ValueError(f"There is no board to draw: the table has no row with a {by}.")
+    order = boards.groupby("responder")["rating"].mean().sort_values().index
+    place = {responder: row for row, responder in enumerate(order)}
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axs = plt.subplots(
+        rows,
+        columns,
+        figsize=(1.6 + 2.1 * columns, rows * (0.9 + 0.24 * len(order)) + 0.5),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for ax, panel in zip(axs.flat, panels, strict=False):
+        board = boards[boards[by] == panel]
+        _check_board(board)
+        for kind, of_kind in board.groupby("responder_kind"):
+            height = of_kind["responder"].map(place)
+            colour = KIND_COLOURS[str(kind)]
+            ax.hlines(height, of_kind["rating_low"], of_kind["rating_high"], color=colour, linewidth=1.6)
+            ax.plot(of_kind["rating"], height, KIND_MARKERS[str(kind)], color=colour, markersize=4)
+        ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
+        ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
+        mark_simulated(ax, board, size=14)
+    for ax in axs.flat[len(panels) :]:
+        ax.set_axis_off()
+    axs[0, 0].set_yticks(range(len(order)), list(order), fontsize="x-small")
+    figure.supxlabel(_interval_label(boards), fontsize="small")
+    return figure
+
+
+def plot_win_probabilities(
+    probabilities: pd.DataFrame, *, simulated: bool, title: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw how likely the responder of each row is to be preferred to that of each column.
+
+    Parameters
+    ----------
+    probabilities : pandas.DataFrame
+        Square, responders as index and as columns in the order to be drawn, values from 0 to 1;
+        the diagonal is left blank.
+    simulated : bool
+        Whether the verdicts behind it were simulated.
+    title : str, optional
+        What was rated and by whom.
+    ax : matplotlib.axes.Axes, optional
+        Drawn on a new figure if none is given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    ValueError
+        If rows and columns differ.
+
+    Examples
+    --------
+    >>> chances = pd.DataFrame([[0.5, 0.7], [0.3, 0.5]], index=["x", "y"], columns=["x", "y"])
+    >>> plot_win_probabilities(chances, simulated=False).get_ylabel()
+    'This responder ...'
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    if list(probabilities.index) != list(probabilities.columns):
+        raise ValueError("Rows and columns must be the same responders in the same order.")
+    size = 2.2 + 0.5 * len(probabilities)
+    if ax is None:
+        _, ax = plt.subplots(figsize=(size + 0.6, size), layout="constrained")
+    sns.heatmap(
+        probabilities,
+        mask=np.eye(len(probabilities), dtype=bool),
+        vmin=0,
+        vmax=1,
+        cmap="vlag",
+        annot=True,
+        fmt=".2f",
+        annot_kws={"fontsize": "x-small"},
+        square=True,
+        linewidths=0.5,
+        cbar_kws={"label": "Probability of being preferred", "shrink": 0.7},
+        ax=ax,
+    )
+    ax.set(xlabel="... is preferred to this one", ylabel="This responder ...")
+    ax.tick_params(axis="x", rotation=45)
+    if title:
+        ax.set_title(title)
+    mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))
+    return ax
+
+
+def mark_simulated(ax: Axes, table: pd.DataFrame, *, size: float = 30) -> None:
+    """Write SIMULATED across a figure if any row behind it was simulated.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Where to write.
+    table : pandas.DataFrame
+        What was drawn, with the column ``simulated``.
+    size : float
+        Of the letters, in points.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> ax = plt.figure().subplots()
+    >>> mark_simulated(ax, pd.DataFrame({"simulated": [True, False]}))
+    >>> ax.texts[0].get_text()
+    'SIMULATED'
+    """
+    if table["simulated"].any():
+        ax.text(
+            0.5, 0.5, "SIMULATED", transform=ax.transAxes, ha="center", va="center",
+            rotation=20, fontsize=size, color="#b3261e", alpha=0.28, weight="bold", zorder=5,
+        )  # fmt: skip
+
+
+def _check_board(board: pd.DataFrame) -> None:
+    if board.empty:
+        raise ValueError("There is no board to draw: the table has no row.")
+    twice = board.loc[board["responder"].duplicated(), "responder"]
+    if len(twice):
+        raise ValueError(
+            f"A board shows each responder once; {', '.join(sorted(set(twice)))} stands in several rows. "
+            f"Choose one dimension, group and rater, or use plot_boards."
+        )
+
+
+def _label(row: dict[str, Any]) -> str:
+    return f"{row['responder']}{' *' if row['penalised'] else ''}"
+
+
+def _interval_label(board: pd.DataFrame) -> str:
+    scale = "Rating (the mean responder has 1500)"
+    if board["rating_low"].isna().all():
+        return f"{scale}; no interval"
+    level, population = board["ci_level"].max(), POPULATION_NAMES[str(board["population"].iloc[0])]
+    return f"{scale}; bars: {level:.0%} interval, {population}"
+
+
+def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame) -> None:
+    """Put the size of what a board rests on, and every caveat it carries, inside the figure."""
+    said = [f"{board['n_verdicts'].max():,} verdicts, {board['n_clusters'].max():,} dialogues"]
+    said.append("simulated" if board["simulated"].any() else "measured")
+    if board["provisional"].any():
+        said.append("provisional: fewer than 30 dialogues")
+    if board["penalised"].any():
+        said.append("* always wins or loses: held by a weak prior")
+    ax.text(0, -0.02, "; ".join(said), transform=ax.transAxes, fontsize="x-small", color="0.35", va="top", ha="left")
+    ax.xaxis.set_label_coords(0.5, -0.16 if len(board) < 8 else -0.1)
+    mark_simulated(ax, board)

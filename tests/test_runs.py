@@ -1,0 +1,176 @@
+import json
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from builders import histories, verdicts
+
+from heart_utils.runs import FORMAT, MissingTableError, RunError, find_root, open_run, strictest_licence, write_atomically
+from heart_utils.tables import TableError
+
+GOOD = verdicts([("d1", "x", "y", "a"), ("d2", "y", "z", "b")])
+
+
+@pytest.fixture
+def run(tmp_path):
+    return open_run(tmp_path / "trial")
+
+
+def test_a_bare_name_means_a_folder_under_the_root_and_a_path_is_taken_from_the_caller(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert open_run("trial").folder == find_root() / "runs" / "trial"
+    assert open_run("./trial").folder == tmp_path / "trial"
+    assert open_run(tmp_path / "trial").folder == tmp_path / "trial"
+
+
+def test_a_path_stays_where_it_was_when_the_caller_moves_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = open_run("./trial")
+    monkeypatch.chdir("/")
+    run.write("verdicts", GOOD)
+    assert (tmp_path / "trial" / "verdicts.parquet").is_file()
+
+
+def test_a_table_comes_back_as_it_was_written(run):
+    assert run.write("verdicts", GOOD)
+    again = run.read("verdicts")
+    pd.testing.assert_frame_equal(again[["responder_a", "verdict"]], GOOD[["responder_a", "verdict"]], check_dtype=False)
+
+
+def test_parts_are_read_as_one_table_and_alone(run):
+    run.write("verdicts", GOOD)
+    run.write("verdicts", GOOD.assign(rater="anna"), part="people")
+    assert len(run.read("verdicts")) == 4
+    assert set(run.read("verdicts", "people")["rater"]) == {"anna"}
+
+
+def test_the_same_row_in_two_parts_is_an_error_that_names_the_files(run):
+    run.write("verdicts", GOOD)
+    run.write("verdicts", GOOD, part="people")
+    with pytest.raises(TableError, match=r"repeat another row's .*people\.parquet"):
+        run.read("verdicts")
+
+
+def test_a_file_is_replaced_only_when_its_content_changes(run):
+    run.write("verdicts", GOOD)
+    file = run.folder / "verdicts.parquet"
+    os.utime(file, (1, 1))
+    assert not run.write("verdicts", GOOD.copy())
+    assert file.stat().st_mtime == 1
+    assert run.write("verdicts", GOOD.assign(verdict="tie"))
+
+
+def test_a_table_that_is_not_there_says_what_makes_it(run):
+    run.write("histories", histories())
+    with pytest.raises(MissingTableError, match=r"has no verdicts .*holds histories\. `make book RUN=trial`"):
+        run.read("verdicts")
+
+
+def test_a_bad_table_is_not_written(run):
+    run.write("verdicts", GOOD)
+    with pytest.raises(TableError):
+        run.write("verdicts", GOOD.assign(verdict="both bad"))
+    assert run.read("verdicts")["verdict"].tolist() == ["a", "b"]
+
+
+def test_a_run_from_a_newer_version_is_refused(run):
+    run.record(format=FORMAT + 1)
+    with pytest.raises(RunError, match="written by a newer version"):
+        open_run(run.folder)
+
+
+def test_a_damaged_table_is_named(run):
+    run.write("verdicts", GOOD)
+    file = run.folder / "verdicts.parquet"
+    file.write_bytes(file.read_bytes()[:500])
+    with pytest.raises(TableError, match=r"verdicts\.parquet cannot be read .* cut short"):
+        run.read("verdicts")
+
+
+def test_a_damaged_manifest_is_named(run):
+    run.record(note="x")
+    (run.folder / "manifest.json").write_text("{", encoding="utf-8")
+    with pytest.raises(RunError, match=r"manifest\.json is not JSON"):
+        open_run(run.folder)
+
+
+def test_a_file_is_not_a_run_and_a_run_that_must_be_there_lists_the_others(tmp_path):
+    (tmp_path / "f").write_text("", encoding="utf-8")
+    with pytest.raises(RunError, match="is a file"):
+        open_run(tmp_path / "f")
+    with pytest.raises(RunError, match="There is no run 'never'"):
+        open_run("never", create=False)
+    with pytest.raises(RunError, match="needs a name"):
+        open_run(" ")
+
+
+def test_records_are_merged_and_keep_what_others_wrote(run):
+    run.record(parameters={"05": {"seed": 1}}, commit="abc")
+    run.record(parameters={"06": {"seed": 2}})
+    assert run.manifest["parameters"] == {"05": {"seed": 1}, "06": {"seed": 2}}
+    assert run.manifest["commit"] == "abc"
+
+
+def test_many_processes_can_record_at_once(run):
+    code = "import sys; from heart_utils.runs import open_run; open_run(sys.argv[1]).record(seen={sys.argv[2]: True})"
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(run.folder), str(n)]) for n in range(4)]
+    assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
+    assert run.manifest["seen"] == {"0": True, "1": True, "2": True, "3": True}
+
+
+def test_a_disk_with_no_room_leaves_the_old_table_and_no_rubbish(run):
+    run.write("verdicts", GOOD)
+    code = (
+        "import resource, sys; from heart_utils.runs import open_run; run = open_run(sys.argv[1]); t = run.read('verdicts');"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); run.write('verdicts', t.assign(verdict='tie'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(run.folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "could not be written (File too large); what was there before is untouched" in done.stderr
+    assert run.read("verdicts")["verdict"].tolist() == ["a", "b"]
+    assert sorted(path.name for path in run.folder.iterdir()) == ["verdicts.parquet"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "f").write_text("", encoding="utf-8")
+    run = open_run(tmp_path / "f" / "trial")
+    with pytest.raises(RunError, match="could not be written"):
+        run.write("verdicts", GOOD)
+    with pytest.raises(RunError, match="could not be written"):
+        run.record(note=1)
+
+
+def test_an_interrupt_while_writing_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatch):
+    file = tmp_path / "t.json"
+    write_atomically(file, b"old")
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(file, b"new")
+    assert file.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
+
+
+def test_an_unknown_licence_binds_most():
+    assert strictest_licence(["MIT", "something else", "CC-BY-NC-4.0"]) == "something else"
+    assert strictest_licence([]) == "CC0-1.0"
+
+
+def test_the_manifest_is_plain_json(run):
+    run.record(licence="CC-BY-4.0")
+    assert json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))["format"] == FORMAT
+
+
+def test_importing_the_package_is_cheap_and_pulls_in_nothing_heavy():
+    code = (
+        "import sys, time; t = time.perf_counter(); import heart_utils; t = time.perf_counter() - t;"
+        "heavy = {'litellm', 'seaborn', 'pingouin', 'pandera', 'pandas'} & set(sys.modules); print(t, *heavy)"
+    )
+    seconds, *heavy = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert heavy == []
+    assert float(seconds) < 0.3
