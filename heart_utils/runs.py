@@ -16,7 +16,17 @@ import pandas as pd
 
 from heart_utils.tables import TABLES, TableError, check_table
 
-__all__ = ["FORMAT", "MissingTableError", "Run", "RunError", "find_root", "open_run", "strictest_licence", "write_atomically"]
+__all__ = [
+    "FORMAT",
+    "MissingTableError",
+    "Run",
+    "RunError",
+    "find_root",
+    "may_publish",
+    "open_run",
+    "strictest_licence",
+    "write_atomically",
+]
 
 FORMAT = 1
 """The version of a run folder. A folder of a higher version is refused, never guessed at."""
@@ -260,6 +270,26 @@ def strictest_licence(licences: list[str]) -> str:
     'CC-BY-NC-4.0'
     """
     return max(licences, key=lambda licence: LICENCES.get(licence, len(LICENCES)), default="CC0-1.0")
+
+
+def may_publish(licence: str) -> bool:
+    """Tell whether words under a licence may stand in a published page; under one that is not known they may not.
+
+    Parameters
+    ----------
+    licence : str
+        A name as in :data:`LICENCES`.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> may_publish("CC0-1.0"), may_publish("CC-BY-NC-4.0"), may_publish("who knows")
+    (True, False, False)
+    """
+    return LICENCES.get(licence, len(LICENCES)) <= PUBLISHABLE
 
 
 def write_atomically(file: Path, content: bytes) -> bool:

@@ -6,6 +6,7 @@ measurement.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -289,7 +290,7 @@ def _check_board(board: pd.DataFrame) -> None:
         )
 
 
-def _label(row: dict[str, Any]) -> str:
+def _label(row: Mapping[Hashable, Any]) -> str:
     return f"{row['responder']}{' *' if row['penalised'] else ''}"
 
 

@@ -1,0 +1,101 @@
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.report.plots import KIND_COLOURS, KIND_MARKERS, plot_boards, plot_leaderboard, plot_win_probabilities
+from heart_utils.tables import RESPONDER_KINDS
+
+mpl.use("Agg")
+
+
+def board(**columns):
+    rows = {
+        "responder": ["ann", "bot", "cat"],
+        "responder_kind": ["human", "model", "probe"],
+        "rating": [1550.0, 1500.0, 1450.0],
+        "rating_low": [1540.0, 1480.0, 1400.0],
+        "rating_high": [1560.0, 1520.0, 1500.0],
+        "ci_level": 0.95,
+        "population": "dialogues",
+        "n_verdicts": 400,
+        "n_clusters": 40,
+        "tie_share": 0.25,
+        "provisional": False,
+        "penalised": False,
+        "simulated": False,
+        "group": "g1",
+    }
+    return pd.DataFrame({**rows, **columns})
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    mpl.pyplot.close("all")
+
+
+def texts(ax):
+    return " ".join(text.get_text() for text in ax.texts)
+
+
+def test_the_best_responder_stands_on_top_with_its_interval():
+    ax = plot_leaderboard(board())
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["cat", "bot", "ann"]
+    segments = sorted(tuple(segment[:, 0]) for lines in ax.collections for segment in lines.get_segments())
+    assert segments == [(1400.0, 1500.0), (1480.0, 1520.0), (1540.0, 1560.0)]
+
+
+def test_the_axis_says_which_interval_and_of_what():
+    assert plot_leaderboard(board()).get_xlabel().endswith("bars: 95% interval, dialogues like these")
+    none = board(rating_low=np.nan, rating_high=np.nan, population="none")
+    assert plot_leaderboard(none).get_xlabel().endswith("no interval")
+
+
+def test_simulated_rows_are_marked_across_the_figure_and_measured_ones_are_not():
+    assert "SIMULATED" in texts(plot_leaderboard(board(simulated=[False, True, False])))
+    measured = texts(plot_leaderboard(board()))
+    assert "SIMULATED" not in measured
+    assert "400 verdicts, 40 dialogues; measured" in measured
+
+
+def test_every_small_board_and_heat_map_of_simulated_rows_is_marked():
+    two = pd.concat([board(simulated=True), board(simulated=True, group="g2")])
+    assert all("SIMULATED" in texts(ax) for ax in plot_boards(two, by="group").axes)
+    chances = pd.DataFrame(np.full((2, 2), 0.5), index=["x", "y"], columns=["x", "y"])
+    assert "SIMULATED" in texts(plot_win_probabilities(chances, simulated=True))
+    assert "SIMULATED" not in texts(plot_win_probabilities(chances, simulated=False))
+
+
+def test_caveats_stand_in_the_figure():
+    said = texts(plot_leaderboard(board(provisional=True)))
+    assert "provisional: fewer than 30 dialogues" in said
+    ax = plot_leaderboard(board(penalised=[True, False, False]))
+    assert ax.get_yticklabels()[2].get_text() == "ann *"
+    assert "weak prior" in texts(ax)
+
+
+def test_each_kind_has_a_colour_and_a_marker_of_its_own():
+    assert set(KIND_COLOURS) == set(KIND_MARKERS) == set(RESPONDER_KINDS)
+    assert len(set(KIND_COLOURS.values())) == len(set(KIND_MARKERS.values())) == len(RESPONDER_KINDS)
+
+
+def test_panels_share_their_order_and_say_their_share_of_ties():
+    two = pd.concat([board(), board(group="g2", rating=[1450.0, 1500.0, 1700.0], tie_share=0.5)])
+    figure = plot_boards(two, by="group")
+    assert [ax.get_title() for ax in figure.axes] == ["g1\nties 25%", "g2\nties 50%"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["ann", "bot", "cat"]  # means 1500, 1500, 1575
+
+
+def test_a_board_with_a_responder_twice_or_none_is_refused():
+    with pytest.raises(ValueError, match="ann, bot, cat stands in several rows"):
+        plot_leaderboard(pd.concat([board(), board()]))
+    with pytest.raises(ValueError, match="no board to draw"):
+        plot_leaderboard(board().head(0))
+    with pytest.raises(ValueError, match="no board to draw"):
+        plot_boards(board().head(0), by="group")
+
+
+def test_a_heat_map_needs_the_same_names_on_both_sides():
+    with pytest.raises(ValueError, match="same responders in the same order"):
+        plot_win_probabilities(pd.DataFrame([[0.5]], index=["x"], columns=["y"]), simulated=False)

@@ -1,0 +1,20 @@
+import pytest
+from builders import histories
+
+from heart_utils.report.reading import read_conversation
+
+ATTACK = "<script>alert('x')</script><img src=x onerror=alert(1)>"
+
+
+def test_markup_in_a_turn_a_reply_or_a_label_is_shown_as_text():
+    history = histories(turns=[[{"speaker": "seeker", "text": ATTACK}]]).iloc[0]
+    html = read_conversation(history, {ATTACK: ATTACK}, who_wrote=ATTACK)._repr_html_()
+    assert "<script" not in html
+    assert "<img" not in html
+    assert html.count("&lt;script&gt;") == 4
+
+
+def test_words_that_may_not_be_published_are_refused_by_name():
+    history = histories(licence="CC-BY-NC-4.0").iloc[0]
+    with pytest.raises(ValueError, match=r"words of h1 are under 'CC-BY-NC-4\.0' and may not be shown"):
+        read_conversation(history, who_wrote="someone")
