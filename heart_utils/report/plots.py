@@ -116,9 +116,9 @@ def plot_leaderboard(board: pd.DataFrame, *, title: str | None = None, ax: Axes 
     ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
     ax.set(yticks=list(table.index), yticklabels=[_label(row) for row in table.to_dict("records")])
     ax.set_xlabel(_interval_label(table))
-    ax.legend(title="Written by", loc="lower right")
+    ax.legend(title="Written by", loc="best")
     if title:
-        ax.set_title(title)
+        ax.set_title(title, pad=20)
     _say_what_it_rests_on(ax, table)
     return ax
 
@@ -304,12 +304,12 @@ def _interval_label(board: pd.DataFrame) -> str:
 
 def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame) -> None:
     """Put the size of what a board rests on, and every caveat it carries, inside the figure."""
-    said = [f"{board['n_verdicts'].max():,} verdicts, {board['n_clusters'].max():,} dialogues"]
+    n_verdicts = int(board["n_verdicts"].sum()) // 2  # each is counted for both who met
+    said = [f"{n_verdicts:,} verdicts, {board['n_clusters'].max():,} dialogues"]
     said.append("simulated" if board["simulated"].any() else "measured")
     if board["provisional"].any():
         said.append("provisional: fewer than 30 dialogues")
     if board["penalised"].any():
         said.append("* always wins or loses: held by a weak prior")
-    ax.text(0, -0.02, "; ".join(said), transform=ax.transAxes, fontsize="x-small", color="0.35", va="top", ha="left")
-    ax.xaxis.set_label_coords(0.5, -0.16 if len(board) < 8 else -0.1)
+    ax.text(0, 1.015, "; ".join(said), transform=ax.transAxes, fontsize="x-small", color="0.35", va="bottom", ha="left")
     mark_simulated(ax, board)

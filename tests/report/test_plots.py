@@ -56,7 +56,7 @@ def test_simulated_rows_are_marked_across_the_figure_and_measured_ones_are_not()
     assert "SIMULATED" in texts(plot_leaderboard(board(simulated=[False, True, False])))
     measured = texts(plot_leaderboard(board()))
     assert "SIMULATED" not in measured
-    assert "400 verdicts, 40 dialogues; measured" in measured
+    assert "600 verdicts, 40 dialogues; measured" in measured
 
 
 def test_every_small_board_and_heat_map_of_simulated_rows_is_marked():
