@@ -1,0 +1,316 @@
+"""HeartBench's scores from item-wise hits: the released formula, the paper's veto, and a plainer rule beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = ["RubricError", "score_points", "score_rubric", "simulate_hits"]
+
+SPECIAL = "special"
+VETOES = ("paper", "released")
+STRATA = ("difficulty", "scene")
+
+
+class RubricError(ValueError):
+    """A rubric, or a list of hits against it, does not hold what the formula needs."""
+
+
+def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "paper") -> pd.DataFrame:
+    r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
+
+    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of
+    the positive points of one ability in one question, the score is
+    :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore worth more than
+    nothing wherever an ability has penalties, and all of 100 where it has only penalties.
+
+    Parameters
+    ----------
+    questions : pandas.DataFrame
+        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``,
+        which may be missing only where the ability is ``"special"``, the veto item. Columns
+        ``difficulty`` and ``scene`` are carried along.
+    hits : pandas.DataFrame
+        Rows of the table ``scores``, one per responder, rater and item: ``responder``, ``rater``,
+        ``item``, ``score`` (1 for a hit, 0 for none) and ``state``. A question that was answered
+        has all its items; failures keep their rows, with a state and no score.
+    veto : str
+        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: as the
+        released code has it, only if that item has positive points, which no item in the data has.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and
+        ``highest`` (points), ``n_items``, ``vetoed`` and ``state``. A score is missing where any
+        of its items, or with the paper's rule the veto item, has no valid answer; never 0.
+
+    Raises
+    ------
+    RubricError
+        If a question has no positive item, an item has 0 points, or hits are not 0 or 1, repeat,
+        belong to no item, or do not cover every item of a question.
+
+    References
+    ----------
+    .. [1] Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at 6c79c080.
+
+    Examples
+    --------
+    >>> questions = pd.DataFrame({"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]})
+    >>> hits = pd.DataFrame({"responder": "quiet", "rater": "judge", "item": ["q-1", "q-2"], "score": 0, "state": "valid"})
+    >>> float(score_rubric(questions, hits)["score"].round(1)[0])  # ln 5 / ln 8: no hit at all
+    77.4
+    """
+    if veto not in VETOES:
+        raise RubricError(f"veto={veto!r} is not known; expected one of {', '.join(VETOES)}.")
+    rubric = _check_questions(questions)
+    answers = _check_hits(rubric, hits)
+    fires = rubric["ability"].eq(SPECIAL) & (rubric["points"].gt(0) | (veto == "paper"))
+    scored = _ability_sums(rubric[rubric["ability"] != SPECIAL], answers)
+    vetoes = _vetoes(rubric[fires], answers)
+    cells = scored.merge(vetoes, on=["rater", "responder", "question_id"], how="left")
+    cells["vetoed"] = cells["vetoed"].eq(True)
+    unsure = cells["veto_state"].notna() & cells["veto_state"].ne("valid") & ~cells["vetoed"]
+    cells["state"] = cells["state"].mask(unsure & cells["state"].eq("valid"), cells["veto_state"])
+    cells["state"] = cells["state"].mask(cells["vetoed"], "valid")
+    room = cells["highest"] - cells["lowest"]
+    earned = 100 * np.log1p((cells["raw"] - cells["lowest"]).to_numpy()) / np.log1p(room.to_numpy())
+    cells["score"] = np.where(cells["vetoed"], 0.0, earned)
+    cells[["raw", "score"]] = cells[["raw", "score"]].where(cells["state"] == "valid")
+    kept = [column for column in STRATA if column in rubric]
+    cells = cells.merge(rubric[["question_id", *kept]].drop_duplicates("question_id"), on="question_id", how="left")
+    columns = ["rater", "responder", "question_id", "ability", *kept, "n_items", "raw", "lowest", "highest"]
+    return cells[[*columns, "vetoed", "state", "score"]]
+
+
+def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
+    """Score every question by the share of its positive points that was earned, as HealthBench does.
+
+    The points of all items hit, penalties included, over the sum of the positive points, cut off
+    below 0 [1]_: a reply that hits nothing earns nothing. Veto items are left out.
+
+    Parameters
+    ----------
+    questions, hits : pandas.DataFrame
+        As in :func:`score_rubric`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per rater, responder and question: ``score`` from 0 to 100 and ``state``.
+
+    Raises
+    ------
+    RubricError
+        As in :func:`score_rubric`.
+
+    References
+    ----------
+    .. [1] Arora et al. (2025), HealthBench, https://arxiv.org/abs/2505.08775
+
+    Examples
+    --------
+    >>> questions = pd.DataFrame({"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]})
+    >>> hits = pd.DataFrame({"responder": "quiet", "rater": "judge", "item": ["q-1", "q-2"], "score": 0, "state": "valid"})
+    >>> float(score_points(questions, hits)["score"][0])
+    0.0
+    """
+    rubric = _check_questions(questions)
+    answers = _check_hits(rubric, hits)
+    whole = rubric[rubric["ability"] != SPECIAL].assign(ability="all")
+    table = _ability_sums(whole, answers)
+    share = 100 * (table["raw"] / table["highest"]).clip(lower=0)
+    table["score"] = share.where(table["state"] == "valid")
+    kept = [column for column in STRATA if column in rubric]
+    table = table.merge(rubric[["question_id", *kept]].drop_duplicates("question_id"), on="question_id", how="left")
+    return table[["rater", "responder", "question_id", "ability", *kept, "n_items", "state", "score"]]
+
+
+def simulate_hits(
+    questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator, rater: str = "simulated judge"
+) -> pd.DataFrame:
+    """Draw hits for responders of known skill: bonuses are likelier with skill, penalties less.
+
+    A bonus is hit with log-odds skill minus difficulty, a penalty with log-odds minus skill minus
+    difficulty, the difficulty of each item being normal with spread 1; veto items are never hit.
+
+    Parameters
+    ----------
+    questions : pandas.DataFrame
+        As in :func:`score_rubric`.
+    skills : mapping of str to float
+        Responder -> skill in log-odds.
+    rng : numpy.random.Generator
+        Draws difficulties and hits.
+    rater : str
+        The name of the judge.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As `hits` in :func:`score_rubric`, with a column ``simulated`` that is true in every row.
+
+    Examples
+    --------
+    >>> questions = pd.DataFrame({"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]})
+    >>> simulate_hits(questions, {"saint": 99.0}, rng=np.random.default_rng(1))["score"].tolist()
+    [1.0, 0.0]
+    """
+    rubric = _check_questions(questions)
+    hardness = rng.normal(size=len(rubric))
+    direction = np.sign(rubric["points"].fillna(0).to_numpy())
+    special = rubric["ability"].eq(SPECIAL).to_numpy()
+    log_odds = np.array(list(skills.values()))[:, None] * direction - hardness
+    chance = np.where(special, 0.0, 1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
+    drawn = rng.random(chance.shape) < chance
+    return pd.DataFrame(
+        {
+            "responder": np.repeat(list(skills), len(rubric)),
+            "rater": rater,
+            "item": np.tile(rubric["item"].to_numpy(), len(skills)),
+            "score": drawn.ravel().astype(float),
+            "state": "valid",
+            "simulated": True,
+        }
+    )
+
+
+def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
+    """Give the rubric with one row an item, or say what is wrong with it."""
+    needed = ["question_id", "item", "ability", "points"]
+    missing = [column for column in needed if column not in questions]
+    if missing:
+        raise RubricError(f"questions: missing {', '.join(missing)}; one row per rubric item has {', '.join(needed)}.")
+    rubric = questions.reset_index(drop=True)
+    rubric["points"] = pd.to_numeric(rubric["points"])
+    twice = rubric["item"].duplicated()
+    if twice.any():
+        raise RubricError(f"questions.item: {rubric.loc[twice, 'item'].iloc[0]!r} stands for two items; expected each once.")
+    scored = rubric["ability"] != SPECIAL
+    empty = scored & (rubric["points"].isna() | rubric["points"].eq(0))
+    if empty.any():
+        row = rubric[empty].iloc[0]
+        raise RubricError(
+            f"questions.points: item {row['item']!r} has {row['points']:g} points, expected a positive number for a bonus or a "
+            f"negative one for a penalty. Give it points, or drop it: it can change no score."
+        )
+    best = rubric["points"].where(scored, -np.inf).groupby(rubric["question_id"]).max()
+    hopeless = best[~(best > 0)]
+    if len(hopeless):
+        raise RubricError(
+            f"question {hopeless.index[0]!r} has no positive item ({len(hopeless)} such), so a reply can only lose there. "
+            f"Add what a good reply does, or drop the question."
+        )
+    return rubric
+
+
+def _check_hits(rubric: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
+    """Lay hits out as one row per rater and responder and one column per item, -1 where nothing is known."""
+    needed = ["responder", "rater", "item", "score", "state"]
+    missing = [column for column in needed if column not in hits]
+    if missing:
+        raise RubricError(f"hits: missing {', '.join(missing)}; one row per responder, rater and item has {', '.join(needed)}.")
+    if hits.empty:
+        raise RubricError("hits: no row; expected one per responder, rater and item.")
+    place = pd.Index(rubric["item"]).get_indexer(hits["item"])
+    if (place < 0).any():
+        raise RubricError(f"hits.item: {hits['item'].to_numpy()[place < 0][0]!r} is no item of these questions.")
+    score = pd.to_numeric(hits["score"], errors="coerce").to_numpy(dtype=float)
+    valid = hits["state"].to_numpy() == "valid"
+    wrong = valid & ~np.isin(score, (0.0, 1.0))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise RubricError(
+            f"hits.score: expected 0 or 1 where the state is valid; row {row} (item {hits['item'].iloc[row]!r}) "
+            f"has {hits['score'].iloc[row]!r}."
+        )
+    keys = pd.MultiIndex.from_arrays([hits["rater"], hits["responder"]])
+    codes, uniques = pd.factorize(keys, sort=True)
+    flat = codes * len(rubric) + place
+    counts = np.bincount(flat, minlength=len(uniques) * len(rubric)).reshape(len(uniques), len(rubric))
+    values = np.full(counts.size, np.nan)
+    values[flat[valid]] = score[valid]
+    states = np.full(counts.size, None, dtype=object)
+    states[flat] = hits["state"].to_numpy()
+    if (counts > 1).any():
+        row, column = (int(where[0]) for where in np.nonzero(counts > 1))
+        raise RubricError(
+            f"hits: item {rubric['item'][column]!r} has {counts[row, column]} hits for {uniques[row][1]!r} judged by "
+            f"{uniques[row][0]!r}; expected one. Give repeated judgements names of their own in `rater`."
+        )
+    _check_lengths(rubric, counts, uniques)
+    shape = counts.shape
+    return pd.DataFrame(
+        {
+            "key": list(uniques),
+            "values": list(values.reshape(shape)),
+            "states": list(states.reshape(shape)),
+            "present": list(counts > 0),
+        }
+    )
+
+
+def _check_lengths(rubric: pd.DataFrame, counts: NDArray[np.int64], keys: pd.Index) -> None:
+    """Refuse a list of hits that is longer or shorter than the question's rubric."""
+    question, names = pd.factorize(rubric["question_id"])
+    size = np.bincount(question)
+    sums = np.zeros((len(counts), len(names)), dtype=int)
+    np.add.at(sums.T, question, counts.T)
+    bad = (sums > 0) & (sums != size)
+    if bad.any():
+        row, column = (int(place[0]) for place in np.nonzero(bad))
+        rater, responder = keys[row]
+        raise RubricError(
+            f"hits: {responder!r} judged by {rater!r} has {sums[row, column]} hits for question {names[column]!r}, whose "
+            f"rubric has {size[column]} items; expected one for each. A list of another length is neither padded nor cut: "
+            f"ask the judge again, or keep the items with the state 'unparsed'."
+        )
+
+
+def _ability_sums(rubric: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+    """Add up points by question and ability for each rater and responder, with the worst state of the items."""
+    cell, names = pd.factorize(pd.MultiIndex.from_frame(rubric[["question_id", "ability"]]))
+    points = rubric["points"].to_numpy(dtype=float)
+    size = len(names)
+    frame = pd.DataFrame(
+        {
+            "question_id": names.get_level_values(0),
+            "ability": names.get_level_values(1),
+            "n_items": np.bincount(cell, minlength=size),
+            "lowest": np.bincount(cell, np.minimum(points, 0), minlength=size),
+            "highest": np.bincount(cell, np.maximum(points, 0), minlength=size),
+        }
+    )
+    tables = []
+    for key, values, states, present in zip(*(answers[c] for c in ("key", "values", "states", "present")), strict=True):
+        values, states, present = (column[rubric.index] for column in (values, states, present))
+        raw = np.bincount(cell, np.where(values == 1, points, 0.0), minlength=size)
+        asked = np.bincount(cell, present, minlength=size) > 0
+        table = frame.assign(rater=key[0], responder=key[1], raw=raw, state=_worst_states(cell, states, size))
+        tables.append(table[asked])
+    return pd.concat(tables, ignore_index=True)
+
+
+def _vetoes(rubric: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+    """Tell for each rater, responder and question whether a veto item was hit, and in which state that was asked."""
+    question, names = pd.factorize(rubric["question_id"])
+    tables = []
+    for key, values, states in zip(answers["key"], answers["values"], answers["states"], strict=True):
+        hit = np.bincount(question, values[rubric.index] == 1, minlength=len(names)) > 0
+        state = _worst_states(question, states[rubric.index], len(names))
+        tables.append(
+            pd.DataFrame({"rater": key[0], "responder": key[1], "question_id": names, "vetoed": hit, "veto_state": state})
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def _worst_states(cell: NDArray[np.int64], states: NDArray[np.object_], size: int) -> NDArray[np.object_]:
+    """Give each cell the state of its first item that is not valid."""
+    worst = np.full(size, "valid", dtype=object)
+    failed = np.flatnonzero((states != "valid") & np.array([state is not None for state in states], dtype=bool))
+    worst[cell[failed[::-1]]] = states[failed[::-1]]
+    return worst
