@@ -204,19 +204,15 @@ def _weighted(
 
 def _counts(cells: pd.DataFrame) -> pd.DataFrame:
     """Count questions that entered and cells that could not, by ability and over all."""
+    keys = ["rater", "responder", "ability"]
     table = cells.assign(scored=cells["state"] == "valid", vetoed=cells.get("vetoed", False))
-    columns = ["rater", "responder", "ability", "question_id", "scored", "vetoed"]
-    both = pd.concat([table[columns], table[columns].assign(ability="overall")])
-    groups = both.groupby(["rater", "responder", "ability"])
-    return (
-        pd.DataFrame(
-            {
-                "n_questions": both[both["scored"]].groupby(["rater", "responder", "ability"])["question_id"].nunique(),
-                "n_unscored": groups["scored"].agg(lambda scored: int((~scored).sum())),
-                "n_vetoed": both[both["vetoed"]].groupby(["rater", "responder", "ability"])["question_id"].nunique(),
-            }
-        )
-        .fillna(0)
-        .astype(int)
-        .reset_index()
+    table["n_unscored"] = ~table["scored"]
+    counted = table.rename(columns={"scored": "n_questions", "vetoed": "n_vetoed"})
+    counts = ["n_questions", "n_unscored", "n_vetoed"]
+    by_ability = counted.groupby(keys)[counts].sum().reset_index()
+    by_question = counted.groupby(["rater", "responder", "question_id"])[counts].agg(
+        {"n_questions": "any", "n_unscored": "sum", "n_vetoed": "any"}
     )
+    overall = by_question.groupby(["rater", "responder"]).sum().reset_index().assign(ability="overall")
+    both = pd.concat([by_ability, overall], ignore_index=True)
+    return both[[*keys, *counts]].astype(dict.fromkeys(counts, int))

@@ -1,0 +1,226 @@
+"""Scores on a scale: weighed into one number under every set of weights, and held against pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = ["ScaleError", "pairs_against_scores", "sweep_weights", "weigh_scores"]
+
+
+class ScaleError(ValueError):
+    """Scores, or weights for them, do not fit together."""
+
+
+def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFrame:
+    """Weigh a responder's dimensions into one number.
+
+    Parameters
+    ----------
+    means : pandas.DataFrame
+        One row per responder and dimension: ``responder``, ``dimension``, ``score``.
+    weights : mapping of str to float
+        Dimension -> weight, none negative, with the sum 1.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per responder, best first: ``score`` and ``rank`` (equal scores share the better rank).
+
+    Raises
+    ------
+    ScaleError
+        If weights do not sum to one, are negative, or name a dimension that a responder lacks.
+
+    Examples
+    --------
+    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
+    >>> weigh_scores(means, {"safety": 0.75, "warmth": 0.25})["score"].tolist()
+    [4.0, 3.25]
+    """
+    names = list(weights)
+    vector = np.array([float(weights[name]) for name in names])
+    if not np.isfinite(vector).all() or (vector < 0).any() or not np.isclose(vector.sum(), 1, atol=1e-6):
+        shown = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, vector, strict=True))
+        raise ScaleError(f"Weights sum to {vector.sum():g} ({shown}); expected none negative and the sum 1.")
+    wide = _wide(means, names)
+    table = pd.DataFrame({"responder": wide.index, "score": wide[names].to_numpy() @ vector})
+    table = table.sort_values(["score", "responder"], ascending=[False, True], ignore_index=True)
+    table["rank"] = table["score"].rank(ascending=False, method="min").astype(int)
+    return table
+
+
+def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.Generator) -> pd.DataFrame:
+    """Tell how far a ranking moves over all weights that one could give the dimensions.
+
+    Weights are drawn evenly from the simplex. Where one responder is at least as good on every
+    dimension and better on one, no weights put it behind: such bounds are exact.
+
+    Parameters
+    ----------
+    means : pandas.DataFrame
+        One row per responder and dimension: ``responder``, ``dimension``, ``score``.
+    n_draws : int
+        Weights drawn.
+    rng : numpy.random.Generator
+        Draws them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per responder, by mean rank: ``mean_rank``, ``best_rank`` and ``worst_rank`` seen,
+        ``surely_behind`` (responders ahead under all weights), ``surely_ahead`` and ``share_first``.
+
+    Raises
+    ------
+    ScaleError
+        If a responder lacks a dimension that another has.
+
+    Examples
+    --------
+    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
+    >>> swept = sweep_weights(means, rng=np.random.default_rng(1))  # a is ahead where safety weighs over 3/5
+    >>> swept.set_index("responder")["share_first"].round(1).to_dict()
+    {'b': 0.6, 'a': 0.4}
+    """
+    wide = _wide(means, sorted(means["dimension"].unique()))
+    values = wide.to_numpy()
+    drawn = rng.dirichlet(np.ones(values.shape[1]), size=n_draws) @ values.T
+    ahead = (drawn[:, None, :] > drawn[:, :, None] + 1e-12).sum(axis=2)
+    above = (values[:, None, :] >= values[None, :, :]).all(axis=2) & (values[:, None, :] > values[None, :, :]).any(axis=2)
+    table = pd.DataFrame(
+        {
+            "responder": wide.index,
+            "mean_rank": 1 + ahead.mean(axis=0),
+            "best_rank": 1 + ahead.min(axis=0),
+            "worst_rank": 1 + ahead.max(axis=0),
+            "surely_behind": above.sum(axis=0),
+            "surely_ahead": above.sum(axis=1),
+            "share_first": (ahead == 0).mean(axis=0),
+        }
+    )
+    return table.sort_values(["mean_rank", "responder"], ignore_index=True)
+
+
+def pairs_against_scores(
+    verdicts: pd.DataFrame,
+    scores: pd.DataFrame,
+    *,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Compare what a judge says of two replies side by side with the scores it gave each alone.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The table ``verdicts``, with orders combined, and the columns ``reply_a`` and ``reply_b``
+        of ``comparisons``.
+    scores : pandas.DataFrame
+        The table ``scores``, by the same raters on the same dimensions.
+    n_resamples : int
+        Bootstrap replicates over dialogues.
+    ci_level : float
+        Of the percentile interval.
+    rng : numpy.random.Generator
+        Draws them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per rater and dimension: ``n_pairs`` with both, ``n_without_scores``, ``pairs_undecided`` and
+        ``scores_tied`` (shares), ``n_decided`` by both, ``agree`` (share of those) with ``ci_low``
+        and ``ci_high``, and ``n_dialogues``. With nothing decided by both, ``agree`` is missing.
+
+    Raises
+    ------
+    ScaleError
+        If no rater has both on one dimension.
+
+    Examples
+    --------
+    >>> verdicts = pd.DataFrame({"pair_id": ["p"], "dialogue_id": ["d"], "rater": ["j"], "dimension": ["overall"],
+    ...     "reply_a": ["r1"], "reply_b": ["r2"], "verdict": ["a"], "state": ["valid"]})
+    >>> scores = pd.DataFrame({"reply_id": ["r1", "r2"], "rater": "j", "dimension": "overall", "score": [4, 2],
+    ...     "state": "valid"})
+    >>> float(pairs_against_scores(verdicts, scores, n_resamples=0, rng=np.random.default_rng(1))["agree"][0])
+    1.0
+    """
+    good = scores[scores["state"] == "valid"]
+    mean = good.groupby(["rater", "dimension", "reply_id"])["score"].mean()
+    keys = ["rater", "dimension"]
+    pairs = verdicts[verdicts["state"].isin(["valid", "inconsistent"])].copy()
+    for side in "ab":
+        index = pd.MultiIndex.from_frame(pairs[[*keys, f"reply_{side}"]])
+        pairs[f"score_{side}"] = mean.reindex(index).to_numpy()
+    pairs["both"] = pairs["score_a"].notna() & pairs["score_b"].notna()
+    if not pairs["both"].any():
+        raise ScaleError(
+            f"No rater gave both verdicts and scores on one dimension: verdicts by {_names(verdicts)}, scores by "
+            f"{_names(scores)}. Collect likert scores for the replies of these pairs with the same judges."
+        )
+    decided = {"a": 1, "b": -1}
+    pairs["by_pair"] = pairs["verdict"].map(decided).where(pairs["state"] == "valid").fillna(0)
+    pairs["by_score"] = np.sign(pairs["score_a"] - pairs["score_b"])
+    rows = []
+    for (rater, dimension), every in pairs.groupby(keys, sort=True):
+        group = every[every["both"]]
+        if group.empty:
+            continue
+        agree = (group["by_pair"] * group["by_score"]).to_numpy()
+        sums = pd.DataFrame({"d": group["dialogue_id"].to_numpy(), "yes": agree > 0, "all": agree != 0}).groupby("d").sum()
+        low, high = _share_interval(sums.to_numpy(dtype=float), n_resamples, ci_level, rng)
+        n_decided = int(sums["all"].sum())
+        rows.append(
+            {
+                "rater": rater,
+                "dimension": dimension,
+                "n_pairs": len(group),
+                "n_without_scores": len(every) - len(group),
+                "pairs_undecided": float((group["by_pair"] == 0).mean()),
+                "scores_tied": float((group["by_score"] == 0).mean()),
+                "n_decided": n_decided,
+                "agree": float(sums["yes"].sum() / n_decided) if n_decided else np.nan,
+                "ci_low": low,
+                "ci_high": high,
+                "n_dialogues": len(sums),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _wide(means: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Put dimensions side by side, all of them there for every responder."""
+    unknown = sorted(set(names) - set(means["dimension"]))
+    if unknown:
+        raise ScaleError(f"No scores on {', '.join(unknown)}; there are {', '.join(sorted(means['dimension'].unique()))}.")
+    keys = ["responder", "dimension"]
+    twice = means.loc[means.duplicated(keys), keys]
+    if len(twice):
+        raise ScaleError(f"{tuple(twice.iloc[0])} has several rows; expected one mean per responder and dimension.")
+    wide = means[means["dimension"].isin(names)].pivot_table("score", "responder", "dimension")[names]
+    gaps = np.argwhere(wide.isna().to_numpy())
+    if len(gaps):
+        responder, dimension = wide.index[gaps[0, 0]], names[gaps[0, 1]]
+        raise ScaleError(f"{responder!r} has no score on {dimension!r}; every responder needs all of {', '.join(names)}.")
+    return wide
+
+
+def _share_interval(
+    sums: NDArray[np.float64], n_resamples: int, ci_level: float, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Resample dialogues and give the interval of the ratio of two sums."""
+    if not n_resamples or len(sums) < 2 or not sums[:, 1].sum():
+        return np.nan, np.nan
+    draws = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=n_resamples) @ sums
+    shares = draws[draws[:, 1] > 0]
+    low, high = np.quantile(shares[:, 0] / shares[:, 1], [(1 - ci_level) / 2, (1 + ci_level) / 2])
+    return float(low), float(high)
+
+
+def _names(table: pd.DataFrame) -> str:
+    return ", ".join(sorted(table["rater"].unique()))
