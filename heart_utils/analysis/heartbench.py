@@ -226,7 +226,7 @@ def _check_hits(rubric: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
         row = int(np.flatnonzero(wrong)[0])
         raise RubricError(
             f"hits.score: expected 0 or 1 where the state is valid; row {row} (item {hits['item'].iloc[row]!r}) "
-            f"has {hits['score'].iloc[row]!r}."
+            f"has {score[row]:g}."
         )
     keys = pd.MultiIndex.from_arrays([hits["rater"], hits["responder"]])
     codes, uniques = pd.factorize(keys, sort=True)

@@ -65,7 +65,7 @@ def rubric_board(
     low = high = np.full_like(estimate[0], np.nan)
     if n_resamples:
         replicates = _replicates(cells, mean, n_resamples, rng)[2]
-        low, high = np.nanquantile(replicates, [(1 - ci_level) / 2, (1 + ci_level) / 2], axis=0)
+        low, high = _quantiles(replicates, [(1 - ci_level) / 2, (1 + ci_level) / 2])
     board = pd.DataFrame(
         {
             "rater": np.repeat([key[0] for key in keys], len(abilities)),
@@ -117,8 +117,8 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
     [['humor', 1.0], ['warmth', 0.0]]
     """
     keys, abilities, replicates = _replicates(cells, "ability", n_resamples, rng)
-    centred = replicates - np.nanmean(replicates, axis=0)
-    covariance = np.nanmean(centred * centred[:, :, :1], axis=0)[:, 1:]
+    centred = replicates - _mean(replicates)
+    covariance = _mean(centred * centred[:, :, :1])[:, 1:]
     total = covariance.sum(axis=1, keepdims=True)
     share = np.divide(covariance, total, out=np.full_like(covariance, np.nan), where=total > 0)
     table = pd.DataFrame(
@@ -126,7 +126,7 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
             "rater": np.repeat([key[0] for key in keys], len(abilities) - 1),
             "responder": np.repeat([key[1] for key in keys], len(abilities) - 1),
             "ability": np.tile(abilities[1:], len(keys)),
-            "sd": np.nanstd(replicates, axis=0, ddof=1)[:, 1:].ravel(),
+            "sd": np.sqrt(_mean(centred**2))[:, 1:].ravel(),
             "share": share.ravel(),
         }
     )
@@ -162,10 +162,11 @@ def _replicates(
     score[place], present[place], items[place] = cells["score"][good], 1.0, cells["n_items"][good]
     by_ability = _weighted(draws, score, present)
     if mean == "ability":
-        overall = np.nanmean(by_ability, axis=2)
+        there = ~np.isnan(by_ability)
+        overall = _ratio(np.nansum(by_ability, axis=2), there.sum(axis=2).astype(float))
     elif mean == "question":
         n = present.sum(axis=2)
-        own = np.divide(score.sum(axis=2), n, out=np.zeros_like(n), where=n > 0)
+        own = np.nan_to_num(_ratio(score.sum(axis=2), n))
         overall = _weighted(draws, own, (n > 0).astype(float))
     else:
         overall = _weighted(draws, (score * items).sum(axis=2), items.sum(axis=2), multiply=False)
@@ -198,8 +199,25 @@ def _weighted(
     flat = (len(score), -1)
     top = draws @ (score * weight if multiply else score).reshape(flat)
     bottom = draws @ weight.reshape(flat)
-    mean = np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
-    return mean.reshape(len(draws), *score.shape[1:])
+    return _ratio(top, bottom).reshape(len(draws), *score.shape[1:])
+
+
+def _ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divide, and leave what was divided by nothing missing."""
+    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
+
+
+def _mean(replicates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Average over the replicates that have a value."""
+    return _ratio(np.nansum(replicates, axis=0), (~np.isnan(replicates)).sum(axis=0).astype(float))
+
+
+def _quantiles(replicates: NDArray[np.float64], levels: list[float]) -> NDArray[np.float64]:
+    """Take quantiles over the replicates that have a value, missing where none has."""
+    found = np.full((len(levels), *replicates.shape[1:]), np.nan)
+    there = ~np.isnan(replicates).all(axis=0)
+    found[:, there] = np.nanquantile(replicates[:, there], levels, axis=0)
+    return found
 
 
 def _counts(cells: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,187 @@
+"""HeartBench's questions: rubric items by ability, the dialogues they end, and names in both languages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from heart_utils.collect.sources.errors import DataError
+from heart_utils.collect.sources.fetch import find_data
+from heart_utils.runs import find_root
+from heart_utils.tables import check_table
+
+__all__ = ["load_names", "load_question_histories", "load_questions"]
+
+LICENCE = "Apache-2.0, research and model evaluation only"
+"""Not a name that :func:`heart_utils.runs.strictest_licence` knows, so no page shows its texts."""
+
+SPECIAL = "special"
+SPEAKERS = {"A": "seeker", "B": "supporter"}
+FIELDS = ("question_id", "rubric", "dialogue")
+
+
+def load_questions(
+    name_or_path: str | os.PathLike[str] = "heartbench", *, mirror: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
+    """Load rubric items, one row each.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``"heartbench"``, or a JSON Lines file in its form: ``question_id``, ``rubric`` (a list of
+        ``dimension``, ``score``, ``content``) and ``dialogue`` (a list of ``role`` A or B and
+        ``content``) in each line.
+    mirror : path, optional
+        As in :func:`heart_utils.collect.sources.find_data`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``question_id``, ``item`` (unique, in the judge's order), ``position`` from 1, ``ability``
+        (snake_case; ``"special"`` for the veto item), ``dimension`` of five, ``points`` (missing
+        where the veto item has none), ``content``, ``difficulty``, ``scene``, ``subscene``
+        (missing where the release leaves them empty), ``n_turns``.
+
+    Raises
+    ------
+    DataError
+        If a line lacks a field, is no JSON, or repeats an id.
+    DataUnavailableError
+        If HeartBench is neither mirrored nor fetched.
+    """
+    names = load_names()
+    lookup = {kind: rows.set_index("zh")["name"].to_dict() for kind, rows in names.groupby("kind")}
+    dimension = names[names["kind"] == "ability"].set_index("name")["dimension"].to_dict()
+    rows = []
+    for question in _read(name_or_path, mirror):
+        for position, entry in enumerate(question["rubric"], start=1):
+            ability = lookup["ability"].get(entry["dimension"]) or _snake(entry["dimension"])
+            rows.append(
+                {
+                    "question_id": question["question_id"],
+                    "item": f"{question['question_id']}-{position:02d}",
+                    "position": position,
+                    "ability": ability,
+                    "dimension": dimension.get(ability),
+                    "points": entry["score"],
+                    "content": entry["content"],
+                    "difficulty": question.get("difficulty"),
+                    "scene": _named(lookup["scene"], question.get("primary_scene")),
+                    "subscene": _named(lookup["subscene"], question.get("secondary_scene")),
+                    "n_turns": len(question["dialogue"]),
+                }
+            )
+    questions = pd.DataFrame(rows)
+    questions["points"] = pd.to_numeric(questions["points"])
+    return questions
+
+
+def load_question_histories(
+    name_or_path: str | os.PathLike[str] = "heartbench", *, mirror: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
+    """Load the dialogues that the questions end, as a table of histories with the question's id.
+
+    Parameters
+    ----------
+    name_or_path, mirror
+        As in :func:`load_questions`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``histories``. Role A is the seeker, B the supporter; turns stay as released
+        (in three of HeartBench's questions one speaker has two in a row). ``hard`` is a flag.
+    """
+    rows = [
+        {
+            "history_id": question["question_id"],
+            "dialogue_id": question["question_id"],
+            "source": "heartbench",
+            "slice": "standard",
+            "twin_id": None,
+            "emotion": None,
+            "problem": None,
+            "situation": None,
+            "turns": [{"speaker": SPEAKERS[turn["role"]], "text": turn["content"]} for turn in question["dialogue"]],
+            "licence": LICENCE,
+            "flags": ["hard"] if question.get("difficulty") == "hard" else [],
+            "simulated": False,
+        }
+        for question in _read(name_or_path, mirror)
+    ]
+    return check_table("histories", pd.DataFrame(rows))
+
+
+def load_names() -> pd.DataFrame:
+    """Load the names of dimensions, abilities and scenes in Chinese and English.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``kind`` (``dimension``, ``ability``, ``scene``, ``subscene``), ``zh``, ``name`` (as in
+        columns), ``en``, the ``dimension`` of an ability, and ``en_by``: whose English it is.
+
+    Examples
+    --------
+    >>> names = load_names().set_index(["kind", "name"])
+    >>> names.loc[("ability", "warmth"), "zh"]
+    '温暖'
+    """
+    return pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
+
+
+def _read(name_or_path: str | os.PathLike[str], mirror: str | os.PathLike[str] | None) -> list[dict[str, Any]]:
+    """Read questions, and name the line that is not one."""
+    if os.fspath(name_or_path) == "heartbench":
+        file = find_data("heartbench", mirror=mirror)["question_all.jsonl"]
+    else:
+        file = Path(name_or_path).expanduser()
+    if not file.is_file():
+        raise DataError(f"There is no file {file}. Give 'heartbench', or a JSON Lines file of questions in its form.")
+    questions = []
+    seen: set[str] = set()
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            question = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{file.name} line {number} is no JSON ({error}); expected one question a line.") from None
+        fault = _fault(question, seen)
+        if fault:
+            raise DataError(f"{file.name} line {number}: {fault}.")
+        seen.add(question["question_id"])
+        questions.append(question)
+    if not questions:
+        raise DataError(f"{file.name} holds no question.")
+    return questions
+
+
+def _fault(question: Any, seen: set[str]) -> str | None:
+    """Say what keeps a line from being a question."""
+    if not isinstance(question, dict) or not all(question.get(field) for field in FIELDS):
+        return f"expected {', '.join(FIELDS)}, none of them empty"
+    if question["question_id"] in seen:
+        return f"the question {question['question_id']!r} was there before; expected each once"
+    for position, entry in enumerate(question["rubric"], start=1):
+        if not isinstance(entry, dict) or not {"dimension", "score", "content"} <= set(entry):
+            return f"rubric item {position} lacks dimension, score or content"
+        if not isinstance(entry["score"], int | float | None):
+            return f"rubric item {position} has the score {entry['score']!r}, expected a number or null"
+    for position, turn in enumerate(question["dialogue"], start=1):
+        if not isinstance(turn, dict) or turn.get("role") not in SPEAKERS or not turn.get("content"):
+            return f"turn {position} is not a role (A or B) and a content"
+    if question["dialogue"][-1]["role"] != "A":
+        return "the last turn is not the user's (role A), so there is nothing to answer"
+    return None
+
+
+def _named(lookup: dict[str, str], value: str | None) -> str | None:
+    return (lookup.get(value) or _snake(value)) if value else None
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"\W+", "_", name.strip().lower())
