@@ -261,7 +261,7 @@ def _check_replies(one: Run, other: Run, opponents: set[str], histories: list[st
     if len(differ):
         responder, history = differ[0]
         raise GateError(
-            f"The opponent {responder!r} wrote {len(differ)} other replies in {other.name!r} than in {one.name!r} (such as to "
+            f"The opponents wrote {len(differ)} other replies in {other.name!r} than in {one.name!r} (such as {responder!r} to "
             f"{history!r}). Judge the candidate against the replies that the baseline met."
         )
 

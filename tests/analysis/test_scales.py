@@ -14,9 +14,7 @@ def make_scores(people, judge, group):
     ids = [f"r{i}" for i in range(len(people))]
     sides = {"clinicians": ("human", people), "judge": ("model", judge)}
     tables = [
-        pd.DataFrame(
-            {"reply_id": [f"r{i}" for i in range(n)], "group": group, "rater": name, "rater_kind": kind, "score": score}
-        )
+        pd.DataFrame({"reply_id": ids, "group": group, "rater": name, "rater_kind": kind, "score": score})
         for name, (kind, score) in sides.items()
     ]
     return pd.concat(tables, ignore_index=True).assign(dimension="empathy", state="valid")

@@ -1,0 +1,218 @@
+"""The gate from runs to reports: names read, runs joined only if they match, files written, and a build that stops."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.analysis.drops import compare_responders
+from heart_utils.report.gate import GateError, GateFailedError, read_sides, require_pass, run_gate
+from heart_utils.report.gate_report import junit_xml, markdown_summary, write_reports
+from heart_utils.runs import open_run
+from heart_utils.tables import TABLES
+
+DIMENSIONS = ("attunement", "overall")
+
+
+def complete(name, table):
+    """Fill the columns that a test does not care about."""
+    filled = table.copy()
+    for column, what in TABLES[name].items():
+        if column not in filled and not what.optional:
+            filled[column] = (
+                [[] for _ in range(len(filled))] if what.kind == "list" else False if what.kind == "truth" else None
+            )
+    return filled
+
+
+def write_run(folder, theta, *, seed=1, n=24, protocol="heart", words="", opponents_say="", judge="judge"):
+    """Write a small simulated run: histories, responders, replies, and verdicts in both orders."""
+    rng = np.random.default_rng(seed)
+    run = open_run(folder)
+    ids = [f"h{i}" for i in range(n)]
+    turns = [[{"speaker": "seeker", "text": f"Number {i}.{words}"}] for i in range(n)]
+    fixed = {"source": "test", "slice": "standard", "licence": "CC0-1.0", "simulated": True}
+    histories = pd.DataFrame({"history_id": ids, "dialogue_id": [f"d{i}" for i in range(n)], "turns": turns, **fixed})
+    run.write("histories", complete("histories", histories))
+    names = list(theta)
+    responders = pd.DataFrame({"responder": names, "responder_kind": "model", "simulated": True})
+    run.write("responders", complete("responders", responders))
+    replies = pd.DataFrame([(h, r) for h in ids for r in names], columns=["history_id", "responder"])
+    replies["reply_id"] = replies["history_id"] + ":" + replies["responder"]
+    replies["text"] = "reply by " + replies["responder"] + np.where(replies["responder"].isin(["x", "y"]), opponents_say, "")
+    run.write("replies", complete("replies", replies.assign(state="valid", simulated=True)))
+    rows = []
+    for number, h in enumerate(ids):
+        for i, one in enumerate(names):
+            for other in names[i + 1 :]:
+                for order, lean in (("ab", 0.3), ("ba", -0.3)):
+                    for dimension in DIMENSIONS:
+                        wins = rng.random() < 1 / (1 + np.exp(theta[other] - theta[one] - lean))
+                        pair = f"{h}:{one}:{other}"
+                        rows.append(
+                            (f"{pair}:{order}", pair, h, f"d{number}", one, other, dimension, order, "a" if wins else "b")
+                        )
+    columns = ["comparison_id", "pair_id", "history_id", "dialogue_id", "responder_a", "responder_b", "dimension", "order"]
+    verdicts = pd.DataFrame(rows, columns=[*columns, "verdict"]).assign(
+        slice="standard", rater=judge, rater_kind="model", state="valid", protocol=protocol, repeat=0, simulated=True
+    )
+    run.write("verdicts", complete("verdicts", verdicts))
+    return run
+
+
+THETA = {"old": 0.0, "x": 0.4, "y": -0.4}
+
+
+@pytest.fixture
+def two_runs(tmp_path):
+    write_run(tmp_path / "before", THETA)
+    write_run(tmp_path / "after", {"new": -2.0, "x": 0.4, "y": -0.4}, seed=2)
+    return tmp_path
+
+
+def test_two_runs_are_joined_over_their_common_opponents(two_runs, rng):
+    sides = read_sides(f"{two_runs}/before:old", f"{two_runs}/after:new")
+    pairs = {frozenset(pair) for pair in zip(sides.verdicts["responder_a"], sides.verdicts["responder_b"], strict=True)}
+    assert pairs == {frozenset(pair) for pair in (("old", "x"), ("old", "y"), ("x", "y"), ("new", "x"), ("new", "y"))}
+    assert len(sides.verdicts) == 24 * 5 * len(DIMENSIONS)  # two orders made one
+    found = run_gate(f"{two_runs}/before:old", f"{two_runs}/after:new", rng=rng)
+    assert found.table["outcome"].tolist() == ["failed", "failed"]
+
+
+def test_one_responder_in_two_runs_carries_the_run_in_its_name(tmp_path, rng):
+    for name, seed in (("before", 1), ("after", 2)):
+        write_run(tmp_path / name, THETA, seed=seed)
+    sides = read_sides(f"{tmp_path}/before:old", f"{tmp_path}/after:old")
+    assert (sides.baseline, sides.candidate) == ("before:old", "after:old")
+    assert run_gate(f"{tmp_path}/before:old", f"{tmp_path}/after:old", rng=rng).passed
+
+
+def test_two_responders_of_one_run_meet_each_other_too(tmp_path, rng):
+    write_run(tmp_path / "one", {**THETA, "vendor/new:free": -2.0})
+    sides = read_sides("old", "vendor/new:free", run=str(tmp_path / "one"))
+    assert {"old", "vendor/new:free", "x", "y"} == set(sides.verdicts["responder_a"]) | set(sides.verdicts["responder_b"])
+    assert not run_gate("old", "vendor/new:free", run=str(tmp_path / "one"), rng=rng).passed
+
+
+UNLIKE = {
+    "follow other protocols: heart in 'before', heart-release in 'after'": {"protocol": "heart-release"},
+    "judge other histories: 20 in common, 4 in 'before' alone": {"n": 20},
+    "24 histories have the same id but other words": {"words": " Really."},
+    r"wrote 48 other replies in 'after' than in 'before' \(such as 'x' to 'h0'\)": {"opponents_say": " again"},
+}
+
+
+@pytest.mark.parametrize("message", UNLIKE)
+def test_runs_that_do_not_match_are_refused(tmp_path, message):
+    write_run(tmp_path / "before", THETA)
+    write_run(tmp_path / "after", {"new": 0.0, "x": 0.4, "y": -0.4}, **UNLIKE[message])
+    with pytest.raises(GateError, match=message):
+        read_sides(f"{tmp_path}/before:old", f"{tmp_path}/after:new")
+
+
+def test_runs_with_other_judges_are_refused(tmp_path, rng):
+    write_run(tmp_path / "before", THETA)
+    write_run(tmp_path / "after", {"new": 0.0, "x": 0.4, "y": -0.4}, judge="another judge")
+    with pytest.raises(GateError, match="judged on other raters: 0 in common"):
+        run_gate(f"{tmp_path}/before:old", f"{tmp_path}/after:new", rng=rng)
+
+
+def test_runs_without_a_common_opponent_are_refused(tmp_path):
+    write_run(tmp_path / "before", THETA)
+    write_run(tmp_path / "after", {"new": 0.0, "u": 0.4, "v": -0.4})
+    with pytest.raises(GateError, match="met no common opponent: x, y in the run 'before', u, v in 'after'"):
+        read_sides(f"{tmp_path}/before:old", f"{tmp_path}/after:new")
+
+
+def test_names_that_are_not_there_list_those_that_are(two_runs):
+    with pytest.raises(GateError, match=r"no responder 'nobody' in the run .* \(there are: old, x, y\)"):
+        read_sides("old", "nobody", run=f"{two_runs}/before")
+    with pytest.raises(GateError, match="names no run. Write run:responder, such as 'sample:old'"):
+        read_sides("old", "x")
+    with pytest.raises(GateError, match="'nobody' appears in no verdict of the run 'after'; there are new, x, y"):
+        read_sides(f"{two_runs}/before:old", f"{two_runs}/after:nobody")
+    with pytest.raises(GateError, match="There is no run"):
+        read_sides("old", "x", run=f"{two_runs}/nowhere")
+
+
+def test_a_run_with_two_protocols_asks_which(tmp_path):
+    run = write_run(tmp_path / "one", {**THETA, "new": 0.0})
+    verdicts = run.read("verdicts")
+    run.write("verdicts", pd.concat([verdicts, verdicts.assign(protocol="heart-release")]))
+    with pytest.raises(GateError, match="under heart, heart-release; choose one"):
+        read_sides("old", "new", run=str(tmp_path / "one"))
+    assert set(read_sides("old", "new", run=str(tmp_path / "one"), protocol="heart").verdicts["protocol"]) == {"heart"}
+    with pytest.raises(GateError, match="no verdicts by a judge under 'likert'; there are heart, heart-release"):
+        read_sides("old", "new", run=str(tmp_path / "one"), protocol="likert")
+
+
+def test_peoples_verdicts_do_not_enter(tmp_path):
+    run = write_run(tmp_path / "one", {**THETA, "new": 0.0})
+    verdicts = run.read("verdicts")
+    run.write("verdicts", verdicts.assign(rater="somebody", rater_kind="human"), part="people")
+    assert set(read_sides("old", "new", run=str(tmp_path / "one")).verdicts["rater"]) == {"judge"}
+
+
+@pytest.fixture
+def failing(two_runs, rng):
+    return run_gate(f"{two_runs}/before:old", f"{two_runs}/after:new", rng=rng)
+
+
+def test_reports_are_written_and_then_the_build_stops(failing, tmp_path):
+    files = write_reports(failing, tmp_path / "out", note="A note with <brackets>.")
+    assert [file.name for file in files] == ["gate.html", "gate.xml", "gate.md"]
+    page = files[0].read_text(encoding="utf-8")
+    assert "new did not pass against old" in page
+    assert "&lt;brackets&gt;" in page
+    assert "<svg role=" in page
+    assert "Simulated" in page
+    assert "http://" not in page.replace("http://www.w3.org/", "").replace("http://purl.org/", "").replace(
+        "http://creativecommons", ""
+    )
+    with pytest.raises(GateFailedError, match="attunement: worse than the baseline; drop"):
+        require_pass(failing)
+
+
+def test_the_same_gate_writes_the_same_bytes(failing, tmp_path):
+    first = [file.read_bytes() for file in write_reports(failing, tmp_path / "one")]
+    second = [file.read_bytes() for file in write_reports(failing, tmp_path / "two")]
+    assert first == second
+
+
+def flat_verdicts(dimension):
+    """A judge whose two orders contradict each other every time."""
+    flat = pd.DataFrame([(f"d{i}", "old", "new") for i in range(9)], columns=["dialogue_id", "responder_a", "responder_b"])
+    return flat.assign(history_id=flat["dialogue_id"], rater="judge", dimension=dimension, state="inconsistent", verdict=None)
+
+
+def test_junit_counts_failures_and_errors(failing, rng):
+    suite = ElementTree.fromstring(junit_xml(failing).split("\n", 1)[1])
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "2", "0")
+    assert all("worse than the baseline" in failure.get("message") for failure in suite.iter("failure"))
+    flat = pd.DataFrame(
+        [(f"d{i}", "old", "new", "a") for i in range(9)], columns=["dialogue_id", "responder_a", "responder_b", "v"]
+    )
+    flat = flat.assign(history_id=flat["dialogue_id"], rater="judge", dimension="<&>", state="inconsistent", verdict=None)
+    cannot = compare_responders(flat, baseline="old", candidate="new", rng=rng)
+    suite = ElementTree.fromstring(junit_xml(cannot).split("\n", 1)[1])
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
+    with pytest.raises(GateFailedError, match="no verdict told anyone apart"):
+        require_pass(cannot)
+
+
+def test_a_page_is_written_even_where_nothing_can_be_told(tmp_path, rng):
+    cannot = compare_responders(flat_verdicts("overall"), baseline="old", candidate="new", rng=rng)
+    assert "cannot tell" in write_reports(cannot, tmp_path)[0].read_text(encoding="utf-8")
+
+
+def test_the_summary_is_a_table_that_holds_each_dimension(failing):
+    lines = markdown_summary(failing).splitlines()
+    assert lines[0] == "## new did not pass against old"
+    assert [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")][2:] == list(DIMENSIONS)
+    assert {line.count("|") for line in lines if line.startswith("|")} == {8}
+
+
+def test_a_passing_gate_lets_the_build_go_on(tmp_path, rng):
+    write_run(tmp_path / "one", {**THETA, "new": 0.1})
+    require_pass(run_gate("old", "new", run=str(tmp_path / "one"), rng=rng))
