@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from heart_utils.analysis.drops import Comparison
+from heart_utils.report.plots import mark_simulated, plot_leaderboard
 from heart_utils.runs import write_atomically
 
 if TYPE_CHECKING:
@@ -150,22 +151,8 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     ax.set(yticks=table.index, yticklabels=table["dimension"], ylim=(-0.6, len(table) - 0.4))
     ax.set_xlabel(f"Drop in rating points (right: worse); bars: one-sided {level:g}% bounds or Holm's, over dialogues")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    return ax
-
-
-def _plot_field(comparison: Comparison, ax: Axes) -> Axes:
-    """Draw where the two stand among their opponents, on the first dimension that could be fitted."""
-    board = comparison.ratings
-    board = board[board["dimension"] == board["dimension"].iloc[0]].sort_values("rating", ignore_index=True)
-    named = board["responder"].isin([comparison.baseline, comparison.candidate])
-    for chosen, colour, mark, label in ((named, "#d55e00", "D", "compared"), (~named, "#949494", "o", "opponents")):
-        rows = board[chosen]
-        ax.hlines(rows.index, rows["rating_low"], rows["rating_high"], color=colour)
-        ax.plot(rows["rating"], rows.index, mark, color=colour, label=label)
-    ax.set(yticks=board.index, yticklabels=board["responder"], ylim=(-0.6, len(board) - 0.4))
-    level = 100 * board["ci_level"].iloc[0]
-    ax.set_xlabel(f"Rating on {board['dimension'].iloc[0]} (mean 1500); bars: {level:g}% intervals over dialogues")
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    if len(comparison.ratings):
+        mark_simulated(ax, comparison.ratings)
     return ax
 
 
@@ -212,7 +199,8 @@ def _figure(comparison: Comparison) -> str:
     )
     plot_drops(comparison, ax=axes[0, 0])
     if n[1]:
-        _plot_field(comparison, axes[1, 0])
+        board = comparison.ratings[comparison.ratings["dimension"] == comparison.ratings["dimension"].iloc[0]]
+        plot_leaderboard(board, title=f"Everyone who was met, on {board['dimension'].iloc[0]}", ax=axes[1, 0])
     drawn = io.StringIO()
     with plt.rc_context({"svg.hashsalt": "gate"}):
         figure.savefig(drawn, format="svg", metadata={"Date": None})

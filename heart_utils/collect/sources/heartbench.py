@@ -55,8 +55,8 @@ def load_questions(
         If HeartBench is neither mirrored nor fetched.
     """
     names = load_names()
-    lookup = {kind: rows.set_index("zh")["name"].to_dict() for kind, rows in names.groupby("kind")}
-    dimension = names[names["kind"] == "ability"].set_index("name")["dimension"].to_dict()
+    lookup = {kind: dict(zip(rows["zh"], rows["name"], strict=True)) for kind, rows in names.groupby("kind")}
+    dimension = dict(zip(names["name"], names["dimension"], strict=True))
     rows = []
     for question in _read(name_or_path, mirror):
         for position, entry in enumerate(question["rubric"], start=1):

@@ -1,0 +1,140 @@
+"""Chinese names are drawn and not boxes, profiles refuse what they cannot show, exports keep to licences."""
+
+import warnings
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from fontTools.ttLib import TTFont
+
+from heart_utils.collect.sources.heartbench import load_names
+from heart_utils.report.export import ExportError, export_preferences
+from heart_utils.report.fonts import FONT, cjk_style, use_cjk_font
+from heart_utils.report.profiles import plot_profile_bars, plot_profile_radar, plot_rank_sweep
+from heart_utils.runs import find_root
+
+
+@pytest.fixture(autouse=True)
+def clean_figures():
+    with mpl.rc_context():
+        yield
+    plt.close("all")
+
+
+FOLDER = find_root() / "data" / "fonts"
+
+
+def test_the_font_holds_every_character_of_the_names():
+    held = TTFont(FOLDER / "HeartBenchNamesSC.otf").getBestCmap()
+    names = load_names()
+    assert {character for name in names["zh"] for character in name if ord(character) > 0x2000} <= {chr(code) for code in held}
+
+
+def test_the_font_is_small_and_its_licence_lies_beside_it():
+    assert (FOLDER / "HeartBenchNamesSC.otf").stat().st_size < 50_000
+    assert "SIL OPEN FONT LICENSE" in (FOLDER / "OFL.txt").read_text(encoding="utf-8")
+
+
+def draw(labels):
+    figure, ax = plt.subplots(figsize=(3, 3))
+    ax.set_yticks(range(len(labels)), labels)
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())
+
+
+def test_chinese_labels_are_drawn_beside_english_ones():
+    use_cjk_font()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a missing glyph is a warning
+        drawn = draw(["温暖 Warmth", "好奇心 Curiosity"])
+    assert (drawn != draw(["道德 Warmth", "主动性 Curiosity"])).any()  # boxes would be alike
+
+
+def test_the_font_can_be_asked_for_twice():
+    use_cjk_font()
+    use_cjk_font()
+    assert mpl.rcParams["font.family"].count(FONT) == 1
+
+
+def test_a_page_carries_the_font_inside():
+    assert len(cjk_style()) < 60_000
+    assert "http" not in cjk_style()
+
+
+MEANS = pd.DataFrame([(r, d, float(i + j)) for i, r in enumerate("ab") for j, d in enumerate("uvw")])
+MEANS.columns = ["responder", "dimension", "score"]
+
+
+def test_bars_show_each_score_at_its_place():
+    ax = plot_profile_bars(MEANS.assign(ci_low=MEANS["score"] - 1, ci_high=MEANS["score"] + 1), scale="Score")
+    drawn = {line.get_label(): list(line.get_xdata()) for line in ax.lines if not line.get_label().startswith("_")}
+    assert drawn == {"a": [0.0, 1.0, 2.0], "b": [1.0, 2.0, 3.0]}
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["u", "v", "w"]
+
+
+def test_a_radar_closes_its_polygons_and_starts_at_the_low_end():
+    ax = plot_profile_radar(MEANS, low=0, high=5)
+    assert list(ax.lines[1].get_ydata()) == [1.0, 2.0, 3.0, 1.0]
+    assert ax.get_ylim() == (0, 5)
+
+
+def test_a_simulated_profile_says_so_inside_the_figure():
+    assert "SIMULATED" in [text.get_text() for text in plot_profile_bars(MEANS, scale="Score", simulated=True).texts]
+
+
+def test_profiles_refuse_what_they_cannot_show():
+    with pytest.raises(ValueError, match="three dimensions or more; there are 2"):
+        plot_profile_radar(MEANS[MEANS["dimension"] != "w"], low=0, high=5)
+    with pytest.raises(ValueError, match="no score on some dimension"):
+        plot_profile_bars(MEANS.iloc[1:], scale="Score")
+    many = pd.concat(MEANS[MEANS["responder"] == "a"].assign(responder=f"r{i}") for i in range(7))
+    with pytest.raises(ValueError, match="7 responders cannot be told apart"):
+        plot_profile_bars(many, scale="Score")
+
+
+def test_the_sweep_puts_the_best_on_top_and_marks_profiles():
+    swept = pd.DataFrame({"responder": ["b", "a"], "mean_rank": [1.9, 1.1], "best_rank": 1, "worst_rank": 2})
+    profiles = pd.DataFrame({"profile": "crisis line", "responder": ["a", "b"], "rank": [2, 1]})
+    ax = plot_rank_sweep(swept, profiles)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["b", "a"]
+    marked = next(line for line in ax.lines if line.get_label() == "crisis line")
+    assert dict(zip(np.round(marked.get_ydata()), marked.get_xdata(), strict=True)) == {1.0: 2, 0.0: 1}
+
+
+def make_study(licence="CC0-1.0"):
+    histories = pd.DataFrame({"history_id": ["h"], "turns": [[{"speaker": "seeker", "text": "Hm."}]], "licence": [licence]})
+    replies = pd.DataFrame({"reply_id": ["r1", "r2"], "text": ["one", "two"]})
+    comparisons = pd.DataFrame({"pair_id": ["p", "q", "t", "f"], "reply_a": "r1", "reply_b": "r2"})
+    verdicts = pd.DataFrame(
+        {"pair_id": ["p", "q", "t", "f"], "verdict": ["a", "b", "tie", None], "margin": [3.0, 1.0, None, None]}
+    )
+    verdicts = verdicts.assign(
+        state=["valid", "valid", "valid", "refused"], history_id="h", dimension="overall", simulated=False
+    )
+    return verdicts.assign(rater="judge", rater_kind="model", p_a=[0.9, 0.2, 0.5, None]), comparisons, replies, histories
+
+
+def test_only_decided_verdicts_make_a_preference():
+    table = export_preferences(*make_study())
+    assert table[["chosen", "rejected", "margin", "p_chosen"]].to_numpy().tolist() == [
+        ["one", "two", 3, 0.9],
+        ["two", "one", 1, 0.8],
+    ]
+    assert table["rater_kind"].tolist() == ["model", "model"]
+    assert table.attrs["left_out"] == {"tie": 1, "refused": 1}
+
+
+@pytest.mark.parametrize("licence", ["CC-BY-NC-4.0", "none stated", "gated", "Apache-2.0, research and model evaluation only"])
+def test_texts_that_may_not_be_passed_on_are_refused(licence):
+    with pytest.raises(ExportError, match=rf"1 of 1 histories may not be passed on: {licence} \(1\)"):
+        export_preferences(*make_study(licence))
+
+
+def test_labels_without_texts_are_refused():
+    verdicts, comparisons, replies, histories = make_study()
+    with pytest.raises(ExportError, match="2 of 2 pairs have a reply without text"):
+        export_preferences(verdicts, comparisons, replies.assign(text=None), histories)
+    with pytest.raises(ExportError, match="not in the table histories, such as 'h'"):
+        export_preferences(verdicts, comparisons, replies, histories.iloc[:0])
