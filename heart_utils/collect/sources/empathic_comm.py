@@ -1,0 +1,124 @@
+"""200 supportive conversations rated by three experts, a crowd and three models."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pandas as pd
+
+from heart_utils.collect.sources.errors import DataError
+from heart_utils.collect.sources.fetch import find_data
+from heart_utils.tables import check_table
+
+__all__ = ["SETS", "load_empathic_comm"]
+
+SETS: dict[str, tuple[str, int, int, tuple[str, ...]]] = {
+    "empatheticdialogues": ("conv_id", 1, 5, ("empathy", "relevance", "fluency")),
+    "epitome": ("sp_id", 0, 2, ("level_emotional_reactions", "level_explorations", "level_interpretations")),
+    "lend_an_ear": (
+        "conversation_id",
+        1,
+        5,
+        (
+            "validating_emotions",
+            "encouraging_elaboration",
+            "demonstrating_understanding",
+            "advice_giving",
+            "self_oriented",
+            "dismissing_emotions",
+        ),
+    ),
+    "perceived_empathy": (
+        "id",
+        1,
+        7,
+        (
+            "m_understood",
+            "m_validated",
+            "m_affirmed",
+            "m_seen",
+            "m_accepted",
+            "m_caredfor",
+            "m_emotional",
+            "m_practical",
+            "m_motivation",
+        ),
+    ),
+}
+"""Set -> the column with its ids, lowest and highest score, and its dimensions (21 in all)."""
+
+RATERS = {
+    "expert1": ("expert1", "human"),
+    "expert2": ("expert2", "human"),
+    "expert3": ("expert3", "human"),
+    "crowd": ("crowd", "human"),
+    "gpt": ("gpt-4o", "model"),
+    "gemini": ("gemini-2.5-pro", "model"),
+    "claude": ("claude-3.7-sonnet", "model"),
+}
+
+
+def load_empathic_comm(*, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+    """Load the ratings: 50 conversations from each of four sets, 21 dimensions, seven raters.
+
+    Parameters
+    ----------
+    mirror : path, optional
+        As in :func:`heart_utils.collect.sources.find_data`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of scores, protocol ``likert``. Each conversation is one reply, a history and a
+        dialogue of its own; ``group`` is the set it comes from. Every rater rated every conversation.
+        The experts are three people. ``crowd`` is one row for several people, flagged
+        ``aggregated``: means over 2 to 11 people in lend_an_ear, means in thirds or quarters in
+        perceived_empathy, whole and half points in empatheticdialogues, whole points in epitome;
+        how many people stand behind a number is not given. Scales differ (0 to 2, 1 to 5, 1 to 7)
+        and the last three dimensions of lend_an_ear are faults, so scores of two dimensions are
+        not to be averaged. A dimension that only one set has cannot be compared over sets.
+
+    Raises
+    ------
+    DataError
+        If a file lacks a column or a score leaves its scale.
+    """
+    files = find_data("empathic_comm", mirror=mirror)
+    parts = [_scores(files[f"{name}__{rater}_ratings.csv"], name, rater) for name in SETS for rater in RATERS]
+    scores = check_table("scores", pd.concat(parts, ignore_index=True))
+    scores.attrs["notes"] = {"conversations": int(scores["history_id"].nunique()), "scores": len(scores)}
+    return scores
+
+
+def _scores(file: Path, name: str, rater: str) -> pd.DataFrame:
+    key, low, high, dimensions = SETS[name]
+    table = pd.read_csv(file, dtype={key: str})
+    missing = [column for column in (key, *dimensions) if column not in table]
+    if missing:
+        raise DataError(f"{file}: missing {', '.join(missing)}.")
+    long = table.melt(key, value_vars=list(dimensions), var_name="dimension", value_name="score")
+    outside = ~long["score"].between(low, high)
+    if outside.any():
+        raise DataError(f"{file}: {long.loc[outside, 'score'].iloc[0]} is no score from {low} to {high}.")
+    history = f"empathic_comm-{name}-" + long[key]
+    who, kind = RATERS[rater]
+    return pd.DataFrame(
+        {
+            "reply_id": history + f"--{name}-supporter",
+            "history_id": history,
+            "dialogue_id": history,
+            "responder": f"{name}-supporter",
+            "rater": who,
+            "rater_kind": kind,
+            "dimension": long["dimension"],
+            "item": None,
+            "score": long["score"],
+            "state": "valid",
+            "protocol": "likert",
+            "group": name,
+            "flags": [["aggregated"] if who == "crowd" else [] for _ in range(len(long))],
+            "call_id": None,
+            "simulated": False,
+        }
+    )

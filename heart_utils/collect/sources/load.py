@@ -1,0 +1,191 @@
+"""The door to data: a set that the project knows, by name, or a user's own file, by path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from heart_utils.collect.sources.empathic_comm import load_empathic_comm
+from heart_utils.collect.sources.errors import DataError
+from heart_utils.collect.sources.esconv import load_esconv
+from heart_utils.collect.sources.files import SUFFIXES, read_file, read_sample
+from heart_utils.collect.sources.heart import load_heart
+from heart_utils.collect.sources.mentalalign import load_mentalalign
+from heart_utils.collect.sources.mtbench import load_mtbench
+from heart_utils.collect.sources.pairs import scores_to_verdicts
+
+__all__ = ["load_histories", "load_scores", "load_verdicts"]
+
+
+def load_histories(
+    name_or_path: str | os.PathLike[str], *, twins: bool = False, mirror: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
+    """Load histories: dialogues that stop where a supporter must answer.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``"sample"`` (36 drafted for this project), ``"heart"`` (HEART's 280 standard and 20
+        adversarial ones), ``"esconv"`` (1,300 dialogues whole), or a file of one's own
+        (``.csv``, ``.parquet``, ``.jsonl``).
+    twins : bool
+        With ``"heart"``, add the calm original of each adversarial history.
+    mirror : path, optional
+        A folder with copies of the data sets, instead of ``HEART_DATA_MIRROR``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of histories. :func:`load_heart`, :func:`load_esconv` and :func:`read_file` in the
+        modules of this package say more about each.
+
+    Raises
+    ------
+    DataError
+        If a file does not hold histories; the message names file, row and column.
+    DataUnavailableError
+        If a data set is not here and may or can not be fetched; the message says what to do.
+
+    Examples
+    --------
+    >>> load_histories("sample")["slice"].value_counts().to_dict()
+    {'standard': 24, 'adversarial': 12}
+    """
+    name = _name(name_or_path, ("sample", "heart", "esconv"), "histories")
+    if twins and name not in ("heart", "sample"):
+        raise DataError(f"twins=True adds HEART's calm originals; {os.fspath(name_or_path)} has none.")
+    if name == "sample":
+        return read_sample("histories")
+    if name == "heart":
+        return load_heart(twins=twins, mirror=mirror)
+    if name == "esconv":
+        return load_esconv(mirror=mirror)
+    return read_file("histories", name_or_path)
+
+
+def load_scores(
+    name_or_path: str | os.PathLike[str], *, as_published: bool = False, mirror: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
+    """Load scores: numbers that raters gave to one reply alone.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``"mentalalign"``, ``"empathic_comm"``, or a file of one's own.
+    as_published : bool
+        With ``"mentalalign"``, count as its published tables do (zeros and sixes are scores).
+    mirror : path, optional
+        A folder with copies of the data sets, instead of ``HEART_DATA_MIRROR``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of scores. For the known sets ``attrs["notes"]`` holds what was counted on the way:
+        a dictionary of what is said to how often, for MentalAlign one for each rater.
+
+    Raises
+    ------
+    DataError
+        If a file does not hold scores; the message names file, row and column.
+    DataUnavailableError
+        If a data set cannot be had; the message says what to do.
+    """
+    name = _name(name_or_path, ("mentalalign", "empathic_comm"), "scores")
+    if as_published and name != "mentalalign":
+        raise DataError(f"as_published=True is about mentalalign's tables; {os.fspath(name_or_path)} has none.")
+    if name == "mentalalign":
+        return load_mentalalign(as_published=as_published, mirror=mirror)
+    if name == "empathic_comm":
+        return load_empathic_comm(mirror=mirror)
+    return read_file("scores", name_or_path)
+
+
+def load_verdicts(
+    name_or_path: str | os.PathLike[str],
+    *,
+    dimension: str | None = None,
+    raters: str | Iterable[str] | None = None,
+    mirror: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """Load verdicts: which of two replies raters preferred.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores
+        by :func:`scores_to_verdicts`), or a file of one's own.
+    dimension : str, optional
+        Keep one line of the rubric.
+    raters : str or iterable of str, optional
+        Keep some raters: ``"human"``, ``"model"``, ``"experts"``, ``"authors"``, or names.
+    mirror : path, optional
+        A folder with copies of the data sets, instead of ``HEART_DATA_MIRROR``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of verdicts, with ``attrs["notes"]`` as in :func:`load_scores`, about the whole set.
+
+    Raises
+    ------
+    DataError
+        If the source has no such dimension or rater (the message lists those it has), or a file
+        does not hold verdicts.
+    DataUnavailableError
+        If a data set cannot be had; the message says what to do.
+    """
+    name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts")
+    if name == "mentalalign":
+        scores = load_mentalalign(mirror=mirror)
+        return scores_to_verdicts(_select_raters(_select_dimension(scores, dimension, name), raters))
+    verdicts = load_mtbench(mirror=mirror) if name == "mtbench" else read_file("verdicts", name_or_path)
+    return _select_raters(_select_dimension(verdicts, dimension, os.fspath(name_or_path)), raters)
+
+
+def _name(name_or_path: str | os.PathLike[str], known: tuple[str, ...], table: str) -> str | None:
+    """Tell a known name from a path."""
+    given = os.fspath(name_or_path)
+    if given in known:
+        return given
+    if Path(given).suffix.lower() not in SUFFIXES:
+        raise DataError(
+            f"{given!r} is neither a set with {table} ({', '.join(known)}) nor a path that ends in {', '.join(SUFFIXES)}."
+        )
+    return None
+
+
+def _select_dimension(table: pd.DataFrame, dimension: str | None, source: str) -> pd.DataFrame:
+    if dimension is None:
+        return table
+    if dimension not in set(table["dimension"]):
+        there = ", ".join(sorted(set(table["dimension"])))
+        raise DataError(f"{source} has no dimension {dimension!r}. It has {there}.")
+    return table[table["dimension"] == dimension].reset_index(drop=True)
+
+
+def _select_raters(table: pd.DataFrame, raters: str | Iterable[str] | None) -> pd.DataFrame:
+    """Keep the rows of some raters: all, a kind, experts or authors (by the start of their names), or named ones."""
+    if raters is None:
+        return table
+    if isinstance(raters, str) and raters in ("human", "model"):
+        kept = table["rater_kind"] == raters
+    elif isinstance(raters, str) and raters in ("experts", "authors"):
+        kept = table["rater"].str.startswith(raters.removesuffix("s"))
+    else:
+        names = [raters] if isinstance(raters, str) else list(raters)
+        strange = sorted(set(names) - set(table["rater"]))
+        if strange or not names:
+            raise DataError(f"There is no rater {', '.join(strange) or 'in an empty list'}. {_who(table)}")
+        kept = table["rater"].isin(names)
+    if not kept.any():
+        raise DataError(f"No rater here is one of {raters!r}. {_who(table)}")
+    return table[kept].reset_index(drop=True)
+
+
+def _who(table: pd.DataFrame) -> str:
+    names = sorted(set(table["rater"]))
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return f"The raters are {shown}; or say human, model, experts, authors."
