@@ -34,7 +34,7 @@ class Dialogue:
         For each merged turn, the number of the last raw turn in it.
     strategies : tuple of str
         For each merged turn of the supporter, the strategies of its raw turns in order, joined by
-        `` + ``.
+        a plus sign between spaces.
     about : dict
         ESConv's other fields.
     """
