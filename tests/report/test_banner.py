@@ -1,0 +1,106 @@
+"""What a page says it rests on: nothing simulated may look measured, and nothing unknown may look free."""
+
+import pandas as pd
+import pytest
+
+from heart_utils.report.banner import TableNote, banner_html, current_commit, note_tables, show_banner
+from heart_utils.runs import open_run
+
+
+def codes(n, *, simulated):
+    frame = pd.DataFrame({"reply_id": [f"r{i}" for i in range(n)], "coder": "c", "code": "question", "state": "valid"})
+    return frame.assign(probability=None, simulated=simulated)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return open_run(tmp_path / "study")
+
+
+def test_rows_are_counted_by_where_they_come_from(run):
+    run.write("codes", codes(3, simulated=[True, False, False]))
+    run.record(tables={"codes": {"source": "a study", "licence": "MIT", "origin": "live"}})
+    (note,) = note_tables(run, tables=["codes"])
+    assert (note.source, note.licence, note.rows) == ("a study", "MIT", {"live": 2, "simulated": 1})
+
+
+def test_no_manifest_makes_a_simulated_row_a_measured_one(run):
+    run.write("codes", codes(3, simulated=True))
+    run.record(tables={"codes": {"source": "a study", "licence": "MIT", "origin": "live"}})
+    (note,) = note_tables(run, tables=["codes"])
+    assert note.rows == {"simulated": 3}
+    assert "SIMULATED: every figure here" in banner_html([note])
+
+
+def test_what_nobody_wrote_down_is_not_free(run):
+    run.write("codes", codes(2, simulated=False))
+    (note,) = note_tables(run, tables=["codes"])
+    assert note.rows == {"not recorded": 2}
+    assert "Strictest licence of what this page rests on: none stated" in banner_html([note])
+
+
+def test_each_part_of_a_table_has_a_note_of_its_own(run):
+    run.write("codes", codes(2, simulated=False), "people")
+    run.write("codes", codes(3, simulated=True), "model")
+    notes = note_tables(run, tables=["codes"])
+    assert [(note.table, note.rows) for note in notes] == [
+        ("codes/model", {"simulated": 3}),
+        ("codes/people", {"not recorded": 2}),
+    ]
+    assert [note.table for note in note_tables(run, tables=["codes/people"])] == ["codes/people"]
+    assert "PARTLY SIMULATED" in banner_html(notes)
+
+
+def test_a_table_that_is_not_there_is_said_to_be_absent(run):
+    assert note_tables(run, tables=["verdicts"]) == []
+    assert "No data were found for this page." in banner_html([])
+
+
+def test_an_origin_that_nobody_knows_is_refused(run):
+    run.write("codes", codes(1, simulated=False))
+    run.record(tables={"codes": {"origin": "guessed"}})
+    with pytest.raises(ValueError, match="origin guessed; expected one of published"):
+        note_tables(run, tables=["codes"])
+
+
+def test_who_wrote_the_replies_is_counted(run):
+    kinds = {"ann": "human", "gpt": "model"}
+    nothing = dict.fromkeys(
+        ["author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id"]
+    )
+    rows = [
+        {
+            "reply_id": f"r{i}",
+            "history_id": "h",
+            "responder": who,
+            "text": "x",
+            "flags": [],
+            "state": "valid",
+            "simulated": False,
+        }
+        for i, who in enumerate(["ann", "gpt", "gpt"])
+    ]
+    run.write("replies", pd.DataFrame(rows).assign(**nothing))
+    empty = dict.fromkeys(["family", "model", "size", "released", "price"])
+    rows = [{"responder": who, "responder_kind": kind, "simulated": False} for who, kind in kinds.items()]
+    run.write("responders", pd.DataFrame(rows).assign(**empty))
+    (note,) = note_tables(run, tables=["replies"])
+    assert note.by == {"model": 2, "human": 1}
+    assert "2 by models and 1 by people" in banner_html([note])
+
+
+def test_what_a_source_says_cannot_become_part_of_the_page():
+    assert "<script>" not in banner_html([TableNote("codes", "<script>alert(1)</script>", "MIT", {"live": 1}, {})])
+
+
+def test_the_notes_travel_with_the_output(run, monkeypatch):
+    shown = {}
+    monkeypatch.setattr("IPython.display.display", lambda data, **options: shown.update(data=data, **options))
+    run.write("codes", codes(2, simulated=True))
+    show_banner(run, tables=["codes"])
+    assert 'role="note"' in shown["data"]["text/html"]
+    assert shown["metadata"]["heart_rests_on"][0]["rows"] == {"simulated": 2}
+
+
+def test_a_folder_that_is_no_checkout_has_no_commit(tmp_path):
+    assert current_commit(tmp_path) == "unknown"
