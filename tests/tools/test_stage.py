@@ -1,0 +1,110 @@
+"""What is laid out for the book: a banner for every page, the chapters that ran, and the functions there are."""
+
+import base64
+import datetime
+import json
+
+import pytest
+from small_project import cell, write_notebook
+
+import heart_utils
+from heart_utils.runs import find_root
+from tools.build_html import build_html
+from tools.figure import read_figure
+from tools.notebooks import NotebookError
+from tools.plan import read_plan
+from tools.stage import api_page, page_banner, stage_book
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+DAY = datetime.date(2026, 1, 9)
+
+
+def note(table="codes", origin="live", licence="MIT", source="a study"):
+    return {"table": table, "source": source, "licence": licence, "rows": {origin: 3}, "by": {}}
+
+
+def drawing(name="fig-leaderboard"):
+    words = {"figure": {"name": name, "caption": "Two overlap."}, "image": {"alt": "Two bars that overlap."}}
+    drawn = cell("plot()", mystnb=words)
+    drawn["outputs"] = [{"output_type": "display_data", "data": {"image/png": PIXEL}, "metadata": {}}]
+    return drawn
+
+
+def test_the_banner_of_the_book_says_data_licence_run_day_and_commit():
+    said = page_banner("heart", [note("public/verdicts/mtbench", "published", "CC-BY-4.0", "MT-Bench"), note()], "abc", DAY)
+    for part in ("Public votes: MT-Bench", "run heart", "strictest licence: CC-BY-4.0", "built on 2026-01-09 from commit abc"):
+        assert part in said
+    assert "SIMULATED" not in said
+
+
+def test_the_banner_tells_simulated_from_partly_simulated_and_counts_a_note_once():
+    assert "<strong>SIMULATED</strong>" in page_banner("sample", [note(origin="simulated")], "abc", DAY)
+    assert "<strong>PARTLY SIMULATED</strong>" in page_banner("sample", [note(origin="simulated"), note("scores")], "abc", DAY)
+    assert "3 rows measured" in page_banner("sample", [note(), note()], "abc", DAY)
+
+
+def test_the_banner_says_when_no_public_votes_were_found():
+    assert "none were found when this book was built" in page_banner("sample", [], "abc", DAY)
+
+
+def test_every_public_name_stands_on_the_page_of_functions():
+    page = api_page()
+    for name in heart_utils.__all__:
+        assert name.startswith("_") or f".{name}\n" in page
+    assert ".. automodule:: heart_utils.tables" in page
+
+
+def test_a_figure_comes_with_its_words(tmp_path):
+    figure = read_figure(write_notebook(tmp_path / "x.ipynb", cell("1"), drawing()), "fig-leaderboard")
+    assert (figure.png, figure.alt, figure.caption) == (base64.b64decode(PIXEL), "Two bars that overlap.", "Two overlap.")
+
+
+def test_a_figure_that_is_not_there_is_told_with_those_that_are(tmp_path):
+    with pytest.raises(NotebookError, match="no figure 'fig-other'. It has fig-leaderboard"):
+        read_figure(write_notebook(tmp_path / "x.ipynb", drawing()), "fig-other")
+
+
+@pytest.fixture
+def staged(project):
+    """A book of one page of prose and one chapter that has run."""
+    project.write_chapter("05_who_is_preferred", cell("1"))
+    project.write_parameters("chapters: [05_who_is_preferred]\n")
+    rests_on = cell("show_banner()")
+    rests_on["outputs"] = [
+        {"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": {"heart_rests_on": [note(origin="simulated")]}}
+    ]
+    copy = project.root / "build" / "executed" / "sample" / "05_who_is_preferred.ipynb"
+    write_notebook(copy, cell("(q)=\n# Who?", kind="markdown"), rests_on, drawing())
+    (project.root / "book" / "intro.md").write_text("# Front\n\n```{include} front.txt\n```\n")
+    (project.root / "_toc.yml").write_text(
+        "format: jb-book\nroot: book/intro\n"
+        "parts:\n- chapters: [{file: notebooks/05_who_is_preferred}, {file: notebooks/06_not_run}]\n"
+    )
+    (project.root / "_config.yml").write_text(
+        "only_build_toc_files: true\nexecute: {execute_notebooks: 'off'}\nsphinx: {config: {html_theme_options: {}}}\n"
+    )
+    return project
+
+
+def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a_page(staged):
+    stage = stage_book(staged.root, read_plan(staged.root, "sample"))
+    assert json.loads((stage / "notebooks" / "05_who_is_preferred.ipynb").read_text())["cells"][1]["outputs"]
+    assert "06_not_run" not in (stage / "_toc.yml").read_text()
+    assert "SIMULATED" in (stage / "_config.yml").read_text()
+    assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
+
+
+def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
+    stage = stage_book(staged.root, read_plan(staged.root, "sample"))
+    html = staged.root / "build" / "html"
+    html.mkdir()
+    (html / "index.html").write_text("older")
+    (stage / "book" / "intro.md").write_text("# Front\n\nSee {ref}`nowhere`.\n")
+    with pytest.raises(RuntimeError, match="nowhere"):
+        build_html(stage, html)
+    assert (html / "index.html").read_text() == "older"
+
+
+def test_the_project_has_one_place_for_each_vendored_file():
+    vendored = find_root() / "book" / "vendor" / "mathjax"
+    assert sorted(path.name for path in vendored.iterdir()) == ["LICENSE", "tex-svg.js"]

@@ -1,0 +1,25 @@
+# The graph of one run: `make book` plans it (tools/plan.py), then runs this file.
+#
+#   notebook, parameters, code, data, tables ─► executed copy ─► staged book ─► HTML
+#
+# Stamps stand for what has no single file: each is rewritten only when what it stands for changed.
+
+PYTHON ?= .venv/bin/python
+HTML := build/html$(if $(filter sample,$(RUN)),,-$(RUN))
+
+# CHAPTERS, and an arrow from each table to those who read it.
+include build/graph/$(RUN).mk
+
+COPIES := $(CHAPTERS:%=build/executed/$(RUN)/%.ipynb)
+PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py
+
+.PHONY: notebooks html
+notebooks: $(COPIES)
+html: $(HTML)/index.html
+
+build/executed/$(RUN)/%.ipynb: notebooks/%.ipynb build/parameters/$(RUN)/%.yaml build/code.stamp build/data.stamp
+	@$(PYTHON) -m tools.execute_notebook $< $@ --parameters build/parameters/$(RUN)/$*.yaml
+
+$(HTML)/index.html: $(COPIES) $(PROSE) build/code.stamp build/data.stamp build/graph/$(RUN).mk
+	@$(PYTHON) -m tools.stage $(RUN)
+	@$(PYTHON) -m tools.build_html build/stage/$(RUN) $(HTML)

@@ -1,0 +1,59 @@
+"""Build the staged book with warnings as errors, and put the pages in their place when all went well.
+
+``python -m tools.build_html build/stage/sample build/html``
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["build_html"]
+
+
+def build_html(stage: Path, html: Path) -> None:
+    """Build a staged book; pages that stood there before stay if it fails.
+
+    Parameters
+    ----------
+    stage : pathlib.Path
+        From :func:`tools.stage.stage_book`.
+    html : pathlib.Path
+        Where the pages shall stand.
+
+    Raises
+    ------
+    RuntimeError
+        If Sphinx warns of anything; its words are in the message.
+    """
+    out = stage.parent / f".{stage.name}.out"
+    options = ["--path-output", str(out), "-W", "-n", "--keep-going", "--all", "--quiet"]
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(stage), *options]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+    built = out / "_build" / "html"
+    if done.returncode or not (built / "index.html").is_file():
+        raise RuntimeError(
+            f"{done.stdout}{done.stderr}\nThe book was not built: Sphinx warned (see above). Pages in {html} are older."
+        )
+    shutil.rmtree(html, ignore_errors=True)
+    html.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(built, html)
+
+
+def main(arguments: list[str]) -> int:
+    """Build the staging folder named first into the folder named second."""
+    stage, html = (Path(argument).resolve() for argument in arguments)
+    try:
+        build_html(stage, html)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"The book is in {html / 'index.html'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

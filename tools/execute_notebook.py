@@ -1,0 +1,134 @@
+"""Run one notebook with papermill, whole or not at all.
+
+``python -m tools.execute_notebook notebooks/X.ipynb build/executed/sample/X.ipynb --parameters X.yaml``
+leaves an executed copy at its place only if every cell ran. Otherwise it says which notebook, which
+cell and why, and leaves what stood there before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from heart_utils.runs import find_root, open_run
+from tools.notebooks import NotebookError, read_cells, read_chapter
+from tools.plan import stamp_table
+
+__all__ = ["ExecutionError", "execute_notebook"]
+
+TRACEBACK_LINES = 25
+
+
+class ExecutionError(RuntimeError):
+    """A notebook did not run to its end; the message names it, the cell and the cause."""
+
+
+def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, root: Path) -> None:
+    """Run a notebook in the folder ``notebooks`` and put the executed copy in its place.
+
+    Parameters
+    ----------
+    notebook : pathlib.Path
+        The source; it is not changed.
+    copy : pathlib.Path
+        Where the executed copy shall stand.
+    parameters : dict
+        Name -> value; each must be declared by the notebook.
+    root : pathlib.Path
+        The project's root, which the kernel finds `heart_utils` in.
+
+    Raises
+    ------
+    ExecutionError
+        If a cell fails, the kernel dies, or a parameter is unknown.
+    """
+    # jsonschema imports this to check addresses, which no notebook has, and it takes a second for each notebook.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    declared = read_chapter(notebook).parameters
+    if unknown := sorted(set(parameters) - set(declared)):
+        raise ExecutionError(f"{notebook.name} has no parameter {', '.join(unknown)}. It has {', '.join(declared) or 'none'}.")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    part = copy.with_name(f".{copy.stem}.part.ipynb")
+    try:
+        papermill.execute_notebook(
+            notebook,
+            part,
+            parameters=parameters,
+            cwd=root / "notebooks",
+            kernel_name="python3",
+            progress_bar=False,
+            record_timing=False,
+            extra_arguments=["--IPKernelApp.log_level=40"],
+        )
+        os.replace(part, copy)
+    except PapermillExecutionError as error:
+        raise ExecutionError(_explain(notebook, error.source, f"{error.ename}: {error.evalue}", error.traceback)) from None
+    except RuntimeError as error:  # nbclient's DeadKernelError and CellTimeoutError are no more than that
+        raise ExecutionError(f"{notebook.name} stopped: {type(error).__name__}: {error}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _explain(notebook: Path, source: str, cause: str, traceback: list[str]) -> str:
+    """Name the cell by its number in the source, where the injected parameters are not counted."""
+    sources = [cell["source"].strip() for cell in read_cells(notebook)]
+    number = sources.index(source.strip()) + 1 if source.strip() in sources else 0
+    where = f"cell {number} of {len(sources)}" if number else "the cell with the injected parameters"
+    first = source.strip().splitlines()[0]
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(traceback)).splitlines()
+    return "\n".join([f"{notebook.name}: {where} failed, the one that begins `{first}`", *lines[-TRACEBACK_LINES:], "", cause])
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main(arguments: list[str]) -> int:
+    """Run the notebook that is named, and write down what it ran with."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("notebook", type=Path)
+    parser.add_argument("copy", type=Path)
+    parser.add_argument("--parameters", type=Path, help="a YAML file of names and values")
+    given = parser.parse_args(arguments)
+    parameters = yaml.safe_load(given.parameters.read_text(encoding="utf-8")) if given.parameters else {}
+    root, notebook = find_root(), given.notebook.resolve()
+    signal.signal(signal.SIGTERM, _stop)
+    began = time.perf_counter()
+    try:
+        execute_notebook(notebook, given.copy.resolve(), parameters, root=root)
+    except (ExecutionError, NotebookError) as error:
+        print(f"\n{error}\n", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{notebook.name} was interrupted; its last executed copy stands.", file=sys.stderr)
+        return 130
+    if "run" in parameters:
+        _record(root, notebook, parameters)
+    print(f"{notebook.stem} ran in {time.perf_counter() - began:.1f} s")
+    return 0
+
+
+def _record(root: Path, notebook: Path, parameters: dict[str, Any]) -> None:
+    """Write parameters, versions and commit into the run's manifest, and stamp the tables it wrote."""
+    from heart_utils.report.banner import current_commit, versions
+
+    run = open_run(parameters["run"])
+    run.record(parameters={notebook.stem: parameters}, commit=current_commit(root), versions=versions())
+    for table in read_chapter(notebook).writes:
+        stamp_table(root, run.name, table)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,143 @@
+"""Read what a notebook says about itself: its parameters, and the tables it reads and writes.
+
+Nothing is run and nothing heavy is imported, so that `make` can look at every notebook each time.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heart_utils.tables import TABLES
+
+__all__ = ["Chapter", "NotebookError", "read_chapter"]
+
+
+class NotebookError(ValueError):
+    """A notebook cannot be read, or does not have the shape of a chapter."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """What one notebook says about itself.
+
+    Attributes
+    ----------
+    name : str
+        The file's name without its ending.
+    parameters : dict
+        Name -> default value, from the cell tagged ``parameters``.
+    reads : tuple of str
+        What ``show_banner(..., tables=[...])`` names: ``"verdicts"``, ``"verdicts/people"`` (one
+        part) or ``"public/verdicts"`` (another run's).
+    writes : tuple of str
+        The tables, or parts of tables, that ``run.write("…")`` replaces in this run.
+    """
+
+    name: str
+    parameters: dict[str, Any]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+def read_chapter(notebook: Path) -> Chapter:
+    """Read a notebook's parameters and tables from its source.
+
+    Parameters
+    ----------
+    notebook : pathlib.Path
+        A notebook of version 4.
+
+    Returns
+    -------
+    Chapter
+        Nothing in it was run.
+
+    Raises
+    ------
+    NotebookError
+        If the file is no notebook, has two parameters cells, or a parameter that is not a literal.
+    """
+    cells = read_cells(notebook)
+    trees = [_tree(notebook, number, cell) for number, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return Chapter(
+        name=notebook.stem,
+        parameters=_parameters(notebook, cells),
+        reads=tuple(dict.fromkeys(table for call in calls for table in _reads(notebook, call))),
+        writes=tuple(dict.fromkeys(table for call in calls for table in _writes(call))),
+    )
+
+
+def read_cells(notebook: Path) -> list[dict[str, Any]]:
+    """Give the cells of a notebook, each with its source as one text."""
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NotebookError(f"{notebook} is not a notebook ({type(error).__name__}: {error}).") from None
+    return [{**cell, "source": "".join(cell["source"])} for cell in cells]
+
+
+def _tree(notebook: Path, number: int, cell: dict[str, Any]) -> ast.Module:
+    """Parse a code cell without its magics; a cell in another language has no tree."""
+    if cell["source"].startswith("%%"):
+        return ast.Module([], [])
+    lines = ["pass" if line.startswith(("%", "!")) else line for line in cell["source"].splitlines()]
+    try:
+        return ast.parse("\n".join(lines))
+    except SyntaxError as error:
+        raise NotebookError(f"{notebook}: cell {number} is not Python (line {error.lineno}: {error.msg}).") from None
+
+
+def _parameters(notebook: Path, cells: list[dict[str, Any]]) -> dict[str, Any]:
+    tagged = [number for number, cell in enumerate(cells, 1) if "parameters" in cell["metadata"].get("tags", [])]
+    if len(tagged) > 1:
+        raise NotebookError(f"{notebook}: cells {tagged} are tagged parameters; papermill wants one.")
+    found: dict[str, Any] = {}
+    for number in tagged:
+        for statement in ast.parse(cells[number - 1]["source"]).body:
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            try:
+                value = ast.literal_eval(statement.value) if isinstance(statement, ast.Assign) else None
+            except ValueError:
+                target = None
+            if not isinstance(target, ast.Name):
+                raise NotebookError(
+                    f"{notebook}: cell {number} holds the parameters and may hold only lines such as `seed = 1`; "
+                    f"found `{ast.unparse(statement)}`. Derive values in the next cell."
+                )
+            found[target.id] = value
+    return found
+
+
+def _reads(notebook: Path, call: ast.Call) -> Iterator[str]:
+    if _name(call.func) != "show_banner":
+        return
+    for keyword in call.keywords:
+        if keyword.arg == "tables":
+            try:
+                yield from ast.literal_eval(keyword.value)
+            except ValueError:
+                raise NotebookError(
+                    f"{notebook}: show_banner(tables=...) takes a list of names written out, since `make` reads it too; "
+                    f"found `{ast.unparse(keyword.value)}`."
+                ) from None
+
+
+def _writes(call: ast.Call) -> Iterator[str]:
+    texts = [_text(part) for part in call.args]
+    if _name(call.func) == "write" and texts and texts[0] in TABLES:
+        parts = [*texts[2:3], *(_text(keyword.value) for keyword in call.keywords if keyword.arg == "part")]
+        yield "/".join(filter(None, [texts[0], *parts]))
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

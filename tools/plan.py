@@ -1,0 +1,222 @@
+"""Say what each notebook of a run depends on, in files that `make` can read.
+
+``python -m tools.plan sample`` reads ``params/sample.yaml`` and writes below ``build/``
+
+- ``parameters/<run>/<chapter>.yaml``, what papermill hands to a notebook;
+- ``code.stamp`` and ``data.stamp``, checksums of the helpers and of the data found;
+- ``tables/<run>/<table>.stamp``, the checksum of each table that a notebook reads or writes;
+- ``graph/<run>.mk``, the list of chapters and an arrow from each table to its readers.
+
+Each file is replaced only when its content changes, so that `make` runs nothing in vain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from heart_utils.collect.sources.fetch import cache_folder
+from heart_utils.runs import checksum, find_root, write_atomically
+from heart_utils.tables import TABLES
+from tools.notebooks import Chapter, NotebookError, read_chapter
+
+__all__ = ["Plan", "PlanError", "read_plan", "stamp_table", "write_plan"]
+
+CODE = ("heart_utils/**/*.py", "requirements.txt", "tools/execute_notebook.py")
+
+
+class PlanError(ValueError):
+    """The parameters of a run do not fit its notebooks."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The chapters of a run, in order, and the values that each one gets."""
+
+    run: str
+    chapters: tuple[Chapter, ...]
+    parameters: dict[str, dict[str, Any]]
+
+
+def read_plan(root: Path, run: str) -> Plan:
+    """Read ``params/<run>.yaml`` and hold it against the notebooks it lists.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The project's root.
+    run : str
+        A bare name.
+
+    Returns
+    -------
+    Plan
+        Every parameter in it is declared by its notebook.
+
+    Raises
+    ------
+    PlanError
+        If the file or a notebook is missing, or a parameter is unknown or of another type.
+    """
+    file = root / "params" / f"{run}.yaml"
+    if not file.is_file():
+        known = ", ".join(sorted(path.stem for path in (root / "params").glob("*.yaml"))) or "none"
+        raise PlanError(f"There is no {file}, so nobody knows which chapters run {run!r} has. Runs with parameters: {known}.")
+    try:
+        given = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise PlanError(f"{file} is not YAML: {error}") from None
+    if not isinstance(given, dict) or not isinstance(given.get("chapters"), list) or not given["chapters"]:
+        raise PlanError(f"{file}: expected `chapters:` with a list of notebooks, such as `- 05_who_is_preferred`.")
+    names = given.pop("chapters")
+    for name in names:
+        if not (root / "notebooks" / f"{name}.ipynb").is_file():
+            raise PlanError(f"{file} lists {name!r}, and notebooks/{name}.ipynb is not there.")
+    chapters = tuple(read_chapter(root / "notebooks" / f"{name}.ipynb") for name in names)
+    shared = given.pop("all", None) or {}
+    blocks = {name: given.pop(name, None) or {} for name in names}
+    if given:
+        raise PlanError(f"{file}: {', '.join(given)} is neither `chapters`, `all` nor a listed chapter ({', '.join(names)}).")
+    return Plan(run, chapters, _fit(file, run, chapters, shared, blocks))
+
+
+def write_plan(root: Path, plan: Plan) -> None:
+    """Write what `make` needs to know below ``build/``.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The project's root.
+    plan : Plan
+        From :func:`read_plan`.
+    """
+    build = root / "build"
+    for name, values in plan.parameters.items():
+        text = yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
+        write_atomically(build / "parameters" / plan.run / f"{name}.yaml", text.encode())
+    write_atomically(build / "code.stamp", _checksums(root, (path for glob in CODE for path in root.glob(glob))))
+    write_atomically(build / "data.stamp", _data_found(root))
+    arrows: list[str] = []
+    for chapter in plan.chapters:
+        copy = f"build/executed/{plan.run}/{chapter.name}.ipynb"
+        for table in chapter.writes:
+            stamp = _stamp(plan.run, table)
+            before = (root / stamp).read_text() if (root / stamp).is_file() else ""
+            stamp_table(root, plan.run, table)
+            if before.strip() not in ("", "absent") and (root / stamp).read_text().strip() == "absent":
+                (root / copy).unlink(missing_ok=True)  # somebody removed the table: write it again
+            arrows.append(f"{stamp}: {copy}; @:")
+        arrows += [f"{copy}: {stamp}" for stamp in _stamps_read(root, plan, chapter)]
+    listed = "CHAPTERS := " + " ".join(chapter.name for chapter in plan.chapters)
+    write_atomically(build / "graph" / f"{plan.run}.mk", ("\n".join([listed, *arrows]) + "\n").encode())
+
+
+def stamp_table(root: Path, run: str, table: str) -> None:
+    """Write the checksum of a table, or of one part of it, where `make` looks for it.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The project's root.
+    run : str
+        A bare name.
+    table : str
+        ``"verdicts"`` or ``"verdicts/people"``.
+    """
+    file = root / "runs" / run / f"{table}.parquet"
+    write_atomically(root / _stamp(run, table), (checksum(file) if file.is_file() else "absent").encode())
+
+
+def _fit(
+    file: Path, run: str, chapters: Iterable[Chapter], shared: dict[str, Any], blocks: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Give every chapter the values that it declares; refuse what nobody declares."""
+    declared = {name for chapter in chapters for name in chapter.parameters}
+    if strangers := sorted(set(shared) - declared):
+        raise PlanError(f"{file}: no listed notebook has a parameter {', '.join(strangers)} (under `all:`).")
+    parameters = {}
+    for chapter in chapters:
+        values = {name: value for name, value in shared.items() if name in chapter.parameters} | blocks[chapter.name]
+        for name, value in values.items():
+            if name == "run":
+                raise PlanError(f"{file}: `run` is the name of this file ({run!r}) and is passed to every chapter by itself.")
+            if name not in chapter.parameters:
+                raise PlanError(
+                    f"{file}: {chapter.name} has no parameter {name!r}. It has {', '.join(chapter.parameters) or 'none'}."
+                )
+            _check_type(f"{file}: {chapter.name}.{name}", value, chapter.parameters[name])
+        parameters[chapter.name] = ({"run": run} if "run" in chapter.parameters else {}) | values
+    return parameters
+
+
+def _check_type(where: str, value: object, default: object) -> None:
+    numbers = isinstance(value, (int, float)) and isinstance(default, float) and not isinstance(value, bool)
+    if value is not None and default is not None and type(value) is not type(default) and not numbers:
+        raise PlanError(
+            f"{where} is {value!r}, a {type(value).__name__}; the notebook's default {default!r} is a {type(default).__name__}."
+        )
+
+
+def _stamp(run: str, table: str) -> str:
+    return f"build/tables/{run}/{table.replace('/', '.')}.stamp"
+
+
+def _stamps_read(root: Path, plan: Plan, chapter: Chapter) -> list[str]:
+    """List the stamps of what a chapter reads; its own tables come from itself."""
+    stamps = []
+    for name in chapter.reads:
+        first, _, rest = name.partition("/")
+        run, table = (plan.run, name) if first in TABLES else (first, rest)
+        if table.partition("/")[0] not in TABLES:
+            raise NotebookError(f"{chapter.name}: show_banner names {name!r}, which is no table. Tables: {', '.join(TABLES)}.")
+        if run == "public":
+            continue  # its tables are data found, and data.stamp holds them
+        folder = root / "runs" / run
+        parts = {table} if "/" in table else {table, *(f"{table}/{path.stem}" for path in (folder / table).glob("*.parquet"))}
+        if run == plan.run:
+            written = {part for other in plan.chapters for part in other.writes}
+            parts |= {part for part in written if part.startswith(f"{table}/")}
+            parts -= set(chapter.writes)
+        for part in sorted(parts):
+            stamp_table(root, run, part)
+            stamps.append(_stamp(run, part))
+    return stamps
+
+
+def _data_found(root: Path) -> bytes:
+    """List what data there is: the project's own, the public run's tables, and what was fetched or mirrored."""
+    mirror = os.environ.get("HEART_DATA_MIRROR")
+    elsewhere = [Path(mirror)] if mirror else [cache_folder()]
+    found = {root / "data": "*", root / "runs" / "public": "*.parquet"} | dict.fromkeys(elsewhere, "*")
+    return b"".join(_checksums(folder, folder.rglob(pattern)) for folder, pattern in found.items())
+
+
+def _checksums(folder: Path, files: Iterable[Path]) -> bytes:
+    lines = [
+        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(folder)}\n"
+        for file in sorted(files)
+        if file.is_file()
+    ]
+    return "".join(lines).encode()
+
+
+def main(arguments: list[str]) -> int:
+    """Plan the run that is named; say what is wrong in one line."""
+    root = find_root()
+    try:
+        write_plan(root, read_plan(root, arguments[0] if arguments else "sample"))
+    except (PlanError, NotebookError) as error:
+        print(f"The notebooks were not run. {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

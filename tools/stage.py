@@ -1,0 +1,183 @@
+"""Lay out the book of one run where Jupyter Book can build it.
+
+``python -m tools.stage sample`` fills ``build/stage/sample`` with the prose of ``book/``, the executed
+copies in place of the source notebooks, the API pages made from the package itself, and a banner for
+every page that says what the book rests on, taken from what the executed chapters noted.
+"""
+
+from __future__ import annotations
+
+import datetime
+import html
+import json
+import pkgutil
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import heart_utils
+from heart_utils.report.banner import MIME_NOTE, ORIGINS, current_commit
+from heart_utils.runs import find_root, strictest_licence, write_atomically
+from tools.figure import read_figure
+from tools.notebooks import NotebookError, read_cells
+from tools.plan import Plan, PlanError, read_plan
+
+__all__ = ["api_page", "page_banner", "stage_book"]
+
+FRONT_FIGURE = ("notebooks/05_who_is_preferred.ipynb", "fig-leaderboard")
+"""The figure that the front page shows, taken from its chapter with its words."""
+
+
+def stage_book(root: Path, plan: Plan) -> Path:
+    """Fill the staging folder of a run; files that did not change keep their time.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The project's root.
+    plan : Plan
+        Its chapters have executed copies.
+
+    Returns
+    -------
+    pathlib.Path
+        The staging folder.
+    """
+    stage = root / "build" / "stage" / plan.run
+    shutil.rmtree(stage, ignore_errors=True)
+    for folder in ("book", "params"):
+        shutil.copytree(root / folder, stage / folder)
+    copies = [root / "build" / "executed" / plan.run / f"{chapter.name}.ipynb" for chapter in plan.chapters]
+    (stage / "notebooks").mkdir()
+    for copy in copies:
+        shutil.copy2(copy, stage / "notebooks")
+    config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
+    options = config["sphinx"]["config"]["html_theme_options"]
+    options["announcement"] = page_banner(plan.run, _notes(copies), current_commit(root), datetime.date.today())
+    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    files = {
+        "book/api.md": api_page(),
+        "_config.yml": yaml.safe_dump(config, allow_unicode=True),
+        "_toc.yml": yaml.safe_dump(_listed(toc, {chapter.name for chapter in plan.chapters}), sort_keys=False),
+    }
+    for name, text in files.items():
+        write_atomically(stage / name, text.encode())
+    figure = read_figure(stage / FRONT_FIGURE[0], FRONT_FIGURE[1])
+    write_atomically(stage / "book" / "front.png", figure.png)
+    words = f":name: fig-front\n:alt: {figure.alt}\n\n{figure.caption}"
+    write_atomically(stage / "book" / "front.txt", f"```{{figure}} front.png\n{words}\n```\n".encode())
+    return stage
+
+
+def page_banner(run: str, notes: Iterable[dict[str, Any]], commit: str, date: datetime.date) -> str:
+    """Say in HTML what the book as a whole rests on.
+
+    Parameters
+    ----------
+    run : str
+        The run that the book shows.
+    notes : iterable of dict
+        What each executed chapter noted (:class:`heart_utils.report.banner.TableNote`).
+    commit : str
+        Of the checkout that the book was built from.
+    date : datetime.date
+        Of the build.
+
+    Returns
+    -------
+    str
+        A line, and the details behind it.
+
+    Examples
+    --------
+    >>> page_banner("sample", [], "0f1e2d3c4b5a", datetime.date(2026, 1, 9))[:52]
+    '<details class="heart-rests-on heart-none" role="note'
+    """
+    unique = list({json.dumps(note, sort_keys=True): note for note in notes}.values())
+    rows: dict[str, int] = {}
+    for note in unique:
+        for origin, count in note["rows"].items():
+            rows[origin] = rows.get(origin, 0) + count
+    public = sorted({note["source"] for note in unique if note["table"].startswith("public/")})
+    made_up = rows.get("simulated", 0)
+    kind = "simulated" if made_up else "measured" if rows else "none"
+    said = ["PARTLY SIMULATED"] if made_up and len(rows) > 1 else ["SIMULATED"] if made_up else []
+    said.append("Public votes: " + (", ".join(public) if public else "none were found when this book was built"))
+    said.append(f"run {run}")
+    details = [f"{count:,} rows {ORIGINS.get(origin, origin)}" for origin, count in sorted(rows.items())]
+    details += [f"{note['table']}: {note['source']}, licence {note['licence']}" for note in unique]
+    details.append(
+        f"strictest licence: {strictest_licence([note['licence'] for note in unique])}" if unique else "no table was read"
+    )
+    details.append(f"built on {date.isoformat()} from commit {commit}")
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in details)
+    head = " · ".join(f"<strong>{html.escape(part)}</strong>" if "SIMULATED" in part else html.escape(part) for part in said)
+    return f'<details class="heart-rests-on heart-{kind}" role="note"><summary>{head}</summary><ul>{items}</ul></details>'
+
+
+def api_page() -> str:
+    """Write the page of the package's functions from the package itself.
+
+    Returns
+    -------
+    str
+        MyST: the public names in a table, then each module with all that it offers.
+    """
+    modules = [
+        name
+        for _, name, is_package in pkgutil.walk_packages(heart_utils.__path__, "heart_utils.")
+        if not is_package and "._" not in name
+    ]
+    lines = ["(api)=", "# The functions behind the chapters", "", _API_OPENING, ""]
+    lines += ["```{eval-rst}", ".. autosummary::", "   :nosignatures:", ""]
+    public = sorted(name for name in heart_utils.__all__ if not name.startswith("_"))
+    lines += [f"   ~heart_utils.{_home(name)}.{name}" for name in public] + ["```", ""]
+    for module in sorted(modules):
+        lines += [f"## {module}", "", "```{eval-rst}", f".. automodule:: {module}", "   :members:", "```", ""]
+    return "\n".join(lines)
+
+
+_API_OPENING = """\
+Each name below can be taken from the package itself, as in `from heart_utils import open_run`; it is
+loaded when it is first used. Errors are kinds of `ValueError` unless said otherwise."""
+
+
+def _home(name: str) -> str:
+    return str(getattr(heart_utils, name).__module__).removeprefix("heart_utils.")
+
+
+def _notes(copies: Iterable[Path]) -> list[dict[str, Any]]:
+    """Collect what the chapters noted about the tables they read."""
+    outputs = [output for copy in copies for cell in read_cells(copy) for output in cell.get("outputs", [])]
+    return [note for output in outputs for note in output.get("metadata", {}).get(MIME_NOTE, [])]
+
+
+def _listed(toc: dict[str, Any], chapters: set[str]) -> dict[str, Any]:
+    """Keep the notebooks that the run lists; a book has no page for a chapter that did not run."""
+    for part in toc["parts"]:
+        kept = [
+            page
+            for page in part["chapters"]
+            if not page["file"].startswith("notebooks/") or Path(page["file"]).name in chapters
+        ]
+        part["chapters"] = kept
+    return toc | {"parts": [part for part in toc["parts"] if part["chapters"]]}
+
+
+def main(arguments: list[str]) -> int:
+    """Stage the run that is named."""
+    root = find_root()
+    try:
+        stage_book(root, read_plan(root, arguments[0] if arguments else "sample"))
+    except (PlanError, NotebookError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
