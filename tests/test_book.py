@@ -1,0 +1,183 @@
+"""The built book as a reader gets it: in the files, and in a real browser."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from heart_utils.runs import find_root
+
+ROOT = find_root()
+HTML = ROOT / "build" / "html"
+PUBLIC_FOLDERS = ("mtbench_human", "mentalalign70k", "empathic_comm_judges")
+
+
+class Tags(HTMLParser):
+    """Start tags of a page, with their attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def tags(page):
+    parser = Tags()
+    parser.feed(page.read_text(encoding="utf-8"))
+    return parser.found
+
+
+def read_pages():
+    return sorted(page for folder in ("book", "notebooks") for page in (HTML / folder).glob("*.html"))
+
+
+@pytest.fixture(scope="module")
+def pages():
+    if not read_pages():
+        pytest.skip("needs book: run `make book`")
+    return read_pages()
+
+
+def test_every_page_says_what_it_rests_on(pages):
+    for page in pages:
+        notes = [attributes for tag, attributes in tags(page) if "heart-rests-on" in attributes.get("class", "")]
+        assert notes, page
+        assert all(attributes["role"] == "note" for attributes in notes), page
+
+
+def test_every_picture_has_words_in_its_place(pages):
+    for page in pages:
+        pictures = [
+            attributes for tag, attributes in tags(page) if tag == "img" and "/_static/" not in attributes.get("src", "")
+        ]
+        assert all(attributes.get("alt", "").strip() for attributes in pictures), page
+
+
+def test_no_page_names_a_file_from_outside(pages):
+    loading = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
+    for page in pages:
+        for tag, attributes in tags(page):
+            address = attributes.get(loading.get(tag, ""), "") or ""
+            if tag == "link" and attributes.get("rel") in ("canonical", "author", "copyright"):
+                continue
+            assert not re.match(r"(https?:)?//", address), (page, tag, address)
+
+
+def test_pages_are_light(pages):
+    sizes = {page.name: page.stat().st_size for page in pages}
+    assert {name: size for name, size in sizes.items() if size > 1_500_000} == {}
+    assert sum(path.stat().st_size for path in HTML.rglob("*") if path.is_file()) < 30_000_000
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("needs browser: install Chromium, for instance with apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs browser: run make test-services")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("width", [360, 1400])
+def test_a_browser_finds_nothing_to_complain_of_and_asks_nobody_outside(pages, browser, width):
+    faults = []
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab.on("console", lambda message: faults.append((tab.url, message.text)) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: faults.append((tab.url, str(error))))
+    tab.on("requestfailed", lambda request: faults.append((tab.url, f"failed: {request.url}")))
+    inside = (HTML.as_uri() + "/", "data:", "blob:")
+    tab.on(
+        "request",
+        lambda request: None if request.url.startswith(inside) else faults.append((tab.url, f"outside: {request.url}")),
+    )
+    for page in pages:
+        tab.goto(page.as_uri(), wait_until="load")
+        tab.wait_for_timeout(200)
+        wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, f"{page} scrolls sideways by {wide} pixels at a width of {width}"
+    tab.close()
+    assert faults == []
+
+
+@pytest.mark.services
+def test_mathematics_is_set_without_a_network(pages, browser):
+    tab = browser.new_page()
+    tab.goto((HTML / "notebooks" / "05_who_is_preferred.html").as_uri())
+    tab.wait_for_selector("mjx-container svg", timeout=10_000)
+    tab.close()
+
+
+@pytest.mark.services
+def test_the_search_finds_a_word_of_the_glossary(pages, browser):
+    tab = browser.new_page()
+    tab.goto((HTML / "search.html").as_uri() + "?q=responder")
+    tab.wait_for_selector("#search-results li a", timeout=10_000)
+    assert "Glossary" in tab.inner_text("#search-results")
+    tab.close()
+
+
+@pytest.mark.services
+def test_the_line_at_the_top_opens_by_the_keyboard(pages, browser):
+    tab = browser.new_page()
+    tab.goto((HTML / "book" / "intro.html").as_uri())
+    tab.focus("details.heart-rests-on summary")
+    tab.keyboard.press("Enter")
+    assert tab.is_visible("details.heart-rests-on li")
+    assert "commit" in tab.inner_text("details.heart-rests-on")
+    tab.close()
+
+
+def build_copy(folder, mirror=None):
+    """Copy what a checkout holds, and build the book from it as a stranger would."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    environment = {**os.environ, "PYTHONPATH": str(folder), "HEART_DATA_CACHE": str(folder / "cache")}
+    for name in ("HEART_DATA_MIRROR", "HEART_ROOT", "MAKEFLAGS", "MAKELEVEL"):
+        environment.pop(name, None)
+    if mirror:
+        environment["HEART_DATA_MIRROR"] = str(mirror)
+    command = ["make", "book", "DATA=none", "ENV=", f"PYTHON={sys.executable}"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
+    return (folder / "build" / "html" / "book" / "intro.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_book_builds_with_no_data_and_says_so(tmp_path):
+    front = build_copy(tmp_path)
+    assert "Public votes: none were found when this book was built" in front
+    assert "SIMULATED</strong>" in front
+
+
+@pytest.mark.slow
+@pytest.mark.mirror
+def test_the_book_builds_with_public_data_only_and_names_them(tmp_path, mirror):
+    only = tmp_path / "mirror"
+    only.mkdir()
+    for name in PUBLIC_FOLDERS:
+        (only / name).symlink_to(mirror / name)
+    front = build_copy(tmp_path / "project", only)
+    assert "MT-Bench" in front
+    assert "none were found" not in front
+
+
+@pytest.mark.slow
+@pytest.mark.mirror
+def test_the_book_builds_with_the_whole_mirror(tmp_path, mirror):
+    assert "MT-Bench" in build_copy(tmp_path / "project", Path(mirror))
