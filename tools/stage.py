@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import html
+import importlib
 import json
 import pkgutil
 import shutil
@@ -137,13 +138,28 @@ def api_page() -> str:
     public = sorted(name for name in heart_utils.__all__ if not name.startswith("_"))
     lines += [f"   ~heart_utils.{_home(name)}.{name}" for name in public] + ["```", ""]
     for module in sorted(modules):
-        lines += [f"## {module}", "", "```{eval-rst}", f".. automodule:: {module}", "   :members:", "```", ""]
+        lines += [
+            f"## {module}",
+            "",
+            "```{eval-rst}",
+            f".. automodule:: {module}",
+            f"   :members: {_members(module)}",
+            "```",
+            "",
+        ]
     return "\n".join(lines)
 
 
 _API_OPENING = """\
 Each name below can be taken from the package itself, as in `from heart_utils import open_run`; it is
 loaded when it is first used. Errors are kinds of `ValueError` unless said otherwise."""
+
+
+def _members(module: str) -> str:
+    """List what a module offers and defines itself; what it hands on is described at home."""
+    loaded = importlib.import_module(module)
+    offered = getattr(loaded, "__all__", [])
+    return ", ".join(name for name in offered if getattr(getattr(loaded, name), "__module__", module) == module)
 
 
 def _home(name: str) -> str:
