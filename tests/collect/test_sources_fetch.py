@@ -254,6 +254,7 @@ def test_the_command_shows_no_progress_bar_outside_a_terminal(monkeypatch, capsy
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.mirror
 def test_the_command_gets_the_sets_that_a_set_needs_too(mirror, monkeypatch, capsys):
     monkeypatch.setenv("HEART_DATA_MIRROR", str(mirror))
     assert main(["heart"]) == 0

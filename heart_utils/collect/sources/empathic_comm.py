@@ -73,9 +73,9 @@ def load_empathic_comm(*, mirror: str | os.PathLike[str] | None = None) -> pd.Da
         A table of scores, protocol ``likert``. Each conversation is one reply, a history and a
         dialogue of its own; ``group`` is the set it comes from. Every rater rated every conversation.
         The experts are three people. ``crowd`` is one row for several people, flagged
-        ``aggregated``: means over 2 to 11 people in lend_an_ear, means in thirds or quarters in
-        perceived_empathy, whole and half points in empatheticdialogues, whole points in epitome;
-        how many people stand behind a number is not given. Scales differ (0 to 2, 1 to 5, 1 to 7)
+        ``aggregated``: in lend_an_ear means over varying numbers of people (fractions up to
+        elevenths), in perceived_empathy mostly thirds, in empatheticdialogues whole and half points,
+        in epitome whole points; how many people stand behind a number is not given. Scales differ (0 to 2, 1 to 5, 1 to 7)
         and the last three dimensions of lend_an_ear are faults, so scores of two dimensions are
         not to be averaged. A dimension that only one set has cannot be compared over sets.
 

@@ -79,7 +79,7 @@ def load_esconv(*, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame
     -------
     pandas.DataFrame
         A table of histories, a row a dialogue, with the optional columns: ``strategies`` (one text
-        for each merged supporter turn, several raw turns joined by `` + ``), ``distress_before``
+        for each merged supporter turn, several raw turns joined by a plus sign between spaces), ``distress_before``
         and ``distress_after`` (the seeker's, 1 to 5), ``seeker_empathy`` and ``seeker_relevance``
         (the seeker's scores of the supporter, 1 to 5; 150 seekers gave only the first). A dialogue
         that ends with the supporter, as 875 do, has the flag ``ends_with_supporter``.

@@ -59,7 +59,7 @@ _RESPONDERS = {
 LOW, HIGH = 1, 5
 CELL_FLAGS = ("empty", "not_json", "all_zeros")
 ROW_FLAGS = ("moved", "repeated_question", "other_question")
-FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
+FENCE = re.compile(r"```(?:json)?\s*")
 
 
 def load_mentalalign(*, as_published: bool = False, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
@@ -161,7 +161,9 @@ def _cells(rater: str, table: pd.DataFrame, places: pd.DataFrame | None) -> pd.D
     for column, responder in _RESPONDERS.items():
         read = [_read_cell(cell) for cell in table[column]]
         part = pd.DataFrame([scores for scores, _ in read], columns=list(ATTRIBUTES), dtype=object)
-        parts.append(part.assign(responder=responder, marks=pd.Series([marks for _, marks in read]), **where))
+        marks = pd.Series([marks for _, marks in read], dtype=object)
+        found = {flag: [flag in cell for cell in marks] for flag in CELL_FLAGS}
+        parts.append(part.assign(responder=responder, marks=marks, **found, **where))
     return pd.concat(parts, ignore_index=True).assign(rater=rater)
 
 
@@ -171,7 +173,8 @@ def _read_cell(cell: Any) -> tuple[list[Any], list[str]]:
     if pd.isna(cell) or not str(cell).strip():
         return nothing, ["empty"]
     text = str(cell).strip()
-    bare = FENCE.sub("", text)
+    opening = FENCE.match(text)
+    bare = text[opening.end() if opening else 0 :].removesuffix("```").rstrip()
     marks = ["code_fence"] if bare != text else []
     inner = bare[bare.find("{") : bare.rfind("}") + 1]
     marks += ["words_around"] if inner != bare and inner else []
@@ -185,17 +188,16 @@ def _read_cell(cell: Any) -> tuple[list[Any], list[str]]:
 
 def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
     """Turn cells into one row an attribute, each with its state and flags."""
-    ids = [column for column in cells if column not in ATTRIBUTES]
+    ids = [column for column in cells if column not in (*ATTRIBUTES, "marks")]
     long = cells.melt(ids, value_vars=list(ATTRIBUTES), var_name="dimension", value_name="said")
     said = pd.to_numeric(long["said"], errors="coerce")
     fits = said.notna() if as_published else said.between(LOW, HIGH) & (said % 1 == 0)
     state = pd.Series("valid", index=long.index).where(fits, "error")
     state = state.where(long["said"].notna() | fits, "abstained")
-    marked = {mark: long["marks"].map(lambda marks, mark=mark: mark in marks).astype(bool) for mark in CELL_FLAGS}
     families = load_responders("mentalalign").set_index("responder")["family"]
     flags = {
-        **marked,
-        "null": long["said"].isna() & ~marked["empty"] & ~marked["not_json"],
+        **{flag: long[flag] for flag in CELL_FLAGS},
+        "null": long["said"].isna() & ~long["empty"] & ~long["not_json"],
         "out_of_range": long["said"].notna() & ~said.between(LOW, HIGH) & (said != 0),
         "own_family": long["responder"].map(families) == FAMILIES.get(str(long["rater"].iloc[0])),
         **{flag: long[flag] for flag in ROW_FLAGS if flag in long},
@@ -211,7 +213,7 @@ def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
             "dimension": long["dimension"],
             "item": None,
             "score": said.where(fits),
-            "state": state.where(~marked["not_json"], "unparsed"),
+            "state": state.where(~long["not_json"], "unparsed"),
             "protocol": "likert",
             "group": None,
             "flags": _flags(pd.DataFrame(flags)),
@@ -223,8 +225,11 @@ def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
 
 def _flags(table: pd.DataFrame) -> list[list[str]]:
     """Turn columns of truth values into a list of their names in each row."""
-    names = np.array(table.columns)
-    return [list(names[row]) if row.any() else [] for row in table.to_numpy(dtype=bool)]
+    truth = table.to_numpy(dtype=bool)
+    bits = 2 ** np.arange(truth.shape[1])
+    kinds, codes = np.unique(truth @ bits, return_inverse=True)
+    names = [[str(name) for name, bit in zip(table.columns, bits, strict=True) if kind & bit] for kind in kinds]
+    return [list(names[code]) for code in codes]
 
 
 def _count(cells: pd.DataFrame) -> dict[str, int]:
@@ -232,7 +237,7 @@ def _count(cells: pd.DataFrame) -> dict[str, int]:
     marks = cells["marks"].explode().value_counts()
     values = cells[list(ATTRIBUTES)]
     numbers = values.apply(pd.to_numeric, errors="coerce")
-    read = ~cells["marks"].map(lambda found: bool({"empty", "not_json"} & set(found))).astype(bool)
+    read = ~cells["empty"] & ~cells["not_json"]
     counts = {"cells": len(cells), **{str(mark): int(count) for mark, count in marks.items()}}
     counts["with null"] = int((values.isna().any(axis=1) & read).sum())
     counts["out_of_range"] = int((((numbers < LOW) | (numbers > HIGH)) & (numbers != 0)).any(axis=1).sum())
