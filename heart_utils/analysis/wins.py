@@ -1,0 +1,268 @@
+"""From verdicts to win matrices, one a cluster: the single pass over the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from heart_utils.tables import STATES
+
+__all__ = ["Entries", "NotComparableError", "RatingsError", "WinMatrices", "count_wins", "read_verdicts"]
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
+ENTERS = ("valid", "inconsistent")
+DENSE_CELLS = 30_000_000
+MAX_SHOWN = 3
+
+
+class RatingsError(ValueError):
+    """Verdicts cannot be turned into ratings."""
+
+
+class NotComparableError(RatingsError):
+    """Comparisons do not link all responders.
+
+    Attributes
+    ----------
+    groups : list of list of str
+        Who can be compared with whom, the largest group first.
+    """
+
+    def __init__(self, groups: list[list[str]]) -> None:
+        self.groups = sorted(groups, key=lambda group: (-len(group), group))
+        apart = ", ".join(name for group in self.groups[1:] for name in group)
+        shown = "; ".join(", ".join(group[:MAX_SHOWN]) + (", ..." if len(group) > MAX_SHOWN else "") for group in self.groups)
+        super().__init__(
+            f"{apart} cannot be rated with the others: no comparison links them (groups: {shown}). "
+            f"Drop them, or collect comparisons that do."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Verdicts as numbers, one entry a verdict that enters a fit.
+
+    Attributes
+    ----------
+    responders, clusters : pandas.Index
+        Names, sorted; the codes below point into them. Without a cluster all is one cluster.
+    a, b, cluster : numpy.ndarray
+        Codes of the two responders and of the cluster.
+    share : numpy.ndarray
+        What a wins of the verdict, from 0 to 1.
+    tie, inconsistent : numpy.ndarray
+        Whether the rater called a tie; whether two orders contradicted each other.
+    rows : numpy.ndarray
+        Position of each entry in the table that came in.
+    left_out : pandas.Series
+        State -> number of answers that do not enter.
+    """
+
+    responders: pd.Index
+    clusters: pd.Index
+    a: Codes
+    b: Codes
+    cluster: Codes
+    share: Array
+    tie: NDArray[np.bool_]
+    inconsistent: NDArray[np.bool_]
+    rows: Codes
+    left_out: pd.Series
+
+
+@dataclass(frozen=True, eq=False)
+class WinMatrices:
+    """One win matrix a cluster, and their sum under any weights.
+
+    Attributes
+    ----------
+    flat : numpy.ndarray or scipy.sparse.csr_array
+        A row a cluster, a column an ordered pair of responders: what the first won of the second.
+    size : int
+        Number of responders.
+    per_pair : float or None
+        Verdicts a pair, to which each pair is scaled where pairs weigh the same.
+    """
+
+    flat: Any
+    size: int
+    per_pair: float | None
+
+    def sum(self, weights: Array | None = None) -> Array:
+        """Sum over clusters, for each row of `weights` (replicates, clusters), or once with weight one.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (replicates, responders, responders).
+        """
+        if weights is None:
+            weights = np.ones((1, self.flat.shape[0]))
+        wins: Array = np.asarray(weights @ self.flat).reshape(-1, self.size, self.size)
+        if self.per_pair is None:
+            return wins
+        # Each dialogue says one thing on each pair, so the total counts dialogues and the ratio is their mean.
+        total = wins + wins.transpose(0, 2, 1)
+        np.divide(wins * self.per_pair, total, out=wins, where=total > 0)
+        return wins
+
+
+def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None) -> Entries:
+    """Turn the verdicts of one dimension into numbers, and refuse what has no number.
+
+    A verdict gives its winner 1, a tie gives 1/2 to each, an inconsistent pair of orders too; where
+    ``p_a`` is given it counts in place of the word. Other states do not enter, and are counted.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        Columns ``responder_a``, ``responder_b`` and ``verdict``, and if present ``dimension``,
+        ``state``, ``p_a`` and the column named by `cluster`.
+    dimension : str
+        Which rows to take, where there is a column ``dimension``.
+    cluster : str or None
+        Column of what is resampled together.
+
+    Returns
+    -------
+    Entries
+        One entry a verdict that enters.
+
+    Raises
+    ------
+    RatingsError
+        If a column is missing, a word or number unknown, a name absent, someone meets themself, the
+        dimension is not there, or nothing enters.
+    """
+    rows = _rows_of(verdicts, dimension, cluster)
+    state = words_of(verdicts, "state", rows, STATES) if "state" in verdicts else np.full(len(rows), "valid", dtype=object)
+    enters = np.isin(state.astype("U12"), ENTERS)
+    left_out = pd.Series(state[~enters], dtype="object").value_counts().rename("left_out")
+    if not enters.any():
+        said = ", ".join(f"{count} {name}" for name, count in left_out.items()) or "the table has no row"
+        raise RatingsError(f"No verdict on {dimension!r} can enter a fit: {said}. `state` says what became of each answer.")
+    rows, state = rows[enters], state[enters]
+    inconsistent = state == "inconsistent"
+    share, tie = _shares(verdicts, rows, inconsistent)
+    responders, (a, b) = _codes(verdicts, ["responder_a", "responder_b"], rows)
+    _refuse(a == b, rows, verdicts["responder_a"], "a responder is compared with itself")
+    clusters, (which,) = _codes(verdicts, [cluster], rows) if cluster else (pd.Index(["all"]), (np.zeros(len(rows), np.intp),))
+    return Entries(responders, clusters, a, b, which, share, tie, inconsistent, rows, left_out)
+
+
+def count_wins(entries: Entries, *, weights: str) -> WinMatrices:
+    """Sum verdicts into one win matrix a cluster.
+
+    Parameters
+    ----------
+    entries : Entries
+        Verdicts as numbers.
+    weights : {"pairs", "verdicts"}
+        ``"pairs"``: the verdicts of a cluster on a pair are averaged, then clusters are, and each
+        pair weighs the same. ``"verdicts"``: each verdict counts one.
+
+    Returns
+    -------
+    WinMatrices
+        Their sums under any cluster weights.
+    """
+    size, n_clusters = len(entries.responders), len(entries.clusters)
+    per_pair, weight = None, np.ones(len(entries.rows))
+    if weights == "pairs":
+        pair = np.minimum(entries.a, entries.b) * size + np.maximum(entries.a, entries.b)
+        per_pair = len(pair) / len(np.unique(pair))
+        weight = 1.0 / _group_sizes(entries.cluster * size**2 + pair, n_clusters * size**2)
+    cells = np.concatenate([entries.a * size + entries.b, entries.b * size + entries.a])
+    won = np.concatenate([entries.share * weight, (1.0 - entries.share) * weight])
+    cluster = np.concatenate([entries.cluster, entries.cluster])
+    if n_clusters * size**2 <= DENSE_CELLS:
+        flat: Any = np.bincount(cluster * size**2 + cells, weights=won, minlength=n_clusters * size**2)
+        return WinMatrices(flat.reshape(n_clusters, size**2), size, per_pair)
+    from scipy.sparse import coo_array
+
+    return WinMatrices(coo_array((won, (cluster, cells)), shape=(n_clusters, size**2)).tocsr(), size, per_pair)
+
+
+def check_comparable(wins: Array, responders: pd.Index) -> None:
+    """Raise :class:`NotComparableError` if comparisons do not link all responders."""
+    from scipy.sparse.csgraph import connected_components
+
+    n_groups, group = connected_components(wins + wins.T > 0, directed=False)
+    if n_groups > 1:
+        raise NotComparableError([[str(name) for name in responders[group == number]] for number in range(n_groups)])
+
+
+def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Codes:
+    """Find the rows of a dimension, once the columns are known to be there."""
+    needed = ["responder_a", "responder_b", "verdict", *([cluster] if cluster else [])]
+    missing = [column for column in needed if column not in verdicts]
+    if missing:
+        raise RatingsError(f"verdicts lack the column {', '.join(missing)}. They have {', '.join(map(str, verdicts.columns))}.")
+    if "dimension" not in verdicts:
+        return np.arange(len(verdicts))
+    codes, names = pd.factorize(verdicts["dimension"])
+    _refuse(codes < 0, np.arange(len(verdicts)), verdicts["dimension"], "`dimension` must not be empty")
+    found = np.flatnonzero(np.asarray(names) == dimension)
+    if len(verdicts) and not len(found):
+        raise RatingsError(f"verdicts have no dimension {dimension!r}. They have {', '.join(map(str, names))}.")
+    return np.flatnonzero(codes == found[0]) if len(found) else np.arange(0)
+
+
+def words_of(
+    verdicts: pd.DataFrame, column: str, rows: Codes, vocabulary: tuple[str, ...], *, nullable: bool = False
+) -> NDArray[np.object_]:
+    """Read a column of words and refuse others; where it may be empty, an absent word comes back as None."""
+    codes, names = pd.factorize(verdicts[column])
+    codes = codes[rows]
+    unknown = [number for number, name in enumerate(names) if name not in vocabulary]
+    wrong = np.isin(codes, [*unknown, *([] if nullable else [-1])])
+    _refuse(wrong, rows, verdicts[column], f"`{column}` must be one of {', '.join(vocabulary)}")
+    return np.array([*map(str, names), None], dtype=object)[codes]
+
+
+def _shares(verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
+    """Give what a wins of each verdict, and whether the word was a tie."""
+    words = words_of(verdicts, "verdict", rows, tuple(SHARES), nullable=True)
+    share = np.select([words == word for word in SHARES], list(SHARES.values()), np.nan)
+    share[inconsistent] = 0.5
+    if "p_a" in verdicts:
+        p_a = pd.to_numeric(verdicts["p_a"], errors="coerce").to_numpy(float, na_value=np.nan)[rows]
+        given = verdicts["p_a"].notna().to_numpy()[rows]
+        _refuse(given & ~((p_a >= 0) & (p_a <= 1)), rows, verdicts["p_a"], "`p_a` must be from 0 to 1")
+        share = np.where(given, p_a, share)
+    _refuse(np.isnan(share), rows, verdicts["verdict"], "a valid answer must have a verdict or `p_a`")
+    return share, (words == "tie") & ~inconsistent
+
+
+def _codes(verdicts: pd.DataFrame, columns: list[str], rows: Codes) -> tuple[pd.Index, tuple[Codes, ...]]:
+    """Give numbers to the names in some columns, in the order of the alphabet."""
+    parts = [pd.factorize(verdicts[column]) for column in columns]
+    for column, (codes, _) in zip(columns, parts, strict=True):
+        _refuse(codes[rows] < 0, rows, verdicts[column], f"`{column}` must not be empty")
+    used = [names.take(np.unique(codes[rows])) for codes, names in parts]
+    names = pd.Index(np.unique(np.concatenate([np.asarray(part, dtype=object) for part in used])))
+    return names, tuple(names.get_indexer(part_names)[codes[rows]] for codes, part_names in parts)
+
+
+def _group_sizes(keys: Codes, n_keys: int) -> NDArray[np.int64]:
+    """Give the number of entries that share each entry's key."""
+    if n_keys <= DENSE_CELLS:
+        return np.bincount(keys, minlength=n_keys)[keys]
+    _, group, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+    return sizes[group]
+
+
+def _refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) -> None:
+    """Raise if any row is wrong, showing the first of them by the table's own index."""
+    if not wrong.any():
+        return
+    bad = values.iloc[rows[wrong]]
+    shown = ", ".join(f"row {row} has {value!r}" for row, value in bad.head(MAX_SHOWN).items())
+    raise RatingsError(f"verdicts: {rule}; {shown}{', ...' if len(bad) > MAX_SHOWN else ''} ({len(bad)} in all).")
