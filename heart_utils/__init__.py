@@ -21,6 +21,12 @@ _PUBLIC = {
     "open_run": "runs",
     "Run": "runs",
     "RunError": "runs",
+    "Ratings": "analysis.ratings",
+    "combine_orders": "analysis.ratings",
+    "fit_boards": "analysis.ratings",
+    "fit_ratings": "analysis.ratings",
+    "bootstrap_ci": "analysis.resampling",
+    "simulate_study": "analysis.simulate",
 }
 
 __all__ = [*_PUBLIC, "__version__"]
