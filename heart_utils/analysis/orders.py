@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.analysis.wins import SHARES, RatingsError, words_of
+from heart_utils.analysis.wins import SHARES, VALID, RatingsError, word_codes
 from heart_utils.tables import ORDERS, STATES
 
 __all__ = ["combine_orders"]
@@ -16,7 +16,6 @@ Codes = NDArray[np.intp]
 
 KEY = ["pair_id", "rater", "dimension", "repeat", "protocol", "answer_format", "group"]
 ONE_ORDER = "one_order"
-VALID = STATES.index("valid")
 
 
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
@@ -66,7 +65,7 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
         raise RatingsError(f"verdicts lack the column {', '.join(missing)}; orders are joined by them.")
     for column, vocabulary in (("order", ORDERS), ("state", STATES), ("verdict", tuple(SHARES))):
         if column in verdicts:
-            words_of(verdicts, column, np.arange(len(verdicts)), vocabulary, nullable=column != "state")
+            word_codes(verdicts, column, np.arange(len(verdicts)), vocabulary, nullable=column != "state")
     verdicts = verdicts.reset_index(drop=True)
     keys = [column for column in KEY if column in verdicts]
     group = np.asarray(verdicts.groupby(keys, sort=False, dropna=False).ngroup(), dtype=np.intp)

@@ -1,0 +1,1 @@
+"""Programs of the project's upkeep, not installed with it."""
