@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from heart_utils.analysis.ratings import ConvergenceError, NotComparableError, RatingsError, fit_boards, fit_ratings
+from heart_utils.analysis.resampling import draw_weights
 from heart_utils.analysis.simulate import Panel, simulate_study
 from heart_utils.tables import check_table
 
@@ -181,7 +182,7 @@ def test_the_bootstrap_refits_what_was_drawn():
     """Replicates against separate fits to tables in which drawn dialogues are repeated as often."""
     study = simulate_study(rng=np.random.default_rng(3), n_responders=4, n_dialogues=20, pairs="all")
     ratings = fit_ratings(study.verdicts, n_resamples=5, rng=np.random.default_rng(7))
-    counts = np.random.default_rng(7).multinomial(20, np.full(20, 1 / 20), size=5)
+    counts = draw_weights(20, 5, np.random.default_rng(7)).astype(int)
     dialogues = sorted(study.verdicts["dialogue_id"].unique())
     for replicate, drawn in zip(ratings.replicates.itertuples(index=False), counts, strict=True):
         parts = [

@@ -1,1 +1,1 @@
-"""The steps of the book's graph: each is a small program that `make` runs."""
+"""Programs of the project's upkeep, not installed with it."""

@@ -17,7 +17,7 @@ PRIOR = 0.25
 """Wins and losses against the mean responder that someone who separates is lent, each."""
 
 MAX_STEPS = 200
-MAX_STEP = 3.0
+FULL_STEP = 0.5
 TOLERANCE = 1e-9
 
 
@@ -62,10 +62,9 @@ def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None) ->
     moving = np.arange(n_replicates)
     for _ in range(MAX_STEPS):
         step = _newton_step(theta[moving], won, games, prior[moving])
-        longest = np.abs(step).max(axis=1)
-        # Far from the maximum a full step may overshoot; the direction is right all the same.
-        theta[moving] += step * np.minimum(1.0, MAX_STEP / np.maximum(longest, MAX_STEP))[:, None]
-        still = longest > TOLERANCE * (1.0 + np.abs(theta[moving]).max(axis=1))
+        span = np.ptp(step, axis=1)
+        theta[moving] += step * damping(span)[:, None]
+        still = span > TOLERANCE * (1.0 + np.abs(theta[moving]).max(axis=1))
         if not still.any():
             return theta
         if not still.all():
@@ -108,6 +107,19 @@ def find_separated(wins: Array) -> Truths:
         largest = sizes == sizes.max()
         separated[replicate] = True if alone or largest.sum() > 1 else ~largest[group]
     return separated
+
+
+def damping(span: Array) -> Array:
+    """Give the part of a Newton step that cannot overshoot, from the widest change of a difference in it.
+
+    Full Newton steps may circle for ever far from the maximum of a logistic likelihood; the part
+    log(1 + span) / span always climbs, because its third derivative is bounded by its second [1]_.
+
+    References
+    ----------
+    .. [1] Sun and Tran-Dinh (2019), https://doi.org/10.1007/s10107-018-1282-4
+    """
+    return np.where(span > FULL_STEP, np.log1p(span) / np.maximum(span, FULL_STEP), 1.0)
 
 
 def _newton_step(theta: Array, won: Array, games: Array, prior: Array) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.analysis.wins import SHARES, RatingsError, words_of
+from heart_utils.analysis.wins import SHARES, VALID, RatingsError, word_codes
 from heart_utils.tables import ORDERS, STATES
 
 __all__ = ["combine_orders"]
@@ -16,26 +16,26 @@ Codes = NDArray[np.intp]
 
 KEY = ["pair_id", "rater", "dimension", "repeat", "protocol", "answer_format", "group"]
 ONE_ORDER = "one_order"
-VALID = STATES.index("valid")
 
 
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
-    =======================  ============  ===========  =================================
-    the two orders say       state         verdict      p_a
-    =======================  ============  ===========  =================================
-    the same                 valid         that         none
-    a and b                  inconsistent  none         none (half a win to each)
-    a (or b) and a tie       valid         a (b)        0.75 (0.25): half to each order
-    anything, with p_a       as above      as above     the mean of the two
-    one valid, one failed    valid         the valid    none; flagged ``one_order``
-    both failed              the worse     none         none
-    =======================  ============  ===========  =================================
+    =====================  =============  =======  ==========================================
+    the two orders say     state          verdict  p_a
+    =====================  =============  =======  ==========================================
+    the same               valid          that     none
+    a and b                inconsistent   none     none (half a win to each)
+    a (or b) and a tie     valid          a (b)    0.75 (0.25): half to each order
+    anything, with p_a     as above       as above the mean of the two
+    one answer failed      valid          the      none; the row keeps the order it rests on and
+                                          other's  is flagged ``one_order``
+    both failed            the worse      none     none
+    =====================  =============  =======  ==========================================
 
     Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an
-    abstention. Where one order failed the row keeps the order it rests on; any other joined row has no
-    ``order``, the ``comparison_id`` of the first order, the flags of both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair
+    abstention. A joined row has no ``order``, the ``comparison_id`` of the first order, the flags of
+    both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair
     shown in one order only passes unchanged.
 
     Parameters
@@ -65,7 +65,7 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
         raise RatingsError(f"verdicts lack the column {', '.join(missing)}; orders are joined by them.")
     for column, vocabulary in (("order", ORDERS), ("state", STATES), ("verdict", tuple(SHARES))):
         if column in verdicts:
-            words_of(verdicts, column, np.arange(len(verdicts)), vocabulary, nullable=column != "state")
+            word_codes(verdicts, column, np.arange(len(verdicts)), vocabulary, nullable=column != "state")
     verdicts = verdicts.reset_index(drop=True)
     keys = [column for column in KEY if column in verdicts]
     group = np.asarray(verdicts.groupby(keys, sort=False, dropna=False).ngroup(), dtype=np.intp)

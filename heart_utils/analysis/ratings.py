@@ -354,9 +354,9 @@ def _board(
 
 def _clusters_met(entries: Entries) -> NDArray[np.int64]:
     """Count the clusters in which each responder was judged."""
-    size = len(entries.responders)
-    met = np.unique(np.concatenate([entries.cluster * size + entries.a, entries.cluster * size + entries.b]))
-    return np.bincount(met % size, minlength=size)
+    met = np.zeros((len(entries.clusters), len(entries.responders)), bool)
+    met[entries.cluster, entries.a] = met[entries.cluster, entries.b] = True
+    return np.asarray(met.sum(axis=0))
 
 
 def _common(verdicts: pd.DataFrame, column: str, entries: Entries) -> str | None:

@@ -72,7 +72,9 @@ def draw_weights(n_clusters: int, n_resamples: int, rng: np.random.Generator) ->
     >>> draw_weights(4, 2, np.random.default_rng(1)).sum(axis=1)
     array([4., 4.])
     """
-    return rng.multinomial(n_clusters, np.full(n_clusters, 1.0 / n_clusters), size=n_resamples).astype(float)
+    drawn = rng.integers(0, n_clusters, size=(n_resamples, n_clusters))
+    drawn += np.arange(n_resamples)[:, None] * n_clusters
+    return np.bincount(drawn.ravel(), minlength=n_resamples * n_clusters).reshape(n_resamples, n_clusters).astype(float)
 
 
 def bootstrap_ci(

@@ -17,7 +17,8 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
-ENTERS = ("valid", "inconsistent")
+TIE = list(SHARES).index("tie")
+VALID, INCONSISTENT = STATES.index("valid"), STATES.index("inconsistent")
 DENSE_CELLS = 30_000_000
 MAX_SHOWN = 3
 
@@ -142,14 +143,13 @@ def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None
         dimension is not there, or nothing enters.
     """
     rows = _rows_of(verdicts, dimension, cluster)
-    state = words_of(verdicts, "state", rows, STATES) if "state" in verdicts else np.full(len(rows), "valid", dtype=object)
-    enters = np.isin(state.astype("U12"), ENTERS)
-    left_out = pd.Series(state[~enters], dtype="object").value_counts().rename("left_out")
+    state = word_codes(verdicts, "state", rows, STATES) if "state" in verdicts else np.full(len(rows), VALID)
+    enters = (state == VALID) | (state == INCONSISTENT)
+    left_out = pd.Series(np.array(STATES, dtype=object)[state[~enters]]).value_counts().rename("left_out")
     if not enters.any():
         said = ", ".join(f"{count} {name}" for name, count in left_out.items()) or "the table has no row"
         raise RatingsError(f"No verdict on {dimension!r} can enter a fit: {said}. `state` says what became of each answer.")
-    rows, state = rows[enters], state[enters]
-    inconsistent = state == "inconsistent"
+    rows, inconsistent = rows[enters], state[enters] == INCONSISTENT
     share, tie = _shares(verdicts, rows, inconsistent)
     responders, (a, b) = _codes(verdicts, ["responder_a", "responder_b"], rows)
     _refuse(a == b, rows, verdicts["responder_a"], "a responder is compared with itself")
@@ -177,7 +177,7 @@ def count_wins(entries: Entries, *, weights: str) -> WinMatrices:
     per_pair, weight = None, np.ones(len(entries.rows))
     if weights == "pairs":
         pair = np.minimum(entries.a, entries.b) * size + np.maximum(entries.a, entries.b)
-        per_pair = len(pair) / len(np.unique(pair))
+        per_pair = len(pair) / np.count_nonzero(np.bincount(pair))
         weight = 1.0 / _group_sizes(entries.cluster * size**2 + pair, n_clusters * size**2)
     cells = np.concatenate([entries.a * size + entries.b, entries.b * size + entries.a])
     won = np.concatenate([entries.share * weight, (1.0 - entries.share) * weight])
@@ -215,30 +215,28 @@ def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Cod
     return np.flatnonzero(codes == found[0]) if len(found) else np.arange(0)
 
 
-def words_of(
+def word_codes(
     verdicts: pd.DataFrame, column: str, rows: Codes, vocabulary: tuple[str, ...], *, nullable: bool = False
-) -> NDArray[np.object_]:
-    """Read a column of words and refuse others; where it may be empty, an absent word comes back as None."""
+) -> Codes:
+    """Read a column of words as places in a vocabulary, and refuse others; where it may be empty, that is -1."""
     codes, names = pd.factorize(verdicts[column])
-    codes = codes[rows]
-    unknown = [number for number, name in enumerate(names) if name not in vocabulary]
-    wrong = np.isin(codes, [*unknown, *([] if nullable else [-1])])
-    _refuse(wrong, rows, verdicts[column], f"`{column}` must be one of {', '.join(vocabulary)}")
-    return np.array([*map(str, names), None], dtype=object)[codes]
+    place = np.array([*(vocabulary.index(name) if name in vocabulary else -2 for name in names), -1])
+    found = place[codes[rows]]
+    _refuse(found < (-1 if nullable else 0), rows, verdicts[column], f"`{column}` must be one of {', '.join(vocabulary)}")
+    return found
 
 
 def _shares(verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
     """Give what a wins of each verdict, and whether the word was a tie."""
-    words = words_of(verdicts, "verdict", rows, tuple(SHARES), nullable=True)
-    share = np.select([words == word for word in SHARES], list(SHARES.values()), np.nan)
-    share[inconsistent] = 0.5
+    words = word_codes(verdicts, "verdict", rows, tuple(SHARES), nullable=True)
+    share = np.where(inconsistent, 0.5, np.array([*SHARES.values(), np.nan])[words])
     if "p_a" in verdicts:
         p_a = pd.to_numeric(verdicts["p_a"], errors="coerce").to_numpy(float, na_value=np.nan)[rows]
         given = verdicts["p_a"].notna().to_numpy()[rows]
         _refuse(given & ~((p_a >= 0) & (p_a <= 1)), rows, verdicts["p_a"], "`p_a` must be from 0 to 1")
         share = np.where(given, p_a, share)
     _refuse(np.isnan(share), rows, verdicts["verdict"], "a valid answer must have a verdict or `p_a`")
-    return share, (words == "tie") & ~inconsistent
+    return share, (words == TIE) & ~inconsistent
 
 
 def _codes(verdicts: pd.DataFrame, columns: list[str], rows: Codes) -> tuple[pd.Index, tuple[Codes, ...]]:
@@ -246,7 +244,7 @@ def _codes(verdicts: pd.DataFrame, columns: list[str], rows: Codes) -> tuple[pd.
     parts = [pd.factorize(verdicts[column]) for column in columns]
     for column, (codes, _) in zip(columns, parts, strict=True):
         _refuse(codes[rows] < 0, rows, verdicts[column], f"`{column}` must not be empty")
-    used = [names.take(np.unique(codes[rows])) for codes, names in parts]
+    used = [names.take(np.flatnonzero(np.bincount(codes[rows]))) for codes, names in parts]
     names = pd.Index(np.unique(np.concatenate([np.asarray(part, dtype=object) for part in used])))
     return names, tuple(names.get_indexer(part_names)[codes[rows]] for codes, part_names in parts)
 
