@@ -21,20 +21,20 @@ ONE_ORDER = "one_order"
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
-    =====================  =============  =======  ==========================================
-    the two orders say     state          verdict  p_a
-    =====================  =============  =======  ==========================================
-    the same               valid          that     none
-    a and b                inconsistent   none     none (half a win to each)
-    a (or b) and a tie     valid          a (b)    0.75 (0.25): half to each order
-    anything, with p_a     as above       as above the mean of the two
-    one answer failed      valid          the      none; the row keeps the order it rests on and
-                                          other's  is flagged ``one_order``
-    both failed            the worse      none     none
-    =====================  =============  =======  ==========================================
+    =======================  ============  ===========  =================================
+    the two orders say       state         verdict      p_a
+    =======================  ============  ===========  =================================
+    the same                 valid         that         none
+    a and b                  inconsistent  none         none (half a win to each)
+    a (or b) and a tie       valid         a (b)        0.75 (0.25): half to each order
+    anything, with p_a       as above      as above     the mean of the two
+    one valid, one failed    valid         the valid    none; flagged ``one_order``
+    both failed              the worse     none         none
+    =======================  ============  ===========  =================================
 
     Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an
-    abstention. A joined row has no ``order``, the ``comparison_id`` of the first order, the flags of
+    abstention. Where one order failed the row keeps the order it rests on. Another joined row has no
+    ``order``, the ``comparison_id`` of the first order, the flags of
     both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair
     shown in one order only passes unchanged.
 
