@@ -37,7 +37,17 @@ RATER_KINDS = ("human", "model")
 VERDICTS = ("a", "b", "tie")
 STATES = ("valid", "abstained", "refused", "unparsed", "error", "inconsistent")
 ORDERS = ("ab", "ba")
-PROTOCOLS = ("heart", "heart-single", "heart-release", "likert", "from_scores", "mtbench", "simulated", "imported")
+PROTOCOLS = (
+    "heart",
+    "heart-single",
+    "heart-release",
+    "likert",
+    "heartbench",
+    "from_scores",
+    "mtbench",
+    "simulated",
+    "imported",
+)
 ANSWER_FORMATS = ("json", "logprob")
 POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "none")
 DIMENSIONS = (
