@@ -37,7 +37,7 @@ RATER_KINDS = ("human", "model")
 VERDICTS = ("a", "b", "tie")
 STATES = ("valid", "abstained", "refused", "unparsed", "error", "inconsistent")
 ORDERS = ("ab", "ba")
-PROTOCOLS = ("heart", "heart-single", "heart-release", "likert", "from_scores", "mtbench", "simulated", "imported")
+PROTOCOLS = ("heart", "heart-single", "heart-release", "likert", "from_scores", "mtbench", "simulated", "imported", "people")
 ANSWER_FORMATS = ("json", "logprob")
 POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "none")
 DIMENSIONS = (
@@ -194,6 +194,23 @@ TABLES: dict[str, dict[str, Column]] = {
         "rationale": TEXT_OR_NONE,
         "call_id": TEXT_OR_NONE,
         "simulated": SIMULATED,
+        # People's studies: seconds on the page, and its place in what the rater did.
+        "seconds": Column("number", nullable=True, low=0, optional=True),
+        "position": Column("count", nullable=True, low=1, optional=True),
+    },
+    "raters": {
+        "rater": TEXT,
+        "rater_kind": RATER_KIND,
+        "study": TEXT,
+        "population": TEXT,
+        "language": TEXT,
+        "pay": TEXT,
+        "n_shown": Column("count", low=0),
+        "n_answered": Column("count", low=0),
+        "n_checks": Column("count", low=0),
+        "n_checks_passed": Column("count", low=0),
+        "completed": Column("truth"),
+        "simulated": SIMULATED,
     },
     "scores": {
         "reply_id": TEXT,
@@ -256,6 +273,7 @@ KEYS: dict[str, list[str]] = {
     "replies": ["reply_id"],
     "comparisons": ["comparison_id"],
     "verdicts": ["comparison_id", "rater", "dimension", "repeat", "protocol", "answer_format", "group"],
+    "raters": ["rater", "study"],
     "scores": ["reply_id", "rater", "dimension", "item", "protocol", "group", "call_id"],
     "codes": ["reply_id", "coder", "code"],
     "ratings": ["dimension", "slice", "group", "rater", "rater_kind", "method", "population", "responder"],
