@@ -47,6 +47,7 @@ PROTOCOLS = (
     "mtbench",
     "simulated",
     "imported",
+    "people",
 )
 ANSWER_FORMATS = ("json", "logprob")
 POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "none")
@@ -204,6 +205,23 @@ TABLES: dict[str, dict[str, Column]] = {
         "rationale": TEXT_OR_NONE,
         "call_id": TEXT_OR_NONE,
         "simulated": SIMULATED,
+        # People's studies: seconds on the page, and its place in what the rater did.
+        "seconds": Column("number", nullable=True, low=0, optional=True),
+        "position": Column("count", nullable=True, low=1, optional=True),
+    },
+    "raters": {
+        "rater": TEXT,
+        "rater_kind": RATER_KIND,
+        "study": TEXT,
+        "population": TEXT,
+        "language": TEXT,
+        "pay": TEXT,
+        "n_shown": Column("count", low=0),
+        "n_answered": Column("count", low=0),
+        "n_checks": Column("count", low=0),
+        "n_checks_passed": Column("count", low=0),
+        "completed": Column("truth"),
+        "simulated": SIMULATED,
     },
     "scores": {
         "reply_id": TEXT,
@@ -266,6 +284,7 @@ KEYS: dict[str, list[str]] = {
     "replies": ["reply_id"],
     "comparisons": ["comparison_id"],
     "verdicts": ["comparison_id", "rater", "dimension", "repeat", "protocol", "answer_format", "group"],
+    "raters": ["rater", "study"],
     "scores": ["reply_id", "rater", "dimension", "item", "protocol", "group", "call_id"],
     "codes": ["reply_id", "coder", "code"],
     "ratings": ["dimension", "slice", "group", "rater", "rater_kind", "method", "population", "responder"],

@@ -18,7 +18,7 @@ def test_every_table_can_be_empty_and_stays_itself_through_a_file(name, tmp_path
 def test_a_good_table_comes_back_in_the_order_of_writing():
     shuffled = GOOD[sorted(GOOD.columns)].set_index(pd.Index([9, 8, 7]))
     checked = check_table("verdicts", shuffled)
-    assert list(checked.columns) == list(TABLES["verdicts"])
+    assert list(checked.columns) == [column for column in TABLES["verdicts"] if column in GOOD]
     assert checked["verdict"].tolist() == ["a", "tie", "b"]
     assert checked.index.tolist() == [0, 1, 2]
 

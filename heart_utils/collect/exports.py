@@ -1,0 +1,296 @@
+"""What people answered, as the tools that asked them export it: Potato's folder, Label Studio's JSON, a plain CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+__all__ = ["ExportError", "PotatoAnswers", "read_csv", "read_label_studio", "read_potato"]
+
+COLUMNS = ["where", "person", "left", "right", "choice", "margin", "reason", "dimension", "seconds"]
+CHOICES = ("left", "right", "tie")
+NEEDED = ("rater", "left", "right", "choice")
+
+
+class ExportError(ValueError):
+    """An export cannot be read."""
+
+
+@dataclass(frozen=True, eq=False)
+class PotatoAnswers:
+    """What is in the answers of a Potato project.
+
+    Attributes
+    ----------
+    answers : pandas.DataFrame
+        One row per person, item and question: ``person``, ``item_id``, ``question``, ``value``.
+    pages : pandas.DataFrame
+        One row per person and item answered: ``person``, ``item_id``, ``seconds``, ``typing_ms``,
+        ``pasted_share`` (of the text's characters, pasted or put in without a key), ``swapped``
+        (Potato itself showed the replies the other way round).
+    people : pandas.DataFrame
+        One row per person: ``person``, ``n_shown``, ``completed``.
+    """
+
+    answers: pd.DataFrame = field(repr=False)
+    pages: pd.DataFrame = field(repr=False)
+    people: pd.DataFrame
+
+
+def read_potato(folder: Path) -> PotatoAnswers:
+    """Read the answers of a Potato project.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The project, with ``answers/<person>/user_state.json``.
+
+    Returns
+    -------
+    PotatoAnswers
+        People who did not get to the first page have no row.
+
+    Raises
+    ------
+    ExportError
+        If there are no answers, a file is cut short or misses a part, or a person is there twice.
+    """
+    files = sorted((folder / "answers").glob("*/user_state.json"))
+    if not files:
+        raise ExportError(f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?")
+    states = {}
+    for file in files:
+        state = _load_json(file)
+        if not isinstance(state, dict) or "user_id" not in state or "instance_id_ordering" not in state:
+            raise ExportError(
+                f"{file} lacks user_id or instance_id_ordering, so it is no state of Potato 2.12, or it was cut short."
+            )
+        states[file] = state
+    _check_people({str(file): str(state["user_id"]) for file, state in states.items()})
+    answers, pages, people = [], [], []
+    for file, state in states.items():
+        person = str(state["user_id"])
+        if not state["instance_id_ordering"]:
+            continue
+        labels = state.get("instance_id_to_label_to_value") or {}
+        behaviour = state.get("instance_id_to_behavioral_data") or {}
+        orders = state.get("instance_id_to_presentation_order") or {}
+        for item, given in labels.items():
+            answers += [(person, item, *_answer(label, value, file)) for label, value in given]
+            pages.append({"person": person, "item_id": item, **_page(behaviour.get(item) or {}, orders.get(item) or {})})
+        phase = (state.get("current_phase_and_page") or [""])[0]
+        people.append(
+            {"person": person, "n_shown": len(state["instance_id_ordering"]), "completed": phase in ("poststudy", "done")}
+        )
+    return PotatoAnswers(
+        pd.DataFrame(answers, columns=["person", "item_id", "question", "value"]),
+        pd.DataFrame(pages, columns=["person", "item_id", "seconds", "typing_ms", "pasted_share", "swapped"]),
+        pd.DataFrame(people, columns=["person", "n_shown", "completed"]),
+    )
+
+
+def read_label_studio(file: Path) -> pd.DataFrame:
+    """Read a JSON export of Label Studio's pairwise template.
+
+    A task's data must name the replies shown, in ``left_reply`` and ``right_reply``. Of an annotation's
+    results, ``pairwise`` gives the side, a ``choices`` of "tie" a tie, a ``rating`` the margin and a
+    ``textarea`` the reason. An annotation that was skipped, or chose nothing, has no choice.
+
+    Parameters
+    ----------
+    file : pathlib.Path
+        The export in the format JSON (not JSON-MIN).
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per annotation: ``where``, ``person``, ``left``, ``right``, ``choice`` (left, right, tie
+        or empty), ``margin``, ``reason``, ``dimension`` (``overall``), ``seconds``.
+
+    Raises
+    ------
+    ExportError
+        If the file is cut short, or a task names no replies, or an annotation no annotator.
+    """
+    tasks = _load_json(file)
+    if not isinstance(tasks, list):
+        raise ExportError(
+            f"{file} holds a {type(tasks).__name__}, expected a list of tasks: export from Label Studio in the format JSON."
+        )
+    rows = [row for number, task in enumerate(tasks, 1) for row in _task(task, f"task {task.get('id', number)} of {file.name}")]
+    if not rows:
+        raise ExportError(f"{file} holds {len(tasks)} tasks and no annotation.")
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def read_csv(file: Path) -> pd.DataFrame:
+    """Read verdicts from a plain CSV file.
+
+    Parameters
+    ----------
+    file : pathlib.Path
+        Columns ``rater``, ``left`` and ``right`` (reply ids, as shown), ``choice`` (``left``, ``right``,
+        ``tie``, or empty for no answer); and, if wanted, ``margin`` (1 to 5), ``reason``, ``dimension``
+        and ``seconds``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As :func:`read_label_studio`.
+
+    Raises
+    ------
+    ExportError
+        If a column is missing or unknown, a row is short or long, a side is missing, or a word or
+        number does not fit. The message names the line.
+    """
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as handle:
+            lines = csv.reader(handle, strict=True)
+            header = [name.strip() for name in next(lines, [])]
+            _check_header(header, file)
+            rows = [_line(header, cells, f"line {lines.line_num} of {file.name}") for cells in lines if any(cells)]
+    except csv.Error as error:
+        raise ExportError(
+            f"{file}, line {lines.line_num}: {error}. The file may have been cut short inside a quoted text."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExportError(f"{file} cannot be read as text in UTF-8 ({error}).") from None
+    if not rows:
+        raise ExportError(f"{file} has no row under its header.")
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _load_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ExportError(f"{file} is not whole JSON ({error}). It was probably cut short; export or copy it again.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExportError(f"{file} cannot be read ({error}).") from None
+
+
+def _check_people(names: dict[str, str]) -> None:
+    """Refuse one person under two spellings: capitals and blanks tell nobody apart."""
+    seen: dict[str, str] = {}
+    for where, name in names.items():
+        plain = name.strip().casefold()
+        if not plain:
+            raise ExportError(f"{where} names nobody.")
+        if plain in seen:
+            raise ExportError(
+                f"The same rater appears twice: in {seen[plain]} and in {where}. Keep the one that counts and move "
+                f"the other away."
+            )
+        seen[plain] = where
+
+
+def _answer(label: Any, value: Any, file: Path) -> tuple[str, str]:
+    if not isinstance(label, dict) or "schema" not in label:
+        raise ExportError(
+            f"{file}: an answer is stored as {label!r}, expected a schema and a name, as Potato 2.12 writes them."
+        )
+    return str(label["schema"]), str(value)
+
+
+def _page(behaviour: dict[str, Any], orders: dict[str, Any]) -> dict[str, Any]:
+    typed = [one for one in (behaviour.get("typing_summaries") or {}).values() if isinstance(one, dict)]
+    chars = sum(one.get("final_chars") or 0 for one in typed)
+    external = sum(max(one.get("pasted_chars") or 0, one.get("external_insert_chars") or 0) for one in typed)
+    return {
+        "seconds": (behaviour.get("total_time_ms") or 0) / 1000 or None,
+        "typing_ms": float(sum(one.get("active_ms") or 0 for one in typed)) if typed else None,
+        "pasted_share": min(1.0, external / chars) if chars else 0.0,
+        "swapped": orders.get("preference") == [1, 0],
+    }
+
+
+def _task(task: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
+    data = task.get("data") or {}
+    for annotation in task.get("annotations") or []:
+        if not data.get("left_reply") or not data.get("right_reply"):
+            raise ExportError(
+                f"{where}: its data name no left_reply or no right_reply, so a side is missing. Give both when you "
+                f"import tasks."
+            )
+        who = annotation.get("completed_by")
+        person = (who.get("email") or who.get("id")) if isinstance(who, dict) else who
+        if person in (None, ""):
+            raise ExportError(f"{where}: annotation {annotation.get('id')} has no completed_by, so nobody knows whose it is.")
+        choice = margin = reason = None
+        for result in [] if annotation.get("was_cancelled") else annotation.get("result") or []:
+            value = result.get("value") or {}
+            if result.get("type") == "pairwise":
+                choice = value.get("selected")
+            elif result.get("type") == "choices" and [str(word).lower() for word in value.get("choices") or []] == ["tie"]:
+                choice = "tie"
+            elif result.get("type") == "rating":
+                margin = value.get("rating")
+            elif result.get("type") == "textarea":
+                reason = "\n".join(value.get("text") or [])
+        yield {
+            "where": where,
+            "person": str(person),
+            "left": data["left_reply"],
+            "right": data["right_reply"],
+            "choice": _choice(choice, where),
+            "margin": _margin(margin, where),
+            "reason": reason,
+            "dimension": "overall",
+            "seconds": annotation.get("lead_time"),
+        }
+
+
+def _check_header(header: list[str], file: Path) -> None:
+    missing = [name for name in NEEDED if name not in header]
+    unknown = [name for name in header if name not in {*NEEDED, *COLUMNS[5:]}]
+    if missing or unknown or len(set(header)) < len(header):
+        raise ExportError(
+            f"{file}: its header is {', '.join(header) or 'empty'}. Needed are {', '.join(NEEDED)}; possible besides "
+            f"{', '.join(COLUMNS[5:])}; each once."
+        )
+
+
+def _line(header: list[str], cells: list[str], where: str) -> dict[str, Any]:
+    if len(cells) != len(header):
+        raise ExportError(f"{where} has {len(cells)} cells, expected {len(header)}. The file may have been cut short there.")
+    row = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+    for name in ("rater", "left", "right"):
+        if not row[name]:
+            raise ExportError(f"{where}: {name} is empty. A verdict needs a rater and both sides.")
+    seconds = row.get("seconds") or None
+    if seconds is not None and not seconds.replace(".", "", 1).isdigit():
+        raise ExportError(f"{where}: seconds is {seconds!r}, expected a number of 0 or more.")
+    return {
+        "where": where,
+        "person": row["rater"],
+        "left": row["left"],
+        "right": row["right"],
+        "choice": _choice(row["choice"] or None, where),
+        "margin": _margin(row.get("margin") or None, where),
+        "reason": row.get("reason") or None,
+        "dimension": row.get("dimension") or "overall",
+        "seconds": float(seconds) if seconds else None,
+    }
+
+
+def _choice(choice: str | None, where: str) -> str | None:
+    if choice is not None and choice not in CHOICES:
+        raise ExportError(
+            f"{where}: the choice is {choice!r}, expected {', '.join(CHOICES)}, or nothing where no answer was given."
+        )
+    return choice
+
+
+def _margin(margin: object, where: str) -> float | None:
+    if margin is None:
+        return None
+    if str(margin) not in {"1", "2", "3", "4", "5", "1.0", "2.0", "3.0", "4.0", "5.0"}:
+        raise ExportError(f"{where}: the margin is {margin!r}, expected a whole number from 1 to 5, or nothing.")
+    return float(str(margin))

@@ -1,0 +1,286 @@
+"""Writing a study: what is in the folder, and what keeps it from being written or started."""
+
+import html
+import json
+import socket
+import stat
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from study_builders import STATEMENT, answer_seat, assignment, seat_answers, small_run
+
+from heart_utils.collect.instructions import REPLY_INSTRUCTIONS
+from heart_utils.collect.raters import import_ratings
+from heart_utils.collect.study import ASKED_OF_PUBLIC, StudyError, StudyFolder, load_settings, main, start_study, write_study
+
+
+@pytest.fixture
+def run(tmp_path):
+    return small_run(tmp_path / "run")
+
+
+def filled_in() -> str:
+    return yaml.safe_dump({"rehearsal": False, "statement": STATEMENT, **dict.fromkeys(ASKED_OF_PUBLIC, "told")})
+
+
+def small(run, **rating):
+    settings = load_settings(run)
+    settings["rating"] |= {"raters_per_pair": 3, "load": 5, "n_checks": 1} | rating
+    return settings
+
+
+def pages(study: StudyFolder) -> dict[str, str]:
+    return {file.stem: file.read_text(encoding="utf-8") for file in (study.folder / "pages").glob("*.json")}
+
+
+def test_a_rating_study_holds_every_page_and_seat(run):
+    study = write_study(run, "rating", settings=small(run))
+    assert (study.n_seats, study.n_pages, study.answers) == (3, 18, 0)  # 5 pairs * 3 raters / 5 each, and a check each
+    config = yaml.safe_load((study.folder / "config.yaml").read_text())
+    order = config["phases"]["order"]
+    assert order[:3] == ["consent", "instructions", "practice_1"]
+    assert order[-2:] == ["annotation", "debrief"]
+    assert set(pages(study)) == set(order) - {"annotation"}
+    items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
+    seats = {group["name"]: group["instances"] for group in config["batch_assignment"]["groups"]}
+    assert [item for seat in seats.values() for item in seat] == list(items)
+    assert {group["max_annotators"] for group in config["batch_assignment"]["groups"]} == {1}
+
+
+def test_raters_read_each_reply_on_the_side_that_was_assigned(run):
+    study = write_study(run, "rating", settings=small(run))
+    items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
+    for row in assignment(study.folder).query("task == 'rate'").to_dict("records"):
+        shown = [f"model {row['history_id']}", f"person {row['history_id']}"]  # model-... is the smaller id, so it is a
+        assert items[row["item_id"]]["replies"] == (shown if row["order"] == "ab" else shown[::-1])
+
+
+def test_nothing_on_a_page_tells_who_wrote_a_reply(run):
+    """The texts of this run name their responders; with those taken out, no file that Potato serves does."""
+    blind = small_run(run.folder.parent / "blind", texts={"person": "I am here.", "model": "I hear you."})
+    study = write_study(blind, "rating", settings=small(blind))
+    served = "".join(file.read_text() for file in [study.folder / "items.jsonl", *(study.folder / "pages").glob("*.json")])
+    items = (study.folder / "items.jsonl").read_text()
+    assert "responder" not in served
+    assert "person-" not in items
+    assert "model" not in items
+
+
+def test_raters_are_shown_no_rubric(run):
+    said = pages(write_study(run, "rating", settings=small(run)))
+    for word in ("empath", "attun", "resonan", "rubric", "criteri"):
+        assert not any(word in text.lower() for name, text in said.items() if name != "debrief"), word
+
+
+def test_checks_say_what_they_want_and_the_assignment_knows_it(run):
+    study = write_study(run, "rating", settings=small(run, n_checks=2))
+    items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
+    checks = assignment(study.folder).query("task == 'check'")
+    assert len(checks) == 6
+    for row in checks.to_dict("records"):
+        asks = items[row["item_id"]]["replies"]["AB".index(row["check_side"])]
+        assert f"this reply, {row['check_side']}, with strength {int(row['check_strength'])}" in asks
+
+
+def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
+    run = small_run(tmp_path / "run", texts={"model": "</script><script>alert(1)</script><!--"})
+    study = write_study(run, "rating", settings=small(run))
+    text = (study.folder / "items.jsonl").read_text()
+    assert "</script" not in text
+    assert "<script" not in text
+    assert "<!--" not in text
+    assert "<b>" not in text  # of the history
+    assert text.replace("\u2060", "").count("</script>") == 30  # nothing else was lost: two in each of 15 pages
+
+
+def test_writers_read_exactly_what_models_are_told(run):
+    study = write_study(run, "reply")
+    assert html.escape(REPLY_INSTRUCTIONS) in json.loads(pages(study)["instructions"])[0]["labels"][0]
+    assert set(pages(study)) == {"consent", "instructions", "debrief"}
+    config = yaml.safe_load((study.folder / "config.yaml").read_text())
+    assert [scheme["name"] for scheme in config["annotation_schemes"]] == ["reply"]
+    assert config["keystroke_logging"] | {"detection": 0} == {
+        "enabled": True,
+        "fidelity": "summary",
+        "disclose_to_annotators": True,
+        "detection": 0,
+    }
+
+
+def test_a_rehearsal_shows_what_is_not_filled_in_and_a_study_what_is(run):
+    assert "[not filled in: support_line]" in pages(write_study(run, "rating", settings=small(run)))["consent"]
+
+    (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: '116 123 <at night>'"))
+    consent = pages(write_study(run, "rating", settings=load_settings(run)))["consent"]
+    assert "116 123 &lt;at night&gt;" in consent
+    assert "not filled in" not in consent
+
+
+def test_who_says_no_leaves_at_once(run):
+    config = yaml.safe_load((write_study(run, "rating", settings=small(run)).folder / "config.yaml").read_text())
+    refusals = config["phases"]["consent"]["exit_when"]["show_when"]
+    assert [(rule["schema"], rule["value"]) for rule in refusals] == [("consent_age", "no"), ("consent_agree", "no")]
+
+
+def test_prolific_s_parameters_and_code_are_used_if_asked(run):
+    settings = small(run) | {"arrival": "prolific", "completion_code": "C1"}
+    config = yaml.safe_load((write_study(run, "rating", settings=settings).folder / "config.yaml").read_text())
+    assert config["login"] == {"type": "url_direct", "url_argument": "PROLIFIC_PID"}
+    assert config["completion_code"] == "C1"
+
+
+def test_the_key_that_signs_sessions_is_fresh_and_private(run):
+    def key(name: str) -> str:
+        file = write_study(run, "reply", name=name).folder / "config.yaml"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        return yaml.safe_load(file.read_text())["secret_key"]
+
+    assert key("one") != key("two")
+
+
+def test_the_seed_decides_the_seats(run):
+    def seats(seed: int, name: str) -> pd.DataFrame:
+        return assignment(write_study(run, "rating", settings=small(run) | {"seed": seed}, name=name).folder)
+
+    pd.testing.assert_frame_equal(seats(1, "one"), seats(1, "again"))
+    assert not seats(1, "first").equals(seats(2, "second"))
+
+
+def test_pairs_may_be_fewer_than_all(tmp_path):
+    run = small_run(tmp_path / "run", n_histories=6, responders=("r1", "r2", "r3", "r4"))
+    rated = assignment(write_study(run, "rating", settings=small(run, pairs_per_history=2, load=12)).folder).query(
+        "task == 'rate'"
+    )
+    assert rated.groupby("history_id")["pair_id"].nunique().tolist() == [2] * 6
+
+
+def test_a_top_up_asks_for_what_is_missing(run):
+    first = write_study(run, "rating", settings=small(run))
+    answer_seat(first.folder, "seat-001", "ann", seat_answers(first.folder, "seat-001"))
+    import_ratings(run, first.folder).write(run)
+    more = write_study(run, "rating", settings=small(run), name="rating-2", top_up=True)
+    assert assignment(more.folder).query("task == 'rate'")["pair_id"].value_counts().tolist() == [2] * 5  # of 3, one is there
+    with pytest.raises(StudyError, match="Each of the 5 pairs has its 1 verdicts"):
+        write_study(run, "rating", settings=small(run, raters_per_pair=1), name="rating-3", top_up=True)
+
+
+# What is refused
+
+
+def test_answers_are_never_overwritten(run):
+    study = write_study(run, "rating", settings=small(run))
+    write_study(run, "rating", settings=small(run))  # nobody has begun: written anew
+    file = answer_seat(study.folder, "seat-001", "ann", {})
+    with pytest.raises(StudyError, match="already holds answers of 1 people, and is never overwritten"):
+        write_study(run, "rating", settings=small(run))
+    assert file.is_file()
+
+
+def test_a_folder_of_somebody_else_is_left_alone(run):
+    (run.folder / "study" / "rating").mkdir(parents=True)
+    (run.folder / "study" / "rating" / "notes.txt").write_text("mine")
+    with pytest.raises(StudyError, match="was not written here"):
+        write_study(run, "rating", settings=small(run))
+
+
+def test_a_study_with_real_people_needs_a_support_line_and_all_else_they_must_be_told(run):
+    (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: ''"))
+    with pytest.raises(
+        StudyError, match="needs support_line. Without a support line nobody in distress would know where to turn"
+    ):
+        load_settings(run)
+    (run.folder / "study.yaml").write_text("rehearsal: false\n")
+    with pytest.raises(StudyError, match="support_line, researcher, review_board, .* statement: population"):
+        load_settings(run)
+
+
+def test_a_rehearsal_starts_on_this_machine_only(run):
+    study = write_study(run, "rating", settings=small(run))
+    with pytest.raises(StudyError, match="needs support_line"):
+        start_study(study, host="0.0.0.0", port=1)
+    told = small(run) | dict.fromkeys(ASKED_OF_PUBLIC, "told") | {"statement": STATEMENT}
+    study = write_study(run, "rating", settings=told)
+    with pytest.raises(StudyError, match="is a rehearsal, so it starts on this machine only"):
+        start_study(study, host="0.0.0.0", port=1)
+
+
+def test_settings_that_are_none_are_refused(run):
+    (run.folder / "study.yaml").write_text("suport_line: 116 123\n")
+    with pytest.raises(StudyError, match="suport_line is no setting. There are rehearsal, language"):
+        load_settings(run)
+    (run.folder / "study.yaml").write_text("rating: {raters: 3}\n")
+    with pytest.raises(StudyError, match="raters is no setting"):
+        load_settings(run)
+    (run.folder / "study.yaml").write_text("a: [1\n")
+    with pytest.raises(StudyError, match="is not YAML"):
+        load_settings(run)
+    (run.folder / "study.yaml").write_text("just words\n")
+    with pytest.raises(StudyError, match="holds a str, expected settings by name"):
+        load_settings(run)
+
+
+def test_potato_that_is_not_there_is_named_with_the_remedy(run, tmp_path, monkeypatch):
+    study = write_study(run, "rating", settings=small(run))
+    monkeypatch.setenv("HEART_POTATO", str(tmp_path / "nowhere"))
+    with pytest.raises(StudyError, match=r"Potato is not installed \(looked for .*nowhere\). `make study` installs it"):
+        start_study(study)
+
+
+def test_a_port_that_is_taken_is_named(run, tmp_path):
+    study = write_study(run, "rating", settings=small(run))
+    program = tmp_path / "potato"
+    program.write_text("#!/bin/sh\n")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(StudyError, match=rf"Port {port} on 127.0.0.1 cannot be used .* PORT={port + 1}"):
+            start_study(study, port=port, potato=program)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_server_that_stops_at_once_is_quoted(run, tmp_path):
+    study = write_study(run, "rating", settings=small(run))
+    program = tmp_path / "potato"
+    program.write_text("#!/bin/sh\necho the cellar is flooded\nexit 3\n")
+    program.chmod(0o755)
+    with pytest.raises(StudyError, match=r"stopped at once \(exit 3\)(.|\n)*the cellar is flooded"):
+        start_study(study, port=free_port(), potato=program)
+
+
+def test_a_run_without_such_histories_says_so(run):
+    settings = small(run) | {}
+    settings["rating"]["slices"] = ["adversarial"]
+    with pytest.raises(StudyError, match="has no history of adversarial that ends with the seeker"):
+        write_study(run, "rating", settings=settings)
+    with pytest.raises(StudyError, match="no study of the kind 'voting'"):
+        write_study(run, "voting")
+
+
+def test_the_command_writes_resumes_and_explains(run, capsys):
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1}\n")
+    assert main([str(run.folder), "rating", "--write-only"]) == 0
+    assert "3 people, 18 pages between them, 0 have begun" in capsys.readouterr().out
+    folder = run.folder / "study" / "rating"
+    answer_seat(folder, "seat-001", "ann", {})
+    assert main([str(run.folder), "rating", "--write-only"]) == 1
+    assert "error: " in capsys.readouterr().err
+    assert main([str(run.folder), "rating", "--write-only", "--resume"]) == 0
+    assert "1 have begun" in capsys.readouterr().out
+    assert main([str(run.folder), "rating", "--name", "other", "--resume"]) == 1
+    assert "There is no study in" in capsys.readouterr().err
+
+
+def test_a_hundred_seats_are_written_within_a_breath(tmp_path):
+    """15 raters on each of 200 pairs, 30 each: 100 people, 3,300 pages."""
+    run = small_run(tmp_path / "run", n_histories=200)
+    study = write_study(run, "rating", settings=small(run, raters_per_pair=15, load=30, n_checks=3))
+    assert (study.n_seats, study.n_pages) == (100, 3300)
+    assert np.isin(assignment(study.folder)["task"], ["rate", "check"]).all()

@@ -1,0 +1,93 @@
+"""A small run and hand-written answers, in the files that Potato 2.12 writes."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from heart_utils.runs import Run
+from heart_utils.tables import empty_table
+
+TURNS = [
+    {"speaker": "supporter", "text": "What is on your mind?"},
+    {"speaker": "seeker", "text": "The flat is <b>empty</b> now."},
+]
+STATEMENT = {"population": "students of one university", "language": "English, self-reported", "pay": "12 GBP an hour"}
+
+
+def small_run(folder: Path, n_histories: int = 5, responders: tuple[str, ...] = ("person", "model"), *, texts=None) -> Run:
+    """Write a run with histories and one reply of each responder to each."""
+    run = Run(folder.name, folder, Path(__file__).resolve().parents[1])
+    names = [f"h{number:02d}" for number in range(n_histories)]
+    histories = pd.DataFrame(
+        {
+            "history_id": names,
+            "dialogue_id": [f"d-{name}" for name in names],
+            "source": "test",
+            "slice": "standard",
+            "twin_id": None,
+            "emotion": None,
+            "problem": None,
+            "situation": None,
+            "turns": [TURNS] * n_histories,
+            "licence": "CC0-1.0",
+            "flags": [[] for _ in names],
+            "simulated": False,
+        }
+    )
+    run.write("histories", histories)
+    rows = [
+        {
+            "reply_id": f"{responder}-{name}",
+            "history_id": name,
+            "responder": responder,
+            "text": (texts or {}).get(responder, f"{responder} {name}"),
+            "flags": [],
+            "state": "valid",
+            "simulated": False,
+        }
+        for name in names
+        for responder in responders
+    ]
+    run.write("replies", pd.DataFrame(rows).reindex(columns=empty_table("replies").columns))
+    return run
+
+
+def assignment(folder: Path) -> pd.DataFrame:
+    return pd.read_csv(folder / "assignment.csv", dtype={"check": "Int64"})
+
+
+def answer_seat(folder: Path, seat: str, person: str, answers: dict[str, dict[str, str]], **changes) -> Path:
+    """Write what Potato keeps of somebody who sat in a seat; `answers` is item id -> question -> value."""
+    items = assignment(folder).query("seat == @seat")["item_id"].tolist()
+    names = {"preference": "selection", "reason": "text_box", "reply": "text_box"}
+    state = {
+        "user_id": person,
+        "instance_id_ordering": items,
+        "current_phase_and_page": ["poststudy", "debrief"],
+        "instance_id_to_label_to_value": {
+            item: [[{"schema": question, "name": names.get(question, value)}, value] for question, value in given.items()]
+            for item, given in answers.items()
+        },
+        "instance_id_to_behavioral_data": {item: {"total_time_ms": 30_000, "typing_summaries": {}} for item in answers},
+        "instance_id_to_presentation_order": {},
+    } | changes
+    file = folder / "answers" / person / "user_state.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(state), encoding="utf-8")
+    return file
+
+
+def seat_answers(
+    folder: Path, seat: str, side: str = "A", strength: str = "3", *, pass_checks: bool = True
+) -> dict[str, dict[str, str]]:
+    """Answer every page of a seat alike, and the checks as they ask, or not."""
+    given = {}
+    for row in assignment(folder).query("seat == @seat").to_dict("records"):
+        if row["task"] == "check":
+            wrong = {"A": "B", "B": "A"}[row["check_side"]]
+            chosen, firm = (row["check_side"] if pass_checks else wrong), str(int(row["check_strength"]))
+            given[row["item_id"]] = {"preference": chosen, "strength": firm, "reason": "read"}
+        else:
+            given[row["item_id"]] = {"preference": side, "strength": strength, "reason": "it listens"}
+    return given

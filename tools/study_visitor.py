@@ -1,0 +1,128 @@
+"""A person in a study, played by a program in a headless browser: for the end-to-end tests and the screenshots."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM_ARGUMENTS = ("--disable-background-networking", "--disable-component-update", "--no-first-run", "--disable-gpu")
+
+
+class BrowserMissing(RuntimeError):
+    """No Chromium, or no playwright to drive it."""
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Start Debian's Chromium without a window; as root it needs --no-sandbox."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise BrowserMissing("playwright is not installed") from error
+    program = os.environ.get("HEART_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if not program:
+        raise BrowserMissing("Chromium is not installed")
+    arguments = [*CHROMIUM_ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=arguments)
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+class Visitor:
+    """Somebody who takes part.
+
+    Attributes
+    ----------
+    page : playwright page
+        What they look at.
+    outside : list of str
+        Addresses that the page asked for and that are not the study's own.
+    """
+
+    def __init__(self, chromium: Any, address: str, *, width: int = 1100, height: int = 900) -> None:
+        self.page = chromium.new_context(viewport={"width": width, "height": height}).new_page()
+        self.page.set_default_timeout(30_000)
+        self.address = address
+        self.outside: list[str] = []
+        self.page.on("request", lambda request: self._note(request.url))
+
+    def arrive(self, name: str) -> None:
+        """Come by Prolific's address."""
+        self.page.goto(f"{self.address}/?PROLIFIC_PID={name}&STUDY_ID=study&SESSION_ID=session")
+        self.page.wait_for_selector("#consent_text")
+
+    def consent(self, *, agree: bool = True) -> None:
+        """Answer the two questions under the consent page."""
+        self.page.check('[name="consent_age"][value="yes"]')
+        self.page.check(f'[name="consent_agree"][value="{"yes" if agree else "no"}"]')
+        self.next("#instructions_text" if agree else "#screened-out")
+
+    def practise(self, answers: tuple[str, ...] = ("A", "B")) -> None:
+        """Go through the practice pages and read what is said after each."""
+        for number, side in enumerate(answers, 1):
+            self.next(f"#practice_{number}_text")
+            self.page.check(f'[name="practice_{number}"][value="Reply {side}"]')
+            self.next(f"[id^=practice_{number}_][id$=_text]:not(#practice_{number}_text)")
+        self.next(".pairwise-tile")
+
+    def read(self) -> tuple[str, str, str]:
+        """Give the progress line and the two replies of the page."""
+        self.page.wait_for_selector(".pairwise-content")
+        left, right = self.page.eval_on_selector_all(".pairwise-content", "cells => cells.map(cell => cell.innerText)")
+        return self.item(), left, right
+
+    def item(self) -> str:
+        """Give the id of the page shown."""
+        return str(self.page.eval_on_selector("#instance_id", "field => field.value"))
+
+    def rate(self, side: str, strength: int | None, reason: str) -> None:
+        """Choose, say how firmly and why, and go on."""
+        before = self.item()
+        self.page.click(".pairwise-tie-btn" if side == "tie" else f'.pairwise-tile[data-value="{side}"]')
+        if strength is not None:
+            self.page.check(f'[name="strength"][value="{strength}"]')
+        self.page.fill('textarea[schema="reason"]', reason)
+        self._leave(before)
+
+    def write(self, text: str, *, paste: bool = False) -> None:
+        """Write a reply key by key, or paste it, and go on."""
+        before = self.item()
+        self.page.click('textarea[schema="reply"]')
+        if paste:
+            self.page.evaluate("text => navigator.clipboard.writeText(text)", text)
+            self.page.keyboard.press("Control+V")
+        else:
+            self.page.keyboard.type(text, delay=2)
+        self._leave(before)
+
+    def next(self, until: str) -> None:
+        """Press Next and wait for what comes."""
+        self.page.click("#next-btn")
+        self.page.wait_for_selector(until)
+
+    def _leave(self, before: str) -> None:
+        self.page.wait_for_timeout(150)  # the page saves what was typed a moment after the last key
+        self.page.click("#next-btn")
+        self.page.wait_for_function(
+            "before => { const field = document.querySelector('#instance_id');"
+            " return document.querySelector('#debrief_text') || (field && field.value && field.value !== before); }",
+            arg=before,
+        )
+
+    def _note(self, url: str) -> None:
+        if not url.startswith((self.address, "data:", "blob:")):
+            self.outside.append(url)
+
+
+def potato_program() -> Path | None:
+    """Find Potato where the study environment put it."""
+    given = os.environ.get("HEART_POTATO")
+    program = Path(given) if given else Path(__file__).resolve().parents[1] / ".venv-study" / "bin" / "potato"
+    return program if program.is_file() else None
