@@ -1,0 +1,195 @@
+"""The database under the ledger: its tables, its address, its clock. SQLite in a file, or PostgreSQL by URL."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from heart_utils.runs import Run, RunError, open_run
+
+__all__ = ["FORMAT", "LedgerError", "about", "calls", "connect", "keys_in", "now", "owners", "parts", "upsert"]
+
+FORMAT = 1
+"""The version of a ledger's tables. Another version is refused, never guessed at."""
+
+VARIABLE = "HEART_LEDGER"
+SCHEMES = ("sqlite", "postgresql")
+WAIT_S = 60
+"""How long a process waits for another one's transaction."""
+
+metadata = sa.MetaData()
+
+about = sa.Table(
+    "about",
+    metadata,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+
+calls = sa.Table(
+    "calls",
+    metadata,
+    sa.Column("key", sa.String(32), primary_key=True),
+    sa.Column("status", sa.String(12), nullable=False),  # claimed, or what became of the call
+    sa.Column("owner", sa.String(64)),
+    sa.Column("reserved_usd", sa.Float),
+    sa.Column("tag", sa.Text),
+    sa.Column("model", sa.String(16)),  # digests; `parts` has what the first and the third stand for
+    sa.Column("asked", sa.String(16)),
+    sa.Column("options", sa.String(16)),
+    sa.Column("repeat", sa.Integer),
+    sa.Column("messages", sa.LargeBinary),  # zstandard
+    sa.Column("answer", sa.LargeBinary),  # zstandard
+    sa.Column("finish_reason", sa.String(40)),
+    sa.Column("logprobs", sa.Text),
+    sa.Column("ttft_ms", sa.Float),
+    sa.Column("total_ms", sa.Float),
+    sa.Column("prompt_tokens", sa.Integer),
+    sa.Column("completion_tokens", sa.Integer),
+    sa.Column("cost_usd", sa.Float),
+    sa.Column("attempts", sa.Integer),
+    sa.Column("in_flight", sa.Integer),
+    sa.Column("error", sa.Text),
+    sa.Column("finished_at", sa.Float),  # by the database's clock
+)
+# What is claimed is a few hundred rows of perhaps a million: this finds them.
+sa.Index("claims", calls.c.owner, sqlite_where=calls.c.status == "claimed", postgresql_where=calls.c.status == "claimed")
+
+owners = sa.Table(
+    "owners",
+    metadata,
+    sa.Column("owner", sa.String(64), primary_key=True),
+    sa.Column("host", sa.String(200), nullable=False),
+    sa.Column("pid", sa.Integer),
+    sa.Column("started", sa.Float),
+    sa.Column("seen_at", sa.Float, nullable=False),
+    sa.Column("spent_usd", sa.Float, nullable=False),
+    sa.Column("unsettled_usd", sa.Float, nullable=False),
+)
+
+parts = sa.Table(
+    "parts",
+    metadata,
+    sa.Column("digest", sa.String(16), primary_key=True),
+    sa.Column("body", sa.Text, nullable=False),
+)
+
+
+class LedgerError(ValueError):
+    """A ledger cannot be opened, read or written."""
+
+
+def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
+    """Connect to the ledger of a run, or to one by its URL; its tables are made if need be.
+
+    Parameters
+    ----------
+    run_or_url : str, path or Run
+        A URL has ``://`` in it; anything else is a run, whose ledger is the file
+        ``ledger.sqlite`` in its folder, or the one that ``HEART_LEDGER`` names.
+
+    Returns
+    -------
+    sqlalchemy.Engine
+        On SQLite, a transaction holds the file from its beginning unless it only reads.
+
+    Raises
+    ------
+    LedgerError
+        If the place cannot be reached or written, is no ledger, or is of another version.
+    """
+    url = _url(run_or_url)
+    shown = url.render_as_string(hide_password=True)
+    if url.get_backend_name() not in SCHEMES:
+        raise LedgerError(f"{shown} is not a ledger: expected sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME.")
+    try:
+        engine = _sqlite(url) if url.get_backend_name() == "sqlite" else sa.create_engine(url, pool_pre_ping=True)
+        _make_tables(engine, shown)
+    except (sa.exc.SQLAlchemyError, OSError) as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise LedgerError(f"The ledger {shown} cannot be opened: {reason}.") from None
+    return engine
+
+
+def now(engine: sa.Engine) -> sa.ColumnElement[float]:
+    """Seconds since 1970 by the database's clock; the machines that share it may disagree."""
+    if engine.dialect.name == "sqlite":
+        return (sa.func.julianday("now") - 2440587.5) * 86400.0
+    return sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp()), sa.Float)
+
+
+def keys_in(engine: sa.Engine, column: sa.Column[str], keys: list[str]) -> sa.ColumnElement[bool]:
+    """Say that a column's value is among many, as one parameter."""
+    if engine.dialect.name == "sqlite":
+        import json
+
+        return column.in_(sa.select(sa.func.json_each(json.dumps(keys)).table_valued("value").c.value))
+    return column == sa.func.any(sa.cast(sa.literal(keys, postgresql.ARRAY(sa.String)), postgresql.ARRAY(sa.String)))
+
+
+def upsert(engine: sa.Engine, table: sa.Table) -> Any:
+    """Begin an INSERT that may say what happens where the row is there already."""
+    return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
+
+
+def _url(run_or_url: str | os.PathLike[str] | Run) -> sa.URL:
+    text = None if isinstance(run_or_url, Run) else os.fspath(run_or_url)
+    if text is None or "://" not in text:
+        given = os.environ.get(VARIABLE)
+        if not given:
+            run = run_or_url if isinstance(run_or_url, Run) else open_run(run_or_url)
+            return sa.URL.create("sqlite", database=str(run.folder / "ledger.sqlite"))
+        text = given
+    try:
+        url = sa.make_url(text)
+    except sa.exc.ArgumentError:
+        raise LedgerError(f"{VARIABLE} or the ledger's address is no URL; expected postgresql+psycopg://...") from None
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    return url
+
+
+def _sqlite(url: sa.URL) -> sa.Engine:
+    if url.database:
+        try:
+            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{Path(url.database).parent} cannot be written ({error.strerror}).") from None
+        engine = sa.create_engine(url, connect_args={"timeout": WAIT_S})
+    else:  # in memory: one connection, or every thread would see a database of its own
+        engine = sa.create_engine(url, poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False})
+
+    @sa.event.listens_for(engine, "connect")
+    def _settle(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # the BEGIN below is ours
+        connection.execute("PRAGMA page_size=16384")  # calls take 1 to 3 kB: in pages of 4 kB every other one would waste half
+        connection.execute("PRAGMA journal_mode=WAL")  # readers and one writer side by side; survives kill -9
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        reads = connection.get_execution_options().get("reads")
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _make_tables(engine: sa.Engine, shown: str) -> None:
+    with engine.connect().execution_options(reads=True) as connection:
+        there = set(sa.inspect(connection).get_table_names())
+        version = connection.scalar(sa.select(about.c.value).where(about.c.name == "format")) if "about" in there else None
+    if version is None:
+        if "calls" in there:
+            raise LedgerError(f"{shown} has a table called calls, but is no ledger of this project.")
+        with engine.begin() as connection:
+            metadata.create_all(connection)
+            connection.execute(upsert(engine, about).values(name="format", value=str(FORMAT)).on_conflict_do_nothing())
+    elif version != str(FORMAT):
+        raise LedgerError(
+            f"The ledger {shown} is of version {version}; this project reads version {FORMAT}. "
+            f"Open it with the project's version that wrote it, export its calls there, and import them here."
+        )

@@ -1,0 +1,468 @@
+"""The flow of calls: as many at once as allowed, as fast as allowed, again where that may help, stopped in time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from heart_utils.collect.models import Call, Model, Request, load_litellm
+from heart_utils.collect.outcomes import Answer, Failure, failure_of, read_plain, read_stream, redact
+from heart_utils.collect.prices import BudgetError, answer_bound, cost, plan_call, reserve
+
+if TYPE_CHECKING:
+    from heart_utils.collect.ledger import Ledger
+
+__all__ = ["run"]
+
+T = TypeVar("T")
+
+FLUSH_S = 0.1
+"""Answers are committed together, this often; a kill loses what came since."""
+
+HEARTBEAT_S = 5.0
+POLL_S = 0.3
+"""How often a process looks whether another one has answered what both need."""
+
+MAX_ATTEMPTS = 8
+MAX_THROTTLED = 30
+MAX_EMPTY = 3
+FIRST_PAUSE_S = 0.5
+MAX_PAUSE_S = 30.0
+MAX_RETRY_AFTER_S = 300.0
+MAX_GROWTH = 4
+"""A truncated answer is asked again with twice the room, up to so many times the first."""
+
+DEAF = 5
+"""So many calls in a row without any answer, and a model's queue is stopped."""
+
+
+@dataclass
+class _Lane:
+    """One model's queue."""
+
+    model: Model
+    requests: list[Request]
+    batch: int
+    waiting: deque[Request]
+    ready: deque[Request] = field(default_factory=deque)  # claimed
+    elsewhere: list[Request] = field(default_factory=list)  # another process has them
+    refill: asyncio.Task[None] | None = None
+    closed: str | None = None
+    in_a_row: int = 0
+    request_at: float = 0.0
+    tokens_at: float = 0.0
+
+
+def run(
+    requests: Sequence[Request],
+    *,
+    ledger: Ledger,
+    max_concurrency: int | None = None,
+    budget_usd: float | None = None,
+    progress: bool = True,
+) -> dict[str, Call]:
+    """Ask for all of these requests and record what comes.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+        None recorded, no two with one key.
+    ledger : Ledger
+        Where each is claimed before it is asked, and recorded after.
+    max_concurrency : int, optional
+        Calls in flight, all models together.
+    budget_usd : float, optional
+        What all processes on the ledger may spend.
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    dict of str to Call
+        Only those that could not be asked at all, because their model's queue was stopped.
+
+    Raises
+    ------
+    BudgetError
+        If the budget ended before the requests.
+    KeyboardInterrupt
+        After Ctrl-C, once the calls in flight are recorded.
+    """
+    from tqdm.auto import tqdm
+
+    load_litellm()
+    with _embedded(requests) as address, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+        flow = _Flow(ledger, address, max_concurrency, budget_usd, bar)
+        loop = _loop(os.getpid())
+        future = asyncio.run_coroutine_threadsafe(flow.run(requests), loop)
+        try:
+            future.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(flow.stop)
+            bar.write(f"Stopping: {flow.in_flight} calls in flight are waited for; Ctrl-C again gives them up.")
+            try:
+                future.result()
+            except KeyboardInterrupt:
+                future.cancel()
+                flow.gone.wait(10)
+            raise
+    for lane in flow.lanes:
+        if lane.closed is not None:
+            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=3)
+    if flow.short:
+        money = ledger.money()
+        raise BudgetError(
+            f"The budget of {budget_usd:g} USD does not reach for another call: {money.spent:.4f} spent, {money.unsettled:.4f} "
+            f"perhaps billed for calls nobody heard the end of. {flow.short} calls were not made. What was answered is "
+            f"recorded; raise budget_usd and run again, and only the rest is asked."
+        )
+    return flow.lost()
+
+
+class _Flow:
+    """One run of :func:`run`, on the event loop."""
+
+    def __init__(
+        self, ledger: Ledger, address: str | None, max_concurrency: int | None, budget_usd: float | None, bar: Any
+    ) -> None:
+        self.ledger, self.address, self.budget_usd, self.bar = ledger, address, budget_usd, bar
+        self.max_concurrency = max_concurrency
+        self.gate: Any = nullcontext() if max_concurrency is None else asyncio.Semaphore(max_concurrency)
+        self.lanes: list[_Lane] = []
+        self.stopping = asyncio.Event()
+        self._finished = asyncio.Event()
+        self.gone = threading.Event()
+        self.short = 0
+        self.in_flight = 0
+        self._failed = 0
+        self._spent = 0.0
+        self._since = 0.0
+        self._answered: set[str] = set()
+        self._answers: list[Call] = []
+        self._asking: dict[str, float] = {}  # what the attempts under way may cost
+        self._unsettled = 0.0
+        self._written_at = 0.0
+        self._database = ThreadPoolExecutor(1, "ledger")
+
+    def stop(self) -> None:
+        """Begin no other call."""
+        self.stopping.set()
+
+    def lost(self) -> dict[str, Call]:
+        """Give the calls that were not made because their model's queue was stopped."""
+        return {
+            request.key: Call(request.key, "error", error=lane.closed)
+            for lane in self.lanes
+            if lane.closed is not None
+            for request in lane.requests
+            if request.key not in self._answered
+        }
+
+    async def run(self, requests: Sequence[Request]) -> None:
+        """Run all queues, and the writer beside them, until all is asked or something breaks."""
+        try:
+            self._since = await self._on_ledger(self.ledger.clock)
+            self._spent = (await self._on_ledger(self.ledger.money)).spent
+            self.lanes = _lanes(requests, self.max_concurrency)
+            writer, work = asyncio.create_task(self._write()), asyncio.create_task(self._run_lanes())
+            try:
+                await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
+            finally:  # also where this task is cancelled; the writer is let finish, so that nothing that came is lost
+                work.cancel()
+                ended = list(await asyncio.gather(work, return_exceptions=True))
+                self._finished.set()
+                ended += await asyncio.gather(writer, return_exceptions=True)
+                await self._on_ledger(self.ledger.release, self._unanswered())
+            for error in reversed(ended):
+                if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+                    raise _first(error)
+        finally:
+            self._database.shutdown(wait=False)
+            self.gone.set()
+
+    async def _run_lanes(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for lane in self.lanes:
+                group.create_task(self._run_lane(lane))
+
+    async def _run_lane(self, lane: _Lane) -> None:
+        width = min(lane.model.max_concurrency, self.max_concurrency or len(lane.requests), len(lane.requests))
+        while lane.waiting and not self._over(lane):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(width):
+                    group.create_task(self._work(lane))
+            if lane.elsewhere and not self._over(lane):
+                await self._look_elsewhere(lane)
+
+    def _over(self, lane: _Lane) -> bool:
+        return self.stopping.is_set() or lane.closed is not None
+
+    async def _look_elsewhere(self, lane: _Lane) -> None:
+        """See whether other processes answered what they had claimed; the rest is claimed again if they died."""
+        await self._pause(POLL_S)
+        asked, lane.elsewhere = lane.elsewhere, []
+        found = await self._on_ledger(self.ledger.find, [request.key for request in asked])
+        done = {key for key, call in found.items() if call.status != "error"}
+        lane.waiting.extend(request for request in asked if request.key not in done)
+        self.bar.update(len(done))
+
+    async def _work(self, lane: _Lane) -> None:
+        """Ask one request after another."""
+        while (request := await self._next(lane)) is not None:
+            call = await self._ask(lane, request)
+            if call is None:
+                continue
+            lane.in_a_row = lane.in_a_row + 1 if call.status == "error" else 0
+            if lane.in_a_row >= DEAF:
+                lane.closed = lane.closed or f"{DEAF} calls in a row had no answer after all attempts; the last: {call.error}"
+            self._answers.append(call)
+            self._answered.add(call.call_id)
+            self._failed += call.status == "error"
+            self._spent += call.cost_usd or 0.0
+            self.bar.set_postfix_str(f"{self._failed} failed, {self._spent:.2f} USD", refresh=False)
+            self.bar.update(1)
+
+    async def _next(self, lane: _Lane) -> Request | None:
+        """Take the next request that this process has claimed, and claim more before they run out."""
+        while not self._over(lane):
+            if lane.waiting and lane.refill is None and len(lane.ready) <= lane.batch // 2:
+                lane.refill = asyncio.create_task(self._claim(lane))
+            if lane.ready:
+                return lane.ready.popleft()
+            if lane.refill is None:
+                return None
+            await asyncio.shield(lane.refill)
+        return None
+
+    async def _claim(self, lane: _Lane) -> None:
+        try:
+            batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
+            reserves = [reserve(request) for request in batch]
+            claim = await self._on_ledger(
+                lambda: self.ledger.claim(batch, reserves, since=self._since, budget_usd=self.budget_usd)
+            )
+            fit = batch[: len(batch) - claim.unfit]
+            lane.waiting.extendleft(reversed(batch[len(fit) :]))
+            for request in fit:
+                (lane.ready if request.key in claim.won else lane.elsewhere).append(request)
+            if not fit and claim.money.reserved > 0:  # calls in flight may cost less than was reserved for them
+                await self._pause(POLL_S)
+            elif not fit:
+                self.short += len(lane.waiting)
+                lane.waiting.clear()
+        finally:
+            lane.refill = None
+
+    async def _ask(self, lane: _Lane, request: Request) -> Call | None:
+        """Ask until there is an answer, or no use in asking; None if the request was given back."""
+        attempts = faults = throttled = 0
+        usd, room = 0.0, answer_bound(request)
+        while True:
+            await self._turn(lane, request)
+            async with self.gate:
+                if self._over(lane):
+                    return None
+                attempts += 1
+                came, in_flight = await self._attempt(request, room)
+            failure = came if isinstance(came, Failure) else None
+            if isinstance(came, Answer):
+                usd += cost(request.model, came.prompt_tokens, came.completion_tokens) or 0.0
+                truncated = came.finish_reason == "length" and not request.sampling.get("logprobs")
+                if truncated and await self._grow(request, room):
+                    room *= 2
+                    continue
+                if came.text or came.refused or truncated:
+                    status = "refused" if came.refused else "truncated" if truncated else "ok"
+                    return self._call(request, status, came, attempts, in_flight, usd)
+                failure = Failure("again", f"the answer was empty, {attempts} times")
+            assert failure is not None
+            faults += failure.kind != "throttled"
+            throttled += failure.kind == "throttled"
+            if failure.billed:
+                self._unsettled += reserve(request, room)
+            if failure.kind == "closed":
+                lane.closed = lane.closed or failure.words
+                return None
+            spent_out = faults >= (MAX_EMPTY if isinstance(came, Answer) else MAX_ATTEMPTS) or throttled >= MAX_THROTTLED
+            if failure.kind in ("never", "refused") or spent_out:
+                status = "refused" if failure.kind == "refused" else "error"
+                known = isinstance(came, Answer) or usd > 0
+                return Call(request.key, status, attempts=attempts, in_flight=in_flight, error=failure.words,
+                            cost_usd=usd if known else None)  # fmt: skip
+            if (failure.after_s or 0.0) > MAX_RETRY_AFTER_S:
+                lane.closed = lane.closed or f"The provider asks to wait {failure.after_s:g} s: {failure.words}"
+                return None
+            if failure.billed and not await self._afford(request, room):
+                return Call(request.key, "error", attempts=attempts, error=f"{failure.words}; the budget has no second attempt")
+            await self._pause(_backoff(faults + throttled, failure.after_s))
+
+    async def _attempt(self, request: Request, room: int) -> tuple[Answer | Failure, int]:
+        self.in_flight += 1
+        in_flight = self.in_flight
+        self._asking[request.key] = reserve(request, room)
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(request.model.timeout_s):
+                response = await self._send(request, room)
+                if request.stream:
+                    return await read_stream(response, started), in_flight
+                return read_plain(response, started), in_flight
+        except asyncio.CancelledError:
+            self._unsettled += self._asking[request.key]
+            raise
+        except Exception as error:
+            return failure_of(error, request), in_flight
+        finally:
+            self.in_flight -= 1
+            del self._asking[request.key]
+
+    async def _send(self, request: Request, room: int) -> Any:
+        model = request.model
+        sampling = request.sampling
+        if room != answer_bound(request):
+            sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = room
+        if request.stream:
+            sampling |= {"stream": True, "stream_options": {"include_usage": True}}
+        address = self.address if model.embedded else model.api_base
+        key = os.environ.get(model.api_key_env) if model.api_key_env else None
+        if model.api_key_env and not key:
+            raise load_litellm().exceptions.AuthenticationError(
+                f"the environment variable {model.api_key_env} is not set", model.model.split("/")[0], model.model
+            )
+        if address is not None and key is None:
+            key = "none"  # litellm would send the key of another provider to this address
+        return await load_litellm().acompletion(
+            model=model.model,
+            messages=[dict(message) for message in request.messages],
+            api_base=address,
+            api_key=key,
+            timeout=model.timeout_s + 5,
+            num_retries=0,
+            max_retries=0,
+            **sampling,
+        )
+
+    def _call(self, request: Request, status: str, answer: Answer, attempts: int, in_flight: int, usd: float) -> Call:
+        known = cost(request.model, answer.prompt_tokens, answer.completion_tokens) is not None
+        return Call(
+            request.key,
+            status,
+            text=redact(answer.text, request.model),
+            finish_reason=answer.finish_reason,
+            logprobs=answer.logprobs,
+            ttft_ms=answer.ttft_ms,
+            total_ms=answer.total_ms,
+            prompt_tokens=answer.prompt_tokens,
+            completion_tokens=answer.completion_tokens,
+            cost_usd=usd if known else None,
+            attempts=attempts,
+            in_flight=in_flight,
+        )
+
+    async def _grow(self, request: Request, room: int) -> bool:
+        """Tell whether a truncated answer may be asked for again with twice the room."""
+        sampling = request.sampling
+        limited = "max_tokens" in sampling or "max_completion_tokens" in sampling
+        return limited and 2 * room <= MAX_GROWTH * answer_bound(request) and await self._afford(request, 2 * room)
+
+    async def _afford(self, request: Request, room: int) -> bool:
+        """Reserve money for one more attempt at a request."""
+        usd = reserve(request, room)
+        if self.budget_usd is None or usd == 0:
+            return True
+        return await self._on_ledger(lambda: self.ledger.reserve_more(request.key, usd, self.budget_usd or 0.0))
+
+    async def _turn(self, lane: _Lane, request: Request) -> None:
+        """Wait until the limits of a minute allow another request; evenly spaced, never in bursts."""
+        clock = asyncio.get_running_loop().time()
+        at = clock
+        if lane.model.requests_per_minute:
+            at = max(at, lane.request_at)
+            lane.request_at = at + 60 / lane.model.requests_per_minute
+        if lane.model.tokens_per_minute:
+            plan = plan_call(request)
+            at = max(at, lane.tokens_at)
+            tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
+            lane.tokens_at = at + 60 * tokens / lane.model.tokens_per_minute
+        if at > clock:
+            await self._pause(at - clock)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+
+    async def _write(self) -> None:
+        """Commit answers in groups, and let other processes know that this one lives."""
+        last = False
+        while not last:
+            last = self._finished.is_set()  # once more after that: for what came since the last time
+            answers, self._answers = self._answers, []
+            unsettled, self._unsettled = self._unsettled, 0.0
+            if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:
+                await self._on_ledger(self.ledger.record, answers, unsettled)
+                self._written_at = time.monotonic()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._finished.wait(), FLUSH_S)
+
+    def _unanswered(self) -> list[str]:
+        return [request.key for lane in self.lanes for request in lane.requests if request.key not in self._answered]
+
+    async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
+        # What was begun in the thread is not undone by a cancelled wait.
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._database, step, *args))
+
+
+def _lanes(requests: Sequence[Request], max_concurrency: int | None) -> list[_Lane]:
+    """Sort requests into one queue a model, each in the order it came."""
+    by_model: dict[str, list[Request]] = {}
+    for request in requests:
+        by_model.setdefault(request.model.name + request.model.identity, []).append(request)
+    lanes = []
+    for queue in by_model.values():
+        model = queue[0].model
+        batch = max(1, min(256, model.max_concurrency, max_concurrency or 256))
+        lanes.append(_Lane(model, queue, batch, deque(queue)))
+    return lanes
+
+
+def _first(error: BaseException) -> BaseException:
+    """Give what went wrong first, out of the group that a group of tasks raises."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _backoff(attempt: int, after_s: float | None) -> float:
+    """Give a pause that doubles, with jitter so that calls do not come back together."""
+    if after_s is not None:
+        return after_s + random.uniform(0, 0.1 + after_s / 10)
+    return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
+
+
+@contextmanager
+def _embedded(requests: Sequence[Request]) -> Iterator[str | None]:
+    """Serve the embedded model while it is asked something."""
+    if not any(request.model.embedded for request in requests):
+        yield None
+        return
+    from heart_utils.collect.local import serve_local
+
+    with serve_local() as model:
+        yield model.api_base
+
+
+@lru_cache(maxsize=1)
+def _loop(_: int) -> asyncio.AbstractEventLoop:
+    """Give the process its event loop for calls, in a thread of its own: a kernel's main thread runs one already."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
+    return loop

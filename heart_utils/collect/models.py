@@ -1,0 +1,453 @@
+"""Language models: which one, what it is asked, what came of it. Every call goes through the ledger."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from heart_utils.collect.ledger import Ledger
+
+__all__ = ["Call", "Model", "ModelError", "Request", "ask_all", "load_litellm", "read_models", "supports_schema"]
+
+MODES = ("replay", "missing", "dry")
+ANSWER_FORMATS = ("json", "logprob")
+EMBEDDED = "embedded"
+"""The word in a YAML's ``model:`` that means the model whose weights come with the project."""
+
+OPTIONS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "seed",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+    "reasoning_effort",
+    "thinking",
+    "extra_body",
+)
+"""Sampling options a YAML may name; the rest of a request is the protocol's business."""
+
+KEY_NAMES = re.compile(r"(^|_)(api_?key|key|token|secret|password|authorization)$", re.IGNORECASE)
+KEY_VALUES = re.compile(
+    r"^(sk-|pk-|rk-|xai-|gsk_|hf_|ghp_|AIza|Bearer\s)\S{8,}|^(?=[^ ]*\d)(?=[^ ]*[A-Za-z])[A-Za-z0-9+_=-]{36,}$"
+)
+VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]{2,}$")
+
+
+class ModelError(ValueError):
+    """A model's settings cannot be used, or a request cannot be made with them."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A language model, and how it may be called.
+
+    Attributes
+    ----------
+    name : str
+        As it stands in the tables.
+    model : str
+        As litellm names it, such as ``"openai/gpt-4o"``.
+    api_base : str, optional
+        The address of a server of one's own.
+    api_key_env : str, optional
+        The environment variable that holds the key; litellm's usual one if absent.
+    family : str, optional
+        Who made it; a judge of a responder's family is flagged.
+    answer_format : str
+        ``"json"`` or ``"logprob"``, for a judge.
+    options : mapping
+        Sampling options, such as ``{"temperature": 0.7, "max_tokens": 400}``.
+    requests_per_minute, tokens_per_minute : int, optional
+        Limits that this side keeps.
+    max_concurrency : int
+        Calls in flight.
+    price_prompt, price_completion : float, optional
+        USD for a million tokens, where litellm's list has none or a wrong one.
+    timeout_s : float
+        A call that takes longer is made again.
+    served_id : str, optional
+        What a server of one's own says it serves, if the address alone does not tell.
+    checksum : str, optional
+        SHA-256 of the weights. Then the address is no part of the identity: the same weights
+        give the same ledger on any machine.
+    """
+
+    name: str
+    model: str
+    api_base: str | None = None
+    api_key_env: str | None = None
+    family: str | None = None
+    answer_format: str = "json"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_concurrency: int = 8
+    price_prompt: float | None = None
+    price_completion: float | None = None
+    timeout_s: float = 120.0
+    served_id: str | None = None
+    checksum: str | None = None
+
+    @cached_property
+    def identity(self) -> str:
+        """What makes an answer this model's: JSON of its name and its weights, or its address."""
+        parts = {"model": self.model, "checksum": self.checksum}
+        if self.checksum is None:
+            parts = {"model": self.model, "api_base": self.api_base, "served_id": self.served_id}
+        return _json({name: value for name, value in parts.items() if value is not None})
+
+    @property
+    def embedded(self) -> bool:
+        """Whether its weights are known and nobody serves it yet: :mod:`heart_utils.collect.local` does."""
+        return self.checksum is not None and self.api_base is None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to one model.
+
+    Attributes
+    ----------
+    model : Model
+        Who is asked.
+    messages : tuple of mapping
+        Each with ``role`` and ``content``.
+    options : mapping
+        Laid over the model's own: ``response_format``, ``logprobs``, ``top_logprobs``, ``max_tokens``.
+    repeat : int
+        The number of a repeated call.
+    stream : bool
+        Whether the answer is streamed, so that ``ttft_ms`` is measured. No part of the key.
+    tag : str
+        What the request is about, for messages to people, such as a history's id. No part of the key.
+    """
+
+    model: Model
+    messages: tuple[Mapping[str, str], ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    repeat: int = 0
+    stream: bool = False
+    tag: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """The content hash under which the ledger keeps the call.
+
+        Made of the model's identity, the messages, the sampling options and the number of the
+        repeat; never of a key, a limit, a price or a time-out.
+
+        Examples
+        --------
+        >>> ask = Request(Model("m", "openai/m", api_base="http://127.0.0.1:1/v1"), ({"role": "user", "content": "Hi"},))
+        >>> ask.key == dataclasses.replace(ask, tag="elsewhere").key
+        True
+        >>> ask.key == dataclasses.replace(ask, repeat=1).key
+        False
+        """
+        return _digest("\n".join([*self.digests, str(self.repeat)]), 32)
+
+    @cached_property
+    def digests(self) -> tuple[str, str, str]:
+        """Short hashes of the model's identity, the messages and the options: what can change."""
+        return _digest(self.model.identity), _digest(self.messages_json()), _digest(_json(self.sampling))
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """The model's options with the request's own over them."""
+        return {**self.model.options, **self.options}
+
+    def messages_json(self) -> str:
+        """Give the messages as the ledger keeps them."""
+        return _json([{"role": message["role"], "content": message["content"]} for message in self.messages])
+
+
+@dataclass(frozen=True)
+class Call:
+    """What came of a request.
+
+    Attributes
+    ----------
+    call_id : str
+        The request's key.
+    status : str
+        ``"ok"``; ``"truncated"`` (cut short even with more room); ``"refused"`` (the provider's
+        filter or the model's own refusal field); ``"error"`` (nothing usable after all attempts);
+        ``"planned"`` (not asked yet: mode ``dry``).
+    text : str
+        The raw answer; empty where there is none.
+    finish_reason : str or None
+        As the provider gives it.
+    logprobs : tuple of (str, float), or None
+        Alternatives for the answer's first token, where they were asked for.
+    ttft_ms, total_ms : float or None
+        To the first text (streamed calls only), and to the end, of the last attempt.
+    prompt_tokens, completion_tokens : int or None
+        As counted by the provider; estimated where planned.
+    cost_usd : float or None
+        At list price, all attempts that were answered; None where no price is known.
+    attempts : int
+        How many times it was asked.
+    in_flight : int
+        Calls under way in that process when the last attempt began, itself included: 1 where
+        nothing else disturbed the clock.
+    error : str or None
+        What went wrong, in words, without keys.
+    """
+
+    call_id: str
+    status: str
+    text: str = ""
+    finish_reason: str | None = None
+    logprobs: tuple[tuple[str, float], ...] | None = None
+    ttft_ms: float | None = None
+    total_ms: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    attempts: int = 0
+    in_flight: int = 1
+    error: str | None = None
+
+
+def ask_all(
+    requests: Iterable[Request],
+    *,
+    ledger: Ledger,
+    mode: str = "missing",
+    max_concurrency: int | None = None,
+    budget_usd: float | None = None,
+    max_paid_calls: int | None = None,
+    progress: bool = True,
+) -> list[Call]:
+    """Answer requests from the ledger, and ask for what it lacks.
+
+    Parameters
+    ----------
+    requests : iterable of Request
+        Two with the same key are asked once.
+    ledger : Ledger
+        Where calls are kept.
+    mode : str
+        ``"replay"``: a request that is not recorded is an error. ``"missing"``: what is not
+        recorded is asked, and so is what failed before. ``"dry"``: nothing is asked; calls that
+        would be made come back as ``planned`` with tokens and cost estimated.
+    max_concurrency : int, optional
+        Calls in flight, all models together; each model has its own limit besides.
+    budget_usd : float, optional
+        What all processes on this ledger, ever, may spend: no call begins that could pass it.
+    max_paid_calls : int, optional
+        More paid calls than this are refused before the first.
+    progress : bool
+        Whether to show a bar; nothing is shown where nothing is asked.
+
+    Returns
+    -------
+    list of Call
+        One for each request, in their order, as the ledger has them. A model whose key or name
+        its provider does not accept gives calls of status ``error`` that are not recorded.
+
+    Raises
+    ------
+    ReplayError
+        In mode ``replay``, for a request not recorded; it names what changed.
+    BudgetError
+        If the budget does not reach, a price it needs is not known, or more calls would be paid
+        for than allowed. What was answered is recorded.
+    LedgerError
+        If the ledger cannot be written.
+    KeyboardInterrupt
+        After Ctrl-C, once calls in flight are recorded (a second Ctrl-C gives them up).
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> ask = Request(Model("m", "openai/m", price_prompt=1, price_completion=2), ({"role": "user", "content": "Hi"},))
+    >>> ask_all([ask], ledger=open_ledger("sqlite://"), mode="dry")[0].status
+    'planned'
+    """
+    from heart_utils.collect import prices
+
+    if mode not in MODES:
+        raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
+    asked = list(requests)
+    recorded = ledger.find([request.key for request in asked])
+    again = () if mode == "replay" else ("error",)
+    todo = {r.key: r for r in asked if r.key not in recorded or recorded[r.key].status in again}
+    if mode == "replay" and todo:
+        raise ledger.explain(list(todo.values()), total=len(asked))
+    if mode == "dry":
+        recorded |= {key: prices.plan_call(request) for key, request in todo.items()}
+    elif todo:
+        from heart_utils.collect import flow
+
+        prices.check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
+        lost = flow.run(
+            list(todo.values()), ledger=ledger, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=progress
+        )
+        recorded |= lost | ledger.find(list(todo))
+    return [recorded[request.key] for request in asked]
+
+
+def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
+    """Read models from the settings of a run.
+
+    Parameters
+    ----------
+    config : sequence of mapping
+        As YAML gives it: each names at least ``name`` and ``model``; ``model: embedded`` is the
+        model that comes with the project. The other words are the attributes of :class:`Model`.
+
+    Returns
+    -------
+    list of Model
+        In the same order.
+
+    Raises
+    ------
+    ModelError
+        If an option is unknown, a value has the wrong type, two models share a name, or a key
+        stands in the settings. The message never repeats a key.
+
+    Examples
+    --------
+    >>> read_models([{"name": "judge", "model": "openai/gpt-4o", "api_key": "sk-123456789"}])
+    Traceback (most recent call last):
+    ...
+    heart_utils.collect.models.ModelError: judge: api_key: a key does not belong in a file. Put it into an ...
+    """
+    if isinstance(config, Mapping | str) or not isinstance(config, Iterable):
+        raise ModelError(f"Models are a list, each with a name and a model; got {type(config).__name__}.")
+    models = [_read_model(number, entry) for number, entry in enumerate(config)]
+    names = [model.name for model in models]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ModelError(f"Each model needs a name of its own; {', '.join(twice)} appears more than once.")
+    return models
+
+
+def supports_schema(model: Model) -> bool:
+    """Tell whether a model takes a JSON schema and keeps to it.
+
+    Parameters
+    ----------
+    model : Model
+        Any; the embedded one does, by grammar.
+
+    Returns
+    -------
+    bool
+        What litellm says of it. A server of one's own that litellm does not know counts as no.
+    """
+    return model.checksum is not None or bool(load_litellm().supports_response_schema(model=model.model))
+
+
+def _read_model(number: int, entry: Any) -> Model:
+    where = f"model {number}"
+    if not isinstance(entry, Mapping):
+        raise ModelError(f"{where}: expected a name, a model and options, got {type(entry).__name__}.")
+    where = str(entry.get("name", where))
+    _refuse_keys(where, entry)
+    known = [f.name for f in dataclasses.fields(Model)]
+    unknown = sorted(str(name) for name in entry if name not in known)
+    if unknown:
+        raise ModelError(f"{where}: unknown option {', '.join(unknown)}. A model has {', '.join(known)}.")
+    missing = [name for name in ("name", "model") if not isinstance(entry.get(name), str) or not entry[name].strip()]
+    if missing:
+        raise ModelError(f"{where}: needs {' and '.join(missing)}, as text.")
+    _check_types(where, entry)
+    if entry["model"] != EMBEDDED:
+        return Model(**entry)
+    from heart_utils.collect.local import local_model
+
+    return dataclasses.replace(local_model(), **{name: value for name, value in entry.items() if name != "model"})
+
+
+def _check_types(where: str, entry: Mapping[str, Any]) -> None:
+    """Refuse what would fail later, or worse, would not."""
+    wants = {
+        "requests_per_minute": int,
+        "tokens_per_minute": int,
+        "max_concurrency": int,
+        "price_prompt": float,
+        "price_completion": float,
+        "timeout_s": float,
+    }
+    for name, value in entry.items():
+        if name in wants:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            whole = wants[name] is float or (number and float(value).is_integer())
+            low = 0 if name.startswith("price") else 1 if wants[name] is int else 0.001
+            if value is not None and not (number and whole and value >= low):
+                raise ModelError(f"{where}: {name}: expected {'a whole number' if wants[name] is int else 'a number'} "
+                                 f"of {low:g} or more, got {value!r}.")  # fmt: skip
+        elif name == "options":
+            if not isinstance(value, Mapping):
+                raise ModelError(f"{where}: options: expected a mapping such as {{temperature: 0.7}}, got {value!r}.")
+            strange = sorted(str(option) for option in value if option not in OPTIONS)
+            if strange:
+                raise ModelError(f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}.")
+        elif value is not None and not isinstance(value, str):
+            raise ModelError(f"{where}: {name}: expected text, got {value!r}.")
+    if entry.get("answer_format", "json") not in ANSWER_FORMATS:
+        raise ModelError(
+            f"{where}: answer_format: expected one of {', '.join(ANSWER_FORMATS)}, got {entry['answer_format']!r}."
+        )
+
+
+def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "") -> None:
+    """Refuse a key in the settings, whatever it is called, without repeating it."""
+    secrets = {value for name, value in os.environ.items() if KEY_NAMES.search(name) and len(value) >= 8}
+    for name, value in entry.items():
+        at = f"{path}{name}"
+        if isinstance(value, Mapping):
+            _refuse_keys(where, value, f"{at}.")
+        elif name == "api_key_env":
+            if value is not None and not (isinstance(value, str) and VARIABLE.match(value)):
+                raise ModelError(f"{where}: api_key_env: expected the name of an environment variable, such as OPENAI_API_KEY.")
+        elif isinstance(value, str) and name != "checksum":
+            named = KEY_NAMES.search(str(name)) is not None
+            inside = re.match(r"^\w+://[^/@]*@", value) is not None
+            if named or inside or KEY_VALUES.match(value) or any(secret in value for secret in secrets):
+                raise ModelError(
+                    f"{where}: {at}: a key does not belong in a file. Put it into an environment variable and name that: "
+                    f"`api_key_env: {_usual_variable(entry)}`. If the file was ever shared, replace the key."
+                )
+
+
+def _usual_variable(entry: Mapping[str, Any]) -> str:
+    provider = str(entry.get("model", "")).split("/")[0]
+    return re.sub(r"\W", "_", provider or "provider").upper() + "_API_KEY"
+
+
+@lru_cache(maxsize=1)
+def load_litellm() -> ModuleType:
+    """Import litellm, late (it takes seconds), and keep it from calling out and from talking."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm
+
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    return litellm
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _digest(text: str, length: int = 16) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]

@@ -1,0 +1,178 @@
+"""What calls cost: list prices, the most that one can cost, and the refusals that save money."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from heart_utils.collect.models import Call, Model, Request, load_litellm
+
+__all__ = ["BudgetError", "check_money", "cost", "is_paid", "plan_call", "price", "reserve"]
+
+DEFAULT_ROOM = 4096
+"""Tokens an answer may take where nothing limits it."""
+
+EXPECTED_ANSWER = 300
+"""Tokens an answer is taken to have in a plan where nothing limits it."""
+
+
+class BudgetError(ValueError):
+    """Money does not reach, or it cannot be told whether it does."""
+
+
+@lru_cache(maxsize=256)
+def _listed(model: str) -> tuple[float, float] | None:
+    litellm = load_litellm()
+    try:
+        found = litellm.get_model_info(model)
+    except Exception:  # litellm raises several classes, some bare, for a model that is not on its list
+        return None
+    prompt, completion = found.get("input_cost_per_token"), found.get("output_cost_per_token")
+    return None if prompt is None or completion is None else (float(prompt), float(completion))
+
+
+def price(model: Model) -> tuple[float, float] | None:
+    """Give the price of a token asked and of a token answered, in USD.
+
+    Parameters
+    ----------
+    model : Model
+        Its own prices go before litellm's list.
+
+    Returns
+    -------
+    tuple of float, or None
+        None where nobody says. The embedded model costs nothing.
+
+    Examples
+    --------
+    >>> price(Model("mine", "openai/mine", price_prompt=2.0, price_completion=8.0))
+    (2e-06, 8e-06)
+    """
+    if model.checksum is not None:
+        return 0.0, 0.0
+    if model.price_prompt is not None and model.price_completion is not None:
+        return model.price_prompt / 1e6, model.price_completion / 1e6
+    return _listed(model.model)
+
+
+def is_paid(model: Model) -> bool:
+    """Tell whether a call may cost money; where no price is known, it may."""
+    return price(model) != (0.0, 0.0)
+
+
+def cost(model: Model, prompt_tokens: int | None, completion_tokens: int | None) -> float | None:
+    """Price an answer at list price, without discounts for cached prompts.
+
+    Parameters
+    ----------
+    model : Model
+        Who answered.
+    prompt_tokens, completion_tokens : int or None
+        As the provider counted them.
+
+    Returns
+    -------
+    float or None
+        USD; None where the price or the count is not known.
+    """
+    rates = price(model)
+    if rates == (0.0, 0.0):
+        return 0.0
+    if rates is None or prompt_tokens is None or completion_tokens is None:
+        return None
+    return prompt_tokens * rates[0] + completion_tokens * rates[1]
+
+
+def reserve(request: Request, room: int | None = None) -> float:
+    """Give the most that one attempt can cost, in USD: every answer token used, few bytes to a prompt token.
+
+    Parameters
+    ----------
+    request : Request
+        What is asked.
+    room : int, optional
+        Tokens the answer may have, if more than the request says.
+
+    Returns
+    -------
+    float
+        Zero where no price is known.
+    """
+    rates = price(request.model)
+    return 0.0 if rates is None else prompt_bound(request) * rates[0] + (room or answer_bound(request)) * rates[1]
+
+
+def prompt_bound(request: Request) -> int:
+    """Bound the tokens of a prompt: two bytes to a token, which no tokeniser of prose reaches."""
+    return sum(len(message["content"].encode("utf-8", "replace")) for message in request.messages) // 2 + 64
+
+
+def answer_bound(request: Request, default: int = DEFAULT_ROOM) -> int:
+    """Tell how many tokens an answer may have."""
+    sampling = request.sampling
+    return int(sampling.get("max_tokens") or sampling.get("max_completion_tokens") or default)
+
+
+def plan_call(request: Request) -> Call:
+    """Estimate a call that is not made: four characters to a token, an answer that fills its room.
+
+    Parameters
+    ----------
+    request : Request
+        What would be asked.
+
+    Returns
+    -------
+    Call
+        Of status ``planned``.
+
+    Examples
+    --------
+    >>> cheap = Model("m", "x/m", price_prompt=1, price_completion=2)
+    >>> plan = plan_call(Request(cheap, ({"role": "user", "content": "word" * 100},)))
+    >>> plan.prompt_tokens, plan.completion_tokens, plan.cost_usd
+    (116, 300, 0.000716)
+    """
+    prompt = sum(len(message["content"]) for message in request.messages) // 4 + 8 * (len(request.messages) + 1)
+    completion = answer_bound(request, EXPECTED_ANSWER)
+    usd = cost(request.model, prompt, completion)
+    return Call(request.key, "planned", prompt_tokens=prompt, completion_tokens=completion, cost_usd=usd)
+
+
+def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_paid_calls: int | None) -> None:
+    """Refuse, before the first call, what a budget or a limit of paid calls does not allow.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+        What would be asked.
+    budget_usd : float, optional
+        A budget needs a price above zero for every model but the embedded one.
+    max_paid_calls : int, optional
+        How many calls may cost money.
+
+    Raises
+    ------
+    BudgetError
+        If either stands against it.
+    """
+    models = {request.model.name: request.model for request in requests}
+    if budget_usd is not None:
+        if not budget_usd >= 0:
+            raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
+        for name, model in models.items():
+            rates = price(model)
+            if model.checksum is None and (rates is None or rates[0] <= 0 or rates[1] <= 0):
+                said = "is not known" if rates is None else f"is {rates[0] * 1e6:g} and {rates[1] * 1e6:g}"
+                raise BudgetError(
+                    f"A budget needs prices, and that of {name} ({model.model}) {said}. Give price_prompt and price_completion "
+                    f"in USD for a million tokens (a server of your own has one too: its hours), or leave the budget out."
+                )
+    if max_paid_calls is not None:
+        paid = sum(is_paid(request.model) for request in requests)
+        if paid > max_paid_calls:
+            raise BudgetError(
+                f"{paid} paid calls are not recorded yet, and no more than {max_paid_calls} are made from here. "
+                f"`make collect RUN=...` makes them from a terminal, with a dry run, a budget and a way to stop."
+            )

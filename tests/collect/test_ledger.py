@@ -1,0 +1,330 @@
+"""The ledger alone: claims, money, versions, and what goes in and out of its files. No model is asked."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heart_utils.collect import database
+from heart_utils.collect.ledger import Ledger, LedgerError, open_ledger
+from heart_utils.collect.models import Call, Model, Request, ask_all
+from heart_utils.runs import open_run
+
+JUDGE = Model("judge", "openai/test", api_base="http://127.0.0.1:9/v1", options={"temperature": 0.7})
+
+
+def ask(word, **settings):
+    return Request(JUDGE, ({"role": "user", "content": word},), **settings)
+
+
+def fill(ledger, words, **answer):
+    requests = [ask(word) for word in words]
+    won = ledger.claim(requests, [0.01] * len(requests), since=ledger.clock()).won
+    ledger.record([Call(r.key, **{"status": "ok", "text": f"said {w}", "cost_usd": 0.001, **answer})
+                   for r, w in zip(requests, words, strict=True) if r.key in won])  # fmt: skip
+    return requests
+
+
+def another_process(ledger):
+    """A ledger on the same database, as a process of its own sees it."""
+    return Ledger(database.connect(str(ledger.engine.url)))
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    opened = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield opened
+    opened.close()
+
+
+# -- keys
+
+
+def test_a_key_depends_on_what_is_asked_and_on_nothing_else():
+    base = ask("hello")
+    same = [
+        dataclasses.replace(base, tag="t", stream=True),
+        dataclasses.replace(base, model=dataclasses.replace(JUDGE, name="other", price_prompt=3.0, api_key_env="X_API_KEY")),
+        Request(JUDGE, ({"content": "hello", "role": "user"},), {"temperature": 0.7}),
+    ]
+    other = [
+        ask("hullo"),
+        ask("hello", repeat=1),
+        ask("hello", options={"temperature": 0.1}),
+        ask("hello", options={"response_format": {"type": "json_object"}}),
+        Request(JUDGE, ({"role": "system", "content": "hello"},)),
+        Request(dataclasses.replace(JUDGE, api_base="http://127.0.0.1:10/v1"), base.messages),
+        Request(dataclasses.replace(JUDGE, served_id="v2"), base.messages),
+    ]
+    assert {request.key for request in same} == {base.key}
+    assert len({request.key for request in [base, *other]}) == len(other) + 1
+
+
+def test_a_key_is_the_same_on_every_machine():
+    """Recorded ledgers hang on it: a change here asks for every call again."""
+    assert ask("hello").key == "585ae31b56c582e34c05490ff22e8d1c"
+
+
+# -- answers
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    text=st.text(max_size=200),
+    finish=st.sampled_from(["stop", "length", None]),
+    ttft=st.none() | st.floats(0, 1e6),
+    tokens=st.none() | st.integers(0, 10**6),
+    logprobs=st.none() | st.lists(st.tuples(st.text(max_size=5), st.floats(-100, 0)), max_size=5).map(tuple),
+)
+def test_what_goes_in_comes_out(text, finish, ttft, tokens, logprobs):
+    ledger = open_ledger("sqlite://")
+    request = ask("hello")
+    ledger.claim([request], [0.0], since=ledger.clock())
+    call = Call(request.key, "ok", text, finish, logprobs, ttft, 12.5, tokens, tokens, 0.25, 2, 3, None)
+    ledger.record([call])
+    assert ledger.find([request.key]) == {request.key: call}
+    ledger.close()
+
+
+def test_what_is_only_claimed_is_not_found(ledger):
+    request = ask("hello")
+    assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
+    assert ledger.find([request.key]) == {}
+    assert ledger.counts() == {"claimed": 1}
+
+
+def test_many_calls_are_found_by_their_keys_alone(ledger):
+    requests = fill(ledger, [f"w{i}" for i in range(12_000)])
+    found = ledger.find([request.key for request in requests[::2]])
+    assert len(found) == 6000
+    assert found[requests[10].key].text == "said w10"
+
+
+# -- claims
+
+
+def test_a_request_is_claimed_once(ledger):
+    other = another_process(ledger)
+    requests = [ask(f"w{i}") for i in range(10)]
+    mine = ledger.claim(requests[:6], [0.0] * 6, since=ledger.clock()).won
+    theirs = other.claim(requests, [0.0] * 10, since=ledger.clock()).won
+    assert mine == {request.key for request in requests[:6]}
+    assert theirs == {request.key for request in requests[6:]}
+
+
+def test_an_answer_is_never_claimed_again_and_a_failure_only_by_a_later_run(ledger):
+    done = fill(ledger, ["done"])
+    failed = fill(ledger, ["failed"], status="error", text="")
+    started = ledger.clock() - 60
+    assert ledger.claim([*done, *failed], [0.0, 0.0], since=started).won == frozenset()
+    assert ledger.claim([*done, *failed], [0.0, 0.0], since=ledger.clock() + 1).won == {failed[0].key}
+
+
+def test_the_claims_of_a_dead_process_are_free_and_their_money_is_not(ledger):
+    dead, request = another_process(ledger), ask("hello")
+    dead.claim([request], [0.25], since=ledger.clock())
+    with dead.engine.begin() as connection:  # a process of this machine whose number is nobody's
+        connection.execute(database.owners.update().values(pid=2**22 + 1))
+    claim = ledger.claim([request], [0.25], since=ledger.clock())
+    assert claim.won == {request.key}
+    assert (ledger.money().unsettled, ledger.money().reserved) == (0.25, 0.25)
+
+
+def test_a_number_given_to_another_process_does_not_keep_a_claim(ledger):
+    dead, request = another_process(ledger), ask("hello")
+    dead.claim([request], [0.0], since=ledger.clock())
+    with dead.engine.begin() as connection:
+        connection.execute(database.owners.update().values(pid=os.getpid(), started=1.0))
+    assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
+
+
+def test_the_claims_of_another_machine_expire_when_it_is_silent(ledger):
+    far, request = another_process(ledger), ask("hello")
+    far.claim([request], [0.0], since=ledger.clock())
+    with far.engine.begin() as connection:
+        connection.execute(database.owners.update().values(host="elsewhere", pid=2**22 + 1))
+    assert ledger.claim([request], [0.0], since=ledger.clock()).won == frozenset()
+    with far.engine.begin() as connection:
+        connection.execute(
+            database.owners.update().where(database.owners.c.host == "elsewhere").values(seen_at=ledger.clock() - 61)
+        )
+    assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
+
+
+def test_of_two_answers_to_one_request_the_first_stands(ledger):
+    other, request = another_process(ledger), ask("hello")
+    ledger.claim([request], [0.0], since=ledger.clock())
+    other.record([Call(request.key, "ok", "first", cost_usd=0.1)])
+    ledger.record([Call(request.key, "ok", "second", cost_usd=0.1)])
+    assert ledger.find([request.key])[request.key].text == "first"
+    assert ledger.money().spent == pytest.approx(0.2)  # both were paid for
+
+
+def test_a_claim_given_back_is_free(ledger):
+    request = ask("hello")
+    ledger.claim([request], [1.0], since=ledger.clock())
+    ledger.release([request.key])
+    assert ledger.money().reserved == 0
+    assert another_process(ledger).claim([request], [0.0], since=ledger.clock()).won == {request.key}
+
+
+# -- money
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=20), st.floats(0.0, 5.0))
+def test_what_is_claimed_never_passes_the_budget(reserves, budget):
+    ledger = open_ledger("sqlite://")
+    requests = [ask(f"w{i}") for i in range(len(reserves))]
+    for start in range(0, len(requests), 3):
+        ledger.claim(requests[start : start + 3], reserves[start : start + 3], since=ledger.clock(), budget_usd=budget)
+        assert ledger.money().bound <= budget + 1e-9
+    ledger.close()
+
+
+def test_money_is_counted_for_all_processes(ledger):
+    fill(ledger, ["a", "b"])
+    other = another_process(ledger)
+    fill(other, ["c"])
+    other.record([], unsettled=0.5)
+    money = ledger.money()
+    assert (money.spent, money.unsettled) == (pytest.approx(0.003), 0.5)
+    claim = ledger.claim([ask("d"), ask("e")], [0.1, 0.1], since=ledger.clock(), budget_usd=0.65)
+    assert (len(claim.won), claim.unfit) == (1, 1)
+
+
+def test_a_second_attempt_is_reserved_or_refused(ledger):
+    request = ask("a")
+    ledger.claim([request], [0.1], since=ledger.clock(), budget_usd=0.25)
+    assert ledger.reserve_more(request.key, 0.1, 0.25)
+    assert not ledger.reserve_more(request.key, 0.1, 0.25)
+    assert ledger.money().reserved == pytest.approx(0.2)
+
+
+# -- files
+
+
+def test_calls_go_out_sorted_and_come_back_the_same(ledger, tmp_path, rng):
+    words = [f"w{i}" for i in rng.permutation(50)]
+    requests = fill(ledger, words, logprobs=(("A", -0.5),), ttft_ms=1.5, attempts=1)
+    assert ledger.export_calls(tmp_path / "calls.jsonl") == 50
+    lines = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+    keys = [line["key"] for line in lines if "key" in line]
+    assert keys == sorted(request.key for request in requests)
+    assert not any("w7" in line.get("messages", "") for line in lines)
+
+    copy = open_ledger(f"sqlite:///{tmp_path}/copy.sqlite", seed_file=tmp_path / "calls.jsonl")
+    assert copy.find(keys) == ledger.find(keys)
+    copy.export_calls(tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "calls.jsonl").read_bytes()
+    assert copy.money().spent == 0  # the money was spent elsewhere
+    assert copy.import_calls(tmp_path / "calls.jsonl") == 0
+
+
+def test_a_seeded_ledger_answers_and_explains_a_miss(ledger, tmp_path):
+    [request] = fill(ledger, ["hello"])
+    ledger.export_calls(tmp_path / "calls.jsonl")
+    copy = open_ledger("sqlite://", seed_file=tmp_path / "calls.jsonl")
+    assert ask_all([request], ledger=copy, mode="replay")[0].text == "said hello"
+    with pytest.raises(LedgerError, match="temperature was 0.7, now 0.2"):
+        ask_all([ask("hello", options={"temperature": 0.2})], ledger=copy, mode="replay")
+
+
+def test_what_is_recorded_stays_when_a_file_says_otherwise(ledger, tmp_path):
+    [request] = fill(ledger, ["hello"])
+    ledger.export_calls(tmp_path / "calls.jsonl")
+    text = (tmp_path / "calls.jsonl").read_text().replace("said hello", "said goodbye")
+    (tmp_path / "other.jsonl").write_text(text)
+    assert ledger.import_calls(tmp_path / "other.jsonl") == 0
+    assert ledger.find([request.key])[request.key].text == "said hello"
+
+
+@pytest.mark.parametrize("line", ["{broken", "[1]", '{"key": "k"}', '{"key": "k", "status": "ok", "surprise": 1}'])
+def test_a_damaged_file_is_named_with_its_line(ledger, tmp_path, line):
+    fill(ledger, ["hello"])
+    ledger.export_calls(tmp_path / "calls.jsonl")
+    with (tmp_path / "calls.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(LedgerError, match=r"calls.jsonl, line 4, is not a recorded call"):
+        open_ledger("sqlite://", seed_file=tmp_path / "calls.jsonl")
+
+
+def test_a_call_takes_little_room(ledger, tmp_path, rng):
+    """Prompts of some 3,000 characters and answers of 200 tokens, in words drawn at random: the worst case for packing."""
+    vocabulary = ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), size)) for size in rng.integers(2, 10, 3000)]
+    fixed = "You compare two replies. " * 20
+
+    def prose(n):
+        return " ".join(rng.choice(vocabulary, n))
+
+    before = ledger.clock()
+    requests = [
+        Request(JUDGE, ({"role": "system", "content": fixed}, {"role": "user", "content": prose(450)})) for _ in range(500)
+    ]
+    ledger.claim(requests, [0.0] * 500, since=before)
+    ledger.record([Call(r.key, "ok", prose(150), "stop", None, None, 9.5, 700, 200, 0.01, 1) for r in requests])
+    ledger.close()
+    size = sum(file.stat().st_size for file in tmp_path.glob("ledger.sqlite"))
+    assert size / 500 < 4096
+
+
+# -- places
+
+
+def test_a_runs_ledger_lies_in_its_folder_unless_the_environment_names_another(tmp_path, monkeypatch):
+    monkeypatch.delenv("HEART_LEDGER", raising=False)
+    run = open_run(tmp_path / "mine")
+    open_ledger(run).close()
+    assert (tmp_path / "mine" / "ledger.sqlite").is_file()
+    monkeypatch.setenv("HEART_LEDGER", f"sqlite:///{tmp_path}/shared.sqlite")
+    assert open_ledger(run).url.endswith("shared.sqlite")
+
+
+def test_a_ledger_of_another_version_is_refused(ledger):
+    with ledger.engine.begin() as connection:
+        connection.execute(database.about.update().values(value="99"))
+    with pytest.raises(LedgerError, match="of version 99; this project reads version 1"):
+        another_process(ledger)
+
+
+def test_a_database_of_something_else_is_refused(tmp_path):
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/phone.sqlite")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE calls (number TEXT)")
+    with pytest.raises(LedgerError, match="no ledger of this project"):
+        open_ledger(f"sqlite:///{tmp_path}/phone.sqlite")
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / "ledger.sqlite").write_text("not a database, but long enough to have a header of its own" * 10)
+    with pytest.raises(LedgerError, match="not a database"):
+        open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+
+
+@pytest.mark.parametrize("url", ["mysql://host/name", "nonsense://", "http://example.org"])
+def test_an_address_that_is_no_ledger_is_refused(url):
+    with pytest.raises(LedgerError, match="expected"):
+        open_ledger(url)
+
+
+def test_a_password_is_never_shown():
+    with pytest.raises(LedgerError) as error:
+        open_ledger("postgresql+psycopg://user:hunter2secret@127.0.0.1:9/heart?connect_timeout=2")
+    assert "hunter2secret" not in str(error.value)
+    assert "***" in str(error.value)
+
+
+def test_a_full_disk_is_said_and_what_was_recorded_stands(ledger):
+    done = fill(ledger, ["hello"])
+    with ledger.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    words = ["".join(np.random.default_rng(1).choice(list("abcdefgh"), 60_000))]
+    with pytest.raises(LedgerError, match="could not be written .*full"):
+        fill(ledger, words)
+    assert set(ledger.find([done[0].key])) == {done[0].key}

@@ -1,0 +1,466 @@
+"""Calls to models: settings, the flow against a provider that fails, and money."""
+
+import dataclasses
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import pytest
+import worker
+from server import Provider, serving
+
+from heart_utils.collect.ledger import ReplayError, open_ledger
+from heart_utils.collect.models import Model, ModelError, Request, ask_all, read_models, supports_schema
+from heart_utils.collect.prices import BudgetError, cost, price, reserve
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # for the process that others are forked from
+CANARY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture
+def provider():
+    with serving(Provider()) as running:
+        yield running
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    opened = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr("heart_utils.collect.flow.FIRST_PAUSE_S", 0.01)
+
+
+def model(provider, **settings):
+    settings = {"price_prompt": 1.0, "price_completion": 2.0, "timeout_s": 5.0, **settings}
+    return Model("judge", "openai/test", api_base=provider.address, **settings)
+
+
+def ask(of, *words, **settings):
+    return [Request(of, ({"role": "user", "content": word},), **settings) for word in words]
+
+
+def answer_all(requests, ledger, **settings):
+    return ask_all(requests, ledger=ledger, **{"progress": False, **settings})
+
+
+# -- answers
+
+
+def test_answers_come_in_the_order_of_the_requests_and_each_is_asked_once(provider, ledger):
+    provider.answer = lambda body: f"You said {body['messages'][0]['content']}."
+    requests = ask(model(provider), *(f"w{i}" for i in range(40)), "w3")
+    calls = answer_all(requests, ledger)
+    assert [call.text for call in calls] == [*(f"You said w{i}." for i in range(40)), "You said w3."]
+    assert {call.status for call in calls} == {"ok"}
+    assert len(provider.requests) == 40
+    assert answer_all(requests, ledger, mode="replay") == calls
+    assert len(provider.requests) == 40
+
+
+def test_a_call_is_priced_from_the_counted_tokens(provider, ledger):
+    provider.answer = "one two three"
+    [call] = answer_all(ask(model(provider), "four words are here"), ledger)
+    assert (call.prompt_tokens, call.completion_tokens) == (4, 3)
+    assert call.cost_usd == pytest.approx((4 * 1 + 3 * 2) / 1e6)
+    assert ledger.money().spent == pytest.approx(10e-6)
+
+
+def test_a_streamed_answer_has_a_time_to_first_text_and_counted_tokens(provider, ledger):
+    provider.answer, provider.latency_s = "six words in a row here", 0.05
+    [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
+    assert call.text == "six words in a row here"
+    assert 50 < call.ttft_ms < call.total_ms
+    assert call.total_ms - call.ttft_ms > 45  # five more pieces, ten milliseconds apart
+    assert (call.prompt_tokens, call.completion_tokens) == (1, 6)
+
+
+def test_a_call_alone_is_told_from_one_among_many(provider, ledger):
+    provider.latency_s = 0.05
+    [alone] = answer_all(ask(model(provider), "alone"), ledger)
+    many = answer_all(ask(model(provider), *"abcdefgh"), ledger)
+    assert alone.in_flight == 1
+    assert max(call.in_flight for call in many) > 1
+
+
+def test_log_probabilities_are_kept_and_a_single_token_is_not_truncated(provider, ledger):
+    [call] = answer_all(ask(model(provider), "A or B?", options={"logprobs": True, "top_logprobs": 2, "max_tokens": 1}), ledger)
+    assert call.status == "ok"
+    assert call.logprobs == (("A", -0.2), ("B", -1.8))
+
+
+def test_a_truncated_answer_is_asked_again_with_more_room(provider, ledger):
+    provider.answer = " ".join(["word"] * 15)
+    [call] = answer_all(ask(model(provider), "long", options={"max_tokens": 5}), ledger)
+    assert [body["max_tokens"] for body in provider.requests] == [5, 10, 20]
+    assert (call.status, len(call.text.split()), call.attempts) == ("ok", 15, 3)
+    assert call.cost_usd == pytest.approx((3 * 1 + (5 + 10 + 15) * 2) / 1e6)  # all three were paid for
+
+
+def test_an_answer_truncated_with_all_the_room_is_kept_as_truncated(provider, ledger):
+    provider.answer = " ".join(["word"] * 100)
+    [call] = answer_all(ask(model(provider), "long", options={"max_tokens": 5}), ledger)
+    assert (call.status, len(call.text.split())) == ("truncated", 20)
+
+
+# -- failures
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "drop", "malformed", "text", "empty"])
+def test_a_passing_failure_is_asked_again(provider, ledger, fault):
+    provider.script = [fault, fault]
+    [call] = answer_all(ask(model(provider), "hello"), ledger)
+    assert (call.status, call.text, call.attempts) == ("ok", "I hear you.", 3)
+
+
+def test_a_server_that_streams_nothing_is_asked_again_and_then_an_error(provider, ledger):
+    provider.script = ["silent"] * 20
+    [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
+    assert (call.status, call.text, call.error) == ("error", "", "the answer was empty, 3 times")
+
+
+def test_a_server_that_hangs_is_left_after_the_time_out(provider, ledger):
+    provider.script = ["hang"]
+    started = time.monotonic()
+    [call] = answer_all(ask(model(provider, timeout_s=0.3), "hello"), ledger)
+    assert (call.status, call.attempts) == ("ok", 2)
+    assert time.monotonic() - started < 5
+    assert ledger.money().unsettled > 0  # nobody knows whether the first attempt is billed
+
+
+def test_retry_after_is_honoured(provider, ledger):
+    provider.script, provider.retry_after_s = ["429"], 0.7
+    answer_all(ask(model(provider), "hello"), ledger)
+    assert provider.times[1] - provider.times[0] >= 0.7
+
+
+def test_a_failure_is_recorded_and_asked_again_by_the_next_run_only(provider, ledger):
+    provider.script = ["400"]
+    requests = ask(model(provider), "hello")
+    [failed] = answer_all(requests, ledger)
+    assert failed.status == "error"
+    assert answer_all(requests, ledger, mode="replay") == [failed]
+    assert answer_all(requests, ledger)[0].status == "ok"
+    assert len(provider.requests) == 2
+
+
+def test_a_providers_filter_is_a_refusal_and_not_an_error(provider, ledger):
+    provider.script = ["filter"]
+    [call] = answer_all(ask(model(provider), "hello"), ledger)
+    assert call.status == "refused"
+
+
+@pytest.mark.parametrize(("fault", "words"), [("401", "Incorrect API key"), ("404", "no such model")])
+def test_a_model_that_is_not_accepted_stops_its_own_queue_and_no_other(provider, ledger, fault, words):
+    with serving(Provider(faults={fault: 1.0})) as broken:
+        bad = dataclasses.replace(model(broken, max_concurrency=2), name="broken")
+        requests = [*ask(bad, *(f"w{i}" for i in range(50))), *ask(model(provider), *(f"w{i}" for i in range(50)))]
+        with pytest.warns(UserWarning, match="broken: its queue was stopped"):
+            calls = answer_all(requests, ledger)
+        assert len(broken.requests) <= 4
+    assert {call.status for call in calls[:50]} == {"error"}
+    assert words in calls[0].error
+    assert {call.status for call in calls[50:]} == {"ok"}
+    assert ledger.counts() == {"ok": 50}  # so that the mended key finds them still to be asked
+
+
+def test_a_name_that_litellm_does_not_know_is_said(ledger):
+    with pytest.warns(UserWarning, match="LLM Provider NOT provided"):
+        [call] = answer_all(ask(Model("who", "nobody-has-this"), "hello"), ledger)
+    assert call.status == "error"
+
+
+def test_a_key_that_is_not_set_is_named(provider, ledger, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_API_KEY", raising=False)
+    with pytest.warns(UserWarning, match="NO_SUCH_API_KEY is not set"):
+        answer_all(ask(model(provider, api_key_env="NO_SUCH_API_KEY"), "hello"), ledger)
+    assert provider.requests == []
+
+
+def test_a_server_that_is_not_there_stops_the_queue_after_a_few_calls(ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.collect.flow.MAX_ATTEMPTS", 2)
+    gone = Model("gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2)
+    with pytest.warns(UserWarning, match="5 calls in a row"):
+        calls = answer_all(ask(gone, *(f"w{i}" for i in range(100))), ledger)
+    assert {call.status for call in calls} == {"error"}
+    assert sum(ledger.counts().values()) < 10
+    assert ledger.money().unsettled == 0
+
+
+def test_no_other_providers_key_is_sent_to_a_server_of_ones_own(provider, ledger, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    provider.keys = ("none",)
+    assert answer_all(ask(model(provider), "hello"), ledger)[0].status == "ok"
+
+
+# -- limits
+
+
+def test_no_more_calls_are_in_flight_than_allowed(provider, ledger):
+    provider.latency_s = 0.02
+    answer_all(ask(model(provider, max_concurrency=20), *(f"w{i}" for i in range(60))), ledger, max_concurrency=3)
+    assert provider.most_in_flight <= 3
+    answer_all(ask(model(provider, max_concurrency=5), *(f"v{i}" for i in range(60))), ledger)
+    assert 3 < provider.most_in_flight <= 5
+
+
+def test_requests_a_minute_are_evenly_spaced(provider, ledger):
+    answer_all(ask(model(provider, requests_per_minute=1200), *(f"w{i}" for i in range(20))), ledger)  # one in 50 ms
+    assert provider.times[-1] - provider.times[0] >= 0.75  # 0.95 as sent; the first may be received late
+
+
+def test_tokens_a_minute_are_kept(provider, ledger):
+    requests = ask(model(provider, tokens_per_minute=60_000), *(f"w{i}" for i in range(6)), options={"max_tokens": 100})
+    answer_all(requests, ledger)  # about 116 tokens each by the plan, 1,000 a second
+    assert provider.times[-1] - provider.times[0] >= 0.45  # 0.58 as sent
+
+
+# -- money
+
+
+def test_a_budget_stops_before_it_is_passed(provider, ledger):
+    provider.answer = " ".join(["word"] * 50)
+    judge = model(provider, max_concurrency=8)
+    requests = ask(judge, *(f"w{i}" for i in range(200)), options={"max_tokens": 50})
+    each = reserve(requests[0])
+    with pytest.raises(BudgetError, match="does not reach for another call"):
+        answer_all(requests, ledger, budget_usd=40 * each)
+    money = ledger.money()
+    assert money.spent <= 40 * each
+    assert money.spent > 20 * each
+    assert money.reserved == 0
+    before = len(provider.requests)
+    with pytest.raises(BudgetError):
+        answer_all(requests, ledger, budget_usd=money.spent)  # a new run does not get the money again
+    assert len(provider.requests) == before
+
+
+def test_a_truncated_answer_is_not_asked_again_past_the_budget(provider, ledger):
+    provider.answer = " ".join(["word"] * 1000)
+    requests = ask(model(provider), "long", options={"max_tokens": 100})
+    [call] = answer_all(requests, ledger, budget_usd=1.5 * reserve(requests[0]))
+    assert (call.status, call.attempts) == ("truncated", 1)
+
+
+@pytest.mark.parametrize(("prices", "said"), [({"price_prompt": 0, "price_completion": 0}, "is 0 and 0"), ({}, "is not known")])
+def test_a_budget_without_a_price_is_refused(ledger, prices, said):
+    requests = ask(Model("free", "openai/nobody-lists-this", **prices), "hello")
+    with pytest.raises(BudgetError, match=said):
+        answer_all(requests, ledger, budget_usd=1.0)
+
+
+def test_litellms_zero_price_of_a_retired_model_is_refused_with_a_budget(ledger):
+    with pytest.raises(BudgetError, match="price_prompt"):
+        answer_all(ask(Model("claude", "anthropic/claude-sonnet-4-20250514"), "hello"), ledger, budget_usd=1.0)
+
+
+def test_a_notebook_may_not_make_more_paid_calls_than_its_limit(provider, ledger):
+    requests = ask(model(provider), *(f"w{i}" for i in range(51)))
+    with pytest.raises(BudgetError, match="51 paid calls are not recorded yet, and no more than 50"):
+        answer_all(requests, ledger, max_paid_calls=50)
+    assert provider.requests == []
+    answer_all(requests[:50], ledger, max_paid_calls=50)
+    assert len(answer_all(requests, ledger, max_paid_calls=1)) == 51  # only one is not recorded
+
+
+def test_a_dry_run_asks_nothing_and_estimates(provider, ledger):
+    done = ask(model(provider), "known")
+    answer_all(done, ledger)
+    calls = answer_all([*done, *ask(model(provider), "word " * 80, options={"max_tokens": 100})], ledger, mode="dry")
+    assert [call.status for call in calls] == ["ok", "planned"]
+    assert (calls[1].prompt_tokens, calls[1].completion_tokens) == (116, 100)
+    assert calls[1].cost_usd == pytest.approx(316e-6)
+    assert len(provider.requests) == 1
+
+
+def test_list_prices_are_litellms_and_ones_own_go_before():
+    assert price(Model("m", "openai/gpt-4o")) == pytest.approx((2.5e-6, 10e-6))
+    assert cost(Model("m", "openai/gpt-4o", price_prompt=1, price_completion=1), 10**6, 10**6) == pytest.approx(2.0)
+    assert cost(Model("m", "openai/nobody-lists-this"), 1, 1) is None
+
+
+def test_structured_output_is_known_by_litellm_or_not_at_all():
+    assert supports_schema(Model("m", "openai/gpt-4o"))
+    assert not supports_schema(Model("m", "openai/mine", api_base="http://127.0.0.1:1/v1"))
+
+
+# -- replay
+
+
+def test_a_miss_in_replay_names_what_changed(provider, ledger):
+    judge = model(provider, options={"temperature": 0.7})
+    answer_all(ask(judge, "hello", tag="history h1"), ledger)
+
+    def said(requests):
+        with pytest.raises(ReplayError) as error:
+            answer_all(requests, ledger, mode="replay")
+        return str(error.value)
+
+    assert "temperature was 0.7, now 0.1" in said(ask(model(provider, options={"temperature": 0.1}), "hello"))
+    assert "model was 'openai/test', now 'openai/other'" in said(ask(dataclasses.replace(judge, model="openai/other"), "hello"))
+    assert "message 0 read 'hello', now 'hullo'" in said(ask(judge, "hullo", tag="history h1"))
+    assert "not as repeat 2" in said(ask(judge, "hello", repeat=2))
+    assert "Nothing is recorded of this model" in said(ask(dataclasses.replace(judge, model="openai/other"), "what"))
+    assert "1 of 2 requests" in said(ask(judge, "hello", "never"))
+
+
+# -- stopping
+
+
+def begin(provider, url):
+    """Let another process ask for 200 answers, and wait until it is well under way."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["litellm", "heart_utils.collect.flow"])
+    process = context.Process(target=worker.ask_many, args=(provider.address, url))
+    process.start()
+    deadline = time.monotonic() + 60
+    while len(provider.requests) < 12 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return process
+
+
+def test_ctrl_c_records_what_is_in_flight_and_gives_the_rest_back(provider, ledger):
+    provider.latency_s = 0.1
+    process = begin(provider, str(ledger.engine.url))
+    os.kill(process.pid, signal.SIGINT)
+    process.join(30)
+    assert process.exitcode == worker.INTERRUPTED
+    assert ledger.counts() == {"ok": len(provider.requests)}
+    assert ledger.money().reserved == 0
+
+
+def test_after_kill_9_nothing_recorded_is_asked_again(provider, ledger):
+    provider.latency_s = 0.05
+    process = begin(provider, str(ledger.engine.url))
+    process.kill()
+    process.join()
+    recorded, asked = ledger.counts()["ok"], len(provider.requests)
+    assert recorded > 0
+    calls = answer_all(worker.requests_for(provider.address, max_concurrency=16), ledger)
+    assert {call.status for call in calls} == {"ok"}
+    assert len(provider.requests) == asked + 200 - recorded
+    # Four were in flight, and 0.2 s of answers may be uncommitted: 4 a round of 0.05 s.
+    assert asked - recorded <= 4 + 4 * 4
+
+
+def test_two_processes_on_one_ledger_share_the_work_and_ask_nothing_twice(provider, ledger):
+    provider.latency_s = 0.02
+    process = begin(provider, str(ledger.engine.url))
+    calls = answer_all(worker.requests_for(provider.address, max_concurrency=4), ledger)
+    process.join(60)
+    assert process.exitcode == 0
+    assert {call.status for call in calls} == {"ok"}
+    assert len(provider.requests) == 200
+
+
+def test_two_threads_may_ask_at_once(provider, ledger):
+    judge = model(provider)
+    results = {}
+
+    def work(name):
+        results[name] = answer_all(ask(judge, *(f"w{i}" for i in range(30))), ledger)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results["a"] == results["b"]
+    assert len(provider.requests) == 30
+
+
+# -- keys
+
+
+def test_a_canary_key_is_in_no_file_of_a_run(provider, tmp_path, monkeypatch):
+    monkeypatch.setenv("CANARY_API_KEY", CANARY)
+    provider.keys = (CANARY,)
+    provider.answer = lambda body: f"Your key is {CANARY}." if body["messages"][0]["content"] == "w1" else "I hear you."
+    provider.script = ["500", "401"]
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    judge = model(provider, api_key_env="CANARY_API_KEY", max_concurrency=1)
+    with pytest.warns(UserWarning, match="queue was stopped") as warned:
+        answer_all(ask(judge, "w0"), ledger)
+    calls = answer_all(ask(judge, "w0", "w1", "w2"), ledger)
+    assert [call.text for call in calls] == ["I hear you.", "Your key is [key].", "I hear you."]
+    ledger.export_calls(tmp_path / "calls.jsonl")
+    ledger.close()
+    assert CANARY not in "".join(str(warning.message) for warning in warned)
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) >= 2
+    assert not [file for file in files if CANARY.encode() in file.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"api_key": "whatever"},
+        {"options": {"extra_body": {"api_token": "abc"}}},
+        {"api_key_env": CANARY},
+        {"served_id": CANARY},
+        {"api_base": "https://user:secret@example.org/v1"},
+        {"family": "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00"},
+    ],
+)
+def test_a_key_in_the_settings_is_refused_and_not_repeated(entry):
+    with pytest.raises(ModelError) as error:
+        read_models([{"name": "judge", "model": "openai/gpt-4o", **entry}])
+    assert "environment variable" in str(error.value)
+    assert not any(str(value) in str(error.value) for value in entry.values())
+
+
+def test_the_value_of_a_key_in_the_environment_is_known_wherever_it_stands(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "a very unusual key")
+    with pytest.raises(ModelError, match="does not belong in a file"):
+        read_models([{"name": "judge", "model": "openai/gpt-4o", "family": "a very unusual key"}])
+
+
+# -- settings
+
+
+def test_settings_become_models():
+    [judge, own, local] = read_models(
+        [
+            {"name": "gpt", "model": "openai/gpt-4o", "api_key_env": "OPENAI_API_KEY", "options": {"temperature": 0.7}},
+            {"name": "mine", "model": "openai/mine", "api_base": "http://127.0.0.1:8000/v1", "requests_per_minute": 60},
+            {"name": "small", "model": "embedded", "options": {"max_tokens": 90}},
+        ]
+    )
+    assert (judge.options, own.requests_per_minute) == ({"temperature": 0.7}, 60)
+    assert local.embedded
+    assert (local.name, local.options) == ("small", {"max_tokens": 90})
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"name": "m"}, "a list"),
+        (["gpt-4o"], "model 0: expected a name"),
+        ([{"name": "m"}], "needs model"),
+        ([{"name": "m", "model": "x/m", "temprature": 1}], "unknown option temprature"),
+        ([{"name": "m", "model": "x/m", "options": {"temprature": 1}}], "unknown sampling option temprature"),
+        ([{"name": "m", "model": "x/m", "options": 3}], "expected a mapping"),
+        ([{"name": "m", "model": "x/m", "max_concurrency": 0}], "whole number of 1 or more"),
+        ([{"name": "m", "model": "x/m", "requests_per_minute": "60"}], "whole number of 1 or more, got '60'"),
+        ([{"name": "m", "model": "x/m", "price_prompt": -1}], "a number of 0 or more"),
+        ([{"name": "m", "model": "x/m", "answer_format": "xml"}], "one of json, logprob"),
+        ([{"name": "m", "model": "x/m"}, {"name": "m", "model": "x/n"}], "m appears more than once"),
+    ],
+)
+def test_bad_settings_are_named(config, words):
+    with pytest.raises(ModelError, match=words):
+        read_models(config)
+
+
+def test_the_weights_alone_make_the_identity_where_they_are_known():
+    here = Model("a", "openai/m", checksum="ff", api_base="http://127.0.0.1:1/v1")
+    there = Model("b", "openai/m", checksum="ff", api_base="http://127.0.0.1:2/v1", timeout_s=3)
+    other = dataclasses.replace(here, checksum="fe")
+    keys = [ask(m, "hello")[0].key for m in (here, there, other)]
+    assert keys[0] == keys[1] != keys[2]

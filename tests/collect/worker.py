@@ -1,0 +1,20 @@
+"""What another process does in tests that kill it, stop it, or race it."""
+
+import os
+
+from heart_utils.collect.ledger import open_ledger
+from heart_utils.collect.models import Model, Request, ask_all
+
+INTERRUPTED = 130
+
+
+def requests_for(address, n=200, **settings):
+    judge = Model("judge", "openai/test", api_base=address, **settings)
+    return [Request(judge, ({"role": "user", "content": f"w{i}"},)) for i in range(n)]
+
+
+def ask_many(address, url):
+    try:
+        ask_all(requests_for(address, max_concurrency=4), ledger=open_ledger(url), progress=False)
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)
