@@ -28,6 +28,7 @@ __all__ = [
     "TableError",
     "check_table",
     "empty_table",
+    "needed_columns",
 ]
 
 SPEAKERS = ("seeker", "supporter")
@@ -358,8 +359,27 @@ def empty_table(name: str) -> pd.DataFrame:
     >>> list(empty_table("codes").columns)
     ['reply_id', 'coder', 'code', 'probability', 'state', 'simulated']
     """
-    needed = [column for column, what in _columns(name).items() if not what.optional]
-    return check_table(name, pd.DataFrame({column: [] for column in needed}))
+    return check_table(name, pd.DataFrame({column: [] for column in needed_columns(name)}))
+
+
+def needed_columns(name: str) -> list[str]:
+    """List the columns that a table may not lack, in the order of writing.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`TABLES`.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> needed_columns("codes")
+    ['reply_id', 'coder', 'code', 'probability', 'state', 'simulated']
+    """
+    return [column for column, what in _columns(name).items() if not what.optional]
 
 
 def _columns(name: str) -> dict[str, Column]:

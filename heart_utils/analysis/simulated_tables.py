@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.tables import TABLES
+from heart_utils.tables import needed_columns
 
 __all__ = [
     "comparisons_table",
@@ -143,4 +143,4 @@ def no_flags(n_rows: int) -> pd.Series:
 
 def _finish(table: str, columns: dict[Any, Any]) -> pd.DataFrame:
     rows = pd.DataFrame({**columns, "simulated": True})
-    return rows[[column for column, what in TABLES[table].items() if not what.optional]]
+    return rows[needed_columns(table)]

@@ -197,6 +197,8 @@ class _Flow:
                 group.create_task(self._run_lane(lane))
 
     async def _run_lane(self, lane: _Lane) -> None:
+        if any(request.stream for request in lane.requests):
+            await _warm(lane.model.model)
         width = min(lane.model.max_concurrency, self.max_concurrency or len(lane.requests), len(lane.requests))
         while lane.waiting and not self._over(lane):
             async with asyncio.TaskGroup() as group:
@@ -421,6 +423,24 @@ class _Flow:
     async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
         # What was begun in the thread is not undone by a cancelled wait.
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._database, step, *args))
+
+
+_WARM: set[str] = set()
+
+
+async def _warm(name: str) -> None:
+    """Let litellm load what a model's calls need: one it answers itself, one to an address where nobody answers.
+
+    Else it does so in the first call, which takes a second or two: the time to the first text of
+    the first reply would be litellm's and not the model's.
+    """
+    nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none", "timeout": 5, "num_retries": 0, "max_retries": 0}
+    for mock in () if name in _WARM else ({"mock_response": "Yes."}, {}):
+        with suppress(Exception):
+            messages = [{"role": "user", "content": "."}]
+            async for _ in await load_litellm().acompletion(model=name, messages=messages, stream=True, **nowhere, **mock):
+                pass
+    _WARM.add(name)
 
 
 def _lanes(requests: Sequence[Request], max_concurrency: int | None) -> list[_Lane]:

@@ -26,7 +26,7 @@ from heart_utils.collect.models import Model
 from heart_utils.collect.prompts import LETTERS, Form, instructs_judge, parts
 from heart_utils.collect.protocols import Protocol, load_protocol
 from heart_utils.collect.questions import Answer, Question, ask_questions, collector_paused, count_calls
-from heart_utils.tables import TABLES, check_table
+from heart_utils.tables import check_table, needed_columns
 
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
@@ -223,7 +223,7 @@ def parse_answers(answers: Sequence[Answer]) -> pd.DataFrame:
     pandas.DataFrame
         The table ``verdicts``: one row for each dimension of each question.
     """
-    names = list(TABLES["verdicts"])
+    names = needed_columns("verdicts")
     rows: list[tuple[Any, ...]] = []
     for answer in answers:
         question = answer.question

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,11 @@ import psutil  # type: ignore[import-untyped]
 import sqlalchemy as sa
 import zstandard
 
-from heart_utils.collect.database import LedgerError, about, calls, connect, keys_in, now, owners, parts, upsert
+from heart_utils.collect.database import LedgerError, calls, connect, keys_in, now, owners, parts, upsert
 from heart_utils.collect.models import Call, Request
-from heart_utils.runs import Run, write_atomically
+from heart_utils.runs import Run
 
-__all__ = ["Claim", "Ledger", "LedgerError", "Money", "ReplayError", "open_ledger"]
+__all__ = ["Claim", "Ledger", "LedgerError", "Money", "open_ledger", "pack_call"]
 
 LEASE_S = 60.0
 """A process not heard of for so long is taken for dead, and its claims are free."""
@@ -31,10 +30,6 @@ BATCH = "batch"
 """The host of an owner that is a provider's batch: it never dies, it ends."""
 
 ANSWER = [field.name for field in fields(Call) if field.name not in ("call_id", "text", "logprobs")]
-
-
-class ReplayError(LedgerError):
-    """A request is not in the ledger, and only the ledger may answer."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +91,7 @@ class Ledger:
         self.engine = engine
         self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"
         self._known: set[str] = set()
+        self.used: set[str] = set()
         self._enrolled = False
 
     @property
@@ -113,12 +109,13 @@ class Ledger:
         unpack = zstandard.ZstdDecompressor()
         columns = [calls.c.key, calls.c.answer, calls.c.logprobs, *(calls.c[name] for name in ANSWER)]
         found = {}
-        with self._reading() as connection:
+        with self.reading() as connection:
             for chunk in _chunks(list(keys), 5000):
                 wanted = sa.select(*columns).where(keys_in(self.engine, calls.c.key, chunk), calls.c.status != "claimed")
                 for key, answer, logprobs, *rest in connection.execute(wanted):
                     text = unpack.decompress(answer).decode() if answer else ""
                     pairs = tuple((token, value) for token, value in json.loads(logprobs)) if logprobs else None
+                    self.used.add(key)
                     found[key] = Call(key, **dict(zip(ANSWER, rest, strict=True)), text=text, logprobs=pairs)
         return found
 
@@ -160,7 +157,7 @@ class Ledger:
             messages = pack.compress(request.messages_json().encode("utf-8", "surrogatepass"))
             claimed = {"status": "claimed", "owner": owner or self.owner, "reserved_usd": reserve}
             rows.append({"key": request.key, **about_it, **claimed, "messages": messages})
-        with self._writing() as connection:
+        with self.writing() as connection:
             self._hold_money(connection, budget_usd)
             self._bury(connection)
             money = self._money(connection)
@@ -186,7 +183,7 @@ class Ledger:
 
     def reserve_more(self, key: str, usd: float, budget_usd: float) -> bool:
         """Reserve money for another attempt at a claimed call; false where the budget does not reach."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             self._hold_money(connection, budget_usd)
             if self._money(connection).bound + usd > budget_usd:
                 return False
@@ -215,8 +212,8 @@ class Ledger:
             .where(calls.c.key == sa.bindparam("old_key"), calls.c.status == "claimed")
             .values(**values, owner=None, reserved_usd=None, finished_at=clock)
         )
-        rows = [{"old_key": call.call_id, **{f"new_{k}": v for k, v in _packed(call, pack).items()}} for call in answers]
-        with self._writing() as connection:
+        rows = [{"old_key": call.call_id, **{f"new_{k}": v for k, v in pack_call(call, pack).items()}} for call in answers]
+        with self.writing() as connection:
             if rows:
                 connection.execute(update, rows)
             connection.execute(
@@ -232,112 +229,24 @@ class Ledger:
     def release(self, keys: Sequence[str], *, owner: str | None = None) -> None:
         """Give back claims that were not asked."""
         mine = (calls.c.owner == (owner or self.owner)) & (calls.c.status == "claimed")
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(calls.delete().where(keys_in(self.engine, calls.c.key, list(keys)), mine))
 
     def money(self) -> Money:
         """Read what all processes spent and reserved."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return self._money(connection)
 
     def clock(self) -> float:
         """Read the database's clock, in seconds since 1970."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return float(connection.scalar(sa.select(now(self.engine))) or 0.0)
 
     def counts(self) -> dict[str, int]:
         """Count calls by status; ``claimed`` are those in flight."""
         wanted = sa.select(calls.c.status, sa.func.count().label("n")).group_by(calls.c.status)
-        with self._reading() as connection:
+        with self.reading() as connection:
             return {row.status: row.n for row in connection.execute(wanted)}
-
-    def explain(self, missing: Sequence[Request], *, total: int) -> ReplayError:
-        """Say of requests that are not recorded what changed since something like the first was.
-
-        Parameters
-        ----------
-        missing : sequence of Request
-            At least one.
-        total : int
-            How many were asked for.
-
-        Returns
-        -------
-        ReplayError
-            To be raised.
-        """
-        first = missing[0]
-        about_it = f" about {first.tag}" if first.tag else ""
-        return ReplayError(
-            f"{len(missing)} of {total} requests are not in the ledger {self.url}; the first is to {first.model.name}"
-            f"{about_it}. "
-            f"{self._what_changed(first)} `make collect` (or mode='missing') asks for what is not recorded."
-        )
-
-    def export_calls(self, file: str | os.PathLike[str]) -> int:
-        """Write all answers as JSON Lines, sorted by key.
-
-        What was asked is not in the file, only its hash: the code derives it again. So the file is
-        a few hundred bytes a call, and holds none of the words of a data set but in the answers.
-
-        Parameters
-        ----------
-        file : str or path
-            Replaced whole or not at all, and only if something changed.
-
-        Returns
-        -------
-        int
-            The number of calls.
-        """
-        lines = [json.dumps({"part": digest, "body": body}, ensure_ascii=False) for digest, body in self._parts()]
-        with self._reading() as connection:
-            keys = list(connection.scalars(sa.select(calls.c.key).where(calls.c.status != "claimed").order_by(calls.c.key)))
-            digests = {
-                key: rest
-                for key, *rest in connection.execute(
-                    sa.select(calls.c.key, calls.c.model, calls.c.asked, calls.c.options, calls.c.repeat, calls.c.tag)
-                )
-            }
-        found = self.find(keys)
-        for key in keys:
-            row = {**asdict(found[key]), **dict(zip(("model", "asked", "options", "repeat", "tag"), digests[key], strict=True))}
-            row["key"] = row.pop("call_id")
-            lines.append(json.dumps({k: v for k, v in sorted(row.items()) if v is not None}, ensure_ascii=False))
-        write_atomically(Path(file), ("\n".join(lines) + "\n").encode())
-        return len(keys)
-
-    def import_calls(self, file: str | os.PathLike[str]) -> int:
-        """Read calls that :meth:`export_calls` wrote; what is recorded already stays.
-
-        Parameters
-        ----------
-        file : str or path
-            JSON Lines.
-
-        Returns
-        -------
-        int
-            The number of calls that were new. Their cost was spent elsewhere and is not counted here.
-
-        Raises
-        ------
-        LedgerError
-            If a line is not a call; it names the line.
-        """
-        content = Path(file).read_bytes()
-        seed = f"seed {hashlib.sha256(content).hexdigest()[:32]}"
-        with self._reading() as connection:
-            if connection.scalar(sa.select(about.c.value).where(about.c.name == seed)) is not None:
-                return 0
-        bodies, rows = _read_lines(content.decode(), Path(file).name)
-        with self._writing() as connection:
-            if bodies:
-                connection.execute(upsert(self.engine, parts).on_conflict_do_nothing(), bodies)
-            insert = upsert(self.engine, calls).on_conflict_do_nothing().returning(calls.c.key)
-            new = len(list(connection.scalars(insert, rows))) if rows else 0
-            connection.execute(upsert(self.engine, about).values(name=seed, value=Path(file).name).on_conflict_do_nothing())
-        return new
 
     def close(self) -> None:
         """Let go of the database."""
@@ -346,14 +255,16 @@ class Ledger:
     def enrol_batch(self, owner: str) -> None:
         """Make a provider's batch an owner, whose claims hold until it is collected or dropped."""
         row = {"owner": owner, "host": BATCH, "seen_at": now(self.engine), "spent_usd": 0.0, "unsettled_usd": 0.0}
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(upsert(self.engine, owners).values(row).on_conflict_do_nothing())
 
-    def _reading(self) -> sa.Connection:
+    def reading(self) -> sa.Connection:
+        """Begin to read; on SQLite this locks nobody out."""
         return self.engine.connect().execution_options(reads=True)
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
+        """Begin a transaction that writes, and commit it at the end of the block."""
         try:
             with self.engine.begin() as connection:
                 yield connection
@@ -369,8 +280,9 @@ class Ledger:
             return
         me = psutil.Process()
         row = {"owner": self.owner, "host": _host(), "pid": me.pid, "started": me.create_time(), "spent_usd": 0.0}
-        with self._writing() as connection:
-            connection.execute(owners.insert().values(**row, seen_at=now(self.engine), unsettled_usd=0.0))
+        with self.writing() as connection:
+            enter = upsert(self.engine, owners).values(**row, seen_at=now(self.engine), unsettled_usd=0.0)
+            connection.execute(enter.on_conflict_do_nothing())  # another thread may have been first
         self._enrolled = True
 
     def _hold_money(self, connection: sa.Connection, budget_usd: float | None) -> None:
@@ -416,35 +328,6 @@ class Ledger:
             connection.execute(upsert(self.engine, parts).on_conflict_do_nothing(), rows)
             self._known |= set(bodies)
 
-    def _parts(self) -> list[tuple[str, str]]:
-        with self._reading() as connection:
-            return [(digest, body) for digest, body in connection.execute(sa.select(parts).order_by(parts.c.digest))]
-
-    def _what_changed(self, request: Request) -> str:
-        model, asked, options = request.digests
-        bodies = dict(self._parts())
-        answered = calls.c.status != "claimed"
-        with self._reading() as connection:
-
-            def like(**where: Any) -> Any:
-                wanted = sa.select(calls).where(answered, *(calls.c[name] == value for name, value in where.items())).limit(1)
-                return connection.execute(wanted).first()
-
-            if row := like(model=model, asked=asked, options=options):
-                return f"The same was asked before, but not as repeat {request.repeat} (recorded: repeat {row.repeat})."
-            if row := like(model=model, asked=asked):
-                was = json.loads(bodies.get(row.options, "{}"))
-                return f"The sampling options changed: {_difference(was, request.sampling)}."
-            if row := like(asked=asked):
-                was = json.loads(bodies.get(row.model, "{}"))
-                return f"The model changed: {_difference(was, json.loads(request.model.identity))}."
-            if request.tag and (row := like(model=model, tag=request.tag)):
-                return f"The messages changed: {_message_difference(row.messages, request)}."
-            if like(model=model) is None:
-                n = connection.scalar(sa.select(sa.func.count()).select_from(calls).where(answered))
-                return f"Nothing is recorded of this model (the ledger holds {n} calls)."
-        return "This model was asked before, but nothing with these messages."
-
 
 def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os.PathLike[str] | None = None) -> Ledger:
     """Open the ledger of a run, or one by its URL.
@@ -460,7 +343,7 @@ def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os
     Returns
     -------
     Ledger
-        With ``find``, ``money``, ``counts``, ``export_calls`` and ``import_calls``.
+        With ``find``, ``money`` and ``counts``.
 
     Raises
     ------
@@ -474,51 +357,18 @@ def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os
     """
     ledger = Ledger(connect(run_or_url))
     if seed_file is not None:
-        ledger.import_calls(seed_file)
+        from heart_utils.collect.recorded import import_calls
+
+        import_calls(ledger, seed_file)
     return ledger
 
 
-def _packed(call: Call, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
+def pack_call(call: Call, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
     """Give a call the form of a row."""
     values: dict[str, Any] = {name: getattr(call, name) for name in ANSWER}
     values["answer"] = pack.compress(call.text.encode("utf-8", "replace")) if call.text else None
     values["logprobs"] = None if call.logprobs is None else json.dumps(call.logprobs, ensure_ascii=False)
     return values
-
-
-def _read_lines(content: str, name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    pack = zstandard.ZstdCompressor(level=6)
-    bodies, rows = [], []
-    for number, line in enumerate(content.splitlines(), start=1):
-        try:
-            entry = json.loads(line)
-            if "part" in entry:
-                bodies.append({"digest": entry["part"], "body": entry["body"]})
-                continue
-            digests = {key: entry.pop(key, None) for key in ("model", "asked", "options", "repeat", "tag")}
-            call = Call(entry.pop("key"), **entry)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise LedgerError(f"{name}, line {number}, is not a recorded call ({type(error).__name__}: {error}).") from None
-        rows.append({"key": call.call_id, **_packed(call, pack), **digests, "finished_at": 0.0})
-    return bodies, rows
-
-
-def _difference(was: Mapping[str, Any], is_now: Mapping[str, Any]) -> str:
-    names = [name for name in sorted({*was, *is_now}) if was.get(name) != is_now.get(name)]
-    return "; ".join(f"{name} was {was.get(name)!r}, now {is_now.get(name)!r}" for name in names)[:400]
-
-
-def _message_difference(packed: bytes | None, request: Request) -> str:
-    if not packed:
-        return "the recorded request about the same thing had other words"
-    was = json.loads(zstandard.ZstdDecompressor().decompress(packed))
-    for number, (before, after) in enumerate(zip(was, request.messages, strict=False)):
-        if before["content"] != after["content"]:
-            old, new = before["content"], after["content"]
-            at = next((i for i, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), min(len(old), len(new)))
-            start = max(0, at - 20)
-            return f"message {number} read {old[start : at + 40]!r}, now {new[start : at + 40]!r}"
-    return f"{len(was)} messages became {len(request.messages)}"
 
 
 def _chunks(keys: list[str], size: int) -> Iterator[list[str]]:

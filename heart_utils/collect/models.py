@@ -289,7 +289,9 @@ def ask_all(
     again = () if mode == "replay" else ("error",)
     todo = {r.key: r for r in asked if r.key not in recorded or recorded[r.key].status in again}
     if mode == "replay" and todo:
-        raise ledger.explain(list(todo.values()), total=len(asked))
+        from heart_utils.collect.recorded import explain_miss
+
+        raise explain_miss(ledger, list(todo.values()), total=len(asked))
     if mode == "dry":
         recorded |= {key: prices.plan_call(request) for key, request in todo.items()}
     elif todo:

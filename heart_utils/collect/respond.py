@@ -16,7 +16,7 @@ from heart_utils.tables import check_table, empty_table
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
 
-__all__ = ["PROBES", "RespondError", "collect_replies", "describe_responders", "skipped_histories"]
+__all__ = ["PROBES", "RespondError", "collect_replies", "describe_responders", "plan_replies", "skipped_histories"]
 
 REPLY_OPTIONS = {"max_tokens": 120}
 """Room for a reply, unless a model's own options say otherwise: 40 words take some 60 tokens."""
@@ -143,6 +143,44 @@ def collect_replies(
         for history, responder, repeat in wanted
     ]
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
+
+
+def plan_replies(histories: pd.DataFrame, models: Sequence[Model], *, ledger: Ledger, repeats: int = 1) -> pd.DataFrame:
+    """Say what :func:`collect_replies` would take, without asking anything.
+
+    Parameters
+    ----------
+    histories, ledger, repeats
+        As in :func:`collect_replies`.
+    models : sequence of Model
+        Who would be asked.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per model: ``n_calls``, ``n_recorded`` of them, and of the others ``prompt_tokens``,
+        ``completion_tokens`` (both estimated) and ``cost_usd``, empty where no price is known.
+    """
+    skipped = set(skipped_histories(histories)["history_id"])
+    answerable = histories[~histories["history_id"].isin(skipped)].to_dict("records")
+    rows = []
+    for model in models:
+        calls = ask_all([_request(history, model, repeat) for history in answerable for repeat in range(repeats)],
+                        ledger=ledger, mode="dry")  # fmt: skip
+        planned = [call for call in calls if call.status == "planned"]
+        costs = [call.cost_usd for call in planned]
+        rows.append(
+            {
+                "responder": model.name,
+                "n_calls": len(calls),
+                "n_recorded": len(calls) - len(planned),
+                "prompt_tokens": sum(call.prompt_tokens or 0 for call in planned),
+                "completion_tokens": sum(call.completion_tokens or 0 for call in planned),
+                "cost_usd": float("nan") if None in costs else float(sum(cost or 0.0 for cost in costs)),
+            }
+        )
+    columns = ["responder", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 from heart_utils.collect.blinding import JudgeError, check_judges, judge_flags, rows_of
 from heart_utils.collect.models import Call, Model, Request, ask_all, supports_schema
 from heart_utils.collect.rubric_prompts import LANGUAGES, again_message, hits_schema, judge_message, read_hits, reply_message
-from heart_utils.tables import TABLES, check_table
+from heart_utils.tables import check_table, needed_columns
 
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
@@ -167,7 +167,7 @@ def collect_hits(
     for task in failed:
         n, state = len(task.items), task.reply["state"]
         rows += _score_rows(task, (*task.flags, "no_reply"), [None] * n, [state] * n, None)
-    return check_table("scores", pd.DataFrame(rows, columns=list(TABLES["scores"])))
+    return check_table("scores", pd.DataFrame(rows, columns=needed_columns("scores")))
 
 
 def plan_hits(

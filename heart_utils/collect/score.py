@@ -21,7 +21,7 @@ from heart_utils.collect.models import Model
 from heart_utils.collect.prompts import Form, instructs_judge, parts
 from heart_utils.collect.protocols import Protocol, load_protocol
 from heart_utils.collect.questions import Answer, Question, ask_questions, collector_paused, count_calls
-from heart_utils.tables import TABLES, check_table
+from heart_utils.tables import check_table, needed_columns
 
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
@@ -198,4 +198,4 @@ def parse_scores(answers: Sequence[Answer]) -> pd.DataFrame:
                 *start, question.judge.name, "model", dimension.name, None, reading.score, reading.state,
                 form.protocol.name, None, flags, call.call_id, about["simulated"],
             ))  # fmt: skip
-    return check_table("scores", pd.DataFrame(rows, columns=list(TABLES["scores"])))
+    return check_table("scores", pd.DataFrame(rows, columns=needed_columns("scores")))

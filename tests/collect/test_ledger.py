@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from heart_utils.collect import database
 from heart_utils.collect.ledger import Ledger, LedgerError, open_ledger
 from heart_utils.collect.models import Call, Model, Request, ask_all
+from heart_utils.collect.recorded import export_calls, import_calls
 from heart_utils.runs import open_run
 
 JUDGE = Model("judge", "openai/test", api_base="http://127.0.0.1:9/v1", options={"temperature": 0.7})
@@ -212,7 +213,7 @@ def test_a_second_attempt_is_reserved_or_refused(ledger):
 def test_calls_go_out_sorted_and_come_back_the_same(ledger, tmp_path, rng):
     words = [f"w{i}" for i in rng.permutation(50)]
     requests = fill(ledger, words, logprobs=(("A", -0.5),), ttft_ms=1.5, attempts=1)
-    assert ledger.export_calls(tmp_path / "calls.jsonl") == 50
+    assert export_calls(ledger, tmp_path / "calls.jsonl") == 50
     lines = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
     keys = [line["key"] for line in lines if "key" in line]
     assert keys == sorted(request.key for request in requests)
@@ -220,15 +221,15 @@ def test_calls_go_out_sorted_and_come_back_the_same(ledger, tmp_path, rng):
 
     copy = open_ledger(f"sqlite:///{tmp_path}/copy.sqlite", seed_file=tmp_path / "calls.jsonl")
     assert copy.find(keys) == ledger.find(keys)
-    copy.export_calls(tmp_path / "again.jsonl")
+    export_calls(copy, tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "calls.jsonl").read_bytes()
     assert copy.money().spent == 0  # the money was spent elsewhere
-    assert copy.import_calls(tmp_path / "calls.jsonl") == 0
+    assert import_calls(copy, tmp_path / "calls.jsonl") == 0
 
 
 def test_a_seeded_ledger_answers_and_explains_a_miss(ledger, tmp_path):
     [request] = fill(ledger, ["hello"])
-    ledger.export_calls(tmp_path / "calls.jsonl")
+    export_calls(ledger, tmp_path / "calls.jsonl")
     copy = open_ledger("sqlite://", seed_file=tmp_path / "calls.jsonl")
     assert ask_all([request], ledger=copy, mode="replay")[0].text == "said hello"
     with pytest.raises(LedgerError, match="temperature was 0.7, now 0.2"):
@@ -237,17 +238,17 @@ def test_a_seeded_ledger_answers_and_explains_a_miss(ledger, tmp_path):
 
 def test_what_is_recorded_stays_when_a_file_says_otherwise(ledger, tmp_path):
     [request] = fill(ledger, ["hello"])
-    ledger.export_calls(tmp_path / "calls.jsonl")
+    export_calls(ledger, tmp_path / "calls.jsonl")
     text = (tmp_path / "calls.jsonl").read_text().replace("said hello", "said goodbye")
     (tmp_path / "other.jsonl").write_text(text)
-    assert ledger.import_calls(tmp_path / "other.jsonl") == 0
+    assert import_calls(ledger, tmp_path / "other.jsonl") == 0
     assert ledger.find([request.key])[request.key].text == "said hello"
 
 
 @pytest.mark.parametrize("line", ["{broken", "[1]", '{"key": "k"}', '{"key": "k", "status": "ok", "surprise": 1}'])
 def test_a_damaged_file_is_named_with_its_line(ledger, tmp_path, line):
     fill(ledger, ["hello"])
-    ledger.export_calls(tmp_path / "calls.jsonl")
+    export_calls(ledger, tmp_path / "calls.jsonl")
     with (tmp_path / "calls.jsonl").open("a") as file:
         file.write(line + "\n")
     with pytest.raises(LedgerError, match=r"calls.jsonl, line 4, is not a recorded call"):

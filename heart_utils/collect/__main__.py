@@ -1,0 +1,167 @@
+"""Collect a run from a terminal: what it would take first, then replies and verdicts, into the ledger.
+
+Run as ``make collect RUN=...``; ``python -m heart_utils.collect --help`` lists what else it can do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from heart_utils.collect.recipe import (
+    Recipe,
+    read_recipe,
+    recipe_comparisons,
+    recipe_histories,
+    recipe_ledger,
+    recipe_replies,
+    recipe_scores,
+    recipe_verdicts,
+)
+from heart_utils.collect.recorded import export_calls
+from heart_utils.collect.respond import plan_replies, skipped_histories
+
+if TYPE_CHECKING:
+    from heart_utils.collect.ledger import Ledger
+
+__all__ = ["main"]
+
+INTERRUPTED, REFUSED, INCOMPLETE = 130, 2, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Collect a run.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the command line, if not given.
+
+    Returns
+    -------
+    int
+        0 if all is recorded; 1 after an error; 2 if it was not allowed to spend; 3 if a model's
+        queue was stopped, or calls failed; 130 after Ctrl-C.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _show_warning
+            return _collect(options)
+    except KeyboardInterrupt:
+        print("\nStopped. What was answered is recorded; the same command goes on where this ended.", file=sys.stderr)
+        return INTERRUPTED
+    except ValueError as error:
+        print(f"collect: {error}", file=sys.stderr)
+        return 1
+
+
+def _collect(options: argparse.Namespace) -> int:
+    recipe = read_recipe(options.run)
+    ledger = recipe_ledger(recipe)
+    budget = recipe.budget_usd if options.budget is None else options.budget
+    histories = recipe_histories(recipe)
+    skipped = len(skipped_histories(histories))
+    print(f"{recipe.run}: {len(histories)} histories{f', {skipped} of them without a turn to answer' if skipped else ''}.")
+    plan = _plan(recipe, histories, ledger)
+    print(_describe(plan, ledger))
+    missing = int((plan["n_calls"] - plan["n_recorded"]).sum())
+    if options.dry_run:
+        return 0
+    if missing and not _allowed(plan, budget, options.yes):
+        return REFUSED
+    started = time.monotonic()
+    how: dict[str, Any] = {"mode": "missing", "budget_usd": budget, "progress": not options.quiet}
+    replies = recipe_replies(recipe, histories, ledger=ledger, max_concurrency=options.reply_concurrency, **how)
+    _tell_states("replies", replies, "responder")
+    comparisons = recipe_comparisons(recipe, replies)
+    judging: dict[str, Any] = {"ledger": ledger, "max_concurrency": recipe.max_concurrency, **how}
+    verdicts = recipe_verdicts(recipe, histories, replies, comparisons, **judging)
+    _tell_states("verdicts", verdicts, "rater")
+    scores = recipe_scores(recipe, histories, replies, **judging)
+    _tell_states("scores", scores, "rater")
+    money = ledger.money()
+    spent = f"{money.spent:.4f} USD at list price"
+    spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of" if money.unsettled else ""
+    print(f"Done in {time.monotonic() - started:.0f} s. Spent on this ledger so far: {spent}.")
+    if options.record is not None:
+        n = export_calls(ledger, options.record, only_used=True)
+        print(f"{n} calls written to {options.record}.")
+    failed = sum(int((table["state"] == "error").sum()) for table in (replies, verdicts, scores))
+    if failed:
+        print(f"{failed} rows are errors; the same command asks for them again.", file=sys.stderr)
+    return INCOMPLETE if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m heart_utils.collect", description="Collect replies and verdicts.")
+    parser.add_argument("run", help="a run; its settings stand in params/RUN.yaml under collect:")
+    parser.add_argument("--dry-run", action="store_true", help="say what it would take, and ask nothing")
+    parser.add_argument("--yes", action="store_true", help="make paid calls without asking first")
+    parser.add_argument("--budget", type=float, metavar="USD", help="what this ledger may spend, ever")
+    parser.add_argument("--reply-concurrency", type=int, default=1, metavar="N",
+                        help="replies under way at once; more than 1 disturbs the times taken (default: 1)")  # fmt: skip
+    parser.add_argument("--record", metavar="FILE", help="afterwards, write the calls that this run used as JSON Lines")
+    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    return parser
+
+
+def _plan(recipe: Recipe, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+    """Say what each step would take; replies that are not there yet are taken to have 40 words."""
+    replies = recipe_replies(recipe, histories, ledger=ledger, mode="dry")
+    steps = [("replies", plan_replies(histories, recipe.responders, ledger=ledger, repeats=recipe.repeats), "responder")]
+    comparisons = recipe_comparisons(recipe, replies)
+    steps.append(("verdicts", recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True), "rater"))
+    steps.append(("scores", recipe_scores(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
+    columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
+    tables = [table.assign(step=step).rename(columns={who: "model"}) for step, table, who in steps if len(table)]
+    return pd.concat([table[columns] for table in tables], ignore_index=True) if tables else pd.DataFrame(columns=columns)
+
+
+def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
+    """Write the plan as text."""
+    if plan.empty or not (plan["n_calls"] > plan["n_recorded"]).any():
+        return f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
+    shown = plan.assign(cost_usd=[f"{usd:.2f}" if pd.notna(usd) else "price not known" for usd in plan["cost_usd"]])
+    total = plan["cost_usd"].sum(skipna=False)
+    cost = f"{total:.2f} USD at list price" if pd.notna(total) else "a price that is not known"
+    return (
+        f"{shown.to_string(index=False)}\n{int(plan['n_calls'].sum() - plan['n_recorded'].sum())} calls to make, for {cost}. "
+        f"Tokens are estimated at four characters each, and answers taken to fill their room; repair questions come on top."
+    )
+
+
+def _allowed(plan: pd.DataFrame, budget_usd: float | None, yes: bool) -> bool:
+    """Ask before money is spent."""
+    open_ = plan[plan["n_calls"] > plan["n_recorded"]]
+    paid = open_[open_["cost_usd"] != 0]
+    if paid.empty or yes:
+        return True
+    limit = "without a budget" if budget_usd is None else f"and no more than {budget_usd:g} USD"
+    question = f"{int((paid['n_calls'] - paid['n_recorded']).sum())} calls cost money, {limit}."
+    if not sys.stdin.isatty():
+        print(f"collect: {question} Nobody is there to ask; --yes allows it.", file=sys.stderr)
+        return False
+    return input(f"{question} Make them? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
+    """Print how many rows ended in which state."""
+    if len(table):
+        counts = table.pivot_table(index=who, columns="state", aggfunc="size", fill_value=0)
+        print(f"{len(table)} {what}\n{counts.to_string()}")
+
+
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    print(f"collect: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,384 @@
+"""A recipe: which histories, who answers, who judges and how, as a run's settings say; step by step, from the ledger."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from heart_utils.collect.models import Model, read_models
+from heart_utils.collect.respond import PROBES, collect_replies, describe_responders
+from heart_utils.runs import find_root
+from heart_utils.tables import SLICES, check_table, empty_table
+
+if TYPE_CHECKING:
+    from heart_utils.collect.ledger import Ledger
+    from heart_utils.collect.protocols import Protocol
+
+__all__ = [
+    "Recipe",
+    "RecipeError",
+    "read_recipe",
+    "recipe_comparisons",
+    "recipe_histories",
+    "recipe_ledger",
+    "recipe_replies",
+    "recipe_responders",
+    "recipe_scores",
+    "recipe_verdicts",
+]
+
+TWINNED = "calm_twin"
+
+
+class RecipeError(ValueError):
+    """A run's settings do not describe a recipe."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a run's ``collect:`` settings say.
+
+    Attributes
+    ----------
+    run : str
+        The run's name.
+    histories : str
+        As :func:`heart_utils.collect.sources.load_histories` takes it.
+    twins : bool
+        Whether the calm originals of adversarial histories come too.
+    slices : mapping of str to int
+        How many histories of each slice, spread evenly over the set; all of a slice not named.
+    given_replies : bool
+        Whether the replies that came with the histories take part.
+    responders : tuple of Model
+        Who answers.
+    probes : tuple of str
+        Names of :data:`heart_utils.collect.respond.PROBES`.
+    repeats : int
+        Replies of a model to a history.
+    judges : tuple of Model
+        The panel.
+    protocols : mapping of str to sequence of str, or None
+        How they are asked, and on which of the protocol's dimensions; None means all. One that
+        asks about a reply alone, such as ``likert``, gives scores.
+    orders : str
+        ``both`` or ``random``.
+    pairs : str or int
+        ``all``, or how many of each history.
+    judge_repeats : int
+        How often each judge is asked the same.
+    seed : int
+        Of what is drawn.
+    budget_usd : float, optional
+        What the run may spend, ever.
+    max_concurrency : int, optional
+        Judging calls in flight, all judges together.
+    recorded : str, optional
+        A file of recorded calls that the ledger is seeded with, from the project's root.
+    """
+
+    run: str
+    histories: str
+    twins: bool = False
+    slices: Mapping[str, int] = field(default_factory=dict)
+    given_replies: bool = True
+    responders: tuple[Model, ...] = ()
+    probes: tuple[str, ...] = ()
+    repeats: int = 1
+    judges: tuple[Model, ...] = ()
+    protocols: Mapping[str, Sequence[str] | None] = field(default_factory=lambda: {"heart": None})
+    orders: str = "both"
+    pairs: str | int = "all"
+    judge_repeats: int = 1
+    seed: int = 20260109
+    budget_usd: float | None = None
+    max_concurrency: int | None = None
+    recorded: str | None = None
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "histories": (str,),
+    "twins": (bool,),
+    "slices": (dict,),
+    "given_replies": (bool,),
+    "responders": (list,),
+    "probes": (list,),
+    "repeats": (int,),
+    "judges": (list,),
+    "protocols": (dict,),
+    "orders": (str,),
+    "pairs": (str, int),
+    "judge_repeats": (int,),
+    "seed": (int,),
+    "budget_usd": (int, float),
+    "max_concurrency": (int,),
+    "recorded": (str,),
+}
+"""Setting -> what YAML may give for it."""
+
+
+def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Recipe:
+    """Read what a run collects.
+
+    Parameters
+    ----------
+    run : str
+        Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
+    file : str or path, optional
+        Another file.
+
+    Returns
+    -------
+    Recipe
+        Checked, but for what only the data can tell.
+
+    Raises
+    ------
+    RecipeError
+        If the file or the block is not there, or a setting is unknown or of the wrong kind.
+    ModelError
+        If a model's settings are wrong, or hold a key.
+    """
+    path = find_root() / "params" / f"{run}.yaml" if file is None else Path(file)
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read ({error.strerror}); a run's settings stand in params/RUN.yaml.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    block = settings.get("collect") if isinstance(settings, dict) else None
+    if not isinstance(block, dict):
+        raise RecipeError(f"{path} has no block `collect:`, so there is nothing to collect for {run!r}.")
+    try:
+        return _read_block(run, block)
+    except RecipeError as error:
+        raise RecipeError(f"{path}, collect: {error}") from None
+
+
+def recipe_ledger(recipe: Recipe) -> Ledger:
+    """Open a recipe's ledger, with the calls that came with the project."""
+    from heart_utils.collect.ledger import open_ledger
+
+    seed = None if recipe.recorded is None else find_root() / recipe.recorded
+    return open_ledger(recipe.run, seed_file=seed if seed is not None and seed.is_file() else None)
+
+
+def recipe_histories(recipe: Recipe) -> pd.DataFrame:
+    """Load and choose a recipe's histories.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Its ``slices`` choose evenly over the set, in the set's own order; calm twins are those of
+        the adversarial histories chosen.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of histories.
+
+    Raises
+    ------
+    RecipeError
+        If a slice has fewer histories than asked for.
+    """
+    from heart_utils.collect.sources import load_histories
+
+    histories = load_histories(recipe.histories, twins=recipe.twins)
+    kept = []
+    for name, rows in histories.groupby("slice", sort=False):
+        n = recipe.slices.get(str(name))
+        if n is None or name == TWINNED:
+            kept.append(rows)
+            continue
+        answerable = rows[rows["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker").astype(bool)]
+        if n > len(answerable):
+            raise RecipeError(f"slices: {n} {name} histories were asked for, and {recipe.histories} has {len(answerable)}.")
+        kept.append(answerable.iloc[[place * len(answerable) // n for place in range(n)]])
+    chosen = pd.concat(kept)
+    if TWINNED in recipe.slices:
+        adversarial = set(chosen.loc[chosen["slice"] == "adversarial", "twin_id"])
+        chosen = chosen[(chosen["slice"] != TWINNED) | chosen["history_id"].isin(adversarial)]
+        found = int((chosen["slice"] == TWINNED).sum())
+        if found < recipe.slices[TWINNED]:
+            raise RecipeError(
+                f"slices: {recipe.slices[TWINNED]} calm twins were asked for; the adversarial histories chosen have {found}. "
+                f"Set twins: true, or ask for fewer."
+            )
+        beyond = chosen.index[chosen["slice"] == TWINNED][recipe.slices[TWINNED] :]
+        chosen = chosen.drop(index=beyond)
+    return check_table("histories", chosen.sort_index())
+
+
+def recipe_responders(recipe: Recipe) -> pd.DataFrame:
+    """List who answers in a recipe: those whose replies came with the histories, models, probes."""
+    from heart_utils.collect.sources import load_responders
+
+    tables = [load_responders(recipe.histories)] if recipe.given_replies else []
+    tables.append(describe_responders([*recipe.responders, *recipe.probes]))
+    return check_table("responders", pd.concat([table for table in tables if len(table)], ignore_index=True))
+
+
+def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **how: Any) -> pd.DataFrame:
+    """Bring together the replies of a recipe.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Who answers.
+    histories : pandas.DataFrame
+        What is answered.
+    ledger : Ledger
+        Where calls are kept.
+    **how
+        As :func:`heart_utils.collect.respond.collect_replies` takes it: ``mode``, ``progress``, ...
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of replies.
+    """
+    responders: list[Model | str] = [*recipe.responders, *recipe.probes]
+    replies = [collect_replies(histories, responders, ledger=ledger, repeats=recipe.repeats, **how)]
+    if recipe.given_replies:
+        from heart_utils.collect.sources import load_replies
+
+        given = load_replies(recipe.histories, twins=recipe.twins)
+        replies.insert(0, given[given["history_id"].isin(set(histories["history_id"]))])
+    return check_table("replies", pd.concat([table for table in replies if len(table)], ignore_index=True))
+
+
+def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
+    """Pair the replies of a recipe, once for each of its protocols that compares."""
+    from heart_utils.collect.design import pair_replies
+
+    tables = [
+        pair_replies(
+            replies,
+            rng=np.random.default_rng(recipe.seed),  # the same pairs under each protocol
+            orders=recipe.orders if protocol.orders == "both" else protocol.orders,
+            pairs=recipe.pairs,
+            protocol=protocol.name,
+        )
+        for protocol in _protocols(recipe, "pair")
+    ]
+    return check_table("comparisons", pd.concat(tables, ignore_index=True)) if tables else empty_table("comparisons")
+
+
+def recipe_verdicts(
+    recipe: Recipe,
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    *,
+    ledger: Ledger,
+    plan: bool = False,
+    **how: Any,
+) -> pd.DataFrame:
+    """Have the panel of a recipe judge its comparisons.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Who judges, and how.
+    histories, replies, comparisons : pandas.DataFrame
+        The tables of these names.
+    ledger : Ledger
+        Where calls are kept.
+    plan : bool
+        Ask nothing, and say what it would take.
+    **how
+        As :func:`heart_utils.collect.judge.collect_verdicts` takes it: ``mode``, ``budget_usd``, ...
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of verdicts; the plan if `plan`.
+    """
+    from heart_utils.collect.judge import collect_verdicts, plan_verdicts
+
+    step, responders, tables = plan_verdicts if plan else collect_verdicts, recipe_responders(recipe), []
+    for protocol in _protocols(recipe, "pair"):
+        theirs = comparisons[comparisons["protocol"] == protocol.name]
+        asked: dict[str, Any] = {
+            "dimensions": recipe.protocols[protocol.name],
+            "repeats": recipe.judge_repeats,
+            "seed": recipe.seed,
+        }
+        judges = list(recipe.judges)
+        tables.append(step(histories, replies, theirs, judges, ledger=ledger, responders=responders, **asked, **how))
+    return pd.concat(tables, ignore_index=True) if tables else empty_table("verdicts")
+
+
+def recipe_scores(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *, ledger: Ledger, plan: bool = False, **how: Any
+) -> pd.DataFrame:
+    """Have the panel of a recipe score replies alone, under each of its protocols that do.
+
+    Parameters
+    ----------
+    recipe, histories, replies, ledger, plan, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of scores; the plan if `plan`.
+    """
+    from heart_utils.collect.score import collect_scores, plan_scores
+
+    step, responders, tables = plan_scores if plan else collect_scores, recipe_responders(recipe), []
+    for protocol in _protocols(recipe, "reply"):
+        asked: dict[str, Any] = {
+            "protocol": protocol,
+            "dimensions": recipe.protocols[protocol.name],
+            "seed": recipe.seed,
+        }
+        tables.append(step(histories, replies, list(recipe.judges), ledger=ledger, responders=responders, **asked, **how))
+    return pd.concat(tables, ignore_index=True) if tables else empty_table("scores")
+
+
+def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
+    from heart_utils.collect.protocols import load_protocol
+
+    return [protocol for protocol in map(load_protocol, recipe.protocols) if protocol.asks == asks and recipe.judges]
+
+
+def _read_block(run: str, block: Mapping[str, Any]) -> Recipe:
+    unknown = sorted(str(name) for name in block if name not in KINDS)
+    if unknown:
+        raise RecipeError(f"unknown setting {', '.join(unknown)}. Known are {', '.join(KINDS)}.")
+    if "histories" not in block:
+        raise RecipeError("needs histories: sample, heart, esconv, or a file of your own.")
+    settings: dict[str, Any] = {}
+    for name, value in block.items():
+        if value is None:
+            continue
+        if not isinstance(value, KINDS[name]) or (isinstance(value, bool) and bool not in KINDS[name]):
+            words = " or ".join(kind.__name__ for kind in KINDS[name])
+            raise RecipeError(f"{name}: expected {words}, got {value!r}.")
+        settings[name] = tuple(value) if isinstance(value, list) else value
+    for name in ("responders", "judges"):
+        settings[name] = tuple(read_models(block.get(name) or []))
+    for name in ("repeats", "judge_repeats", "max_concurrency"):
+        if settings.get(name, 1) < 1:
+            raise RecipeError(f"{name}: expected 1 or more, got {settings[name]}.")
+    _check_words("probes", settings.get("probes", ()), PROBES)
+    _check_words("slices", tuple(settings.get("slices", {})), SLICES)
+    wrong = [f"{name}: {n!r}" for name, n in settings.get("slices", {}).items() if not isinstance(n, int) or n < 1]
+    if wrong:
+        raise RecipeError(f"slices: expected whole numbers of 1 or more, got {', '.join(wrong)}.")
+    return Recipe(run=run, **settings)
+
+
+def _check_words(name: str, given: Sequence[Any], known: Sequence[str] | Mapping[str, Any]) -> None:
+    strange = [str(word) for word in given if word not in known]
+    if strange:
+        raise RecipeError(f"{name}: unknown {', '.join(strange)}. Known are {', '.join(known)}.")

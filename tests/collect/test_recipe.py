@@ -1,0 +1,197 @@
+"""A recipe from its settings, and the command behind `make collect`."""
+
+import json
+
+import pytest
+import yaml
+from server import Provider, serving
+
+from heart_utils.collect.__main__ import main
+from heart_utils.collect.recipe import read_recipe, recipe_histories, recipe_responders
+from heart_utils.runs import find_root
+
+CANARY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture
+def provider():
+    with serving(Provider(answer="That sounds heavy. What would help tonight?")) as running:
+        yield running
+
+
+@pytest.fixture
+def project(tmp_path, provider, monkeypatch):
+    """A checkout of its own, with one run whose models are the test's provider."""
+    (tmp_path / "heart_utils").mkdir()
+    for name in ("pyproject.toml", "heart_utils/runs.py"):
+        (tmp_path / name).write_bytes((find_root() / name).read_bytes())
+    (tmp_path / "data").symlink_to(find_root() / "data")
+    monkeypatch.setenv("HEART_ROOT", str(tmp_path))
+    monkeypatch.delenv("HEART_LEDGER", raising=False)
+    monkeypatch.setenv("CANARY_API_KEY", CANARY)
+    paid = {"model": "openai/test", "api_base": provider.address, "api_key_env": "CANARY_API_KEY", "price_prompt": 1}
+    settings = {
+        "histories": "sample",
+        "slices": {"standard": 2, "adversarial": 1},
+        "responders": [{"name": "m", **paid, "price_completion": 2}],
+        "probes": ["echo"],
+        "judges": [{"name": "j", **paid, "price_completion": 2, "answer_format": "logprob", "max_concurrency": 4}],
+        "protocols": {"heart": ["overall"]},
+    }
+    return write(tmp_path, settings), settings
+
+
+def write(folder, settings):
+    (folder / "params").mkdir(exist_ok=True)
+    (folder / "params" / "mine.yaml").write_text(yaml.safe_dump({"chapters": [], "collect": settings}))
+    return folder
+
+
+def test_a_dry_run_says_what_it_would_take_and_asks_nothing(project, provider, capsys):
+    assert main(["mine", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "3 histories" in said
+    assert "21 calls to make, for 0.0" in said  # 3 replies; 3 pairs of 3 histories in both orders
+    assert provider.requests == []
+
+
+def test_paid_calls_need_a_word_from_somebody(project, provider, capsys):
+    assert main(["mine", "--quiet"]) == 2
+    assert "21 calls cost money, without a budget. Nobody is there to ask; --yes allows it." in capsys.readouterr().err
+    assert provider.requests == []
+
+
+def test_a_run_is_collected_and_then_there_is_nothing_to_do(project, provider, capsys):
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "9 replies" in said
+    assert "18 verdicts" in said
+    assert len(provider.requests) == 21
+    assert main(["mine", "--quiet"]) == 0
+    assert "Nothing to do: all 21 calls are recorded" in capsys.readouterr().out
+    assert len(provider.requests) == 21
+
+
+def test_no_file_of_a_run_holds_the_key(project, provider, capsys):
+    folder, _ = project
+    provider.keys = (CANARY,)
+    assert main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")]) == 0
+    files = [file for file in (folder / "runs").rglob("*") if file.is_file()] + [folder / "calls.jsonl"]
+    assert len(files) >= 2
+    assert not [file for file in files if CANARY.encode() in file.read_bytes()]
+    printed = capsys.readouterr()
+    assert CANARY not in printed.out + printed.err
+
+
+def test_recorded_calls_answer_for_a_run_elsewhere(project, provider, capsys, monkeypatch):
+    folder, settings = project
+    main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")])
+    lines = (folder / "calls.jsonl").read_text().splitlines()
+    assert sum("key" in json.loads(line) for line in lines) == 21
+    write(folder, {**settings, "recorded": "calls.jsonl"})
+    monkeypatch.setenv("HEART_LEDGER", f"sqlite:///{folder}/fresh.sqlite")
+    capsys.readouterr()
+    assert main(["mine", "--quiet"]) == 0
+    assert "Nothing to do" in capsys.readouterr().out
+
+
+def test_a_record_leaves_out_what_is_no_longer_asked(project, provider):
+    folder, settings = project
+    main(["mine", "--quiet", "--yes"])
+    write(folder, {**settings, "slices": {"standard": 1, "adversarial": 1}})
+    main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")])
+    lines = (folder / "calls.jsonl").read_text().splitlines()
+    assert sum("key" in json.loads(line) for line in lines) == 14
+
+
+def test_a_budget_too_small_is_an_error_that_says_so(project, capsys):
+    assert main(["mine", "--quiet", "--yes", "--budget", "0.000001"]) == 1
+    assert "does not reach for another call" in capsys.readouterr().err
+
+
+def test_a_judge_whose_key_is_refused_is_said_and_the_exit_code_tells(project, provider, capsys):
+    provider.keys = ("another",)
+    assert main(["mine", "--quiet", "--yes"]) == 3
+    said = capsys.readouterr().err
+    assert "m: its queue was stopped" in said
+    assert "rows are errors" in said
+    assert CANARY not in said
+
+
+def test_ctrl_c_is_told_and_not_a_traceback(project, capsys, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("heart_utils.collect.__main__.recipe_replies", stop)
+    assert main(["mine", "--quiet", "--yes"]) == 130
+    assert "the same command goes on where this ended" in capsys.readouterr().err
+
+
+def test_histories_are_spread_evenly_and_the_responders_are_all_there_are(project):
+    recipe = read_recipe("mine")
+    histories = recipe_histories(recipe)
+    assert histories["slice"].value_counts().to_dict() == {"standard": 2, "adversarial": 1}
+    everything = recipe_histories(read_recipe("mine", file=write(project[0], {"histories": "sample"}) / "params" / "mine.yaml"))
+    standard = everything[everything["slice"] == "standard"]["history_id"].tolist()
+    chosen = histories[histories["slice"] == "standard"]["history_id"].tolist()
+    assert chosen == [standard[0], standard[len(standard) // 2]]
+    assert set(recipe_responders(recipe)["responder_kind"]) == {"reference", "model", "probe"}
+
+
+@pytest.mark.mirror
+def test_calm_twins_are_those_of_the_adversarial_histories_chosen(project, mirror):
+    settings = {"histories": "heart", "twins": True, "slices": {"standard": 3, "adversarial": 4, "calm_twin": 4}}
+    histories = recipe_histories(read_recipe("mine", file=write(project[0], settings) / "params" / "mine.yaml"))
+    assert histories["slice"].value_counts().to_dict() == {"standard": 3, "adversarial": 4, "calm_twin": 4}
+    twins = dict(zip(histories["history_id"], histories["twin_id"], strict=True))
+    adversarial = histories.loc[histories["slice"] == "adversarial", "history_id"]
+    assert {twins[name] for name in adversarial} == set(histories.loc[histories["slice"] == "calm_twin", "history_id"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"histroies": "sample"}, "unknown setting histroies"),
+        ({"probes": ["ecko"]}, "probes: unknown ecko"),
+        ({"slices": {"normal": 3}}, "slices: unknown normal"),
+        ({"slices": {"standard": 0}}, "whole numbers of 1 or more"),
+        ({"slices": {"standard": 99}}, "99 standard histories were asked for"),
+        ({"twins": "yes"}, "twins: expected bool, got 'yes'"),
+        ({"repeats": 0}, "repeats: expected 1 or more"),
+        ({"seed": True}, "seed: expected int, got True"),
+        ({"judges": {"name": "j"}}, "judges: expected list"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(project, capsys, change, words):
+    folder, settings = project
+    write(folder, {**settings, **change})
+    assert main(["mine", "--dry-run"]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_key_in_the_settings_is_refused_and_not_shown(project, capsys):
+    folder, settings = project
+    write(folder, {**settings, "judges": [{"name": "j", "model": "openai/test", "api_key": CANARY}]})
+    assert main(["mine", "--dry-run"]) == 1
+    said = capsys.readouterr().err
+    assert "a key does not belong in a file" in said
+    assert CANARY not in said
+
+
+def test_settings_that_are_not_there_are_said(project, capsys):
+    folder, _ = project
+    assert main(["nowhere", "--dry-run"]) == 1
+    assert "nowhere.yaml cannot be read" in capsys.readouterr().err
+    (folder / "params" / "mine.yaml").write_text("chapters: []")
+    assert main(["mine", "--dry-run"]) == 1
+    assert "no block `collect:`" in capsys.readouterr().err
+    (folder / "params" / "mine.yaml").write_text("collect: [")
+    assert main(["mine", "--dry-run"]) == 1
+    assert "is not YAML" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("run", ["sample", "heart", "api"])
+def test_the_settings_that_come_with_the_project_can_be_read(run):
+    recipe = read_recipe(run)
+    assert recipe.judges
+    assert {model.name for model in recipe.responders}.isdisjoint({judge.name for judge in recipe.judges})
