@@ -19,7 +19,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env public notebooks book test test-services check data collect clean
+.PHONY: help env public notebooks book test test-services check data collect record bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -68,9 +68,18 @@ data: env ## print licence and citation of data set NAME, fetch it, check it
 	@test -n "$(NAME)" || { echo "Name a data set: make data NAME=mtbench"; exit 2; }
 	@$(PYTHON) -m heart_utils.collect.sources $(NAME)
 
-collect: env ## bring rows into RUN (so far: RUN=public)
-	@test "$(RUN)" = public || { echo "make collect knows RUN=public only so far: replies and verdicts are not collected yet."; exit 2; }
+collect: env ## ask models for the replies and verdicts of RUN: says first what it takes (ARGS="--dry-run" only that)
+ifeq ($(RUN),public)
 	@$(PYTHON) -m heart_utils.collect.public
+else
+	@$(PYTHON) -m heart_utils.collect $(RUN) $(ARGS)
+endif
+
+record: env ## ask for what the recorded calls of the sample lack, and write them down
+	@$(PYTHON) -m heart_utils.collect sample --yes --record data/sample/calls.jsonl
+
+bench: env ## measure speed and coverage, side by side with other programs
+	@$(PYTHON) -m tools.bench $(ARGS)
 
 clean: ## remove build/ (runs/ stays: it may hold paid calls)
 	rm -rf build

@@ -81,9 +81,10 @@ def read_plan(root: Path, run: str) -> Plan:
             raise PlanError(f"{file} lists {name!r}, and notebooks/{name}.ipynb is not there.")
     chapters = tuple(read_chapter(root / "notebooks" / f"{name}.ipynb") for name in names)
     shared = given.pop("all", None) or {}
+    given.pop("collect", None)  # a recipe, which heart_utils.collect reads and checks
     blocks = {name: given.pop(name, None) or {} for name in names}
     if given:
-        raise PlanError(f"{file}: {', '.join(given)} is neither `chapters`, `all` nor a listed chapter ({', '.join(names)}).")
+        raise PlanError(f"{file}: {', '.join(given)} is neither `chapters`, `all`, `collect` nor a listed chapter ({', '.join(names)}).")
     return Plan(run, chapters, _fit(file, run, chapters, shared, blocks))
 
 
