@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ class BrowserMissing(RuntimeError):
 def browser() -> Iterator[Any]:
     """Start Debian's Chromium without a window; as root it needs --no-sandbox."""
     try:
-        from playwright.sync_api import sync_playwright
+        sync_playwright = import_module("playwright.sync_api").sync_playwright
     except ImportError as error:
         raise BrowserMissing("playwright is not installed") from error
     program = os.environ.get("HEART_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")

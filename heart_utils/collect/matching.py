@@ -172,13 +172,10 @@ def match_table(rows: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.
         left, right = shown["order"]
         sides: dict[object, str] = {"left": left, "right": right, "tie": "tie"}
         verdict = sides.get(row["choice"])
-        margin = row["margin"] if verdict in ("a", "b") else None
-        about = [
-            ("verdict", verdict),
-            ("margin", margin),
-            *((name, shown[name]) for name in ("comparison_id", "pair_id", "order")),
-        ]
-        found.append(dict(row) | dict(about))
+        judged = dict(row)
+        judged.update({name: shown[name] for name in ("comparison_id", "pair_id", "order")})
+        judged.update(verdict=verdict, margin=row["margin"] if verdict in ("a", "b") else None)
+        found.append(judged)
     table = pd.DataFrame(found)
     return table.assign(position=table.groupby("person").cumcount() + 1, pasted_share=0.0)
 

@@ -33,7 +33,7 @@ ORIGINS = {
     "published": "measured by others and published",
     "live": "measured: asked while this run was made",
     "replayed": "measured earlier: recorded answers, replayed",
-    "drafted": "written for this project, by nobody in distress",
+    "drafted": "drafted for this project with a language model's help, or written by rule",
     "simulated": "SIMULATED: drawn by a program, said by nobody",
 }
 """Where rows can come from, and how the banner says it."""
