@@ -84,7 +84,9 @@ def read_plan(root: Path, run: str) -> Plan:
     given.pop("collect", None)  # a recipe, which heart_utils.collect reads and checks
     blocks = {name: given.pop(name, None) or {} for name in names}
     if given:
-        raise PlanError(f"{file}: {', '.join(given)} is neither `chapters`, `all`, `collect` nor a listed chapter ({', '.join(names)}).")
+        raise PlanError(
+            f"{file}: {', '.join(given)} is neither `chapters`, `all`, `collect` nor a listed chapter ({', '.join(names)})."
+        )
     return Plan(run, chapters, _fit(file, run, chapters, shared, blocks))
 
 
