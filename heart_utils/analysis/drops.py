@@ -14,7 +14,7 @@ from heart_utils.analysis.ratings import POINTS, fit_ratings
 __all__ = ["MODES", "Comparison", "GateError", "compare_responders", "hold_all"]
 
 MODES = ("regression", "non-inferiority")
-OUTCOMES = ("passed", "failed", "cannot tell")
+POWER = 0.8
 
 
 class GateError(ValueError):
@@ -30,8 +30,10 @@ class Comparison:
     table : pandas.DataFrame
         One row per dimension: ``drop`` in rating points (above 0: the candidate is worse) and its
         ``se``; one-sided bounds ``drop_low`` and ``drop_high``, each at ``level``; ``p`` and
-        ``p_holm`` of the mode's test; ``outcome`` (``"passed"``, ``"failed"``, ``"cannot tell"``)
-        and a ``message``; ``n_dialogues`` in which both were judged, ``n_verdicts``, ``n_failed``.
+        ``p_holm`` of the mode's test; ``detectable``, the true drop found, or for an equal
+        candidate the margin passed, four times in five; ``outcome`` (``"passed"``, ``"failed"``,
+        ``"cannot tell"``) and a ``message``; ``n_dialogues`` in which both were judged,
+        ``n_verdicts``, ``n_failed``.
     ratings : pandas.DataFrame
         The ratings tables of all dimensions.
     baseline, candidate, mode : str
@@ -63,6 +65,7 @@ def compare_responders(
     max_drop: float = 25.0,
     alpha: float = 0.05,
     dimensions: Sequence[str] | None = None,
+    responders: pd.DataFrame | None = None,
     n_resamples: int = 1000,
     rng: np.random.Generator,
 ) -> Comparison:
@@ -93,6 +96,8 @@ def compare_responders(
         One-sided error rate.
     dimensions : sequence of str, optional
         Lines of the rubric; by default all there are.
+    responders : pandas.DataFrame, optional
+        The table of this name, for the kinds in the ratings.
     n_resamples : int
         Bootstrap resamples of dialogues.
     rng : numpy.random.Generator
@@ -128,7 +133,7 @@ def compare_responders(
         raise GateError(f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are {there}.")
     rows, boards = [], []
     for dimension in names:
-        row, board = _drop(kept, dimension, baseline, candidate, n_resamples, rng)
+        row, board = _drop(kept, dimension, baseline, candidate, responders, n_resamples, rng)
         rows.append(row)
         boards.append(board)
     table = pd.DataFrame(rows)
@@ -231,7 +236,13 @@ def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: 
 
 
 def _drop(
-    verdicts: pd.DataFrame, dimension: str, baseline: str, candidate: str, n_resamples: int, rng: np.random.Generator
+    verdicts: pd.DataFrame,
+    dimension: str,
+    baseline: str,
+    candidate: str,
+    responders: pd.DataFrame | None,
+    n_resamples: int,
+    rng: np.random.Generator,
 ) -> tuple[dict[str, object], pd.DataFrame]:
     """Fit one dimension and give the drop, its standard error and how much it rests on."""
     rows = verdicts[verdicts["dimension"] == dimension]
@@ -249,7 +260,7 @@ def _drop(
     }
     if not told.any() or row["n_dialogues"] in (0, 1):
         return row, pd.DataFrame()
-    fit = fit_ratings(entered, dimension=dimension, n_resamples=n_resamples, rng=rng)
+    fit = fit_ratings(entered, responders=responders, dimension=dimension, n_resamples=n_resamples, rng=rng)
     row["drop"] = POINTS * (fit.strength[baseline] - fit.strength[candidate])
     n = fit.n_clusters
     # A resample of n clusters has the variance of a mean with n in place of n - 1.
@@ -282,18 +293,18 @@ def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float) -> pd.
         table.loc[told, "level"] = held["level"] if mode == "regression" else alpha
     reach = table["se"] * stats.t.ppf(1 - table["level"], freedom)
     table["drop_low"], table["drop_high"] = table["drop"] - reach, table["drop"] + reach
+    table["detectable"] = reach + table["se"] * stats.t.ppf(POWER, freedom)
     beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
     table["outcome"] = np.where(~told, "cannot tell", np.where(beyond, "failed", "passed"))
     table["message"] = [_say(row, mode, max_drop) for row in table.itertuples()]
-    columns = ["dimension", "drop", "se", "drop_low", "drop_high", "level", "p", "p_holm", "outcome", "message"]
+    columns = ["dimension", "drop", "se", "drop_low", "drop_high", "level", "p", "p_holm", "detectable", "outcome", "message"]
     return table[[*columns, "n_dialogues", "n_verdicts", "n_failed"]]
 
 
 def _say(row: object, mode: str, max_drop: float) -> str:
     """Put one row's outcome into words."""
-    dimension, drop, low, high, level, outcome, n = (
-        getattr(row, name) for name in ("dimension", "drop", "drop_low", "drop_high", "level", "outcome", "n_dialogues")
-    )
+    names = ("dimension", "drop", "drop_low", "drop_high", "level", "detectable", "outcome", "n_dialogues")
+    dimension, drop, low, high, level, detectable, outcome, n = (getattr(row, name) for name in names)
     if outcome == "cannot tell":
         return (
             f"{dimension}: no verdict told anyone apart, or fewer than two dialogues were judged for both; a gate cannot rest "
@@ -302,9 +313,10 @@ def _say(row: object, mode: str, max_drop: float) -> str:
     sure = f"{100 * (1 - level):.3g}%"
     if mode == "regression":
         worse = "worse than the baseline" if outcome == "failed" else "not shown to be worse"
-        return f"{dimension}: {worse}; drop {drop:.1f} points, with {sure} confidence {low:.1f} or more ({n} dialogues)"
+        blind = "" if outcome == "failed" else f"; a drop of {detectable:.0f} would be found four times in five"
+        return f"{dimension}: {worse}; drop {drop:.1f} points, with {sure} confidence {low:.1f} or more ({n} dialogues){blind}"
     kept = "not worse by" if outcome == "passed" else "may be worse by"
     return (
         f"{dimension}: {kept} {max_drop:g} points or more; drop {drop:.1f}, with {sure} confidence {high:.1f} or less "
-        f"({n} dialogues)"
+        f"({n} dialogues; an equal candidate passes a margin of {detectable:.0f} four times in five)"
     )

@@ -27,6 +27,8 @@ class Sides:
     ----------
     verdicts : pandas.DataFrame
         The table ``verdicts``, with orders combined.
+    responders : pandas.DataFrame
+        The table ``responders`` for all of them.
     baseline, candidate : str
         What they are called in it; a name that two runs share carries its run.
     note : str
@@ -34,6 +36,7 @@ class Sides:
     """
 
     verdicts: pd.DataFrame
+    responders: pd.DataFrame
     baseline: str
     candidate: str
     note: str
@@ -84,6 +87,7 @@ def run_gate(
         max_drop=max_drop,
         alpha=alpha,
         dimensions=dimensions,
+        responders=sides.responders,
         n_resamples=n_resamples,
         rng=rng,
     )
@@ -118,7 +122,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     if one[0].folder == other[0].folder:
         verdicts = _verdicts(one[0], protocol)
         note = f"Both from the run {one[0].name!r}."
-        return Sides(combine_orders(verdicts), one[1], other[1], note)
+        return Sides(combine_orders(verdicts), one[0].read("responders"), one[1], other[1], note)
     mine, theirs = (_verdicts(side[0], protocol) for side in (one, other))
     for run_, name, verdicts in ((one[0], one[1], mine), (other[0], other[1], theirs)):
         _check_there(run_, name, verdicts)
@@ -135,7 +139,14 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     theirs = theirs.assign(**{column: other[0].name + ":" + theirs[column] for column in ("comparison_id", "pair_id")})
     tables = [_rename(mine, one[1], names[0]), _rename(theirs, other[1], names[1])]
     note = f"The baseline from the run {one[0].name!r}, the candidate from {other[0].name!r}."
-    return Sides(combine_orders(pd.concat(tables, ignore_index=True)), names[0], names[1], note)
+    responders = pd.concat(
+        [
+            _renamed(one[0].read("responders"), {one[1]: names[0]}, {one[1], *opponents}),
+            _renamed(other[0].read("responders"), {other[1]: names[1]}, {other[1]}),
+        ],
+        ignore_index=True,
+    )
+    return Sides(combine_orders(pd.concat(tables, ignore_index=True)), responders, names[0], names[1], note)
 
 
 def require_pass(comparison: Comparison) -> None:
@@ -269,3 +280,7 @@ def _check_replies(one: Run, other: Run, opponents: set[str], histories: list[st
 def _rename(verdicts: pd.DataFrame, old: str, new: str) -> pd.DataFrame:
     columns = ["responder_a", "responder_b"]
     return verdicts.assign(**{column: verdicts[column].where(verdicts[column] != old, new) for column in columns})
+
+
+def _renamed(responders: pd.DataFrame, names: dict[str, str], kept: set[str]) -> pd.DataFrame:
+    return responders[responders["responder"].isin(kept)].replace({"responder": names})
