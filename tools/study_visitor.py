@@ -103,6 +103,10 @@ class Visitor:
             self.page.keyboard.type(text, delay=2)
         self._leave(before)
 
+    def turn_page(self) -> None:
+        """Go on from a page that is answered already."""
+        self._leave(self.item())
+
     def next(self, until: str) -> None:
         """Press Next and wait for what comes."""
         self.page.click("#next-btn")

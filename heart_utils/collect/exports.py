@@ -35,7 +35,7 @@ class PotatoAnswers:
         ``pasted_share`` (of the text's characters, pasted or put in without a key), ``swapped``
         (Potato itself showed the replies the other way round).
     people : pandas.DataFrame
-        One row per person: ``person``, ``n_shown``, ``completed``.
+        One row per person: ``person``, ``n_shown``, ``completed`` (answered every page).
     """
 
     answers: pd.DataFrame = field(repr=False)
@@ -84,10 +84,8 @@ def read_potato(folder: Path) -> PotatoAnswers:
         for item, given in labels.items():
             answers += [(person, item, *_answer(label, value, file)) for label, value in given]
             pages.append({"person": person, "item_id": item, **_page(behaviour.get(item) or {}, orders.get(item) or {})})
-        phase = (state.get("current_phase_and_page") or [""])[0]
-        people.append(
-            {"person": person, "n_shown": len(state["instance_id_ordering"]), "completed": phase in ("poststudy", "done")}
-        )
+        done = set(labels) >= set(state["instance_id_ordering"])  # Potato saves the phase reached only at the next answer
+        people.append({"person": person, "n_shown": len(state["instance_id_ordering"]), "completed": done})
     return PotatoAnswers(
         pd.DataFrame(answers, columns=["person", "item_id", "question", "value"]),
         pd.DataFrame(pages, columns=["person", "item_id", "seconds", "typing_ms", "pasted_share", "swapped"]),

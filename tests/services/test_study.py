@@ -1,0 +1,277 @@
+"""Studies with people, end to end: the real Potato server, a real browser, and then the import.
+
+Each scripted person writes down what they did, and the import must give exactly that.
+"""
+
+import json
+import re
+import socket
+import threading
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from http.cookiejar import CookieJar
+
+import pandas as pd
+import pytest
+from study_builders import assignment, small_run
+
+from heart_utils.collect.raters import import_ratings, import_replies
+from heart_utils.collect.study import load_settings, start_study, write_study
+from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program
+
+pytestmark = pytest.mark.services
+
+NASTY = "Here for you. </script><script>window.ran=1</script><img src=x onerror='window.ran=2'> =1+1"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    try:
+        with browser() as program:
+            yield program
+    except BrowserMissing as error:
+        pytest.skip(f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt")
+
+
+@pytest.fixture(autouse=True)
+def _potato():
+    if potato_program() is None:
+        pytest.skip("needs potato: `make study` installs it in an environment of its own, or set HEART_POTATO")
+
+
+@contextmanager
+def served(study):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = start_study(study, port=port, potato=potato_program())
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def settings_for(run, **changes):
+    settings = load_settings(run) | {"arrival": "prolific"}
+    for kind, values in changes.items():
+        settings[kind] |= values
+    return settings
+
+
+def test_three_raters_rate_ten_pairs_and_the_import_gives_what_they_did(tmp_path, chromium):
+    run = small_run(tmp_path / "run", n_histories=10, texts={"person": NASTY, "model": "I hear you."})
+    settings = settings_for(run, rating={"raters_per_pair": 3, "load": 10, "n_checks": 1, "ties": True})
+    study = write_study(run, "rating", settings=settings)
+    seats = assignment(study.folder).set_index("item_id")
+    did = {}
+    with served(study) as address:
+        for number, name in enumerate(("first", "second", "third")):
+            visitor = Visitor(chromium, address)
+            visitor.arrive(name)
+            visitor.consent()
+            visitor.practise(("A", "B") if number else ("B", "A"))
+            for page in range(11):
+                item, left, right = visitor.read()
+                row = seats.loc[item]
+                if row["task"] == "check":
+                    side = row["check_side"] if name != "third" else {"A": "B", "B": "A"}[row["check_side"]]
+                    visitor.rate(side, int(row["check_strength"]), "read")
+                    continue
+                shown = {"A": left.replace("\u2060", ""), "B": right.replace("\u2060", "")}
+                assert set(shown.values()) == {NASTY, "I hear you."}
+                side = ("A", "B", "tie")[(page + number) % 3]
+                strength = None if side == "tie" else 1 + (page + number) % 5
+                reason = f"{name} on page {page}: <b>warm</b>"
+                visitor.rate(side, strength, reason)
+                did[name, row["comparison_id"]] = ("tie" if side == "tie" else shown[side], strength, reason)
+            assert visitor.page.evaluate("window.ran") is None
+            assert visitor.outside == []
+            visitor.next(".completion-card, .potato-page-card, body:not(:has(#debrief_text))")
+    assert len(did) == 30
+    with pytest.warns(UserWarning, match="30 reasons with markup"):
+        imported = import_ratings(run, study.folder)
+    codes = pd.read_csv(run.folder / "keys" / "people.csv").set_index("person")["code"]
+    texts = run.read("replies").set_index("reply_id")["text"]
+    replies = imported.comparisons.set_index("comparison_id")
+    verdicts = imported.verdicts.set_index(["rater", "comparison_id"])
+    assert len(verdicts) == 30
+    for (name, comparison), (chosen, strength, reason) in did.items():
+        row = verdicts.loc[codes[name], comparison]
+        said = "tie" if row["verdict"] == "tie" else texts[replies.loc[comparison, f"reply_{row['verdict']}"]]
+        assert said == chosen
+        assert (None if pd.isna(row["margin"]) else row["margin"]) == strength
+        assert row["rationale"] == reason
+        assert row["order"] == replies.loc[comparison, "order"]
+        assert row["seconds"] > 0
+    raters = imported.raters.set_index("rater")
+    assert raters.loc[codes, "n_checks_passed"].tolist() == [1 if name != "third" else 0 for name in codes.index]
+    assert raters["completed"].all()
+    assert raters["n_answered"].tolist() == [10, 10, 10]
+
+
+def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
+    run = small_run(tmp_path / "run", n_histories=3)
+    study = write_study(run, "reply", settings=settings_for(run, reply={"writers_per_history": 2, "n_writers": 2}))
+    histories = assignment(study.folder).set_index("item_id")["history_id"]
+    wrote = {}
+
+    def write(visitor, name, page):
+        item = visitor.item()
+        pasted = (name, page) == ("beth", 2)
+        text = f"{name} here, on page {page}. It's a lot & you <3 said so."
+        visitor.write(text, paste=pasted)
+        wrote[name, histories[item]] = (text, pasted)
+
+    with served(study) as address:
+        early = Visitor(chromium, address)
+        early.arrive("al")
+        early.consent()
+        early.next('textarea[schema="reply"]')
+        write(early, "al", 0)
+    with served(study) as address:
+        for name, first in (("al", 1), ("beth", 0)):
+            visitor = Visitor(chromium, address)
+            visitor.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+            if first:
+                visitor.page.goto(f"{address}/?PROLIFIC_PID={name}&STUDY_ID=study&SESSION_ID=session")
+                visitor.page.wait_for_selector('textarea[schema="reply"]')
+                if ("al", histories[visitor.item()]) in wrote:  # who comes back may see once more what is done
+                    assert visitor.page.input_value('textarea[schema="reply"]') == wrote["al", histories[visitor.item()]][0]
+                    visitor.turn_page()
+            else:
+                visitor.arrive(name)
+                visitor.consent()
+                visitor.next('textarea[schema="reply"]')
+            for page in range(first, 3):
+                write(visitor, name, page)
+            visitor.page.wait_for_selector("#debrief_text")
+    imported = import_replies(run, study.folder)
+    codes = pd.read_csv(run.folder / "keys" / "people.csv").set_index("person")["code"]
+    replies = imported.replies.set_index(["author_id", "history_id"])
+    assert len(replies) == len(wrote) == 6
+    for (name, history), (text, pasted) in wrote.items():
+        row = replies.loc[codes[name], history]
+        assert row["text"] == text
+        assert ("pasted" in row["flags"]) == pasted
+        assert row["total_ms"] > 0
+        assert pasted or row["typing_ms"] > 0
+    assert imported.responders["responder_kind"].tolist() == ["human"]
+    assert imported.raters["n_answered"].tolist() == [3, 3]
+
+
+def test_who_does_not_agree_sees_no_conversation(tmp_path, chromium):
+    run = small_run(tmp_path / "run", n_histories=2)
+    study = write_study(run, "rating", settings=settings_for(run, rating={"raters_per_pair": 1, "load": 5, "n_checks": 0}))
+    with served(study) as address:
+        visitor = Visitor(chromium, address)
+        visitor.arrive("no-thanks")
+        visitor.consent(agree=False)
+        assert "You chose not to take part" in visitor.page.inner_text("body")
+        agreeing = Visitor(chromium, address)
+        agreeing.arrive("yes-please")
+        agreeing.consent()
+        agreeing.practise()
+        agreeing.rate("A", 1, "so")
+    imported = import_ratings(run, study.folder)
+    assert len(imported.raters) == 1  # the seat was not lost to the one who declined
+    assert len(imported.verdicts) == 1
+
+
+def test_a_rehearsal_without_prolific_asks_for_a_name(tmp_path, chromium):
+    run = small_run(tmp_path / "run", n_histories=2)
+    settings = load_settings(run)
+    settings["rating"] |= {"raters_per_pair": 1, "load": 5, "n_checks": 0}
+    study = write_study(run, "rating", settings=settings)
+    with served(study) as address:
+        visitor = Visitor(chromium, address)
+        visitor.page.goto(address)
+        visitor.page.fill('#login-email, input[name="email"]', "Ada")
+        visitor.page.press('#login-email, input[name="email"]', "Enter")
+        visitor.page.wait_for_selector("#consent_text")
+        visitor.consent()
+
+
+class Scripted:
+    """A rater without a browser, who sends what the pages send."""
+
+    def __init__(self, address: str, name: str) -> None:
+        self.address, self.name = address, name
+        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        self.did: dict[str, tuple[str, str, str]] = {}
+
+    def get(self, path: str = "/") -> str:
+        with self.opener.open(self.address + path, timeout=120) as answer:
+            return answer.read().decode()
+
+    def post(self, path: str, body: dict) -> None:
+        request = urllib.request.Request(self.address + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with self.opener.open(request, timeout=120) as answer:
+            assert answer.status == 200, (self.name, path, answer.status)
+
+    def send(self, item: str, annotations: dict[str, str]) -> None:
+        common = {"instance_id": item, "annotations": annotations, "cleared_schemas": [], "span_annotations": []}
+        self.post("/updateinstance", common)
+        self.post("/annotate", {"action": "next_instance", "instance_id": item})
+
+    def take_part(self, n_pages: int, start: threading.Barrier) -> None:
+        start.wait()
+        query = urllib.parse.urlencode({"PROLIFIC_PID": self.name, "STUDY_ID": "study", "SESSION_ID": "session"})
+        self.get(f"/?{query}")
+        first = {"consent_age:yes": "yes", "consent_agree:yes": "yes"}
+        practice = [{"practice_1:Reply A": "Reply A"}, {}, {"practice_2:Reply B": "Reply B"}, {}]
+        for answers in [first, {}, *practice]:
+            self.send("__phase_page__", answers)
+            page = self.get()
+        for number in range(n_pages):
+            item = re.search(r'id="instance_id"[^>]*value="([^"]+)"|value="([^"]+)"[^>]*id="instance_id"', page)
+            assert item, (self.name, number)
+            item_id = item[1] or item[2]
+            choice = ("AB"[(number + len(self.name)) % 2], str(1 + number % 5), f"{self.name} {number}")
+            self.did[item_id] = choice
+            self.send(
+                item_id, {"preference:selection": choice[0], f"strength:{choice[1]}": choice[1], "reason:text_box": choice[2]}
+            )
+            page = self.get()
+        assert "debrief_text" in page, self.name
+
+
+def test_fifty_raters_at_once_lose_no_verdict(tmp_path):
+    run = small_run(tmp_path / "run", n_histories=25)
+    study = write_study(run, "rating", settings=settings_for(run, rating={"raters_per_pair": 10, "load": 5, "n_checks": 1}))
+    assert study.n_seats == 50
+    failures: list[str] = []
+    with served(study) as address:
+        people = [Scripted(address, f"person-{number:02d}") for number in range(50)]
+        start = threading.Barrier(50)
+
+        def run_one(person: Scripted) -> None:
+            try:
+                person.take_part(6, start)
+            except Exception as error:  # a thread's failure must reach the test
+                failures.append(f"{person.name}: {type(error).__name__}: {error}")
+
+        threads = [threading.Thread(target=run_one, args=(person,)) for person in people]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=300)
+        assert not failures
+        late = Scripted(address, "one-too-many")
+        late.get("/?PROLIFIC_PID=one-too-many&STUDY_ID=s&SESSION_ID=x")
+    imported = import_ratings(run, study.folder)
+    assert len(imported.verdicts) == 250
+    assert imported.raters["completed"].sum() == 50
+    codes = pd.read_csv(run.folder / "keys" / "people.csv").set_index("person")["code"]
+    seats = assignment(study.folder).set_index("item_id")
+    verdicts = imported.verdicts.set_index(["rater", "comparison_id"])
+    for person in people:
+        for item, (side, strength, reason) in person.did.items():
+            row = seats.loc[item]
+            if row["task"] == "check":
+                continue
+            verdict = verdicts.loc[codes[person.name], row["comparison_id"]]
+            assert verdict["verdict"] == (row["order"] if side == "A" else row["order"][::-1])[0]
+            assert (verdict["margin"], verdict["rationale"]) == (float(strength), reason)
+    assert imported.verdicts.groupby("pair_id")["rater"].nunique().eq(10).all()
