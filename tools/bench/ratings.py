@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,13 +56,13 @@ def evalica_seconds(rows: pd.DataFrame, n_resamples: int) -> float:
     return (time.perf_counter() - start) * N_RESAMPLES / n_resamples
 
 
-def elsewhere(sizes: dict[str, float]) -> tuple[float, float, float]:
+def elsewhere(sizes: dict[str, Any]) -> tuple[float, float, float]:
     """Fit a study of some size in a process of its own: seconds, MB above the table, MB at the peak."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_fit, (sizes,))
 
 
-def _fit(sizes: dict[str, float]) -> tuple[float, float, float]:
+def _fit(sizes: dict[str, Any]) -> tuple[float, float, float]:
     rows = simulate_study(rng=np.random.default_rng(2), panels=[Panel("human", 45, 2)], **sizes).verdicts
     columns = ["responder_a", "responder_b", "verdict", "state", "p_a", "dimension", "dialogue_id"]
     rows = rows[columns].copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import resource
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ def run(quick: bool) -> Iterator[Figure]:
     yield Figure("peak memory of the process", peak, "MB", "under 1,000 MB", peak < 1000)
     n = 100 if quick else 1_000
     limit = MAX_ALARMS if n == 1_000 else 13
-    settings = [
+    settings: list[tuple[str, dict[str, Any]]] = [
         ("replies regenerated, 36 dialogues, one dimension", {"null": "regenerated"}),
         ("judges re-asked, 36 dialogues, one dimension", {"null": "re-asked"}),
         ("replies regenerated, 20 dialogues, six dimensions", {"n_dialogues": 20, "n_dimensions": 6}),
@@ -38,7 +39,7 @@ def run(quick: bool) -> Iterator[Figure]:
         alarms = int((~runs["passed"]).sum())
         target = f"at most {limit}"
         yield Figure(f"false alarms of the regression mode in {n:,} nulls: {name}", alarms, "", target, alarms <= limit)
-    at_margin = {"mode": "non-inferiority", "drop": 25.0, "max_drop": 25.0}
+    at_margin: dict[str, Any] = {"mode": "non-inferiority", "drop": 25.0, "max_drop": 25.0}
     for n_dialogues in (36, 150):
         runs = simulate_gate(n_studies=n, n_dialogues=n_dialogues, rng=np.random.default_rng(20260110), **at_margin)
         wrong = int(runs["passed"].sum())
