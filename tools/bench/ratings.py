@@ -50,7 +50,7 @@ def evalica_seconds(rows: pd.DataFrame, n_resamples: int) -> float:
 
     words = {"a": evalica.Winner.X, "b": evalica.Winner.Y, "tie": evalica.Winner.Draw}
     sides = rows["responder_a"].tolist(), rows["responder_b"].tolist(), [words[word] for word in rows["verdict"]]
-    settings = {"n_resamples": n_resamples, "bootstrap_method": "percentile", "random_state": 1}
+    settings: dict[str, Any] = {"n_resamples": n_resamples, "bootstrap_method": "percentile", "random_state": 1}
     start = time.perf_counter()
     evalica.bootstrap(evalica.bradley_terry, *sides, **settings)
     return (time.perf_counter() - start) * N_RESAMPLES / n_resamples
