@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,8 +15,8 @@ from heart_utils.analysis.simulate import Panel, simulate_study
 from tools.bench import Figure, seconds
 
 N_RESAMPLES = 1_000
-MILLION = {"n_dialogues": 3_704, "pairs": 135}
-WIDE = {"n_responders": 200, "n_dialogues": 500, "pairs": 500, "dialogue_sd": 0.4}
+MILLION: dict[str, Any] = {"n_dialogues": 3_704, "pairs": 135}
+WIDE: dict[str, Any] = {"n_responders": 200, "n_dialogues": 500, "pairs": 500, "dialogue_sd": 0.4}
 
 
 def run(quick: bool) -> Iterator[Figure]:
@@ -49,19 +50,19 @@ def evalica_seconds(rows: pd.DataFrame, n_resamples: int) -> float:
 
     words = {"a": evalica.Winner.X, "b": evalica.Winner.Y, "tie": evalica.Winner.Draw}
     sides = rows["responder_a"].tolist(), rows["responder_b"].tolist(), [words[word] for word in rows["verdict"]]
-    settings = {"n_resamples": n_resamples, "bootstrap_method": "percentile", "random_state": 1}
+    settings: dict[str, Any] = {"n_resamples": n_resamples, "bootstrap_method": "percentile", "random_state": 1}
     start = time.perf_counter()
     evalica.bootstrap(evalica.bradley_terry, *sides, **settings)
     return (time.perf_counter() - start) * N_RESAMPLES / n_resamples
 
 
-def elsewhere(sizes: dict[str, float]) -> tuple[float, float, float]:
+def elsewhere(sizes: dict[str, Any]) -> tuple[float, float, float]:
     """Fit a study of some size in a process of its own: seconds, MB above the table, MB at the peak."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_fit, (sizes,))
 
 
-def _fit(sizes: dict[str, float]) -> tuple[float, float, float]:
+def _fit(sizes: dict[str, Any]) -> tuple[float, float, float]:
     rows = simulate_study(rng=np.random.default_rng(2), panels=[Panel("human", 45, 2)], **sizes).verdicts
     columns = ["responder_a", "responder_b", "verdict", "state", "p_a", "dimension", "dialogue_id"]
     rows = rows[columns].copy()
