@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.analysis.board import lay_out
+from heart_utils.analysis.board import POINTS, lay_out
 from heart_utils.analysis.bradley_terry import BradleyTerry
 from heart_utils.analysis.intervals import check_interval, spread_of
 from heart_utils.analysis.levels import Levels, read_levels

@@ -232,7 +232,7 @@ def pair_means(values: Array, weight: Array, pair: Codes) -> tuple[Array, Array]
     """Give each entry the weighted mean of some values (entries, columns) over its pair, and the pair's weight."""
     total = np.bincount(pair, weights=weight)
     sums = np.stack([np.bincount(pair, weights=weight * column) for column in values.T], axis=1)
-    return sums[pair] / total[pair, None], total[pair]
+    return sums[pair] / total[pair, None], np.asarray(total[pair], dtype=float)
 
 
 def check_comparable(wins: Array, responders: pd.Index) -> None:
