@@ -1,31 +1,101 @@
-"""Bradley-Terry strengths for many win matrices at once, by Newton steps."""
+"""The Bradley-Terry model: one fit to the data, or thousands to its resamples at once."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.analysis.wins import RatingsError
+from heart_utils.analysis.newton import PRIOR, climb, prior_terms
+from heart_utils.analysis.wins import (
+    Codes,
+    Entries,
+    WinMatrices,
+    check_comparable,
+    count_wins,
+    entry_weights,
+    pair_means,
+    pairs_of,
+)
 
-__all__ = ["ConvergenceError", "find_separated", "fit_strengths"]
+__all__ = ["BradleyTerry", "find_separated", "fit_strengths"]
 
 Array = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 
-PRIOR = 0.25
-"""Wins and losses against the mean responder that someone who separates is lent, each."""
 
-MAX_STEPS = 200
-FULL_STEP = 0.5
-TOLERANCE = 1e-9
+@dataclass(frozen=True, eq=False)
+class BradleyTerry:
+    """Bradley-Terry fitted to entries.
+
+    Attributes
+    ----------
+    entries : Entries
+        What was fitted.
+    weights : str
+        ``"pairs"`` or ``"verdicts"``.
+    theta : numpy.ndarray
+        Strengths with mean zero.
+    penalised : numpy.ndarray
+        Who was lent the weak prior.
+    """
+
+    entries: Entries
+    weights: str
+    theta: Array
+    penalised: Truths
+
+    @classmethod
+    def fit(cls, entries: Entries, weights: str) -> BradleyTerry:
+        """Fit the entries, once their comparisons are known to link all responders."""
+        wins = count_wins(entries, weights=weights).sum()[:, 0]
+        check_comparable(wins[0], entries.responders)
+        penalised = find_separated(wins)[0]
+        return cls(entries, weights, fit_strengths(wins, penalised)[0], penalised)
+
+    @property
+    def extra(self) -> dict[str, float]:
+        """Parameters beside the strengths: none."""
+        return {}
+
+    def tally(self, cells: tuple[Codes, int] | None = None) -> WinMatrices:
+        """Sum the entries by cluster, or by finer cells."""
+        return count_wins(self.entries, weights=self.weights, cells=cells)
+
+    def refit(self, wins: Array) -> tuple[Array, int]:
+        """Fit each of many sums; tell in how many someone else than the penalised separated."""
+        separated = find_separated(wins[:, 0])
+        n_degenerate = int((separated & ~self.penalised).any(axis=1).sum())
+        return fit_strengths(wins[:, 0], separated | self.penalised, self.theta), n_degenerate
+
+    def chance(self) -> Array:
+        """Give the probability that the row is preferred to the column, a tie being half."""
+        return np.asarray(expit(self.theta[:, None] - self.theta[None, :]))
+
+    def residuals(self) -> Array:
+        """Give what a won of each entry beyond expectation, weighted as in the fit; shape (entries, 1)."""
+        share = self.entries.share
+        if self.weights == "verdicts":
+            return np.asarray(share - self.chance()[self.entries.a, self.entries.b])[:, None]
+        # The fit sees a pair through its mean alone, so an entry moves it by its distance from that mean.
+        weight, per_pair = entry_weights(self.entries, self.weights)
+        pair, side = pairs_of(self.entries)
+        mean, total = pair_means((side * (share - 0.5))[:, None], weight, pair)
+        return np.asarray((weight * (per_pair or 1.0) / total * (share - 0.5 - side * mean[:, 0]))[:, None])
+
+    def information(self) -> Array:
+        """Give the negative second derivative of the log-likelihood, shape (responders, responders)."""
+        wins = self.tally().sum()[0, 0]
+        chance = self.chance()
+        information = (wins + wins.T) * chance * (1.0 - chance)
+        bend = prior_terms(self.theta[None], np.where(self.penalised, PRIOR, 0.0)[None])[1][0]
+        return np.asarray(np.diag(information.sum(axis=1)) - information + bend)
 
 
-class ConvergenceError(RatingsError):
-    """The strengths still move when the steps run out."""
-
-
-def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None) -> Array:
+def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None, *, ridge: float = 0.0) -> Array:
     r"""Fit Bradley-Terry strengths to each of many win matrices.
 
     Maximises :math:`\sum_{ij} w_{ij} \log \sigma(\theta_i - \theta_j)`, plus, for those who are
@@ -39,6 +109,8 @@ def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None) ->
         Who gets the weak prior; shape (responders,) or (replicates, responders).
     start : numpy.ndarray, optional
         Strengths to start from; shape (responders,).
+    ridge : float
+        Times the sum of squared strengths, taken off the log-likelihood.
 
     Returns
     -------
@@ -58,21 +130,8 @@ def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None) ->
     n_replicates, size = wins.shape[:2]
     theta = np.tile(np.zeros(size) if start is None else start - start.mean(), (n_replicates, 1))
     prior = np.broadcast_to(np.where(penalised, PRIOR, 0.0), theta.shape)
-    won, games = wins.sum(axis=2), wins + wins.transpose(0, 2, 1)
-    moving = np.arange(n_replicates)
-    for _ in range(MAX_STEPS):
-        step = _newton_step(theta[moving], won, games, prior[moving])
-        span = np.ptp(step, axis=1)
-        theta[moving] += step * damping(span)[:, None]
-        still = span > TOLERANCE * (1.0 + np.abs(theta[moving]).max(axis=1))
-        if not still.any():
-            return theta
-        if not still.all():
-            moving, won, games = moving[still], won[still], games[still]
-    raise ConvergenceError(
-        f"The strengths of {len(moving)} of {n_replicates} fits still move after {MAX_STEPS} steps. "
-        f"Look for responders that hardly meet the others, and drop them or collect more comparisons."
-    )
+    data = wins.sum(axis=2), wins + wins.transpose(0, 2, 1), prior
+    return climb(theta, data, partial(_step, ridge=ridge), lambda move: np.asarray(np.ptp(move, axis=1)))
 
 
 def find_separated(wins: Array) -> Truths:
@@ -103,26 +162,12 @@ def find_separated(wins: Array) -> Truths:
     for replicate in np.flatnonzero(~_linked(wins > 0)):
         _, group = connected_components(wins[replicate] > 0, connection="strong")
         sizes = np.bincount(group)
-        alone = len(sizes) == wins.shape[1]
         largest = sizes == sizes.max()
-        separated[replicate] = True if alone or largest.sum() > 1 else ~largest[group]
+        separated[replicate] = True if largest.sum() > 1 else ~largest[group]
     return separated
 
 
-def damping(span: Array) -> Array:
-    """Give the part of a Newton step that cannot overshoot, from the widest change of a difference in it.
-
-    Full Newton steps may circle for ever far from the maximum of a logistic likelihood; the part
-    log(1 + span) / span always climbs, because its third derivative is bounded by its second [1]_.
-
-    References
-    ----------
-    .. [1] Sun and Tran-Dinh (2019), https://doi.org/10.1007/s10107-018-1282-4
-    """
-    return np.where(span > FULL_STEP, np.log1p(span) / np.maximum(span, FULL_STEP), 1.0)
-
-
-def _newton_step(theta: Array, won: Array, games: Array, prior: Array) -> Array:
+def _step(theta: Array, won: Array, games: Array, prior: Array, *, ridge: float) -> Array:
     """Give the Newton step of each replicate."""
     size = theta.shape[1]
     chance = expit(theta[:, :, None] - theta[:, None, :])
@@ -134,25 +179,16 @@ def _newton_step(theta: Array, won: Array, games: Array, prior: Array) -> Array:
     diagonal = np.arange(size)
     curvature[:, diagonal, diagonal] += information.sum(axis=2)
     if prior.any():
-        pull, bend = _prior_terms(theta, prior)
+        pull, bend = prior_terms(theta, prior)
         gradient += pull
         curvature += bend
+    if ridge:
+        gradient -= 2.0 * ridge * theta
+        curvature[:, diagonal, diagonal] += 2.0 * ridge
     # Only differences are identified: a term along the direction that moves all alike makes the system solvable.
     curvature += curvature[:, diagonal, diagonal].mean(axis=1)[:, None, None] / size
     step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
     return np.asarray(step - step.mean(axis=1, keepdims=True))
-
-
-def _prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
-    """Give gradient and curvature of the games against the mean responder, which itself moves with all."""
-    size = theta.shape[1]
-    chance = expit(theta)  # theta has mean zero here
-    pull = prior * (1.0 - 2.0 * chance)
-    own = 2.0 * prior * chance * (1.0 - chance)
-    bend = own.sum(axis=1)[:, None, None] / size**2 - (own[:, :, None] + own[:, None, :]) / size
-    diagonal = np.arange(size)
-    bend[:, diagonal, diagonal] += own
-    return pull - pull.mean(axis=1, keepdims=True), bend
 
 
 def _linked(beat: Truths) -> Truths:

@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from heart_utils.analysis.bradley_terry import ConvergenceError, find_separated, fit_strengths
+from heart_utils.analysis.board import POINTS, lay_out
+from heart_utils.analysis.bradley_terry import BradleyTerry
+from heart_utils.analysis.intervals import check_interval, spread_of
+from heart_utils.analysis.levels import Levels, read_levels
+from heart_utils.analysis.newton import ConvergenceError
 from heart_utils.analysis.orders import combine_orders
-from heart_utils.analysis.resampling import (
-    ENOUGH_CLUSTERS,
-    check_clusters,
-    contrast_reach,
-    draw_weights,
-    interval_ends,
-    rank_ranges,
-)
-from heart_utils.analysis.wins import (
-    Entries,
-    NotComparableError,
-    RatingsError,
-    WinMatrices,
-    check_comparable,
-    count_wins,
-    read_verdicts,
-)
-from heart_utils.tables import RESPONDER_KINDS, TABLES
+from heart_utils.analysis.released import HIGHEST_RATING, LOWEST_RATING, ReleasedHeart
+from heart_utils.analysis.resampling import contrast_reach, interval_ends, rank_ranges
+from heart_utils.analysis.sandwich import Model
+from heart_utils.analysis.wins import Entries, NotComparableError, RatingsError, read_verdicts
 
-__all__ = ["ConvergenceError", "NotComparableError", "Ratings", "RatingsError", "combine_orders", "fit_boards", "fit_ratings"]
+__all__ = [
+    "POINTS",
+    "ConvergenceError",
+    "NotComparableError",
+    "Ratings",
+    "RatingsError",
+    "combine_orders",
+    "fit_boards",
+    "fit_ratings",
+]
 
 Array = NDArray[np.float64]
 
-POINTS = 400.0 / np.log(10.0)
-"""Rating points a unit of strength."""
-
-METHODS = ("bradley-terry",)
+METHODS = ("bradley-terry", "davidson", "margins", "released-heart")
 WEIGHTS = ("pairs", "verdicts")
-CHUNK_CELLS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +49,8 @@ class Ratings:
     strength : pandas.Series
         Responder -> strength; a difference of 1.0 is odds of 2.72 to 1.
     replicates : pandas.DataFrame
-        Strengths in each resample, one row a resample; no rows where none was asked for.
+        Strengths in each resample, one row a resample (normal draws, where a sandwich was asked for); no
+        rows where there is no interval.
     left_out : pandas.Series
         State -> answers that did not enter the fit.
     n_verdicts, n_clusters : int
@@ -65,8 +60,12 @@ class Ratings:
     n_degenerate : int
         Resamples in which others than the penalised always won or always lost: they got the weak prior
         there too, and were kept.
+    extra : dict
+        Parameters beside the strengths, such as Davidson's ``nu``.
+    chance : pandas.DataFrame
+        Probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal.
     settings : dict
-        The arguments of :func:`fit_ratings` that made them.
+        The arguments of :func:`fit_ratings` that made them, and the population that intervals speak of.
     """
 
     table: pd.DataFrame
@@ -77,14 +76,13 @@ class Ratings:
     n_clusters: int
     n_inconsistent: int
     n_degenerate: int
+    extra: Mapping[str, float]
+    chance: pd.DataFrame
     settings: Mapping[str, Any]
 
     def win_probabilities(self) -> pd.DataFrame:
         """Give the probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal."""
-        theta = self.strength.to_numpy()
-        chance = expit(theta[:, None] - theta[None, :])
-        np.fill_diagonal(chance, np.nan)
-        return pd.DataFrame(chance, index=self.strength.index, columns=self.strength.index)
+        return self.chance.copy()
 
     def differences(self, *, simultaneous: bool = True) -> pd.DataFrame:
         """Put an interval on the difference of every two strengths.
@@ -116,7 +114,7 @@ class Ratings:
                 "ci_low": low,
                 "ci_high": high,
                 "ci_level": level,
-                "win_probability": expit(gap),
+                "win_probability": self.chance.to_numpy()[one, other],
             }
         )
 
@@ -127,8 +125,9 @@ def fit_ratings(
     responders: pd.DataFrame | None = None,
     dimension: str = "overall",
     method: str = "bradley-terry",
-    cluster: str = "dialogue_id",
+    cluster: str | Sequence[str] = "dialogue_id",
     weights: str = "pairs",
+    interval: str | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
@@ -160,12 +159,18 @@ def fit_ratings(
         Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``: unknown.
     dimension : str
         A line of the rubric.
-    method : {"bradley-terry"}
-        The model.
-    cluster : str
-        Column of what is resampled together. A table that has no ``dialogue_id`` gets no interval.
+    method : {"bradley-terry", "davidson", "margins", "released-heart"}
+        Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a
+        ladder (:mod:`heart_utils.analysis.levels`); or the soft scores and the interval that HEART
+        released, which speaks of no population and is there to be compared with.
+    cluster : str or two of them
+        Column of what is resampled together. ``["dialogue_id", "rater"]`` lets raters vary too. A table
+        that has no ``dialogue_id`` gets no interval.
     weights : {"pairs", "verdicts"}
         What weighs the same.
+    interval : {"bootstrap", "sandwich", "product"}, optional
+        By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which the
+        product-weight bootstrap is the conservative neighbour.
     n_resamples : int
         Bootstrap resamples; 0 for strengths alone.
     ci_level : float
@@ -207,46 +212,50 @@ def fit_ratings(
     """
     _check_choice("method", method, METHODS)
     _check_choice("weights", weights, WEIGHTS)
-    resampled = n_resamples > 0 and (cluster in verdicts or cluster != "dialogue_id" or rng is not None)
-    entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster if resampled else None)
+    clusters = (cluster,) if isinstance(cluster, str) else tuple(cluster)
+    chosen = check_interval(interval, clusters)
+    absent = clusters == ("dialogue_id",) and "dialogue_id" not in verdicts and rng is None
+    resampled = n_resamples > 0 and not absent and method != "released-heart"
+    entries = read_verdicts(verdicts, dimension=dimension, cluster=None if absent else clusters[0])
     if entries.tie.all():
-        raise RatingsError(
-            f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody. Say so in place of a board."
-        )
-    matrices = count_wins(entries, weights=weights)
-    wins = matrices.sum()
-    check_comparable(wins[0], entries.responders)
-    penalised = find_separated(wins)[0]
-    theta = fit_strengths(wins, penalised)[0]
-    decided = bool((entries.share != 0.5).any())
-    draws, n_degenerate = np.empty((0, len(theta))), 0
-    if resampled:
-        check_clusters(len(entries.clusters), cluster)
-        rng = np.random.default_rng(0) if rng is None else rng
-        if decided:
-            draw = draw_weights(len(entries.clusters), n_resamples, rng)
-            draws, n_degenerate = resample_strengths(matrices, draw, penalised, theta)
+        raise RatingsError(f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody.")
+    model = _fit_model(verdicts, entries, method, weights)
     settings = {
         "dimension": dimension,
         "method": method,
-        "population": "none" if not resampled else "benchmark" if cluster == "rater" else "dialogues",
-        "cluster": cluster if resampled else None,
-        "weights": weights,
+        "population": _population(clusters) if resampled else "none",
+        "cluster": clusters if resampled else None,
+        "weights": model.weights,
+        "interval": chosen if resampled else "released" if method == "released-heart" else None,
         "n_resamples": n_resamples if resampled else 0,
         "ci_level": ci_level,
     }
-    order = np.lexsort((np.asarray(entries.responders, dtype=str), -theta))
-    table = _board(verdicts, responders, entries, theta, draws, penalised, settings).iloc[order].reset_index(drop=True)
+    rng = np.random.default_rng(0) if rng is None else rng
+    spread = spread_of(model, verdicts, clusters, chosen if resampled else None, n_resamples, ci_level, rng)
+    best, worst = None, None
+    if resampled:
+        best, worst = rank_ranges(model.theta, spread.draws, spread.n_clusters, ci_level)
+    chance = model.chance()
+    np.fill_diagonal(chance, np.nan)
+    found: dict[str, Any] = {"strength": model.theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
+    found |= {"ci_low": spread.low, "ci_high": spread.high, "rank_low": best, "rank_high": worst}
+    table = lay_out(verdicts, responders, entries, settings, found)
+    if method == "released-heart":
+        ends = ["rating", "rating_low", "rating_high"]
+        table[ends] = table[ends].clip(LOWEST_RATING, HIGHEST_RATING)
+    order = np.lexsort((np.asarray(entries.responders, dtype=str), -model.theta))
     names = pd.Index(entries.responders[order], name="responder")
     return Ratings(
-        table=table,
-        strength=pd.Series(theta[order], index=names, name="strength"),
-        replicates=pd.DataFrame(draws[:, order], columns=names),
+        table=table.iloc[order].reset_index(drop=True),
+        strength=pd.Series(model.theta[order], index=names, name="strength"),
+        replicates=pd.DataFrame(spread.draws[:, order], columns=names),
         left_out=entries.left_out,
         n_verdicts=len(entries.rows),
-        n_clusters=len(entries.clusters) if resampled else 0,
+        n_clusters=spread.n_clusters,
         n_inconsistent=int(entries.inconsistent.sum()),
-        n_degenerate=n_degenerate,
+        n_degenerate=spread.n_degenerate,
+        extra=model.extra,
+        chance=pd.DataFrame(chance[np.ix_(order, order)], index=names, columns=names),
         settings=settings,
     )
 
@@ -292,94 +301,18 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     return boards
 
 
-def resample_strengths(matrices: WinMatrices, weights: Array, penalised: NDArray[np.bool_], start: Array) -> tuple[Array, int]:
-    """Fit the strengths under each row of cluster weights; tell in how many someone else separated."""
-    draws, n_degenerate = np.empty((len(weights), matrices.size)), 0
-    chunk = max(1, CHUNK_CELLS // matrices.size**2)
-    for first in range(0, len(weights), chunk):
-        wins = matrices.sum(weights[first : first + chunk])
-        separated = find_separated(wins)
-        n_degenerate += int((separated & ~penalised).any(axis=1).sum())
-        draws[first : first + chunk] = fit_strengths(wins, separated | penalised, start)
-    return draws, n_degenerate
+def _fit_model(verdicts: pd.DataFrame, entries: Entries, method: str, weights: str) -> Model:
+    if method == "bradley-terry":
+        return BradleyTerry.fit(entries, weights)
+    if method == "released-heart":
+        return ReleasedHeart.fit_margins(verdicts, entries)
+    entries, level, names, scores = read_levels(verdicts, entries, method)
+    return Levels.fit(entries, weights, level, names, scores)
 
 
-def _board(
-    verdicts: pd.DataFrame,
-    responders: pd.DataFrame | None,
-    entries: Entries,
-    theta: Array,
-    draws: Array,
-    penalised: NDArray[np.bool_],
-    settings: Mapping[str, Any],
-) -> pd.DataFrame:
-    """Lay out the ratings table, in the order of the responders' names."""
-    size, n_resampled = len(theta), len(entries.clusters)
-    n_verdicts = np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size)
-    n_ties = np.bincount(entries.a, entries.tie, size) + np.bincount(entries.b, entries.tie, size)
-    n_clusters = _clusters_met(entries) if settings["cluster"] else np.zeros(size, dtype=np.int64)
-    low, high = interval_ends(theta, draws, n_clusters, settings["ci_level"])
-    best, worst = np.full(size, 1), np.full(size, size)
-    if len(draws) > 1:
-        best, worst = rank_ranges(theta, draws, n_resampled, settings["ci_level"])
-    chance = expit(theta[:, None] - theta[None, :])
-    np.fill_diagonal(chance, 0.0)
-    ranked = bool(settings["cluster"])
-    columns = {
-        **{column: _common(verdicts, column, entries) for column in ("slice", "group", "rater", "rater_kind")},
-        "dimension": settings["dimension"],
-        "method": settings["method"],
-        "population": settings["population"],
-        "responder": entries.responders.astype("str"),
-        "responder_kind": _kinds(responders, entries.responders),
-        "strength": theta,
-        "ci_low": low,
-        "ci_high": high,
-        "ci_level": settings["ci_level"] if ranked else np.nan,
-        "rating": 1500.0 + POINTS * theta,
-        "rating_low": 1500.0 + POINTS * low,
-        "rating_high": 1500.0 + POINTS * high,
-        "rank_low": pd.array(best if ranked else [None] * size, dtype="Int64"),
-        "rank_high": pd.array(worst if ranked else [None] * size, dtype="Int64"),
-        "win_probability": chance.sum(axis=1) / (size - 1),
-        "n_verdicts": n_verdicts,
-        "n_clusters": n_clusters,
-        "tie_share": n_ties / n_verdicts,
-        "penalised": penalised,
-        "provisional": (n_clusters < ENOUGH_CLUSTERS) | np.isnan(low),
-        "simulated": bool(verdicts["simulated"].iloc[entries.rows].any()) if "simulated" in verdicts else False,
-    }
-    return pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})
-
-
-def _clusters_met(entries: Entries) -> NDArray[np.int64]:
-    """Count the clusters in which each responder was judged."""
-    met = np.zeros((len(entries.clusters), len(entries.responders)), bool)
-    met[entries.cluster, entries.a] = met[entries.cluster, entries.b] = True
-    return np.asarray(met.sum(axis=0))
-
-
-def _common(verdicts: pd.DataFrame, column: str, entries: Entries) -> str | None:
-    """Give the one value that all verdicts of a board share, or say that there are several."""
-    mixed = None if column == "group" else "all"
-    if column not in verdicts:
-        return mixed
-    values = verdicts[column].iloc[entries.rows].unique()
-    return str(values[0]) if len(values) == 1 and not pd.isna(values[0]) else mixed
-
-
-def _kinds(responders: pd.DataFrame | None, names: pd.Index) -> Any:
-    """Look up who is a person and who a model."""
-    if responders is None:
-        return "source"
-    kinds = responders.set_index("responder")["responder_kind"].reindex(names)
-    unknown = kinds.index[~kinds.isin(RESPONDER_KINDS)]
-    if len(unknown):
-        raise RatingsError(
-            f"responders do not say what kind {', '.join(unknown)} is of; "
-            f"`responder_kind` must be one of {', '.join(RESPONDER_KINDS)}."
-        )
-    return kinds.to_numpy()
+def _population(clusters: tuple[str, ...]) -> str:
+    """Say what an interval speaks of, from what varied."""
+    return "benchmark" if clusters == ("rater",) else "dialogues" if len(clusters) == 1 else "dialogues_and_raters"
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -207,12 +207,14 @@ def rank_ranges(
     Returns
     -------
     tuple of numpy.ndarray
-        Best and worst rank of each, counted from 1.
+        Best and worst rank of each, counted from 1; any rank, where there are no replicates.
 
     References
     ----------
     .. [1] Klein, Wright and Wieczorek (2020), https://doi.org/10.1111/rssa.12582
     """
+    if len(replicates) < 2:
+        return np.ones(len(estimate), np.int64), np.full(len(estimate), len(estimate))
     gap = estimate[:, None] - estimate[None, :]
     reach = contrast_reach(replicates, n_clusters, ci_level)
     above = gap > np.maximum(reach, 1e-12)

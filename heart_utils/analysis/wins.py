@@ -58,8 +58,10 @@ class Entries:
         Codes of the two responders and of the cluster.
     share : numpy.ndarray
         What a wins of the verdict, from 0 to 1.
-    tie, inconsistent : numpy.ndarray
-        Whether the rater called a tie; whether two orders contradicted each other.
+    word : numpy.ndarray
+        The rater's word as a place in :data:`SHARES` (a, tie, b), or -1.
+    inconsistent : numpy.ndarray
+        Whether two orders contradicted each other.
     rows : numpy.ndarray
         Position of each entry in the table that came in.
     left_out : pandas.Series
@@ -72,28 +74,34 @@ class Entries:
     b: Codes
     cluster: Codes
     share: Array
-    tie: NDArray[np.bool_]
+    word: Codes
     inconsistent: NDArray[np.bool_]
     rows: Codes
     left_out: pd.Series
 
+    @property
+    def tie(self) -> NDArray[np.bool_]:
+        """Whether the rater called a tie."""
+        return np.asarray((self.word == TIE) & ~self.inconsistent)
+
 
 @dataclass(frozen=True, eq=False)
 class WinMatrices:
-    """One win matrix a cluster, and their sum under any weights.
+    """One win matrix a cluster and level, and their sum under any weights.
 
     Attributes
     ----------
     flat : numpy.ndarray or scipy.sparse.csr_array
-        A row a cluster, a column an ordered pair of responders: what the first won of the second.
-    size : int
-        Number of responders.
+        A row a cluster, a column a level and an ordered pair of responders: what the first won of the second.
+    size, n_levels : int
+        Number of responders, and of kinds of win that are told apart (such as ties and wins).
     per_pair : float or None
         Verdicts a pair, to which each pair is scaled where pairs weigh the same.
     """
 
     flat: Any
     size: int
+    n_levels: int
     per_pair: float | None
 
     def sum(self, weights: Array | None = None) -> Array:
@@ -102,15 +110,16 @@ class WinMatrices:
         Returns
         -------
         numpy.ndarray
-            Shape (replicates, responders, responders).
+            Shape (replicates, levels, responders, responders).
         """
         if weights is None:
             weights = np.ones((1, self.flat.shape[0]))
-        wins: Array = np.asarray(weights @ self.flat).reshape(-1, self.size, self.size)
+        wins: Array = np.asarray(weights @ self.flat).reshape(-1, self.n_levels, self.size, self.size)
         if self.per_pair is None:
             return wins
         # Each dialogue says one thing on each pair, so the total counts dialogues and the ratio is their mean.
-        total = wins + wins.transpose(0, 2, 1)
+        total = wins.sum(axis=1, keepdims=True)
+        total = np.broadcast_to(total + total.swapaxes(2, 3), wins.shape)
         np.divide(wins * self.per_pair, total, out=wins, where=total > 0)
         return wins
 
@@ -150,14 +159,23 @@ def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None
         said = ", ".join(f"{count} {name}" for name, count in left_out.items()) or "the table has no row"
         raise RatingsError(f"No verdict on {dimension!r} can enter a fit: {said}. `state` says what became of each answer.")
     rows, inconsistent = rows[enters], state[enters] == INCONSISTENT
-    share, tie = _shares(verdicts, rows, inconsistent)
-    responders, (a, b) = _codes(verdicts, ["responder_a", "responder_b"], rows)
-    _refuse(a == b, rows, verdicts["responder_a"], "a responder is compared with itself")
-    clusters, (which,) = _codes(verdicts, [cluster], rows) if cluster else (pd.Index(["all"]), (np.zeros(len(rows), np.intp),))
-    return Entries(responders, clusters, a, b, which, share, tie, inconsistent, rows, left_out)
+    word = word_codes(verdicts, "verdict", rows, tuple(SHARES), nullable=True)
+    share = _shares(verdicts, rows, np.where(inconsistent, TIE, word))
+    responders, (a, b) = name_codes(verdicts, ["responder_a", "responder_b"], rows)
+    refuse(a == b, rows, verdicts["responder_a"], "a responder is compared with itself")
+    clusters, which = pd.Index(["all"]), np.zeros(len(rows), np.intp)
+    if cluster is not None:
+        clusters, (which,) = name_codes(verdicts, [cluster], rows)
+    return Entries(responders, clusters, a, b, which, share, word, inconsistent, rows, left_out)
 
 
-def count_wins(entries: Entries, *, weights: str) -> WinMatrices:
+def count_wins(
+    entries: Entries,
+    *,
+    weights: str,
+    levels: tuple[Codes, int] | None = None,
+    cells: tuple[Codes, int] | None = None,
+) -> WinMatrices:
     """Sum verdicts into one win matrix a cluster.
 
     Parameters
@@ -167,27 +185,54 @@ def count_wins(entries: Entries, *, weights: str) -> WinMatrices:
     weights : {"pairs", "verdicts"}
         ``"pairs"``: the verdicts of a cluster on a pair are averaged, then clusters are, and each
         pair weighs the same. ``"verdicts"``: each verdict counts one.
+    levels : tuple of numpy.ndarray and int, optional
+        Level of each entry, and how many there are; one level if absent.
+    cells : tuple of numpy.ndarray and int, optional
+        What is summed into one matrix, if finer than the clusters, and how many there are.
 
     Returns
     -------
     WinMatrices
-        Their sums under any cluster weights.
+        Their sums under any weights of clusters or cells.
     """
-    size, n_clusters = len(entries.responders), len(entries.clusters)
-    per_pair, weight = None, np.ones(len(entries.rows))
-    if weights == "pairs":
-        pair = np.minimum(entries.a, entries.b) * size + np.maximum(entries.a, entries.b)
-        per_pair = len(pair) / np.count_nonzero(np.bincount(pair))
-        weight = 1.0 / _group_sizes(entries.cluster * size**2 + pair, n_clusters * size**2)
-    cells = np.concatenate([entries.a * size + entries.b, entries.b * size + entries.a])
+    size = len(entries.responders)
+    level, n_levels = levels or (np.zeros(len(entries.rows), np.intp), 1)
+    cell, n_cells = cells or (entries.cluster, len(entries.clusters))
+    weight, per_pair = entry_weights(entries, weights)
+    columns = n_levels * size**2
+    place = np.concatenate([(level * size + entries.a) * size + entries.b, (level * size + entries.b) * size + entries.a])
     won = np.concatenate([entries.share * weight, (1.0 - entries.share) * weight])
-    cluster = np.concatenate([entries.cluster, entries.cluster])
-    if n_clusters * size**2 <= DENSE_CELLS:
-        flat: Any = np.bincount(cluster * size**2 + cells, weights=won, minlength=n_clusters * size**2)
-        return WinMatrices(flat.reshape(n_clusters, size**2), size, per_pair)
-    from scipy.sparse import coo_array
+    cell = np.concatenate([cell, cell])
+    if n_cells * columns <= DENSE_CELLS:
+        flat: Any = np.bincount(cell * columns + place, weights=won, minlength=n_cells * columns).reshape(n_cells, columns)
+    else:
+        from scipy.sparse import coo_array
 
-    return WinMatrices(coo_array((won, (cluster, cells)), shape=(n_clusters, size**2)).tocsr(), size, per_pair)
+        flat = coo_array((won, (cell, place)), shape=(n_cells, columns)).tocsr()
+    return WinMatrices(flat, size, n_levels, per_pair)
+
+
+def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
+    """Weigh each entry within its cluster and pair; where pairs weigh the same, also tell how many verdicts a pair has."""
+    if weights == "verdicts":
+        return np.ones(len(entries.rows)), None
+    size = len(entries.responders)
+    pair, _ = pairs_of(entries)
+    weight = 1.0 / _group_sizes(entries.cluster * size**2 + pair, len(entries.clusters) * size**2)
+    return weight, len(pair) / int(np.count_nonzero(np.bincount(pair)))
+
+
+def pairs_of(entries: Entries) -> tuple[Codes, Array]:
+    """Give each entry the number of its pair, and the side of its a: 1 for the first of the alphabet, else -1."""
+    low, high = np.minimum(entries.a, entries.b), np.maximum(entries.a, entries.b)
+    return low * len(entries.responders) + high, np.where(entries.a < entries.b, 1.0, -1.0)
+
+
+def pair_means(values: Array, weight: Array, pair: Codes) -> tuple[Array, Array]:
+    """Give each entry the weighted mean of some values (entries, columns) over its pair, and the pair's weight."""
+    total = np.bincount(pair, weights=weight)
+    sums = np.stack([np.bincount(pair, weights=weight * column) for column in values.T], axis=1)
+    return sums[pair] / total[pair, None], np.asarray(total[pair], dtype=float)
 
 
 def check_comparable(wins: Array, responders: pd.Index) -> None:
@@ -208,7 +253,7 @@ def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Cod
     if "dimension" not in verdicts:
         return np.arange(len(verdicts))
     codes, names = pd.factorize(verdicts["dimension"])
-    _refuse(codes < 0, np.arange(len(verdicts)), verdicts["dimension"], "`dimension` must not be empty")
+    refuse(codes < 0, np.arange(len(verdicts)), verdicts["dimension"], "`dimension` must not be empty")
     found = np.flatnonzero(np.asarray(names) == dimension)
     if len(verdicts) and not len(found):
         raise RatingsError(f"verdicts have no dimension {dimension!r}. They have {', '.join(map(str, names))}.")
@@ -222,28 +267,27 @@ def word_codes(
     codes, names = pd.factorize(verdicts[column])
     place = np.array([*(vocabulary.index(name) if name in vocabulary else -2 for name in names), -1])
     found = place[codes[rows]]
-    _refuse(found < (-1 if nullable else 0), rows, verdicts[column], f"`{column}` must be one of {', '.join(vocabulary)}")
+    refuse(found < (-1 if nullable else 0), rows, verdicts[column], f"`{column}` must be one of {', '.join(vocabulary)}")
     return found
 
 
-def _shares(verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
-    """Give what a wins of each verdict, and whether the word was a tie."""
-    words = word_codes(verdicts, "verdict", rows, tuple(SHARES), nullable=True)
-    share = np.where(inconsistent, 0.5, np.array([*SHARES.values(), np.nan])[words])
+def _shares(verdicts: pd.DataFrame, rows: Codes, word: Codes) -> Array:
+    """Give what a wins of each verdict: ``p_a`` where given, else what the word says."""
+    share = np.array([*SHARES.values(), np.nan])[word]
     if "p_a" in verdicts:
         p_a = pd.to_numeric(verdicts["p_a"], errors="coerce").to_numpy(float, na_value=np.nan)[rows]
         given = verdicts["p_a"].notna().to_numpy()[rows]
-        _refuse(given & ~((p_a >= 0) & (p_a <= 1)), rows, verdicts["p_a"], "`p_a` must be from 0 to 1")
+        refuse(given & ~((p_a >= 0) & (p_a <= 1)), rows, verdicts["p_a"], "`p_a` must be from 0 to 1")
         share = np.where(given, p_a, share)
-    _refuse(np.isnan(share), rows, verdicts["verdict"], "a valid answer must have a verdict or `p_a`")
-    return share, (words == TIE) & ~inconsistent
+    refuse(np.isnan(share), rows, verdicts["verdict"], "a valid answer must have a verdict or `p_a`")
+    return share
 
 
-def _codes(verdicts: pd.DataFrame, columns: list[str], rows: Codes) -> tuple[pd.Index, tuple[Codes, ...]]:
+def name_codes(verdicts: pd.DataFrame, columns: list[str], rows: Codes) -> tuple[pd.Index, tuple[Codes, ...]]:
     """Give numbers to the names in some columns, in the order of the alphabet."""
     parts = [pd.factorize(verdicts[column]) for column in columns]
     for column, (codes, _) in zip(columns, parts, strict=True):
-        _refuse(codes[rows] < 0, rows, verdicts[column], f"`{column}` must not be empty")
+        refuse(codes[rows] < 0, rows, verdicts[column], f"`{column}` must not be empty")
     used = [names.take(np.flatnonzero(np.bincount(codes[rows]))) for codes, names in parts]
     names = pd.Index(np.unique(np.concatenate([np.asarray(part, dtype=object) for part in used])))
     return names, tuple(names.get_indexer(part_names)[codes[rows]] for codes, part_names in parts)
@@ -257,7 +301,7 @@ def _group_sizes(keys: Codes, n_keys: int) -> NDArray[np.int64]:
     return sizes[group]
 
 
-def _refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) -> None:
+def refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) -> None:
     """Raise if any row is wrong, showing the first of them by the table's own index."""
     if not wrong.any():
         return

@@ -438,6 +438,6 @@ def test_a_failing_board_names_its_group(study):
 
 
 def test_a_search_that_does_not_end_raises(monkeypatch):
-    monkeypatch.setattr("heart_utils.analysis.bradley_terry.MAX_STEPS", 1)
+    monkeypatch.setattr("heart_utils.analysis.newton.MAX_STEPS", 1)
     with pytest.raises(ConvergenceError, match="still move after 1 steps"):
         fit_ratings(duel(["a", "a", "b"]))

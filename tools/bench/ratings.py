@@ -15,8 +15,8 @@ from heart_utils.analysis.simulate import Panel, simulate_study
 from tools.bench import Figure, seconds
 
 N_RESAMPLES = 1_000
-MILLION = {"n_dialogues": 3_704, "pairs": 135}
-WIDE = {"n_responders": 200, "n_dialogues": 500, "pairs": 500, "dialogue_sd": 0.4}
+MILLION: dict[str, Any] = {"n_dialogues": 3_704, "pairs": 135}
+WIDE: dict[str, Any] = {"n_responders": 200, "n_dialogues": 500, "pairs": 500, "dialogue_sd": 0.4}
 
 
 def run(quick: bool) -> Iterator[Figure]:
