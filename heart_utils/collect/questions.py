@@ -1,0 +1,303 @@
+"""Put questions to judges: the same steps for pairs of replies and for one reply alone."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+
+from heart_utils.collect.models import Call, Model, Request, ask_all, supports_schema
+from heart_utils.collect.prompts import Form, Messages, repair_messages
+from heart_utils.collect.readings import Reading, read_call
+
+if TYPE_CHECKING:
+    from heart_utils.collect.ledger import Ledger
+
+__all__ = ["Answer", "Question", "ask_questions", "collector_paused", "count_calls", "takes_schema"]
+
+ROOM = 200
+"""Tokens for an answer in JSON, whatever it is about."""
+ROOM_PER_DIMENSION = 120
+CHUNK = 2_000
+LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
+ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")
+
+
+class Question(NamedTuple):
+    """One call: what one judge is asked about one comparison, or one reply.
+
+    Attributes
+    ----------
+    about : mapping
+        The row that is judged, as its table has it, and what its verdicts need of the history.
+    judge : Model
+        Who is asked.
+    form : Form
+        Which dimensions, in which order, and how to answer.
+    history : str
+        The conversation as shown.
+    shown : tuple of str
+        The replies in the order shown.
+    flags : tuple of str
+        For the verdicts or scores.
+    repeat : int
+        The number of a repeated call.
+    """
+
+    about: Mapping[Any, Any]
+    judge: Model
+    form: Form
+    history: str
+    shown: tuple[str, ...]
+    flags: tuple[str, ...]
+    repeat: int
+
+    @property
+    def messages(self) -> Messages:
+        """The prompt."""
+        return self.form.messages(self.history, self.shown)
+
+    @property
+    def asker(self) -> tuple[str, str]:
+        """The judge, as the tables tell judges apart: its name and its answer format."""
+        return self.judge.name, self.form.answer_format
+
+    def request(self, *, schema: bool) -> Request:
+        """Make the request.
+
+        Parameters
+        ----------
+        schema : bool
+            Whether the judge's server holds its answer to a JSON schema.
+
+        Returns
+        -------
+        Request
+            With room for the answer, where the judge's own options leave that open.
+        """
+        return Request(self.judge, self.messages, self._options(schema), self.repeat, tag=str(self.about["history_id"]))
+
+    def repair(self, answer: str, fault: str, *, schema: bool) -> Request:
+        """Ask once more, with what was wrong with the answer.
+
+        Parameters
+        ----------
+        answer, fault : str
+            What came, and what was wrong with it.
+        schema : bool
+            As in :meth:`request`.
+
+        Returns
+        -------
+        Request
+            The question, the answer, and the request to give it in the form.
+        """
+        messages = repair_messages(self.messages, answer, fault, self.form)
+        return replace(self.request(schema=schema), messages=messages)
+
+    def _options(self, schema: bool) -> dict[str, Any]:
+        if self.form.answer_format == "logprob":
+            return LETTER_OPTIONS
+        options: dict[str, Any] = {}
+        if not any(name in self.judge.options for name in ROOM_OPTIONS):
+            options["max_tokens"] = ROOM + ROOM_PER_DIMENSION * len(self.form.dimensions)
+        if schema:
+            what = {"name": "judgement", "strict": True, "schema": self.form.schema()}
+            options["response_format"] = {"type": "json_schema", "json_schema": what}
+        return options
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question was answered.
+
+    Attributes
+    ----------
+    question : Question
+        What was asked.
+    calls : tuple of Call
+        One, or two where the first answer had to be asked for again.
+    """
+
+    question: Question
+    calls: tuple[Call, ...]
+
+    @cached_property
+    def first(self) -> tuple[list[Reading], str | None]:
+        """The first answer's readings, and what is wrong with it."""
+        return read_call(self.calls[0], self.question.form)
+
+    def readings(self) -> list[tuple[Reading, Call, bool]]:
+        """Read the answer; what its repair makes readable counts, and what was readable before stands.
+
+        Returns
+        -------
+        list of (Reading, Call, bool)
+            For each dimension of the form, in its order: the reading, the call it is from, and whether that was a repair.
+        """
+        merged = [(reading, self.calls[0], False) for reading in self.first[0]]
+        for call in self.calls[1:]:
+            again, _ = read_call(call, self.question.form)
+            for place, reading in enumerate(again):
+                if merged[place][0].state == "unparsed" and reading.state in ("valid", "abstained"):
+                    merged[place] = (reading, call, True)
+        return merged
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep Python's cycle collector still while many small objects are made.
+
+    Nothing made here forms a cycle, but the collector would go through hundreds of thousands of
+    living objects again and again: up to a third of the time at 42,000 verdicts.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def ask_questions(
+    questions: Sequence[Question],
+    *,
+    ledger: Ledger,
+    mode: str = "missing",
+    max_concurrency: int | None = None,
+    budget_usd: float | None = None,
+    max_paid_calls: int | None = None,
+    progress: bool = True,
+) -> list[Answer]:
+    """Ask what the ledger lacks, and ask once more for what cannot be read.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        Best sorted by history, so that a server's prefix cache serves them.
+    ledger : Ledger
+        Where calls are kept.
+    mode, max_concurrency, budget_usd, max_paid_calls, progress
+        As in :func:`heart_utils.collect.models.ask_all`. In mode ``"replay"`` a repair question
+        that was never asked stays unasked, so that a new parser needs no call.
+
+    Returns
+    -------
+    list of Answer
+        One for each question, in their order.
+    """
+    ask = partial(ask_all, ledger=ledger, mode=mode, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=progress)
+    schemas = takes_schema(questions, ledger)
+    calls, missing = _look_up(questions, schemas, ledger, again=mode != "replay")
+    new = ask(list(missing.values()), max_paid_calls=max_paid_calls) if missing else []
+    calls |= zip(missing, new, strict=True)
+    answers = [Answer(question, (calls[place],)) for place, question in enumerate(questions)]
+    repairs = {
+        place: answer.question.repair(answer.calls[0].text, answer.first[1], schema=schemas[answer.question.asker])
+        for place, answer in enumerate(answers)
+        if answer.calls[0].status == "ok" and answer.first[1] is not None
+    }
+    if mode == "replay":
+        known = ledger.find([request.key for request in repairs.values()])
+        repairs = {place: request for place, request in repairs.items() if request.key in known}
+    if max_paid_calls is not None:
+        paid = {call.call_id for call in new if call.cost_usd != 0}
+        max_paid_calls = max(max_paid_calls - len(paid), 0)
+    again = ask(list(repairs.values()), max_paid_calls=max_paid_calls) if repairs else []
+    for place, call in zip(repairs, again, strict=True):
+        answers[place] = Answer(answers[place].question, (*answers[place].calls, call))
+    return answers
+
+
+def count_calls(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFrame:
+    """Say what asking would take, judge by judge, without asking.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        What would be asked.
+    ledger : Ledger
+        Where calls are kept.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per judge and answer format: ``n_calls``, ``n_recorded`` of them, and of the others ``prompt_tokens``,
+        ``completion_tokens`` (both estimated; answers are taken to fill their room) and ``cost_usd`` at list price,
+        empty where no price is known. Repair questions come on top.
+    """
+    schemas = takes_schema(questions, ledger)
+    requests = [question.request(schema=schemas[question.asker]) for question in questions]
+    calls = ask_all(requests, ledger=ledger, mode="dry", progress=False)
+    rows = []
+    for question, call in zip(questions, calls, strict=True):
+        planned = call.status == "planned"
+        tokens = (call.prompt_tokens or 0, call.completion_tokens or 0) if planned else (0, 0)
+        price = call.cost_usd if planned else 0.0
+        rows.append(
+            (question.judge.name, question.form.protocol.name, question.form.answer_format, not planned, *tokens, price)
+        )
+    names = ["rater", "protocol", "answer_format", "recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
+    table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float})
+    groups = table.groupby(["rater", "protocol", "answer_format"], sort=False)
+    return groups.agg(
+        n_calls=("recorded", "size"),
+        n_recorded=("recorded", "sum"),
+        prompt_tokens=("prompt_tokens", "sum"),
+        completion_tokens=("completion_tokens", "sum"),
+        cost_usd=("cost_usd", lambda costs: costs.sum(skipna=False)),
+    ).reset_index()
+
+
+def takes_schema(questions: Sequence[Question], ledger: Ledger) -> dict[tuple[str, str], bool]:
+    """Tell which judges are asked with a JSON schema.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        What is asked.
+    ledger : Ledger
+        What it already holds of a judge decides before litellm's list does: that list changes
+        between versions, and recorded calls must be found again.
+
+    Returns
+    -------
+    dict
+        From a judge's name and answer format to whether its requests carry a schema.
+    """
+    takes: dict[tuple[str, str], bool] = {}
+    for question in questions:
+        if question.asker not in takes:
+            takes[question.asker] = question.form.answer_format == "json" and _takes_schema(question, ledger)
+    return takes
+
+
+def _takes_schema(question: Question, ledger: Ledger) -> bool:
+    keys = {question.request(schema=schema).key: schema for schema in (True, False)}
+    recorded = [keys[key] for key in ledger.find(list(keys))]
+    return recorded[0] if recorded else supports_schema(question.judge)
+
+
+@collector_paused()
+def _look_up(
+    questions: Sequence[Question], schemas: dict[tuple[str, str], bool], ledger: Ledger, *, again: bool
+) -> tuple[dict[int, Call], dict[int, Request]]:
+    """Find what is recorded, and keep the prompts of the rest only: they are long."""
+    calls: dict[int, Call] = {}
+    missing: dict[int, Request] = {}
+    for start in range(0, len(questions), CHUNK):
+        requests = [question.request(schema=schemas[question.asker]) for question in questions[start : start + CHUNK]]
+        known = ledger.find([request.key for request in requests])
+        for place, request in enumerate(requests, start):
+            call = known.get(request.key)
+            if call is None or (again and call.status == "error"):
+                missing[place] = request
+            else:
+                calls[place] = call
+    return calls, missing

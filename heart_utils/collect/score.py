@@ -1,0 +1,201 @@
+"""Judges score one reply alone, from 1 to 5 on each dimension, reasoning first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from heart_utils.collect.blinding import (
+    JudgeError,
+    check_judges,
+    check_replies,
+    chosen_rubric,
+    draw_form,
+    history_blocks,
+    judge_flags,
+    rows_of,
+)
+from heart_utils.collect.models import Model
+from heart_utils.collect.prompts import Form, instructs_judge, parts
+from heart_utils.collect.protocols import Protocol, load_protocol
+from heart_utils.collect.questions import Answer, Question, ask_questions, collector_paused, count_calls
+from heart_utils.tables import TABLES, check_table
+
+if TYPE_CHECKING:
+    from heart_utils.collect.ledger import Ledger
+
+__all__ = ["collect_scores", "parse_scores", "plan_score_questions", "plan_scores"]
+
+ABOUT = ("reply_id", "history_id", "dialogue_id", "responder", "text", "simulated")
+CODES = ("reply",)
+"""A reply alone needs no code; a form has one for each reply it shows."""
+
+
+def collect_scores(
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    judges: Sequence[Model],
+    *,
+    ledger: Ledger,
+    mode: str = "missing",
+    max_concurrency: int | None = None,
+    budget_usd: float | None = None,
+    max_paid_calls: int | None = None,
+    progress: bool = True,
+    **plan: Any,
+) -> pd.DataFrame:
+    """Ask every judge about every reply, and give the scores.
+
+    Parameters
+    ----------
+    histories, replies : pandas.DataFrame
+        The tables of these names.
+    judges : sequence of Model
+        A panel of one or more, answering in JSON.
+    ledger : Ledger
+        Where calls are kept.
+    mode : str
+        ``"missing"`` asks what the ledger lacks, ``"replay"`` asks nothing.
+    max_concurrency, budget_usd, max_paid_calls, progress
+        As in :func:`heart_utils.collect.models.ask_all`.
+    **plan
+        What :func:`plan_score_questions` takes: ``responders``, ``protocol``, ``dimensions``, ``seed``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``scores``: one row per reply, judge and dimension; states and flags as in
+        :func:`heart_utils.collect.judge.collect_verdicts`.
+
+    Raises
+    ------
+    JudgeError
+        If the tables do not fit each other, or an option is unknown; before the first call.
+    """
+    if mode not in ("missing", "replay"):
+        raise JudgeError(f"mode is {mode!r}, expected 'missing' or 'replay'; plan_scores says what would be asked.")
+    questions = plan_score_questions(histories, replies, judges, **plan)
+    answers = ask_questions(
+        questions,
+        ledger=ledger,
+        mode=mode,
+        max_concurrency=max_concurrency,
+        budget_usd=budget_usd,
+        max_paid_calls=max_paid_calls,
+        progress=progress,
+    )
+    return parse_scores(answers)
+
+
+def plan_scores(
+    histories: pd.DataFrame, replies: pd.DataFrame, judges: Sequence[Model], *, ledger: Ledger, **plan: Any
+) -> pd.DataFrame:
+    """Say what :func:`collect_scores` would take, without asking anything.
+
+    Parameters
+    ----------
+    histories, replies, judges, ledger, **plan
+        As in :func:`collect_scores`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per judge, as :func:`heart_utils.collect.questions.count_calls` gives it.
+    """
+    return count_calls(plan_score_questions(histories, replies, judges, **plan), ledger=ledger)
+
+
+@collector_paused()
+def plan_score_questions(
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    judges: Sequence[Model],
+    *,
+    responders: pd.DataFrame | None = None,
+    protocol: Protocol | str = "likert",
+    dimensions: Sequence[str] | None = None,
+    seed: int = 0,
+) -> list[Question]:
+    """Make every question that replies put to judges.
+
+    Parameters
+    ----------
+    histories, replies : pandas.DataFrame
+        The tables of these names.
+    judges : sequence of Model
+        A panel of one or more, answering in JSON.
+    responders : pandas.DataFrame, optional
+        The table of this name; tells which judges share a family with a responder.
+    protocol : Protocol or str
+        One that asks about a reply alone.
+    dimensions : sequence of str, optional
+        Some of the rubric's; all if not given.
+    seed : int
+        For the order of dimensions.
+
+    Returns
+    -------
+    list of Question
+        Judge by judge, sorted by history. Replies that are not valid are not asked about.
+
+    Raises
+    ------
+    JudgeError
+        If no reply is valid, a valid one has no text or no history, judges repeat each other, a judge
+        answers with a letter only, or the protocol asks about pairs.
+    """
+    histories, replies = check_table("histories", histories), check_table("replies", replies)
+    check_judges(judges, 1)
+    letters = [judge.name for judge in judges if judge.answer_format != "json"]
+    if letters:
+        raise JudgeError(f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score needs json.")
+    how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol)
+    if how.asks != "reply":
+        raise JudgeError(f"The protocol {how.name!r} asks about pairs; collect_verdicts does that.")
+    valid = replies[replies["state"] == "valid"].sort_values(["history_id", "reply_id"])
+    if valid.empty:
+        raise JudgeError(f"None of the {len(replies)} replies is valid, so there is nothing to score.")
+    check_replies(histories, valid)
+    shown = rows_of(valid.merge(histories[["history_id", "dialogue_id"]], on="history_id", how="left"), ABOUT)
+    rubric, blocks = chosen_rubric(how, dimensions), history_blocks(histories, how)
+    questions: list[Question] = []
+    for judge in judges:
+        flags_of = judge_flags(judge, responders, set(valid["responder"]))
+        for about in shown:
+            history, swapped = blocks[about["history_id"]]
+            flags = flags_of[about["responder"]] + swapped
+            flags += ("instructs_judge",) if instructs_judge(about["text"]) else ()
+            _, order = draw_form(how, rubric, seed, about["reply_id"], 0, texts=())
+            for part in parts(how, order, judge.answer_format):
+                questions.append(Question(about, judge, Form(how, part, CODES), history, (about["text"],), flags, 0))
+    return questions
+
+
+@collector_paused()
+def parse_scores(answers: Sequence[Answer]) -> pd.DataFrame:
+    """Turn answers into scores; a failed answer is a state, never a number.
+
+    Parameters
+    ----------
+    answers : sequence of Answer
+        Questions with the calls that answer them, as recorded.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``scores``: one row for each dimension of each question.
+    """
+    rows: list[tuple[Any, ...]] = []
+    for answer in answers:
+        question = answer.question
+        about, form = question.about, question.form
+        start = tuple(about[name] for name in ABOUT[:4])
+        for dimension, (reading, call, repaired) in zip(form.dimensions, answer.readings(), strict=True):
+            flags = [*question.flags, *(["repaired"] if repaired else [])]
+            rows.append((
+                *start, question.judge.name, "model", dimension.name, None, reading.score, reading.state,
+                form.protocol.name, None, flags, call.call_id, about["simulated"],
+            ))  # fmt: skip
+    return check_table("scores", pd.DataFrame(rows, columns=list(TABLES["scores"])))
