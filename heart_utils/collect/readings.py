@@ -23,7 +23,7 @@ MAX_MARGIN = 5
 ENOUGH_MASS = 0.5
 DECODER = json.JSONDecoder(strict=False)  # a raw line break inside a string is no reason to lose a verdict
 TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-PLUS_SIGNS = re.compile(r"\W*(\w+?)\W*?(\++)?\W*")
+PLUS_SIGNS = re.compile(r"[^\w+]*(\w+)[^\w+]*(\+*)[^\w+]*")
 WRAPPERS = ("dimensions", "verdicts", "scores", "answer", "result", "judgement", "judgment", "scales")
 NO_ANSWER = ("abstain", "none", "cannot judge", "n/a")
 REFUSAL = re.compile(
@@ -116,24 +116,26 @@ def read_call(call: Call, form: Form) -> tuple[list[Reading], str | None]:
 
 
 def _read_letter(call: Call, form: Form) -> Reading:
-    """Renormalise the next token's probability over the two letters; a letter not listed counts as nothing."""
-    mass = dict.fromkeys(form.codes, 0.0)
-    for token, logprob in call.logprobs or ():
-        letter = _letter(token)
-        if letter in mass:
-            mass[letter] += math.exp(logprob)
-    first, second = (mass[code] for code in form.codes)
-    if first + second <= 0:
+    """Renormalise the next token's probability over the two letters.
+
+    A letter that is not listed is taken to be as probable as the least probable token listed: the
+    most it can be, so that no certainty is made up. With neither listed there is no answer.
+    """
+    listed = [(_letter(token), math.exp(logprob)) for token, logprob in call.logprobs or ()]
+    mass = [sum(share for letter, share in listed if letter == code) for code in form.codes]
+    if not any(mass):
         return Reading("unparsed")
+    least = min(share for _, share in listed)
+    first, second = (share or least for share in mass)
     p_first = first / (first + second)
     winner = "first" if p_first > 0.5 else "second" if p_first < 0.5 else "tie"
-    return Reading("valid", winner=winner, p_first=p_first, little_mass=first + second < ENOUGH_MASS)
+    return Reading("valid", winner=winner, p_first=p_first, little_mass=sum(mass) < ENOUGH_MASS)
 
 
 @lru_cache(maxsize=10_000)
 def _letter(token: str) -> str:
     """Strip what tokenizers and models put around a letter."""
-    return token.strip(" \t\n▁Ġ*\"'().").upper()
+    return token.strip(" \t\n▁Ġ*\"'().")
 
 
 def _find_object(text: str, names: list[str]) -> dict[str, Any] | None:
@@ -210,7 +212,7 @@ def _read_dimension(name: str, found: Mapping[str, Any], form: Form, shared: str
     if form.protocol.margin == "plus" and isinstance(said, str):
         signs = PLUS_SIGNS.fullmatch(said)
         if signs:
-            said, count = signs[1], len(signs[2] or "")
+            said, count = signs[1], len(signs[2])
             margin = margin if not count else float(count) if count <= MAX_MARGIN else None
     if (isinstance(said, str) and said.strip().lower() in NO_ANSWER) or (said is None and "winner" in cells):
         return Reading("abstained", rationale=rationale), None

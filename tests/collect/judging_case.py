@@ -14,7 +14,11 @@ HISTORIES = {
     "h1": [("supporter", "Hello, what is on your mind?"), ("seeker", "My dog died and nobody at work gets it.")],
     "h2": [("seeker", "I failed the exam again."), ("supporter", "Again?"), ("seeker", "Third time. I feel stupid.")],
 }
-TEXTS = {"human": "Oh no. What was your dog called?", "model": "I understand. Your feelings are valid.", "echo": "It sounds hard."}
+TEXTS = {
+    "human": "Oh no. What was your dog called?",
+    "model": "I understand. Your feelings are valid.",
+    "echo": "It sounds hard.",
+}
 JUDGE = Model("judge", "openai/judge", api_base="http://127.0.0.1:1/v1")
 
 
