@@ -10,6 +10,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from heart_utils.collect.protocols import load_protocol
 from heart_utils.tables import check_table, empty_table
 
 __all__ = ["DesignError", "digest", "pair_replies", "seeded"]
@@ -27,7 +28,7 @@ def pair_replies(
     replies: pd.DataFrame,
     *,
     rng: np.random.Generator,
-    orders: str = "both",
+    orders: str | None = None,
     pairs: str | int = "all",
     protocol: str = "heart",
 ) -> pd.DataFrame:
@@ -44,8 +45,9 @@ def pair_replies(
         (and ``simulated``, if any reply is).
     rng : numpy.random.Generator
         One number is drawn from it, whatever the options.
-    orders : str
-        ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair.
+    orders : str, optional
+        ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair. What
+        the protocol says if not given: both for ``heart``, random for ``heart-release``.
     pairs : "all" or int
         How many pairs of each history; fewer than there are is a random choice of them.
     protocol : str
@@ -75,6 +77,7 @@ def pair_replies(
     >>> comparisons.loc[comparisons["order"] == "ab", ["reply_a", "reply_b"]].to_numpy().tolist()
     [['r1', 'r2'], ['r1', 'r3'], ['r2', 'r3']]
     """
+    orders = _orders_of(protocol) if orders is None else orders
     _check_options(orders, pairs)
     _check_replies(replies)
     seed = int(rng.integers(2**63))
@@ -151,6 +154,13 @@ def digest(*parts: object) -> str:
     """
     text = "".join(f"{len(word)}:{word}" for word in map(str, parts))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
+
+
+def _orders_of(protocol: str) -> str:
+    how = load_protocol(protocol)
+    if how.asks != "pair":
+        raise DesignError(f"The protocol {protocol!r} asks about one reply alone; there is nothing to pair.")
+    return how.orders
 
 
 def _check_options(orders: str, pairs: str | int) -> None:

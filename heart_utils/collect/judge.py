@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from heart_utils.collect.blinding import (
@@ -245,19 +247,20 @@ def parse_answers(answers: Sequence[Answer]) -> pd.DataFrame:
 def _check_comparisons(histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> None:
     """Refuse what could not be shown to a judge, before anything is asked."""
     check_replies(histories, replies[replies["reply_id"].isin([*comparisons["reply_a"], *comparisons["reply_b"]])])
-    indexed = replies.set_index("reply_id")
+    ids = pd.Index(replies["reply_id"])
+    there = {column: replies[column].to_numpy(dtype=object) for column in ("history_id", "responder")}
     for side in ("a", "b"):
-        named = comparisons[f"reply_{side}"]
-        _refuse(comparisons, ~named.isin(indexed.index), f"reply_{side}", "a reply of the table replies")
-        for column in ("history_id", "responder"):
-            stands = comparisons["history_id"] if column == "history_id" else comparisons[f"responder_{side}"]
-            wrong = named.map(indexed[column]) != stands
+        rows = ids.get_indexer(comparisons[f"reply_{side}"])
+        _refuse(comparisons, rows < 0, f"reply_{side}", "a reply of the table replies")
+        for column, stands in (("history_id", "history_id"), ("responder", f"responder_{side}")):
+            wrong = there[column][rows] != comparisons[stands].to_numpy(dtype=object)
             _refuse(comparisons, wrong, f"reply_{side}", f"a reply with the {column} that the comparison names")
-    _refuse(comparisons, comparisons["reply_a"] >= comparisons["reply_b"], "reply_a", "the smaller reply_id of the two as a")
-    _refuse(comparisons, comparisons["order"].isna(), "order", "ab or ba, so that it is known what to show first")
+    unordered = (comparisons["reply_a"] >= comparisons["reply_b"]).to_numpy()
+    _refuse(comparisons, unordered, "reply_a", "the smaller reply_id of the two as a")
+    _refuse(comparisons, comparisons["order"].isna().to_numpy(), "order", "ab or ba, so that it is known what to show first")
 
 
-def _refuse(comparisons: pd.DataFrame, wrong: pd.Series, column: str, expected: str) -> None:
+def _refuse(comparisons: pd.DataFrame, wrong: npt.NDArray[np.bool_], column: str, expected: str) -> None:
     if wrong.any():
         row = comparisons.loc[wrong].iloc[0]
         raise JudgeError(

@@ -233,6 +233,7 @@ def ask_all(
     budget_usd: float | None = None,
     max_paid_calls: int | None = None,
     progress: bool = True,
+    scheduler: str | None = None,
 ) -> list[Call]:
     """Answer requests from the ledger, and ask for what it lacks.
 
@@ -254,6 +255,9 @@ def ask_all(
         More paid calls than this are refused before the first.
     progress : bool
         Whether to show a bar; nothing is shown where nothing is asked.
+    scheduler : str, optional
+        The address of a Dask scheduler whose workers ask, each with `max_concurrency` calls in
+        flight; needs a ledger in PostgreSQL.
 
     Returns
     -------
@@ -295,12 +299,17 @@ def ask_all(
     if mode == "dry":
         recorded |= {key: prices.plan_call(request) for key, request in todo.items()}
     elif todo:
-        from heart_utils.collect import flow
+        missing = list(todo.values())
+        prices.check_money(missing, budget_usd=budget_usd, max_paid_calls=max_paid_calls)
+        how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
+        if scheduler is None:
+            from heart_utils.collect.flow import run
 
-        prices.check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
-        lost = flow.run(
-            list(todo.values()), ledger=ledger, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=progress
-        )
+            lost = run(missing, ledger=ledger, **how)
+        else:
+            from heart_utils.collect.cluster import run_on_cluster
+
+            lost = run_on_cluster(missing, ledger=ledger, scheduler=scheduler, **how)
         recorded |= lost | ledger.find(list(todo))
     return [recorded[request.key] for request in asked]
 

@@ -108,8 +108,9 @@ class Form:
             text = text.replace(place, code)
         return text
 
+    @property
     def schema(self) -> dict[str, Any]:
-        """Give the JSON schema of the answer, in the subset that providers share."""
+        """The JSON schema of the answer, in the subset that providers share."""
         if self.protocol.asks == "reply":
             cells: dict[str, Any] = {"score": {"type": "integer", "enum": [1, 2, 3, 4, 5]}}
         else:
@@ -267,7 +268,7 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
     forms = [
         Form(protocol, dimensions, codes, answer_format) for dimensions in parts(protocol, rubric.dimensions, answer_format)
     ]
-    said = [[form.messages(history, ["four", "five"][: len(codes)]), form.schema()] for form in forms]
+    said = [[form.messages(history, ["four", "five"][: len(codes)]), form.schema] for form in forms]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ ROOM = 200
 """Tokens for an answer in JSON, whatever it is about."""
 ROOM_PER_DIMENSION = 120
 CHUNK = 2_000
+LOOKED_AT = 40
+"""So many of a judge's questions, spread over all, tell how it was asked before."""
 LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
 ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")
 
@@ -107,7 +110,7 @@ class Question(NamedTuple):
         if not any(name in self.judge.options for name in ROOM_OPTIONS):
             options["max_tokens"] = ROOM + ROOM_PER_DIMENSION * len(self.form.dimensions)
         if schema:
-            what = {"name": "judgement", "strict": True, "schema": self.form.schema()}
+            what = {"name": "judgement", "strict": True, "schema": self.form.schema}
             options["response_format"] = {"type": "json_schema", "json_schema": what}
         return options
 
@@ -233,16 +236,17 @@ def count_calls(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFram
         empty where no price is known. Repair questions come on top.
     """
     schemas = takes_schema(questions, ledger)
-    requests = [question.request(schema=schemas[question.asker]) for question in questions]
-    calls = ask_all(requests, ledger=ledger, mode="dry", progress=False)
     rows = []
-    for question, call in zip(questions, calls, strict=True):
-        planned = call.status == "planned"
-        tokens = (call.prompt_tokens or 0, call.completion_tokens or 0) if planned else (0, 0)
-        price = call.cost_usd if planned else 0.0
-        rows.append(
-            (question.judge.name, question.form.protocol.name, question.form.answer_format, not planned, *tokens, price)
-        )
+    for start in range(0, len(questions), CHUNK):
+        chunk = questions[start : start + CHUNK]
+        requests = [question.request(schema=schemas[question.asker]) for question in chunk]
+        for question, call in zip(chunk, ask_all(requests, ledger=ledger, mode="dry", progress=False), strict=True):
+            planned = call.status == "planned"
+            tokens = (call.prompt_tokens or 0, call.completion_tokens or 0) if planned else (0, 0)
+            cost = call.cost_usd if planned else 0.0
+            rows.append(
+                (question.judge.name, question.form.protocol.name, question.form.answer_format, not planned, *tokens, cost)
+            )
     names = ["rater", "protocol", "answer_format", "recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
     table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float})
     groups = table.groupby(["rater", "protocol", "answer_format"], sort=False)
@@ -271,17 +275,17 @@ def takes_schema(questions: Sequence[Question], ledger: Ledger) -> dict[tuple[st
     dict
         From a judge's name and answer format to whether its requests carry a schema.
     """
-    takes: dict[tuple[str, str], bool] = {}
+    of_asker: dict[tuple[str, str], list[Question]] = {}
     for question in questions:
-        if question.asker not in takes:
-            takes[question.asker] = question.form.answer_format == "json" and _takes_schema(question, ledger)
-    return takes
+        of_asker.setdefault(question.asker, []).append(question)
+    return {asker: asker[1] == "json" and _takes_schema(asked, ledger) for asker, asked in of_asker.items()}
 
 
-def _takes_schema(question: Question, ledger: Ledger) -> bool:
-    keys = {question.request(schema=schema).key: schema for schema in (True, False)}
-    recorded = [keys[key] for key in ledger.find(list(keys))]
-    return recorded[0] if recorded else supports_schema(question.judge)
+def _takes_schema(questions: Sequence[Question], ledger: Ledger) -> bool:
+    some = questions[:: max(1, len(questions) // LOOKED_AT)]
+    keys = {question.request(schema=schema).key: schema for question in some for schema in (True, False)}
+    recorded = Counter(keys[key] for key in ledger.find(list(keys)))
+    return recorded.most_common(1)[0][0] if recorded else supports_schema(some[0].judge)
 
 
 @collector_paused()

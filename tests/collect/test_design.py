@@ -56,6 +56,14 @@ def test_the_protocol_is_part_of_a_comparisons_id_and_not_of_a_pairs():
     assert not set(ours["comparison_id"]) & set(released["comparison_id"])
 
 
+def test_the_protocol_says_in_which_orders_a_pair_is_shown():
+    orders = {
+        name: pair_replies(many(), rng=draw(), protocol=name).groupby("pair_id").size().max()
+        for name in ("heart", "heart-release")
+    }
+    assert orders == {"heart": 2, "heart-release": 1}
+
+
 def test_one_random_order_shows_each_reply_first_about_half_the_time():
     comparisons = pair_replies(many(40, 8), rng=draw(), orders="random")
     assert comparisons["pair_id"].is_unique
@@ -121,6 +129,7 @@ def test_a_comparison_with_a_simulated_reply_is_simulated():
     ("replies", "options", "said"),
     [
         (many(), {"orders": "ab"}, "orders is 'ab', expected one of both, random"),
+        (many(), {"protocol": "likert"}, "'likert' asks about one reply alone"),
         (many(), {"pairs": 0}, "expected 'all' or a whole number"),
         (many(), {"pairs": 1.5}, "expected 'all' or a whole number"),
         (many(), {"pairs": "some"}, "expected 'all' or a whole number"),

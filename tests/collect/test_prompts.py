@@ -136,7 +136,7 @@ def test_codes_are_two_different_letters_that_no_text_holds():
 def test_an_answer_after_the_pattern_has_what_the_schema_requires(name):
     asked = form(name)
     pattern = json.loads(asked.answer_form().split("\n")[-1])
-    schema = asked.schema()
+    schema = asked.schema
     assert list(pattern) == schema["required"] == list(schema["properties"])
     for key, value in pattern.items():
         inner = schema["properties"][key]
@@ -160,14 +160,14 @@ def test_a_schema_keeps_to_what_all_providers_take(name):
             for inner in node["properties"].values():
                 walk(inner)
 
-    walk(form(name).schema())
+    walk(form(name).schema)
 
 
 def test_ties_may_be_called_in_our_protocol_and_not_in_the_released_one():
     ours, released = form("heart"), form("heart-release")
-    assert ours.schema()["properties"]["overall"]["properties"]["winner"]["enum"] == ["K482", "T905", "tie"]
-    assert released.schema()["properties"]["overall_eq"]["enum"][:2] == ["K482+", "K482++"]
-    assert len(released.schema()["properties"]["overall_eq"]["enum"]) == 10
+    assert ours.schema["properties"]["overall"]["properties"]["winner"]["enum"] == ["K482", "T905", "tie"]
+    assert released.schema["properties"]["overall_eq"]["enum"][:2] == ["K482+", "K482++"]
+    assert len(released.schema["properties"]["overall_eq"]["enum"]) == 10
     assert '"tie"' in ours.answer_form()
     assert "tie" not in released.answer_form()
 

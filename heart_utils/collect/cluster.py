@@ -1,0 +1,131 @@
+"""More than one machine: requests in shards over a Dask cluster, all of them on one shared ledger."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+
+from heart_utils.collect.database import LedgerError
+from heart_utils.collect.ledger import Ledger, open_ledger
+from heart_utils.collect.models import Call, Model, Request, ask_all
+
+__all__ = ["ClusterError", "run_on_cluster"]
+
+SHARD = 200
+"""Requests that a worker is given at once: in their order, so that a server's prefix cache serves them."""
+
+CONNECT_S = 20
+
+
+class ClusterError(ValueError):
+    """A cluster cannot be reached, or has nobody to work."""
+
+
+def run_on_cluster(
+    requests: Sequence[Request],
+    *,
+    ledger: Ledger,
+    scheduler: str,
+    max_concurrency: int | None = None,
+    budget_usd: float | None = None,
+    progress: bool = True,
+) -> dict[str, Call]:
+    """Have the workers of a cluster ask for all of these requests.
+
+    Each worker opens the ledger itself, by its own ``HEART_LEDGER`` or else by this ledger's
+    address without its password, and takes keys from its own environment: neither is sent. A
+    worker that dies loses the calls it had in flight; its shard goes to another.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+        None recorded, no two with one key.
+    ledger : Ledger
+        One that other machines can reach.
+    scheduler : str
+        The address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``.
+    max_concurrency : int, optional
+        Calls in flight in each worker.
+    budget_usd : float, optional
+        What all processes on the ledger may spend.
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    dict of str to Call
+        Only those that could not be asked at all.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger is a file.
+    ClusterError
+        If the scheduler does not answer, or has no worker.
+    BudgetError
+        If the budget ended before the requests.
+    """
+    if not ledger.shared:
+        raise LedgerError(
+            f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of this machine. "
+            f"Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every worker."
+        )
+    from distributed import Client, as_completed
+    from tqdm.auto import tqdm
+
+    address = ledger.engine.url.set(password=None).render_as_string()
+    lost: dict[str, Call] = {}
+    try:
+        client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"No Dask scheduler answers at {scheduler} ({error}).") from None
+    with client, client.as_current(), tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+        slots = sum(client.nthreads().values())
+        if slots == 0:
+            raise ClusterError(f"The scheduler at {scheduler} has no worker; start some with `dask worker {scheduler}`.")
+        shared = _share_limits(requests, slots)
+        shards = [shared[start : start + SHARD] for start in range(0, len(shared), SHARD)]
+        futures = [
+            client.submit(_ask_shard, shard, address, max_concurrency, budget_usd, pure=False, key=f"shard-{shard[0].key}")
+            for shard in shards
+        ]
+        try:
+            for _, (n, calls) in as_completed(futures, with_results=True):
+                lost |= {call.call_id: call for call in calls}
+                bar.update(n)
+        finally:
+            client.cancel(futures)
+    return lost
+
+
+def _share_limits(requests: Sequence[Request], slots: int) -> list[Request]:
+    """Give each worker its share of a model's limits of a minute."""
+    shares: dict[int, Model] = {}
+
+    def share(limit: int | None) -> int | None:
+        return None if limit is None else max(1, math.floor(limit / slots))
+
+    for request in requests:
+        model = request.model
+        if id(model) not in shares:
+            limits = {name: share(getattr(model, name)) for name in ("requests_per_minute", "tokens_per_minute")}
+            shares[id(model)] = dataclasses.replace(model, **limits)
+    return [dataclasses.replace(request, model=shares[id(request.model)]) for request in requests]
+
+
+def _ask_shard(
+    requests: Sequence[Request], address: str, max_concurrency: int | None, budget_usd: float | None
+) -> tuple[int, list[Call]]:
+    """Ask for a shard's requests, in a worker; give the calls that could not be made at all."""
+    ledger = _ledger(address)
+    calls = ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=False)
+    recorded = ledger.find([call.call_id for call in calls])
+    return len(requests), [call for call in calls if call.call_id not in recorded]
+
+
+@lru_cache(maxsize=1)
+def _ledger(address: str) -> Ledger:
+    return open_ledger(os.environ.get("HEART_LEDGER") or address)

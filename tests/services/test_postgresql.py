@@ -1,0 +1,48 @@
+"""The ledger's tests, and those of calls, once more on a real PostgreSQL server."""
+
+import pytest
+import test_ledger
+import test_models
+from test_models import _short_pauses, provider  # noqa: F401 - fixtures
+
+from heart_utils.collect.ledger import open_ledger
+
+pytestmark = pytest.mark.services
+
+SQLITE_ALONE = {
+    "test_a_call_takes_little_room",
+    "test_a_full_disk_is_said_and_what_was_recorded_stands",
+    "test_a_canary_key_is_in_no_file_of_a_run",
+}
+
+
+def _tests_of(module):
+    """Those that take the fixture `ledger`, which is another one here."""
+    for name, test in vars(module).items():
+        arguments = getattr(test, "__code__", None)
+        if name.startswith("test_") and arguments and "ledger" in arguments.co_varnames[: arguments.co_argcount]:
+            if name not in SQLITE_ALONE:
+                yield name, test
+
+
+globals().update(_tests_of(test_ledger))
+globals().update(_tests_of(test_models))
+
+
+@pytest.fixture
+def ledger(database_url):
+    opened = open_ledger(database_url)
+    yield opened
+    opened.close()
+
+
+def test_the_ledger_is_one_that_machines_can_share(ledger):
+    assert ledger.shared
+    assert "postgresql" in ledger.url
+
+
+def test_the_environment_names_it(database_url, monkeypatch, tmp_path):
+    monkeypatch.setenv("HEART_LEDGER", database_url.replace("+psycopg", ""))
+    opened = open_ledger(tmp_path / "run")
+    assert opened.shared
+    opened.close()
