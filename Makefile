@@ -71,6 +71,8 @@ data: env ## print licence and citation of data set NAME, fetch it, check it
 collect: env ## ask models for the replies and verdicts of RUN: says first what it takes (ARGS="--dry-run" only that)
 ifeq ($(RUN),public)
 	@$(PYTHON) -m heart_utils.collect.public
+else ifneq (,$(filter heartbench%,$(RUN)))
+	@$(PYTHON) -m heart_utils.collect.heartbench $(RUN) $(ARGS)
 else
 	@$(PYTHON) -m heart_utils.collect $(RUN) $(ARGS)
 endif

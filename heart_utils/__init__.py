@@ -27,6 +27,14 @@ _PUBLIC = {
     "fit_ratings": "analysis.ratings",
     "bootstrap_ci": "analysis.resampling",
     "simulate_study": "analysis.simulate",
+    "score_rubric": "analysis.heartbench",
+    "rubric_board": "analysis.rubric_board",
+    "lint_rule": "analysis.linter",
+    "lint_rubric": "analysis.linter",
+    "calibrate_scores": "analysis.calibration",
+    "sweep_weights": "analysis.scales",
+    "compare_responders": "analysis.drops",
+    "run_gate": "report.gate",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

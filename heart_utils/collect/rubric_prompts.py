@@ -9,6 +9,7 @@ from typing import Any
 __all__ = ["LANGUAGES", "again_message", "hits_schema", "judge_message", "read_hits", "reply_message"]
 
 LANGUAGES = ("zh", "en")
+REASON_PER_ITEM = 60
 
 REPLY_WORDS = {
     "zh": (
@@ -187,7 +188,8 @@ def hits_schema(n: int, *, exact: bool) -> dict[str, Any]:
     n : int
         How many items there are.
     exact : bool
-        Whether to ask for the length of the list; not every provider takes that in a schema.
+        Whether to hold the list to its length, and the reason to 60 characters an item, by grammar.
+        Not every provider takes lengths in a schema; a small model without them writes on for ever.
 
     Returns
     -------
@@ -195,11 +197,13 @@ def hits_schema(n: int, *, exact: bool) -> dict[str, Any]:
         A ``response_format``.
     """
     hits: dict[str, Any] = {"type": "array", "items": {"enum": [1, 0, None]}}
+    reason: dict[str, Any] = {"type": "string"}
     if exact:
         hits |= {"minItems": n, "maxItems": n}
+        reason |= {"minLength": 1, "maxLength": REASON_PER_ITEM * n}
     schema = {
         "type": "object",
-        "properties": {"reason": {"type": "string"}, "hits": hits},
+        "properties": {"reason": reason, "hits": hits},
         "required": ["reason", "hits"],
         "additionalProperties": False,
     }
