@@ -11,9 +11,9 @@ from server import Provider, serving
 
 from heart_utils.collect.judge import collect_verdicts, plan_verdicts
 from heart_utils.collect.ledger import open_ledger
-from heart_utils.collect.recorded import ReplayError
 from heart_utils.collect.local import NotInstalledError, local_model
 from heart_utils.collect.models import Model
+from heart_utils.collect.recorded import ReplayError
 from heart_utils.collect.score import collect_scores
 
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
 import os
-import resource
-import signal
 import statistics
 import subprocess
 import sys
@@ -130,7 +127,9 @@ def bench_throughput(n: int, pairs: int) -> bool:
     return good
 
 
-BENCHES: dict[str, Callable[[bool], bool]] = {"throughput": lambda quick: bench_throughput(300 if quick else 1500, 2 if quick else 5)}
+BENCHES: dict[str, Callable[[bool], bool]] = {
+    "throughput": lambda quick: bench_throughput(300 if quick else 1500, 2 if quick else 5)
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
