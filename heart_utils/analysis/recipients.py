@@ -26,7 +26,7 @@ def strategy_shares(histories: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     histories : pandas.DataFrame
-        With the column ``strategies``: for each supporter turn its strategies, several parted by `` + ``.
+        With the column ``strategies``: for each supporter turn its strategies, several parted by a plus sign between spaces.
 
     Returns
     -------
