@@ -19,7 +19,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env public notebooks book test test-services check data collect record bench clean
+.PHONY: help env public notebooks book test test-services check data collect record study bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -80,8 +80,17 @@ endif
 record: env ## ask for what the recorded calls of the sample lack, and write them down
 	@$(PYTHON) -m heart_utils.collect sample --yes --record data/sample/calls.jsonl
 
-bench: env ## measure speed and coverage, side by side with other programs
-	@$(PYTHON) -m tools.bench $(ARGS)
+study: env .venv-study/ready ## run a study with people over RUN: NAME=rating or reply (RESUME=1, PORT=8001, ARGS="--help")
+	@test -n "$(NAME)" || { echo "Name the kind of study: make study NAME=rating (or reply)"; exit 2; }
+	@$(PYTHON) -m heart_utils.collect.study $(RUN) $(NAME) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
+
+.venv-study/ready: requirements-study.txt
+	@$(PYTHON3) -m venv .venv-study
+	@.venv-study/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-study.txt
+	@touch $@
+
+bench: env ## measure speed and coverage, side by side with other programs; NAME= for one bench
+	@$(PYTHON) -m tools.bench $(NAME) $(ARGS)
 
 clean: ## remove build/ (runs/ stays: it may hold paid calls)
 	rm -rf build

@@ -161,7 +161,7 @@ def build_copy(folder, mirror=None):
 @pytest.mark.slow
 def test_the_book_builds_with_no_data_and_says_so(tmp_path):
     front = build_copy(tmp_path)
-    assert "Public votes: none were found when this book was built" in front
+    assert "Public votes: none were found for this book" in front
     assert "SIMULATED</strong>" in front
 
 

@@ -10,6 +10,7 @@ HTML := build/html$(if $(filter sample,$(RUN)),,-$(RUN))
 # CHAPTERS, and an arrow from each table to those who read it.
 include build/graph/$(RUN).mk
 
+SHARED := build/code.stamp build/data.stamp build/parameters/$(RUN)/recipe.stamp
 COPIES := $(CHAPTERS:%=build/executed/$(RUN)/%.ipynb)
 PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py
 
@@ -17,9 +18,9 @@ PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py
 notebooks: $(COPIES)
 html: $(HTML)/index.html
 
-build/executed/$(RUN)/%.ipynb: notebooks/%.ipynb build/parameters/$(RUN)/%.yaml build/code.stamp build/data.stamp
+build/executed/$(RUN)/%.ipynb: notebooks/%.ipynb build/parameters/$(RUN)/%.yaml $(SHARED)
 	@$(PYTHON) -m tools.execute_notebook $< $@ --parameters build/parameters/$(RUN)/$*.yaml
 
-$(HTML)/index.html: $(COPIES) $(PROSE) build/code.stamp build/data.stamp build/graph/$(RUN).mk
+$(HTML)/index.html: $(COPIES) $(PROSE) $(SHARED) build/graph/$(RUN).mk
 	@$(PYTHON) -m tools.stage $(RUN)
 	@$(PYTHON) -m tools.build_html build/stage/$(RUN) $(HTML)

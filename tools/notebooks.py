@@ -32,8 +32,10 @@ class Chapter:
     parameters : dict
         Name -> default value, from the cell tagged ``parameters``.
     reads : tuple of str
-        What ``show_banner(..., tables=[...])`` names: ``"verdicts"``, ``"verdicts/people"`` (one
-        part) or ``"public/verdicts"`` (another run's).
+        What ``run.read("…")`` and ``show_banner(..., tables=[...])`` name: ``"verdicts"``,
+        ``"verdicts/people"`` (one part) or ``"public/verdicts"`` (another run's).
+    shown : tuple of str
+        Those of them that the banner tells the reader of.
     writes : tuple of str
         The tables, or parts of tables, that ``run.write("…")`` replaces in this run.
     """
@@ -41,6 +43,7 @@ class Chapter:
     name: str
     parameters: dict[str, Any]
     reads: tuple[str, ...]
+    shown: tuple[str, ...]
     writes: tuple[str, ...]
 
 
@@ -65,11 +68,13 @@ def read_chapter(notebook: Path) -> Chapter:
     cells = read_cells(notebook)
     trees = [_tree(notebook, number, cell) for number, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    shown = [table for call in calls for table in _shown(notebook, call)]
     return Chapter(
         name=notebook.stem,
         parameters=_parameters(notebook, cells),
-        reads=tuple(dict.fromkeys(table for call in calls for table in _reads(notebook, call))),
-        writes=tuple(dict.fromkeys(table for call in calls for table in _writes(call))),
+        reads=tuple(dict.fromkeys([*shown, *(table for call in calls for table in _parts(call, "read", 1))])),
+        shown=tuple(dict.fromkeys(shown)),
+        writes=tuple(dict.fromkeys(table for call in calls for table in _parts(call, "write", 2))),
     )
 
 
@@ -114,7 +119,7 @@ def _parameters(notebook: Path, cells: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _reads(notebook: Path, call: ast.Call) -> Iterator[str]:
+def _shown(notebook: Path, call: ast.Call) -> Iterator[str]:
     if _name(call.func) != "show_banner":
         return
     for keyword in call.keywords:
@@ -128,10 +133,11 @@ def _reads(notebook: Path, call: ast.Call) -> Iterator[str]:
                 ) from None
 
 
-def _writes(call: ast.Call) -> Iterator[str]:
-    texts = [_text(part) for part in call.args]
-    if _name(call.func) == "write" and texts and texts[0] in TABLES:
-        parts = [*texts[2:3], *(_text(keyword.value) for keyword in call.keywords if keyword.arg == "part")]
+def _parts(call: ast.Call, method: str, place: int) -> Iterator[str]:
+    """Name the table, and the part of it, that ``run.read`` or ``run.write`` is called for."""
+    texts = [_text(argument) for argument in call.args]
+    if _name(call.func) == method and texts and texts[0] in TABLES:
+        parts = [*texts[place : place + 1], *(_text(keyword.value) for keyword in call.keywords if keyword.arg == "part")]
         yield "/".join(filter(None, [texts[0], *parts]))
 
 

@@ -2,7 +2,7 @@
 
 ``python -m tools.plan sample`` reads ``params/sample.yaml`` and writes below ``build/``
 
-- ``parameters/<run>/<chapter>.yaml``, what papermill hands to a notebook;
+- ``parameters/<run>/<chapter>.yaml``, what papermill hands to a notebook, and ``recipe.stamp``;
 - ``code.stamp`` and ``data.stamp``, checksums of the helpers and of the data found;
 - ``tables/<run>/<table>.stamp``, the checksum of each table that a notebook reads or writes;
 - ``graph/<run>.mk``, the list of chapters and an arrow from each table to its readers.
@@ -38,11 +38,12 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """The chapters of a run, in order, and the values that each one gets."""
+    """The chapters of a run, in order, the values that each one gets, and the recipe they collect by."""
 
     run: str
     chapters: tuple[Chapter, ...]
     parameters: dict[str, dict[str, Any]]
+    recipe: dict[str, Any] | None = None
 
 
 def read_plan(root: Path, run: str) -> Plan:
@@ -58,7 +59,8 @@ def read_plan(root: Path, run: str) -> Plan:
     Returns
     -------
     Plan
-        Every parameter in it is declared by its notebook.
+        Every parameter in it is declared by its notebook. A run that lists no chapters has those of
+        the sample. The block ``collect:`` is not looked into; `make collect` reads it.
 
     Raises
     ------
@@ -73,21 +75,22 @@ def read_plan(root: Path, run: str) -> Plan:
         given = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise PlanError(f"{file} is not YAML: {error}") from None
-    if not isinstance(given, dict) or not isinstance(given.get("chapters"), list) or not given["chapters"]:
+    if not isinstance(given, dict):
+        raise PlanError(f"{file} holds no blocks; expected `chapters:` with a list of notebooks.")
+    recipe = given.pop("collect", None)
+    names = given.pop("chapters", None) or _sample_chapters(root, run)
+    if not isinstance(names, list) or not names:
         raise PlanError(f"{file}: expected `chapters:` with a list of notebooks, such as `- 05_who_is_preferred`.")
-    names = given.pop("chapters")
     for name in names:
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise PlanError(f"{file} lists {name!r}, and notebooks/{name}.ipynb is not there.")
     chapters = tuple(read_chapter(root / "notebooks" / f"{name}.ipynb") for name in names)
     shared = given.pop("all", None) or {}
-    given.pop("collect", None)  # a recipe, which heart_utils.collect reads and checks
     blocks = {name: given.pop(name, None) or {} for name in names}
     if given:
-        raise PlanError(
-            f"{file}: {', '.join(given)} is neither `chapters`, `all`, `collect` nor a listed chapter ({', '.join(names)})."
-        )
-    return Plan(run, chapters, _fit(file, run, chapters, shared, blocks))
+        known = f"`chapters`, `all`, `collect` nor a listed chapter ({', '.join(names)})"
+        raise PlanError(f"{file}: {', '.join(given)} is neither {known}.")
+    return Plan(run, chapters, _fit(file, run, chapters, shared, blocks), recipe)
 
 
 def write_plan(root: Path, plan: Plan) -> None:
@@ -104,6 +107,8 @@ def write_plan(root: Path, plan: Plan) -> None:
     for name, values in plan.parameters.items():
         text = yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
         write_atomically(build / "parameters" / plan.run / f"{name}.yaml", text.encode())
+    recipe = yaml.safe_dump(plan.recipe, allow_unicode=True, sort_keys=False)
+    write_atomically(build / "parameters" / plan.run / "recipe.stamp", recipe.encode())
     write_atomically(build / "code.stamp", _checksums(root, (path for glob in CODE for path in root.glob(glob))))
     write_atomically(build / "data.stamp", _data_found(root))
     arrows: list[str] = []
@@ -135,6 +140,11 @@ def stamp_table(root: Path, run: str, table: str) -> None:
     """
     file = root / "runs" / run / f"{table}.parquet"
     write_atomically(root / _stamp(run, table), (checksum(file) if file.is_file() else "absent").encode())
+
+
+def _sample_chapters(root: Path, run: str) -> list[str] | None:
+    """Give another run the notebooks of the sample, unless it says otherwise."""
+    return None if run == "sample" else [chapter.name for chapter in read_plan(root, "sample").chapters]
 
 
 def _fit(

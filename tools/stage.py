@@ -103,11 +103,11 @@ def page_banner(run: str, notes: Iterable[dict[str, Any]], commit: str, date: da
     for note in unique:
         for origin, count in note["rows"].items():
             rows[origin] = rows.get(origin, 0) + count
-    public = sorted({note["source"] for note in unique if note["table"].startswith("public/")})
+    public = sorted({note["source"].partition(":")[0] for note in unique if "published" in note["rows"]})
     made_up = rows.get("simulated", 0)
     kind = "simulated" if made_up else "measured" if rows else "none"
     said = ["PARTLY SIMULATED"] if made_up and len(rows) > 1 else ["SIMULATED"] if made_up else []
-    said.append("Public votes: " + (", ".join(public) if public else "none were found when this book was built"))
+    said.append("Public votes: " + (", ".join(public) if public else "none were found for this book"))
     said.append(f"run {run}")
     details = [f"{count:,} rows {ORIGINS.get(origin, origin)}" for origin, count in sorted(rows.items())]
     details += [f"{note['table']}: {note['source']}, licence {note['licence']}" for note in unique]

@@ -59,7 +59,7 @@ class TableNote:
     Attributes
     ----------
     table : str
-        ``"verdicts/mtbench"``, with the run before it where it is another run's.
+        The run and the file: ``"public/verdicts/mtbench"``; or the name of what a chapter made itself.
     source : str
         The data set or study, in words.
     licence : str
@@ -215,12 +215,11 @@ def _notes_of(run: str | Run, name: str) -> list[TableNote]:
     first, _, rest = name.partition("/")
     own = run if isinstance(run, Run) else open_run(run)
     here, table = (own, name) if first in TABLES else (open_run(first), rest)
-    shown = "" if first in TABLES else f"{first}/"
     entries: dict[str, Any] = here.manifest.get("tables", {})
     kind, _, part = table.partition("/")
     files = [here.folder / f"{table}.parquet"] + ([] if part else sorted((here.folder / kind).glob("*.parquet")))
     there = [str(file.relative_to(here.folder).with_suffix("")) for file in files if file.is_file()]
-    return [_note(f"{shown}{path}", entries.get(path, {}), _read(here, path)) for path in there]
+    return [_note(f"{here.name}/{path}", entries.get(path, {}), _read(here, path)) for path in there]
 
 
 def _read(run: Run, path: str) -> pd.DataFrame:

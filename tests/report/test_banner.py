@@ -44,10 +44,10 @@ def test_each_part_of_a_table_has_a_note_of_its_own(run):
     run.write("codes", codes(3, simulated=True), "model")
     notes = note_tables(run, tables=["codes"])
     assert [(note.table, note.rows) for note in notes] == [
-        ("codes/model", {"simulated": 3}),
-        ("codes/people", {"not recorded": 2}),
+        ("study/codes/model", {"simulated": 3}),
+        ("study/codes/people", {"not recorded": 2}),
     ]
-    assert [note.table for note in note_tables(run, tables=["codes/people"])] == ["codes/people"]
+    assert [note.table for note in note_tables(run, tables=["codes/people"])] == ["study/codes/people"]
     assert "PARTLY SIMULATED" in banner_html(notes)
 
 

@@ -96,6 +96,14 @@ def test_values_for_all_reach_only_the_notebooks_that_declare_them(two):
     }
 
 
+def test_a_run_that_lists_no_chapters_has_those_of_the_sample_and_its_own_recipe(two):
+    two.write_parameters("collect: {histories: heart}\nall: {seed: 3}\n", run="heart")
+    plan = read_plan(two.root, "heart")
+    assert [chapter.name for chapter in plan.chapters] == ["01_first", "02_second"]
+    assert plan.parameters["02_second"] == {"run": "heart", "seed": 3}
+    assert plan.recipe == {"histories": "heart"}
+
+
 def test_a_whole_number_may_stand_for_a_fraction(two):
     two.write_parameters(TWO + "01_first: {ci_level: 1}\n")
     assert read_plan(two.root, "sample").parameters["01_first"]["ci_level"] == 1
@@ -109,7 +117,7 @@ def test_a_whole_number_may_stand_for_a_fraction(two):
         (TWO + "01_first: {seed: '7'}\n", "01_first.seed is '7', a str; the notebook's default 1 is a int"),
         (TWO + "01_first: {seed: true}\n", "01_first.seed is True, a bool"),
         (TWO + "01_first: {run: other}\n", "`run` is the name of this file"),
-        (TWO + "03_third: {seed: 1}\n", "03_third is neither `chapters`, `all` nor a listed chapter"),
+        (TWO + "03_third: {seed: 1}\n", "03_third is neither `chapters`, `all`, `collect` nor a listed chapter"),
         ("chapters: [09_absent]\n", "notebooks/09_absent.ipynb is not there"),
         ("all: {seed: 1}\n", "expected `chapters:`"),
         ("chapters: [\n", "is not YAML"),
@@ -135,10 +143,11 @@ def test_a_chapter_says_what_it_reads_and_writes(project):
         cell(
             'banner.show_banner(run, tables=["scores"])\nhere.write("scores", rows, part="likert"); here.write("ratings", rows)'
         ),
-        cell('handle.write("some text")\n!ls'),
+        cell('handle.write("some text")\n!ls\nhere.read("responders")\nhere.read("replies", "people"); handle.read("x")'),
     )
     read = read_chapter(chapter)
-    assert read.reads == ("replies", "public/verdicts", "scores")
+    assert read.shown == ("replies", "public/verdicts", "scores")
+    assert read.reads == ("replies", "public/verdicts", "scores", "responders", "replies/people")
     assert read.writes == ("verdicts/people", "scores/likert", "ratings")
     assert read.parameters == {"run": "sample", "seed": 1, "ci_level": 0.95, "label": "x"}
 

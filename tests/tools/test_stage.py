@@ -44,7 +44,7 @@ def test_the_banner_tells_simulated_from_partly_simulated_and_counts_a_note_once
 
 
 def test_the_banner_says_when_no_public_votes_were_found():
-    assert "none were found when this book was built" in page_banner("sample", [], "abc", DAY)
+    assert "none were found for this book" in page_banner("sample", [], "abc", DAY)
 
 
 def test_every_public_name_stands_on_the_page_of_functions():
