@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from heart_utils.collect.database import LedgerError
 from heart_utils.collect.ledger import Ledger, open_ledger
@@ -73,13 +75,14 @@ def run_on_cluster(
             f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of this machine. "
             f"Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every worker."
         )
-    from distributed import Client, as_completed
     from tqdm.auto import tqdm
+
+    distributed: Any = importlib.import_module("distributed")  # partly typed: its annotations promise less than it does
 
     address = ledger.engine.url.set(password=None).render_as_string()
     lost: dict[str, Call] = {}
     try:
-        client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+        client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ClusterError(f"No Dask scheduler answers at {scheduler} ({error}).") from None
     with client, client.as_current(), tqdm(total=len(requests), unit="call", disable=not progress) as bar:
@@ -93,7 +96,7 @@ def run_on_cluster(
             for shard in shards
         ]
         try:
-            for _, (n, calls) in as_completed(futures, with_results=True):
+            for _, (n, calls) in distributed.as_completed(futures, with_results=True):
                 lost |= {call.call_id: call for call in calls}
                 bar.update(n)
         finally:
@@ -111,8 +114,11 @@ def _share_limits(requests: Sequence[Request], slots: int) -> list[Request]:
     for request in requests:
         model = request.model
         if id(model) not in shares:
-            limits = {name: share(getattr(model, name)) for name in ("requests_per_minute", "tokens_per_minute")}
-            shares[id(model)] = dataclasses.replace(model, **limits)
+            shares[id(model)] = dataclasses.replace(
+                model,
+                requests_per_minute=share(model.requests_per_minute),
+                tokens_per_minute=share(model.tokens_per_minute),
+            )
     return [dataclasses.replace(request, model=shares[id(request.model)]) for request in requests]
 
 

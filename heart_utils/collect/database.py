@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from heart_utils.runs import Run, RunError, open_run
 
-__all__ = ["FORMAT", "LedgerError", "about", "calls", "connect", "keys_in", "now", "owners", "parts", "upsert"]
+__all__ = ["FORMAT", "LedgerError", "about", "batches", "calls", "connect", "keys_in", "now", "owners", "parts", "upsert"]
 
 FORMAT = 1
 """The version of a ledger's tables. Another version is refused, never guessed at."""
@@ -76,6 +76,18 @@ parts = sa.Table(
     metadata,
     sa.Column("digest", sa.String(16), primary_key=True),
     sa.Column("body", sa.Text, nullable=False),
+)
+
+
+batches = sa.Table(
+    "batches",
+    metadata,
+    sa.Column("batch", sa.String(200), primary_key=True),  # as the provider calls it
+    sa.Column("owner", sa.String(64), nullable=False),  # of its claims
+    sa.Column("model", sa.Text, nullable=False),  # what is needed to ask for it again; never a key
+    sa.Column("status", sa.String(20), nullable=False),  # open, or how it ended
+    sa.Column("n", sa.Integer, nullable=False),
+    sa.Column("submitted_at", sa.Float, nullable=False),
 )
 
 

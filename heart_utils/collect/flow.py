@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from heart_utils.collect.database import LedgerError
 from heart_utils.collect.models import Call, Model, Request, load_litellm
 from heart_utils.collect.outcomes import Answer, Failure, failure_of, read_plain, read_stream, redact
 from heart_utils.collect.prices import BudgetError, answer_bound, cost, plan_call, reserve
@@ -23,7 +24,7 @@ from heart_utils.collect.prices import BudgetError, answer_bound, cost, plan_cal
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
 
-__all__ = ["run"]
+__all__ = ["event_loop", "run"]
 
 T = TypeVar("T")
 
@@ -96,6 +97,8 @@ def run(
     ------
     BudgetError
         If the budget ended before the requests.
+    LedgerError
+        If some of them are in a provider's batch, or the ledger cannot be written.
     KeyboardInterrupt
         After Ctrl-C, once the calls in flight are recorded.
     """
@@ -104,7 +107,7 @@ def run(
     load_litellm()
     with _embedded(requests) as address, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
         flow = _Flow(ledger, address, max_concurrency, budget_usd, bar)
-        loop = _loop(os.getpid())
+        loop = event_loop(os.getpid())
         future = asyncio.run_coroutine_threadsafe(flow.run(requests), loop)
         try:
             future.result()
@@ -127,7 +130,20 @@ def run(
             f"perhaps billed for calls nobody heard the end of. {flow.short} calls were not made. What was answered is "
             f"recorded; raise budget_usd and run again, and only the rest is asked."
         )
+    if flow.in_batches:
+        raise LedgerError(
+            f"{flow.in_batches} of the requests are in a provider's batch that has not been collected. "
+            f"Mode 'batch' collects it once it is there; the others are recorded."
+        )
     return flow.lost()
+
+
+@lru_cache(maxsize=1)
+def event_loop(_: int) -> asyncio.AbstractEventLoop:
+    """Give the process its event loop for calls, in a thread of its own: a kernel's main thread runs one already."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
+    return loop
 
 
 class _Flow:
@@ -144,6 +160,7 @@ class _Flow:
         self._finished = asyncio.Event()
         self.gone = threading.Event()
         self.short = 0
+        self.in_batches = 0
         self.in_flight = 0
         self._failed = 0
         self._spent = 0.0
@@ -216,7 +233,10 @@ class _Flow:
         asked, lane.elsewhere = lane.elsewhere, []
         found = await self._on_ledger(self.ledger.find, [request.key for request in asked])
         done = {key for key, call in found.items() if call.status != "error"}
-        lane.waiting.extend(request for request in asked if request.key not in done)
+        left = [request for request in asked if request.key not in done]
+        held = await self._on_ledger(self.ledger.in_batches, [request.key for request in left])
+        lane.waiting.extend(request for request in left if request.key not in held)
+        self.in_batches += len(held)
         self.bar.update(len(done))
 
     async def _work(self, lane: _Lane) -> None:
@@ -478,11 +498,3 @@ def _embedded(requests: Sequence[Request]) -> Iterator[str | None]:
 
     with serve_local() as model:
         yield model.api_base
-
-
-@lru_cache(maxsize=1)
-def _loop(_: int) -> asyncio.AbstractEventLoop:
-    """Give the process its event loop for calls, in a thread of its own: a kernel's main thread runs one already."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
-    return loop

@@ -92,7 +92,7 @@ class Ledger:
         self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"
         self._known: set[str] = set()
         self.used: set[str] = set()
-        self._enrolled = False
+        self._enrolled: set[str] = set()
 
     @property
     def url(self) -> str:
@@ -148,7 +148,7 @@ class Ledger:
         Claim
             Once it is committed.
         """
-        self._enrol()
+        self._enrol(owner)
         pack = zstandard.ZstdCompressor(level=6)
         rows: list[dict[str, Any]] = []
         for request, reserve in zip(requests, reserves, strict=True):
@@ -203,7 +203,7 @@ class Ledger:
         owner : str, optional
             A provider's batch, in place of this process.
         """
-        self._enrol()
+        self._enrol(owner)
         pack = zstandard.ZstdCompressor(level=6)
         clock = now(self.engine)
         values: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*ANSWER, "answer", "logprobs")}
@@ -226,11 +226,19 @@ class Ledger:
                 )
             )
 
-    def release(self, keys: Sequence[str], *, owner: str | None = None) -> None:
-        """Give back claims that were not asked."""
+    def release(self, keys: Sequence[str] | None, *, owner: str | None = None) -> None:
+        """Give back claims that were not asked, or all of an owner's."""
         mine = (calls.c.owner == (owner or self.owner)) & (calls.c.status == "claimed")
+        these = sa.true() if keys is None else keys_in(self.engine, calls.c.key, list(keys))
         with self.writing() as connection:
-            connection.execute(calls.delete().where(keys_in(self.engine, calls.c.key, list(keys)), mine))
+            connection.execute(calls.delete().where(these, mine))
+
+    def in_batches(self, keys: Sequence[str]) -> set[str]:
+        """Tell which of these are claimed by a provider's batch."""
+        held = sa.select(owners.c.owner).where(owners.c.host == BATCH)
+        with self.reading() as connection:
+            mine = keys_in(self.engine, calls.c.key, list(keys)) & (calls.c.status == "claimed") & calls.c.owner.in_(held)
+            return set(connection.scalars(sa.select(calls.c.key).where(mine)))
 
     def money(self) -> Money:
         """Read what all processes spent and reserved."""
@@ -253,10 +261,9 @@ class Ledger:
         self.engine.dispose()
 
     def enrol_batch(self, owner: str) -> None:
-        """Make a provider's batch an owner, whose claims hold until it is collected or dropped."""
-        row = {"owner": owner, "host": BATCH, "seen_at": now(self.engine), "spent_usd": 0.0, "unsettled_usd": 0.0}
+        """Let an owner's claims outlive this process: a provider has accepted them as a batch."""
         with self.writing() as connection:
-            connection.execute(upsert(self.engine, owners).values(row).on_conflict_do_nothing())
+            connection.execute(owners.update().where(owners.c.owner == owner).values(host=BATCH, pid=None, started=None))
 
     def reading(self) -> sa.Connection:
         """Begin to read; on SQLite this locks nobody out."""
@@ -274,16 +281,17 @@ class Ledger:
                 f"What was recorded before still stands."
             ) from error
 
-    def _enrol(self) -> None:
+    def _enrol(self, owner: str | None) -> None:
         """Let other processes know of this one, once it has something to write."""
-        if self._enrolled:
+        owner = owner or self.owner
+        if owner in self._enrolled:
             return
         me = psutil.Process()
-        row = {"owner": self.owner, "host": _host(), "pid": me.pid, "started": me.create_time(), "spent_usd": 0.0}
+        row = {"owner": owner, "host": _host(), "pid": me.pid, "started": me.create_time(), "spent_usd": 0.0}
         with self.writing() as connection:
             enter = upsert(self.engine, owners).values(**row, seen_at=now(self.engine), unsettled_usd=0.0)
             connection.execute(enter.on_conflict_do_nothing())  # another thread may have been first
-        self._enrolled = True
+        self._enrolled.add(owner)
 
     def _hold_money(self, connection: sa.Connection, budget_usd: float | None) -> None:
         """Let one process at a time read the money and claim; SQLite does so anyway."""

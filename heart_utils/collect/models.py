@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Model", "ModelError", "Request", "ask_all", "load_litellm", "read_models", "supports_schema"]
 
-MODES = ("replay", "missing", "dry")
+MODES = ("replay", "missing", "dry", "batch")
 ANSWER_FORMATS = ("json", "logprob")
 EMBEDDED = "embedded"
 """The word in a YAML's ``model:`` that means the model whose weights come with the project."""
@@ -246,7 +246,9 @@ def ask_all(
     mode : str
         ``"replay"``: a request that is not recorded is an error. ``"missing"``: what is not
         recorded is asked, and so is what failed before. ``"dry"``: nothing is asked; calls that
-        would be made come back as ``planned`` with tokens and cost estimated.
+        would be made come back as ``planned`` with tokens and cost estimated. ``"batch"``: what
+        is not recorded goes to the providers' batches, at half the price; those that ended are
+        collected first, and what is still out comes back as ``planned``.
     max_concurrency : int, optional
         Calls in flight, all models together; each model has its own limit besides.
     budget_usd : float, optional
@@ -289,14 +291,23 @@ def ask_all(
     if mode not in MODES:
         raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
     asked = list(requests)
+    if mode == "batch":
+        from heart_utils.collect.batch import collect_batches
+
+        collect_batches(ledger)
     recorded = ledger.find([request.key for request in asked])
-    again = () if mode == "replay" else ("error",)
+    again = () if mode in ("replay", "batch") else ("error",)
     todo = {r.key: r for r in asked if r.key not in recorded or recorded[r.key].status in again}
     if mode == "replay" and todo:
         from heart_utils.collect.recorded import explain_miss
 
         raise explain_miss(ledger, list(todo.values()), total=len(asked))
-    if mode == "dry":
+    if mode == "batch" and todo:
+        from heart_utils.collect.batch import submit_batches
+
+        prices.check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
+        submit_batches(list(todo.values()), ledger=ledger, budget_usd=budget_usd)
+    if mode in ("dry", "batch"):
         recorded |= {key: prices.plan_call(request) for key, request in todo.items()}
     elif todo:
         missing = list(todo.values())

@@ -20,9 +20,9 @@ def _tests_of(module):
     """Those that take the fixture `ledger`, which is another one here."""
     for name, test in vars(module).items():
         arguments = getattr(test, "__code__", None)
-        if name.startswith("test_") and arguments and "ledger" in arguments.co_varnames[: arguments.co_argcount]:
-            if name not in SQLITE_ALONE:
-                yield name, test
+        takes_it = arguments is not None and "ledger" in arguments.co_varnames[: arguments.co_argcount]
+        if name.startswith("test_") and takes_it and name not in SQLITE_ALONE:
+            yield name, test
 
 
 globals().update(_tests_of(test_ledger))

@@ -1,0 +1,257 @@
+"""The providers' batch interface: half the price, an answer within a day, collected by any process that comes later."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import sqlalchemy as sa
+
+from heart_utils.collect.database import batches, now
+from heart_utils.collect.flow import event_loop
+from heart_utils.collect.models import Call, Model, ModelError, Request, load_litellm
+from heart_utils.collect.outcomes import read_plain, redact
+from heart_utils.collect.prices import cost, reserve
+
+if TYPE_CHECKING:
+    from heart_utils.collect.ledger import Ledger
+
+__all__ = ["BatchCount", "BatchError", "collect_batches", "submit_batches"]
+
+T = TypeVar("T")
+
+PROVIDERS = ("openai", "azure", "hosted_vllm")
+"""Whose batches take requests as they are; the others want theirs translated, line by line."""
+
+DISCOUNT = 0.5
+LINES = 10_000
+ENDED = ("completed", "failed", "expired", "cancelled")
+
+
+class BatchError(ValueError):
+    """A batch cannot be submitted or collected."""
+
+
+@dataclass(frozen=True)
+class BatchCount:
+    """What came of the batches of a ledger when they were looked at.
+
+    Attributes
+    ----------
+    open : int
+        Batches that are not finished.
+    waiting : int
+        Requests in them.
+    recorded : int
+        Answers that were written into the ledger now.
+    freed : int
+        Requests that a batch came back without; they may be asked again.
+    """
+
+    open: int
+    waiting: int
+    recorded: int
+    freed: int
+
+
+def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None) -> int:
+    """Claim requests and hand them to their providers in batches.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+        What is not recorded. What another process or batch has claimed is left to it.
+    ledger : Ledger
+        Where the batches are noted, so that any process can collect them.
+    budget_usd : float, optional
+        What all processes on the ledger may spend; requests beyond it stay unsubmitted.
+
+    Returns
+    -------
+    int
+        How many requests were handed over.
+
+    Raises
+    ------
+    BatchError
+        If a model's provider has no batches that take requests as they are, or refuses one.
+        Claims of a batch that was not accepted are given back.
+    """
+    queues: dict[str, list[Request]] = {}
+    for request in requests:
+        _provider(request.model)
+        queues.setdefault(request.model.name + request.model.identity, []).append(request)
+    submitted = 0
+    for queue in queues.values():
+        for start in range(0, len(queue), LINES):
+            submitted += _submit(queue[start : start + LINES], ledger, budget_usd)
+    return submitted
+
+
+def collect_batches(ledger: Ledger) -> BatchCount:
+    """Look at each batch that is open, and record the answers of those that ended.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Where they are noted.
+
+    Returns
+    -------
+    BatchCount
+        A truncated answer counts as freed: it is kept as an error, which a plain run asks again
+        with more room. So is what the batch had no time for, or failed with.
+
+    Raises
+    ------
+    BatchError
+        If a provider does not answer; what was collected before is recorded.
+    """
+    with ledger.reading() as connection:
+        rows = connection.execute(sa.select(batches).where(batches.c.status == "open")).all()
+    still_open = waiting = recorded = freed = 0
+    for row in rows:
+        model = Model(**json.loads(row.model))
+        found = _call(model, f"batch {row.batch}", _retrieve(model, row.batch))
+        if found.status not in ENDED:
+            still_open, waiting = still_open + 1, waiting + row.n
+            continue
+        calls = _read_batch(model, row.batch, found)
+        ledger.record(calls, owner=row.owner)
+        ledger.release(None, owner=row.owner)
+        with ledger.writing() as connection:
+            connection.execute(batches.update().where(batches.c.batch == row.batch).values(status=found.status))
+        answered = sum(call.status != "error" for call in calls)
+        recorded, freed = recorded + answered, freed + row.n - answered
+    return BatchCount(still_open, waiting, recorded, freed)
+
+
+def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | None) -> int:
+    """Claim, upload, create. Until the provider has accepted it, the batch dies with this process."""
+    owner, model = f"{os.getpid()}-batch-{secrets.token_hex(6)}", requests[0].model
+    reserves = [reserve(request) * DISCOUNT for request in requests]
+    won = ledger.claim(requests, reserves, since=0.0, budget_usd=budget_usd, owner=owner).won
+    mine = [request for request in requests if request.key in won]
+    if not mine:
+        return 0
+    lines = [
+        {
+            "custom_id": request.key,
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **_body(request)},
+        }
+        for request in mine
+    ]
+    content = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode()
+    try:
+        batch = _call(model, "a batch", _create(model, content, owner))
+    except BaseException:
+        ledger.release(None, owner=owner)
+        raise
+    known = {name: getattr(model, name) for name in ("name", "model", "api_base", "api_key_env", "checksum", "served_id")}
+    prices = {"price_prompt": model.price_prompt, "price_completion": model.price_completion}
+    row = {"batch": batch.id, "owner": owner, "model": json.dumps(known | prices), "status": "open", "n": len(mine)}
+    ledger.enrol_batch(owner)
+    with ledger.writing() as connection:
+        connection.execute(batches.insert().values(**row, submitted_at=now(ledger.engine)))
+    return len(mine)
+
+
+def _read_batch(model: Model, name: str, found: Any) -> list[Call]:
+    calls = []
+    for file in (found.output_file_id, found.error_file_id):
+        content = _call(model, f"the answers of batch {name}", _content(model, file)) if file else b""
+        for line in content.decode("utf-8").splitlines():
+            call = _read_line(model, json.loads(line))
+            if call is not None:
+                calls.append(call)
+    return calls
+
+
+def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
+    """Read one line of a batch's answers; None where the request may simply be asked again."""
+    key, response = str(line["custom_id"]), line.get("response") or {}
+    if response.get("status_code") == 400:
+        return Call(
+            key, "error", attempts=1, error=redact(f"refused in a batch: {json.dumps(response.get('body'))}", model)[:400]
+        )
+    if response.get("status_code") != 200:
+        return None
+    body = json.loads(json.dumps(response["body"]), object_hook=lambda entry: SimpleNamespace(**entry))
+    answer = read_plain(body, time.perf_counter())
+    usd = cost(model, answer.prompt_tokens, answer.completion_tokens)
+    truncated = answer.finish_reason == "length" and answer.logprobs is None
+    status = "refused" if answer.refused else "error" if truncated or not answer.text else "ok"
+    return Call(
+        key,
+        status,
+        text=redact(answer.text, model),
+        finish_reason=answer.finish_reason,
+        logprobs=answer.logprobs,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
+        cost_usd=None if usd is None else usd * DISCOUNT,
+        attempts=1,
+        error="truncated in a batch; a plain run asks again with more room" if truncated else None,
+    )
+
+
+def _body(request: Request) -> dict[str, Any]:
+    sampling = request.sampling
+    return {**sampling, **(sampling.pop("extra_body", None) or {})}
+
+
+def _provider(model: Model) -> tuple[str, str]:
+    """Give a model's provider, and its name there."""
+    try:
+        name, provider, *_ = load_litellm().get_llm_provider(model.model)
+    except Exception as error:  # litellm has no class of its own for a name that it does not know
+        raise ModelError(f"{model.name}: litellm does not know {model.model!r} ({str(error).splitlines()[0]}).") from None
+    if model.embedded or provider not in PROVIDERS:
+        raise BatchError(
+            f"{model.name} ({model.model}) cannot be asked in batches; models of {', '.join(PROVIDERS)} can. "
+            f"Leave batches out for it."
+        )
+    return provider, name
+
+
+def _where(model: Model) -> dict[str, Any]:
+    key = os.environ.get(model.api_key_env) if model.api_key_env else None
+    if model.api_key_env and not key:
+        raise BatchError(f"{model.name}: the environment variable {model.api_key_env} is not set.")
+    key = "none" if key is None and model.api_base is not None else key
+    return {"custom_llm_provider": _provider(model)[0], "api_base": model.api_base, "api_key": key, "max_retries": 2}
+
+
+async def _create(model: Model, content: bytes, owner: str) -> Any:
+    litellm, where = load_litellm(), _where(model)
+    file = await litellm.acreate_file(file=(f"{owner}.jsonl", content), purpose="batch", **where)
+    return await litellm.acreate_batch(
+        completion_window="24h", endpoint="/v1/chat/completions", input_file_id=file.id, metadata={"owner": owner}, **where
+    )
+
+
+async def _retrieve(model: Model, batch: str) -> Any:
+    return await load_litellm().aretrieve_batch(batch_id=batch, **_where(model))
+
+
+async def _content(model: Model, file: str) -> bytes:
+    return bytes((await load_litellm().afile_content(file_id=file, **_where(model))).content)
+
+
+def _call(model: Model, what: str, step: Coroutine[Any, Any, T]) -> T:
+    try:
+        return asyncio.run_coroutine_threadsafe(step, event_loop(os.getpid())).result()
+    except BatchError:
+        raise
+    except Exception as error:
+        words = redact(f"{type(error).__name__}: {error}", model)[:400]
+        raise BatchError(f"{model.name}: its provider did not take or give {what}. {words}") from None
