@@ -80,9 +80,9 @@ endif
 record: env ## ask for what the recorded calls of the sample lack, and write them down
 	@$(PYTHON) -m heart_utils.collect sample --yes --record data/sample/calls.jsonl
 
-study: env .venv-study/ready ## run a study with people over RUN: NAME=rating or reply (RESUME=1, PORT=8001, ARGS="--help")
-	@test -n "$(NAME)" || { echo "Name the kind of study: make study NAME=rating (or reply)"; exit 2; }
-	@$(PYTHON) -m heart_utils.collect.study $(RUN) $(NAME) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
+study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or reply (RESUME=1, PORT=8001, ARGS="--help")
+	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply)"; exit 2; }
+	@$(PYTHON) -m heart_utils.collect.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
 
 .venv-study/ready: requirements-study.txt
 	@$(PYTHON3) -m venv .venv-study
