@@ -49,7 +49,8 @@ def pair_replies(
         ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair. What
         the protocol says if not given: both for ``heart``, random for ``heart-release``.
     pairs : "all" or int
-        How many pairs of each history; fewer than there are is a random choice of them.
+        How many pairs of each history; fewer than there are is a random choice of them, the same
+        under each protocol.
     protocol : str
         The word in the column ``protocol``; part of the comparison's id.
 
@@ -93,7 +94,7 @@ def pair_replies(
         met = [(one, other, digest("pair", one[0], other[0])) for one, other in combinations(there, 2) if one[1] != other[1]]
         n_paired += bool(met)
         if pairs != "all" and len(met) > int(pairs):
-            places = {pair_id: seeded(seed, pair_id, protocol, "kept").random() for _, _, pair_id in met}
+            places = {pair_id: seeded(seed, pair_id, "kept").random() for _, _, pair_id in met}
             kept = set(sorted(places, key=places.__getitem__)[: int(pairs)])
             met = [pair for pair in met if pair[2] in kept]
         for a, b, pair_id in met:

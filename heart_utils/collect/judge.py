@@ -50,6 +50,7 @@ def collect_verdicts(
     max_concurrency: int | None = None,
     budget_usd: float | None = None,
     max_paid_calls: int | None = None,
+    scheduler: str | None = None,
     progress: bool = True,
     **plan: Any,
 ) -> pd.DataFrame:
@@ -68,7 +69,7 @@ def collect_verdicts(
         Where calls are kept.
     mode : str
         ``"missing"`` asks what the ledger lacks, ``"replay"`` asks nothing.
-    max_concurrency, budget_usd, max_paid_calls, progress
+    max_concurrency, budget_usd, max_paid_calls, scheduler, progress
         As in :func:`heart_utils.collect.models.ask_all`.
     **plan
         What :func:`plan_questions` takes: ``responders``, ``protocol``, ``dimensions``, ``repeats``, ``seed``.
@@ -97,6 +98,7 @@ def collect_verdicts(
         max_concurrency=max_concurrency,
         budget_usd=budget_usd,
         max_paid_calls=max_paid_calls,
+        scheduler=scheduler,
         progress=progress,
     )
     return parse_answers(answers)

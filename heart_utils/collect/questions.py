@@ -176,6 +176,7 @@ def ask_questions(
     max_concurrency: int | None = None,
     budget_usd: float | None = None,
     max_paid_calls: int | None = None,
+    scheduler: str | None = None,
     progress: bool = True,
 ) -> list[Answer]:
     """Ask what the ledger lacks, and ask once more for what cannot be read.
@@ -186,7 +187,7 @@ def ask_questions(
         Best sorted by history, so that a server's prefix cache serves them.
     ledger : Ledger
         Where calls are kept.
-    mode, max_concurrency, budget_usd, max_paid_calls, progress
+    mode, max_concurrency, budget_usd, max_paid_calls, scheduler, progress
         As in :func:`heart_utils.collect.models.ask_all`. In mode ``"replay"`` a repair question
         that was never asked stays unasked, so that a new parser needs no call.
 
@@ -195,7 +196,15 @@ def ask_questions(
     list of Answer
         One for each question, in their order.
     """
-    ask = partial(ask_all, ledger=ledger, mode=mode, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=progress)
+    ask = partial(
+        ask_all,
+        ledger=ledger,
+        mode=mode,
+        max_concurrency=max_concurrency,
+        budget_usd=budget_usd,
+        scheduler=scheduler,
+        progress=progress,
+    )
     schemas = takes_schema(questions, ledger)
     calls, missing = _look_up(questions, schemas, ledger, again=mode != "replay")
     new = ask(list(missing.values()), max_paid_calls=max_paid_calls) if missing else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ def collect_scores(
     max_concurrency: int | None = None,
     budget_usd: float | None = None,
     max_paid_calls: int | None = None,
+    scheduler: str | None = None,
     progress: bool = True,
     **plan: Any,
 ) -> pd.DataFrame:
@@ -58,7 +60,7 @@ def collect_scores(
         Where calls are kept.
     mode : str
         ``"missing"`` asks what the ledger lacks, ``"replay"`` asks nothing.
-    max_concurrency, budget_usd, max_paid_calls, progress
+    max_concurrency, budget_usd, max_paid_calls, scheduler, progress
         As in :func:`heart_utils.collect.models.ask_all`.
     **plan
         What :func:`plan_score_questions` takes: ``responders``, ``protocol``, ``dimensions``, ``seed``.
@@ -84,6 +86,7 @@ def collect_scores(
         max_concurrency=max_concurrency,
         budget_usd=budget_usd,
         max_paid_calls=max_paid_calls,
+        scheduler=scheduler,
         progress=progress,
     )
     return parse_scores(answers)
@@ -125,7 +128,7 @@ def plan_score_questions(
     histories, replies : pandas.DataFrame
         The tables of these names.
     judges : sequence of Model
-        A panel of one or more, answering in JSON.
+        A panel of one or more; those with the answer format ``logprob`` are left out.
     responders : pandas.DataFrame, optional
         The table of this name; tells which judges share a family with a responder.
     protocol : Protocol or str
@@ -143,14 +146,17 @@ def plan_score_questions(
     Raises
     ------
     JudgeError
-        If no reply is valid, a valid one has no text or no history, judges repeat each other, a judge
-        answers with a letter only, or the protocol asks about pairs.
+        If no reply is valid, a valid one has no text or no history, judges repeat each other, all
+        answer with a letter only, or the protocol asks about pairs.
+
+    Warns
+    -----
+    UserWarning
+        Which judges are left out.
     """
     histories, replies = check_table("histories", histories), check_table("replies", replies)
     check_judges(judges, 1)
-    letters = [judge.name for judge in judges if judge.answer_format != "json"]
-    if letters:
-        raise JudgeError(f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score needs json.")
+    judges = _those_who_score(judges)
     how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol)
     if how.asks != "reply":
         raise JudgeError(f"The protocol {how.name!r} asks about pairs; collect_verdicts does that.")
@@ -171,6 +177,16 @@ def plan_score_questions(
             for part in parts(how, order, judge.answer_format):
                 questions.append(Question(about, judge, Form(how, part, CODES), history, (about["text"],), flags, 0))
     return questions
+
+
+def _those_who_score(judges: Sequence[Model]) -> list[Model]:
+    letters = [judge.name for judge in judges if judge.answer_format != "json"]
+    if letters:
+        said = f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score needs json"
+        if len(letters) == len(judges):
+            raise JudgeError(f"{said}.")
+        warnings.warn(f"{said}: left out.", stacklevel=4)
+    return [judge for judge in judges if judge.answer_format == "json"]
 
 
 @collector_paused()

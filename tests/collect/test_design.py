@@ -95,6 +95,12 @@ def test_more_pairs_hold_the_fewer():
     assert few < more
 
 
+def test_protocols_keep_the_same_pairs():
+    """So that two ways of judging can be compared on the same replies."""
+    ours, released = (pair_replies(many(), rng=draw(), pairs=3, protocol=name) for name in ("heart", "heart-release"))
+    assert set(ours["pair_id"]) == set(released["pair_id"])
+
+
 def test_failed_replies_are_left_out_and_counted():
     replies = many()
     replies.loc[[0, 1, 2, 3], "state"] = ["refused", "error", "error", "refused"]

@@ -96,6 +96,12 @@ def test_flags_tell_who_is_related_and_who_speaks_to_the_judge(monkeypatch):
     assert flags["h1-model"] == {"own_reply", "own_family", "judge_is_responder"}
 
 
+def test_a_judge_that_answers_with_a_letter_is_left_out_and_named(monkeypatch):
+    with pytest.warns(UserWarning, match="letters answers in the format logprob.*left out"):
+        scores, _ = score(monkeypatch, rate(2), judges=[JUDGE, replace(JUDGE, name="letters", answer_format="logprob")])
+    assert set(scores["rater"]) == {"judge"}
+
+
 def test_the_plan_counts_calls(monkeypatch):
     plan = plan_scores(make_histories(), make_replies(), [JUDGE], ledger=StandIn(monkeypatch, rate(1)))
     assert plan[["n_calls", "n_recorded"]].to_numpy().tolist() == [[6, 0]]
