@@ -26,6 +26,14 @@ _PUBLIC = {
     "fit_boards": "analysis.ratings",
     "fit_ratings": "analysis.ratings",
     "bootstrap_ci": "analysis.resampling",
+    "Agreement": "analysis.agreement",
+    "AgreementError": "analysis.agreement",
+    "cohen_kappa": "analysis.agreement",
+    "gwet_ac": "analysis.agreement",
+    "icc": "analysis.agreement",
+    "krippendorff_alpha": "analysis.agreement",
+    "pairwise_agreement": "analysis.agreement",
+    "prediction_powered_ratings": "analysis.prediction_powered",
     "simulate_study": "analysis.simulate",
 }
 
