@@ -1,0 +1,273 @@
+"""Agreement: speed beside evalica and a plain loop, how often intervals hold, and what a judge saves."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from heart_utils.analysis.agreement import fleiss_kappa, gwet_ac, krippendorff_alpha, pairwise_agreement
+from heart_utils.analysis.ceiling import estimate_ceiling
+from heart_utils.analysis.panel import effective_judges
+from heart_utils.analysis.prediction_powered import prediction_powered_ratings
+from heart_utils.analysis.ratings import fit_ratings
+from heart_utils.analysis.resampling import draw_weights
+from heart_utils.analysis.simulate import Panel, Study, simulate_study
+from tools.bench import Figure, seconds
+
+Array = NDArray[np.float64]
+
+PEOPLE_AND_JUDGES = (Panel("human", 45, 12, ties=0.3), Panel("model", 3, 3, discrimination=0.8, ties=0.1))
+SIX = {"v": 1.0, "w": 0.6, "x": 0.2, "y": -0.2, "z": -0.6, "human": -1.0}
+N_RESAMPLES = 1_000
+LOW, HIGH = 93.0, 97.0
+
+
+def run(quick: bool) -> Iterator[Figure]:
+    """Yield the figures; all raters are simulated but those of MT-Bench, in the last ones."""
+    yield from _speed(quick)
+    n = 60 if quick else 500
+    yield from _coverage_of_agreement(n)
+    yield from _coverage_of_ceiling(n)
+    yield from _coverage_of_judges(n)
+    yield from _coverage_of_powered(n)
+    if os.environ.get("HEART_DATA_MIRROR"):
+        yield from _saving_on_mtbench(60 if quick else 500)
+
+
+def all_measures(verdicts: pd.DataFrame) -> None:
+    """Compute what the target of speed names, each with 1,000 clustered resamples."""
+    pairwise_agreement(verdicts, n_resamples=N_RESAMPLES)
+    for coefficient in (krippendorff_alpha, gwet_ac, fleiss_kappa):
+        coefficient(verdicts, n_resamples=N_RESAMPLES)
+
+
+def _speed(quick: bool) -> Iterator[Figure]:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        ours, peak = pool.apply(_measure)
+    size = "42,000 verdicts, 15 raters a pair, 280 dialogues"
+    yield Figure(f"{size}: agreement, author-only baseline, alpha, AC1, kappa", ours, "s", "within 3 s", ours <= 3)
+    yield Figure(
+        "peak memory of the process, the table of verdicts and imports included", peak, "MB", "under 500 MB", peak < 500
+    )
+    verdicts = _study().verdicts
+    theirs = _evalica_seconds(verdicts)
+    yield Figure("evalica.alpha_bootstrap, 1,000 resamples of units, alpha alone", theirs, "s")
+    alone = seconds(lambda: krippendorff_alpha(verdicts, n_resamples=N_RESAMPLES))
+    yield Figure("our alpha alone, 1,000 resamples of dialogues", alone, "s")
+    loop = _loop_seconds(verdicts, 3 if quick else 20)
+    yield Figure("a plain loop: resample dialogues, concatenate, count agreement again", loop, "s", note="scaled to 1,000")
+
+
+def _study() -> Study:
+    return simulate_study(rng=np.random.default_rng(20260109), n_dialogues=280, pairs=10, panels=PEOPLE_AND_JUDGES)
+
+
+def _measure() -> tuple[float, float]:
+    import resource
+
+    verdicts = _study().verdicts
+    return seconds(lambda: all_measures(verdicts)), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _evalica_seconds(verdicts: pd.DataFrame) -> float:
+    import evalica
+
+    code = verdicts["verdict"].map({"a": 0.0, "tie": 1.0, "b": 2.0})
+    place = verdicts.groupby("pair_id").cumcount()
+    sheet = verdicts.assign(code=code, place=place).pivot_table(index="place", columns="pair_id", values="code")
+    start = time.perf_counter()
+    evalica.alpha_bootstrap(sheet, n_resamples=N_RESAMPLES, random_state=1)
+    return time.perf_counter() - start
+
+
+def _loop_seconds(verdicts: pd.DataFrame, n_resamples: int) -> float:
+    parts = [rows for _, rows in verdicts.groupby("dialogue_id")]
+    start = time.perf_counter()
+    for weights in draw_weights(len(parts), n_resamples, np.random.default_rng(1)):
+        drawn = [
+            part.assign(pair_id=part["pair_id"] + f"/{copy}")
+            for part, n in zip(parts, weights.astype(int), strict=True)
+            for copy in range(n)
+        ]
+        rows = pd.concat(drawn)
+        counts = pd.crosstab([rows["pair_id"], rows["rater_kind"]], rows["verdict"])
+        people, judges = (counts.xs(kind, level="rater_kind").to_numpy() for kind in ("human", "model"))
+        (people * judges).sum() / (people.sum(axis=1) * judges.sum(axis=1)).sum()
+    return (time.perf_counter() - start) * N_RESAMPLES / n_resamples
+
+
+def _held(name: str, held: Array, note: str = "") -> Figure:
+    """Say how often intervals held the truth, from their share in each study, with the Monte Carlo error."""
+    share, n = 100 * float(np.mean(held)), len(held)
+    # The error of a share of .95 where all intervals of few studies hold and none would be seen.
+    error = 100 * max(float(np.std(held)), 0.0 if n >= 500 else np.sqrt(0.95 * 0.05)) / np.sqrt(n)
+    # Two standard errors of the simulation itself are not held against the interval.
+    met = LOW - 2 * error <= share <= HIGH + 2 * error
+    return Figure(name, share, "%", f"{LOW:g} to {HIGH:g} %", met, f"{n} studies, Monte Carlo error {error:.1f}{note}")
+
+
+def _coverage_of_agreement(n: int) -> Iterator[Figure]:
+    """Compare intervals with what the same measures are on average over many such studies."""
+
+    def draw(seed: int) -> pd.DataFrame:
+        panels = (Panel("human", 45, 4, ties=0.2), Panel("model", 1, 1, ties=0.1))
+        return simulate_study(rng=np.random.default_rng(seed), strengths=SIX, n_dialogues=60, pairs=8, panels=panels).verdicts
+
+    measures: dict[str, list[tuple[float, float, float]]] = {"agreement": [], "advantage": [], "kappa": [], "kappa_within": []}
+    alphas = []
+    for seed in range(n):
+        verdicts = draw(seed)
+        row = pairwise_agreement(verdicts, by=[], ties="exclude", n_resamples=400, rng=np.random.default_rng(seed)).table.iloc[
+            0
+        ]
+        for name, found in measures.items():
+            found.append((row[name], row[f"{name}_low"], row[f"{name}_high"]))
+        alpha = krippendorff_alpha(
+            verdicts[verdicts["rater_kind"] == "human"], n_resamples=400, rng=np.random.default_rng(seed)
+        )
+        alphas.append((alpha.value, alpha.ci_low, alpha.ci_high))
+    for name, found in {**measures, "alpha": alphas}.items():
+        value, low, high = np.array(found).T
+        yield _held(f"60 dialogues of 8 pairs, 4 people and a judge: {name}", (low <= value.mean()) & (value.mean() <= high))
+
+
+def _votes(share: Array, n_votes: int, per_dialogue: int, rng: np.random.Generator) -> pd.DataFrame:
+    pair = np.repeat(np.arange(len(share)), n_votes)
+    return pd.DataFrame(
+        {
+            "pair_id": pair,
+            "dialogue_id": pair // per_dialogue,
+            "rater": np.tile(np.arange(n_votes), len(share)),
+            "rater_kind": "human",
+            "verdict": np.where(rng.random((len(share), n_votes)) < share[:, None], "a", "b").ravel(),
+        }
+    )
+
+
+def _coverage_of_ceiling(n: int) -> Iterator[Figure]:
+    """Draw pairs whose log-odds have a part of their dialogue and one of their own."""
+    sizes = {3: 2.0, 5: 1.5, 15: 1.5}
+    normal = np.random.default_rng(0).normal(size=2_000_000)
+    for n_votes, spread in sizes.items():
+        truth = np.maximum(expit(spread * normal), expit(-spread * normal)).mean()
+        held, errors = [], []
+        for seed in range(n):
+            rng = np.random.default_rng(seed)
+            lean = spread * (np.sqrt(0.3) * np.repeat(rng.normal(size=100), 10) + np.sqrt(0.7) * rng.normal(size=1000))
+            found = estimate_ceiling(_votes(expit(lean), n_votes, 10, rng), n_resamples=400, rng=rng)
+            held.append(found.ci_low <= truth <= found.ci_high)
+            errors.append(found.estimate - truth)
+        name = f"ceiling {truth:.3f} from {n_votes} votes a pair, 100 dialogues of 10 pairs"
+        yield _held(name, np.array(held), f"; mean error {np.mean(errors):+.4f}")
+
+
+def _coverage_of_judges(n: int) -> Iterator[Figure]:
+    """Draw three judges whose errors correlate, and three people, on conversations of four replies."""
+    for rho, n_dialogues in ((0.2, 100), (0.6, 100), (0.6, 40)):
+        truth, held = 3 / (1 + 2 * rho), []
+        for seed in range(n):
+            rng = np.random.default_rng(seed)
+            size = 4 * n_dialogues
+            quality = np.repeat(rng.normal(size=n_dialogues), 4) * 0.6 + rng.normal(size=size) * 0.8
+            shared = np.sqrt(rho) * (np.repeat(rng.normal(size=n_dialogues), 4) * 0.6 + rng.normal(size=size) * 0.8)
+            own = np.sqrt(1 - rho)
+            said = {f"p{k}": quality + rng.normal(size=size) for k in range(3)}
+            said |= {f"m{k}": quality + shared + own * rng.normal(size=size) for k in range(3)}
+            table = pd.concat(
+                [pd.DataFrame({"rater": name, "score": values, "reply_id": range(size)}) for name, values in said.items()]
+            )
+            table = table.assign(
+                dialogue_id=table["reply_id"] // 4, rater_kind=np.where(table["rater"].str[0] == "m", "model", "human")
+            )
+            row = effective_judges(table, n_resamples=400, rng=rng).table.iloc[0]
+            held.append(row["n_eff_low"] <= truth <= row["n_eff_high"])
+        yield _held(f"{truth:.2f} effective of 3 judges, {n_dialogues} dialogues", np.array(held))
+
+
+def _coverage_of_powered(n: int) -> Iterator[Figure]:
+    """Label n of 80 dialogues at random; strengths against those of dialogues without end."""
+    panels = (Panel("human", 45, 2, ties=0.2), Panel("model", 1, 1, discrimination=1.5))
+    for n_labelled in (10, 20, 40):
+        held: dict[str, list[float]] = {"powered": [], "people": []}
+        savings, estimates = [], []
+        for seed in range(n):
+            rng = np.random.default_rng(seed)
+            study = simulate_study(rng=rng, strengths=SIX, n_dialogues=80, pairs="all", panels=panels)
+            truth = study.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
+            found = prediction_powered_ratings(label(study.verdicts, n_labelled, rng))
+            rows = found.table.set_index("responder").join(truth.rename("truth"))
+            held["powered"].append(rows["truth"].between(rows["ci_low"], rows["ci_high"]).mean())
+            held["people"].append(rows["truth"].between(rows["people_low"], rows["people_high"]).mean())
+            savings.append(found.saving)
+            estimates.append(rows[["strength", "people_strength"]].sub(rows["truth"], axis=0).pow(2).sum().to_numpy())
+        errors = np.array(estimates)
+        gained = 100 * (1 - errors[:, 0].sum() / errors[:, 1].sum())
+        spread = 100 * (errors[:, 0] / errors[:, 1].mean()).std() / np.sqrt(n)
+        for name, outcome in held.items():
+            yield _held(f"{name} intervals, {n_labelled} of 80 dialogues labelled, six responders", np.array(outcome))
+        note = f"estimated {100 * np.mean(savings):.0f} %, Monte Carlo error {spread:.1f}"
+        yield Figure(f"squared error that the judge saves, {n_labelled} of 80 labelled", gained, "%", note=note)
+
+
+def label(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, among: NDArray[np.object_] | None = None) -> pd.DataFrame:
+    """Keep people's verdicts on n dialogues drawn at random, and all of the judge's."""
+    dialogues = verdicts["dialogue_id"].unique() if among is None else among
+    chosen = rng.choice(np.asarray(dialogues, dtype=object), n, replace=False)
+    return verdicts[verdicts["dialogue_id"].isin(chosen) | (verdicts["rater_kind"] == "model")]
+
+
+def _saving_on_mtbench(n: int) -> Iterator[Figure]:
+    """Label some questions; hold strengths against people's on questions that neither party's fit has seen."""
+    from heart_utils.collect.sources import load_verdicts
+
+    votes = load_verdicts("mtbench")
+    votes = votes[votes["repeat"] == 0]
+    questions = np.array(sorted(votes["dialogue_id"].unique()), dtype=object)
+    for n_labelled in (10, 20, 40):
+        estimated, bound, gained, trusted = [], [], [], []
+        noise: list[float] = []
+        for seed in range(n):
+            rng = np.random.default_rng(seed)
+            everything = prediction_powered_ratings(label(votes, n_labelled, rng))
+            estimated.append(everything.saving)
+            bound.append(everything.most_saving)
+            trusted.append(everything.weight)
+            gained.append(_against_held_out(votes, questions, n_labelled, rng))
+            noise.append(gained[-1][2])
+        squared = np.array(gained)
+        saved = 100 * (squared[:, 0] - squared[:, 1]).mean() / np.mean(noise)
+        error = 100 * (squared[:, 0] - squared[:, 1]).std() / np.sqrt(n) / np.mean(noise)
+        note = f"bound {100 * np.mean(bound):.0f} %, weight {np.mean(trusted):.2f}"
+        yield Figure(
+            f"MT-Bench, {n_labelled} of 80 questions labelled: estimated saving",
+            100 * float(np.mean(estimated)),
+            "%",
+            note=note,
+        )
+        pool = len(questions) - 20
+        name = f"MT-Bench, {n_labelled} of {pool} labelled: saving against people on 20 others"
+        yield Figure(name, saved, "%", note=f"Monte Carlo error {error:.1f}; bound lower, for the judge saw {pool}")
+
+
+def _against_held_out(
+    votes: pd.DataFrame, questions: NDArray[np.object_], n_labelled: int, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    """Give squared errors of people alone and of the powered strengths, and the variance of the former."""
+    order = rng.permutation(questions)
+    held_out, pool = order[:20], order[20:]
+    people = votes["rater_kind"] == "human"
+    target = fit_ratings(votes[people & votes["dialogue_id"].isin(held_out)], n_resamples=0).strength
+    found = prediction_powered_ratings(label(votes[votes["dialogue_id"].isin(pool)], n_labelled, rng, pool)).table.set_index(
+        "responder"
+    )
+    alone, powered = (((found[name] - target) ** 2).sum() for name in ("people_strength", "strength"))
+    quantile = {10: 2.262157, 20: 2.093024, 40: 2.022691}[n_labelled]
+    variance = (((found["people_high"] - found["people_low"]) / 2 / quantile) ** 2).sum()
+    return float(alone), float(powered), float(variance)
