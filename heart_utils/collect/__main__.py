@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.collect.batch import can_batch
+from heart_utils.collect.models import Request, ask_all
 from heart_utils.collect.recipe import (
     Recipe,
     read_recipe,
@@ -21,6 +23,7 @@ from heart_utils.collect.recipe import (
     recipe_histories,
     recipe_ledger,
     recipe_replies,
+    recipe_requests,
     recipe_scores,
     recipe_verdicts,
 )
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-INTERRUPTED, REFUSED, INCOMPLETE = 130, 2, 3
+INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     int
         0 if all is recorded; 1 after an error; 2 if it was not allowed to spend; 3 if a model's
-        queue was stopped, or calls failed; 130 after Ctrl-C.
+        queue was stopped, or calls failed; 4 if batches are out; 130 after Ctrl-C.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -82,6 +85,10 @@ def _collect(options: argparse.Namespace) -> int:
     replies = recipe_replies(recipe, histories, ledger=ledger, max_concurrency=options.reply_concurrency, **how)
     _tell_states("replies", replies, "responder")
     comparisons = recipe_comparisons(recipe, replies)
+    if options.batch:
+        return _batch(recipe_requests(recipe, histories, replies, comparisons, ledger=ledger), ledger, budget)
+    if options.scheduler is not None:
+        how["scheduler"] = options.scheduler
     judging: dict[str, Any] = {"ledger": ledger, "max_concurrency": recipe.max_concurrency, **how}
     verdicts = recipe_verdicts(recipe, histories, replies, comparisons, **judging)
     _tell_states("verdicts", verdicts, "rater")
@@ -108,9 +115,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--budget", type=float, metavar="USD", help="what this ledger may spend, ever")
     parser.add_argument("--reply-concurrency", type=int, default=1, metavar="N",
                         help="replies under way at once; more than 1 disturbs the times taken (default: 1)")  # fmt: skip
+    parser.add_argument("--batch", action="store_true",
+                        help="hand judging to providers' batches at half the price; run again to collect them")  # fmt: skip
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="let the workers of a Dask cluster judge; needs HEART_LEDGER")
     parser.add_argument("--record", metavar="FILE", help="afterwards, write the calls that this run used as JSON Lines")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     return parser
+
+
+def _batch(requests: list[Request], ledger: Ledger, budget_usd: float | None) -> int:
+    """Collect the batches that ended, submit what is missing, and say how it stands."""
+    able = [request for request in requests if can_batch(request.model)]
+    calls = ask_all(able, ledger=ledger, mode="batch", budget_usd=budget_usd)
+    waiting = sum(call.status == "planned" for call in calls)
+    print(f"{len(calls) - waiting} of {len(requests)} judging calls are answered, {waiting} are in batches.")
+    left = sorted({request.model.name for request in requests if not can_batch(request.model)})
+    if left:
+        print(f"Without batches: {', '.join(left)}.")
+    print("The same command collects them." if waiting else "Without --batch, the same command asks for the rest.")
+    return WAITING if waiting else 0
 
 
 def _plan(recipe: Recipe, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:

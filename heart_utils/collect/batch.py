@@ -23,7 +23,7 @@ from heart_utils.collect.prices import cost, reserve
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
 
-__all__ = ["BatchCount", "BatchError", "collect_batches", "submit_batches"]
+__all__ = ["BatchCount", "BatchError", "can_batch", "collect_batches", "submit_batches"]
 
 T = TypeVar("T")
 
@@ -61,6 +61,27 @@ class BatchCount:
     freed: int
 
 
+def can_batch(model: Model) -> bool:
+    """Tell whether a model can be asked in batches.
+
+    Parameters
+    ----------
+    model : Model
+        Any.
+
+    Returns
+    -------
+    bool
+        Whether its provider has batches that take requests as they are.
+
+    Examples
+    --------
+    >>> can_batch(Model("m", "openai/gpt-4o")), can_batch(Model("c", "anthropic/claude-sonnet-4-20250514"))
+    (True, False)
+    """
+    return not model.embedded and _provider(model)[0] in PROVIDERS
+
+
 def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None) -> int:
     """Claim requests and hand them to their providers in batches.
 
@@ -86,7 +107,11 @@ def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: f
     """
     queues: dict[str, list[Request]] = {}
     for request in requests:
-        _provider(request.model)
+        if not can_batch(request.model):
+            raise BatchError(
+                f"{request.model.name} ({request.model.model}) cannot be asked in batches, as {', '.join(PROVIDERS)} can. "
+                f"Ask it one call at a time."
+            )
         queues.setdefault(request.model.name + request.model.identity, []).append(request)
     submitted = 0
     for queue in queues.values():
@@ -215,11 +240,6 @@ def _provider(model: Model) -> tuple[str, str]:
         name, provider, *_ = load_litellm().get_llm_provider(model.model)
     except Exception as error:  # litellm has no class of its own for a name that it does not know
         raise ModelError(f"{model.name}: litellm does not know {model.model!r} ({str(error).splitlines()[0]}).") from None
-    if model.embedded or provider not in PROVIDERS:
-        raise BatchError(
-            f"{model.name} ({model.model}) cannot be asked in batches; models of {', '.join(PROVIDERS)} can. "
-            f"Leave batches out for it."
-        )
     return provider, name
 
 

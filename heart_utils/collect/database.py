@@ -205,3 +205,6 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
             f"The ledger {shown} is of version {version}; this project reads version {FORMAT}. "
             f"Open it with the project's version that wrote it, export its calls there, and import them here."
         )
+    elif not set(metadata.tables) <= there:  # a table that came later, and changes nothing about the others
+        with engine.begin() as connection:
+            metadata.create_all(connection)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heart_utils.collect.database import LedgerError
-from heart_utils.collect.models import Call, Model, Request, load_litellm
-from heart_utils.collect.outcomes import Answer, Failure, failure_of, read_plain, read_stream, redact
-from heart_utils.collect.prices import BudgetError, answer_bound, cost, plan_call, reserve
+from heart_utils.collect.lanes import Lane, make_lanes
+from heart_utils.collect.models import Call, Request, load_litellm
+from heart_utils.collect.outcomes import Answer, Failure
+from heart_utils.collect.prices import BudgetError, answer_bound, cost, reserve
+from heart_utils.collect.sending import answered_call, attempt, backoff, warm_up
 
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
@@ -38,31 +37,12 @@ POLL_S = 0.3
 MAX_ATTEMPTS = 8
 MAX_THROTTLED = 30
 MAX_EMPTY = 3
-FIRST_PAUSE_S = 0.5
-MAX_PAUSE_S = 30.0
 MAX_RETRY_AFTER_S = 300.0
 MAX_GROWTH = 4
 """A truncated answer is asked again with twice the room, up to so many times the first."""
 
 DEAF = 5
 """So many calls in a row without any answer, and a model's queue is stopped."""
-
-
-@dataclass
-class _Lane:
-    """One model's queue."""
-
-    model: Model
-    requests: list[Request]
-    batch: int
-    waiting: deque[Request]
-    ready: deque[Request] = field(default_factory=deque)  # claimed
-    elsewhere: list[Request] = field(default_factory=list)  # another process has them
-    refill: asyncio.Task[None] | None = None
-    closed: str | None = None
-    in_a_row: int = 0
-    request_at: float = 0.0
-    tokens_at: float = 0.0
 
 
 def run(
@@ -155,7 +135,7 @@ class _Flow:
         self.ledger, self.address, self.budget_usd, self.bar = ledger, address, budget_usd, bar
         self.max_concurrency = max_concurrency
         self.gate: Any = nullcontext() if max_concurrency is None else asyncio.Semaphore(max_concurrency)
-        self.lanes: list[_Lane] = []
+        self.lanes: list[Lane] = []
         self.stopping = asyncio.Event()
         self._finished = asyncio.Event()
         self.gone = threading.Event()
@@ -167,7 +147,6 @@ class _Flow:
         self._since = 0.0
         self._answered: set[str] = set()
         self._answers: list[Call] = []
-        self._asking: dict[str, float] = {}  # what the attempts under way may cost
         self._unsettled = 0.0
         self._written_at = 0.0
         self._database = ThreadPoolExecutor(1, "ledger")
@@ -191,7 +170,7 @@ class _Flow:
         try:
             self._since = await self._on_ledger(self.ledger.clock)
             self._spent = (await self._on_ledger(self.ledger.money)).spent
-            self.lanes = _lanes(requests, self.max_concurrency)
+            self.lanes = make_lanes(requests, self.max_concurrency)
             writer, work = asyncio.create_task(self._write()), asyncio.create_task(self._run_lanes())
             try:
                 await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
@@ -213,9 +192,9 @@ class _Flow:
             for lane in self.lanes:
                 group.create_task(self._run_lane(lane))
 
-    async def _run_lane(self, lane: _Lane) -> None:
+    async def _run_lane(self, lane: Lane) -> None:
         if any(request.stream for request in lane.requests):
-            await _warm(lane.model.model)
+            await warm_up(lane.model.model)
         width = min(lane.model.max_concurrency, self.max_concurrency or len(lane.requests), len(lane.requests))
         while lane.waiting and not self._over(lane):
             async with asyncio.TaskGroup() as group:
@@ -224,10 +203,10 @@ class _Flow:
             if lane.elsewhere and not self._over(lane):
                 await self._look_elsewhere(lane)
 
-    def _over(self, lane: _Lane) -> bool:
+    def _over(self, lane: Lane) -> bool:
         return self.stopping.is_set() or lane.closed is not None
 
-    async def _look_elsewhere(self, lane: _Lane) -> None:
+    async def _look_elsewhere(self, lane: Lane) -> None:
         """See whether other processes answered what they had claimed; the rest is claimed again if they died."""
         await self._pause(POLL_S)
         asked, lane.elsewhere = lane.elsewhere, []
@@ -239,13 +218,12 @@ class _Flow:
         self.in_batches += len(held)
         self.bar.update(len(done))
 
-    async def _work(self, lane: _Lane) -> None:
+    async def _work(self, lane: Lane) -> None:
         """Ask one request after another."""
         while (request := await self._next(lane)) is not None:
             call = await self._ask(lane, request)
             if call is None:
                 continue
-            lane.in_a_row = lane.in_a_row + 1 if call.status == "error" else 0
             if lane.in_a_row >= DEAF:
                 lane.closed = lane.closed or f"{DEAF} calls in a row had no answer after all attempts; the last: {call.error}"
             self._answers.append(call)
@@ -255,7 +233,7 @@ class _Flow:
             self.bar.set_postfix_str(f"{self._failed} failed, {self._spent:.2f} USD", refresh=False)
             self.bar.update(1)
 
-    async def _next(self, lane: _Lane) -> Request | None:
+    async def _next(self, lane: Lane) -> Request | None:
         """Take the next request that this process has claimed, and claim more before they run out."""
         while not self._over(lane):
             if lane.waiting and lane.refill is None and len(lane.ready) <= lane.batch // 2:
@@ -267,7 +245,7 @@ class _Flow:
             await asyncio.shield(lane.refill)
         return None
 
-    async def _claim(self, lane: _Lane) -> None:
+    async def _claim(self, lane: Lane) -> None:
         try:
             batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
             reserves = [reserve(request) for request in batch]
@@ -286,19 +264,19 @@ class _Flow:
         finally:
             lane.refill = None
 
-    async def _ask(self, lane: _Lane, request: Request) -> Call | None:
+    async def _ask(self, lane: Lane, request: Request) -> Call | None:
         """Ask until there is an answer, or no use in asking; None if the request was given back."""
         attempts = faults = throttled = 0
         usd, room = 0.0, answer_bound(request)
         while True:
-            await self._turn(lane, request)
+            await self._pause(lane.turn(request, asyncio.get_running_loop().time()))
             async with self.gate:
                 if self._over(lane):
                     return None
                 attempts += 1
                 came, in_flight = await self._attempt(request, room)
-            failure = came if isinstance(came, Failure) else None
             if isinstance(came, Answer):
+                lane.in_a_row = 0
                 usd += cost(request.model, came.prompt_tokens, came.completion_tokens) or 0.0
                 truncated = came.finish_reason == "length" and not request.sampling.get("logprobs")
                 if truncated and await self._grow(request, room):
@@ -306,91 +284,34 @@ class _Flow:
                     continue
                 if came.text or came.refused or truncated:
                     status = "refused" if came.refused else "truncated" if truncated else "ok"
-                    return self._call(request, status, came, attempts, in_flight, usd)
-                failure = Failure("again", f"the answer was empty, {attempts} times")
-            assert failure is not None
+                    return answered_call(request, status, came, attempts=attempts, in_flight=in_flight, usd=usd)
+            failure = came if isinstance(came, Failure) else Failure("again", f"the answer was empty, {attempts} times")
             faults += failure.kind != "throttled"
             throttled += failure.kind == "throttled"
-            if failure.billed:
-                self._unsettled += reserve(request, room)
-            if failure.kind == "closed":
-                lane.closed = lane.closed or failure.words
+            self._unsettled += reserve(request, room) if failure.billed else 0.0
+            if failure.kind == "closed" or (failure.after_s or 0.0) > MAX_RETRY_AFTER_S:
+                wait = f" (it asks to wait {failure.after_s:g} s)" if failure.kind != "closed" else ""
+                lane.closed = lane.closed or f"{failure.words}{wait}"
                 return None
             spent_out = faults >= (MAX_EMPTY if isinstance(came, Answer) else MAX_ATTEMPTS) or throttled >= MAX_THROTTLED
-            if failure.kind in ("never", "refused") or spent_out:
+            broke = failure.billed and not spent_out and not await self._afford(request, room)
+            if spent_out or broke or failure.kind in ("never", "refused"):
+                lane.in_a_row = lane.in_a_row + 1 if spent_out and isinstance(came, Failure) else 0
+                words = f"{failure.words}; the budget has no second attempt" if broke else failure.words
                 status = "refused" if failure.kind == "refused" else "error"
-                known = isinstance(came, Answer) or usd > 0
-                return Call(request.key, status, attempts=attempts, in_flight=in_flight, error=failure.words,
-                            cost_usd=usd if known else None)  # fmt: skip
-            if (failure.after_s or 0.0) > MAX_RETRY_AFTER_S:
-                lane.closed = lane.closed or f"The provider asks to wait {failure.after_s:g} s: {failure.words}"
-                return None
-            if failure.billed and not await self._afford(request, room):
-                return Call(request.key, "error", attempts=attempts, error=f"{failure.words}; the budget has no second attempt")
-            await self._pause(_backoff(faults + throttled, failure.after_s))
+                return Call(request.key, status, cost_usd=usd or None, attempts=attempts, in_flight=in_flight, error=words)
+            await self._pause(backoff(faults + throttled, failure.after_s))
 
     async def _attempt(self, request: Request, room: int) -> tuple[Answer | Failure, int]:
         self.in_flight += 1
         in_flight = self.in_flight
-        self._asking[request.key] = reserve(request, room)
-        started = time.perf_counter()
         try:
-            async with asyncio.timeout(request.model.timeout_s):
-                response = await self._send(request, room)
-                if request.stream:
-                    return await read_stream(response, started), in_flight
-                return read_plain(response, started), in_flight
+            return await attempt(request, room, self.address), in_flight
         except asyncio.CancelledError:
-            self._unsettled += self._asking[request.key]
+            self._unsettled += reserve(request, room)  # given up in flight, and perhaps billed
             raise
-        except Exception as error:
-            return failure_of(error, request), in_flight
         finally:
             self.in_flight -= 1
-            del self._asking[request.key]
-
-    async def _send(self, request: Request, room: int) -> Any:
-        model = request.model
-        sampling = request.sampling
-        if room != answer_bound(request):
-            sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = room
-        if request.stream:
-            sampling |= {"stream": True, "stream_options": {"include_usage": True}}
-        address = self.address if model.embedded else model.api_base
-        key = os.environ.get(model.api_key_env) if model.api_key_env else None
-        if model.api_key_env and not key:
-            raise load_litellm().exceptions.AuthenticationError(
-                f"the environment variable {model.api_key_env} is not set", model.model.split("/")[0], model.model
-            )
-        if address is not None and key is None:
-            key = "none"  # litellm would send the key of another provider to this address
-        return await load_litellm().acompletion(
-            model=model.model,
-            messages=[dict(message) for message in request.messages],
-            api_base=address,
-            api_key=key,
-            timeout=model.timeout_s + 5,
-            num_retries=0,
-            max_retries=0,
-            **sampling,
-        )
-
-    def _call(self, request: Request, status: str, answer: Answer, attempts: int, in_flight: int, usd: float) -> Call:
-        known = cost(request.model, answer.prompt_tokens, answer.completion_tokens) is not None
-        return Call(
-            request.key,
-            status,
-            text=redact(answer.text, request.model),
-            finish_reason=answer.finish_reason,
-            logprobs=answer.logprobs,
-            ttft_ms=answer.ttft_ms,
-            total_ms=answer.total_ms,
-            prompt_tokens=answer.prompt_tokens,
-            completion_tokens=answer.completion_tokens,
-            cost_usd=usd if known else None,
-            attempts=attempts,
-            in_flight=in_flight,
-        )
 
     async def _grow(self, request: Request, room: int) -> bool:
         """Tell whether a truncated answer may be asked for again with twice the room."""
@@ -405,22 +326,9 @@ class _Flow:
             return True
         return await self._on_ledger(lambda: self.ledger.reserve_more(request.key, usd, self.budget_usd or 0.0))
 
-    async def _turn(self, lane: _Lane, request: Request) -> None:
-        """Wait until the limits of a minute allow another request; evenly spaced, never in bursts."""
-        clock = asyncio.get_running_loop().time()
-        at = clock
-        if lane.model.requests_per_minute:
-            at = max(at, lane.request_at)
-            lane.request_at = at + 60 / lane.model.requests_per_minute
-        if lane.model.tokens_per_minute:
-            plan = plan_call(request)
-            at = max(at, lane.tokens_at)
-            tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
-            lane.tokens_at = at + 60 * tokens / lane.model.tokens_per_minute
-        if at > clock:
-            await self._pause(at - clock)
-
     async def _pause(self, seconds: float) -> None:
+        if seconds <= 0:
+            return
         with suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), seconds)
 
@@ -445,47 +353,9 @@ class _Flow:
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._database, step, *args))
 
 
-_WARM: set[str] = set()
-
-
-async def _warm(name: str) -> None:
-    """Let litellm load what a model's calls need: one it answers itself, one to an address where nobody answers.
-
-    Else it does so in the first call, which takes a second or two: the time to the first text of
-    the first reply would be litellm's and not the model's.
-    """
-    nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none", "timeout": 5, "num_retries": 0, "max_retries": 0}
-    for mock in () if name in _WARM else ({"mock_response": "Yes."}, {}):
-        with suppress(Exception):
-            messages = [{"role": "user", "content": "."}]
-            async for _ in await load_litellm().acompletion(model=name, messages=messages, stream=True, **nowhere, **mock):
-                pass
-    _WARM.add(name)
-
-
-def _lanes(requests: Sequence[Request], max_concurrency: int | None) -> list[_Lane]:
-    """Sort requests into one queue a model, each in the order it came."""
-    by_model: dict[str, list[Request]] = {}
-    for request in requests:
-        by_model.setdefault(request.model.name + request.model.identity, []).append(request)
-    lanes = []
-    for queue in by_model.values():
-        model = queue[0].model
-        batch = max(1, min(256, model.max_concurrency, max_concurrency or 256))
-        lanes.append(_Lane(model, queue, batch, deque(queue)))
-    return lanes
-
-
 def _first(error: BaseException) -> BaseException:
     """Give what went wrong first, out of the group that a group of tasks raises."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
-def _backoff(attempt: int, after_s: float | None) -> float:
-    """Give a pause that doubles, with jitter so that calls do not come back together."""
-    if after_s is not None:
-        return after_s + random.uniform(0, 0.1 + after_s / 10)
-    return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
 
 
 @contextmanager

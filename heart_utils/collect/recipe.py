@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from heart_utils.collect.models import Model, read_models
+from heart_utils.collect.models import Model, Request, read_models
 from heart_utils.collect.respond import PROBES, collect_replies, describe_responders
 from heart_utils.runs import find_root
 from heart_utils.tables import SLICES, check_table, empty_table
@@ -29,6 +29,7 @@ __all__ = [
     "recipe_histories",
     "recipe_ledger",
     "recipe_replies",
+    "recipe_requests",
     "recipe_responders",
     "recipe_scores",
     "recipe_verdicts",
@@ -315,6 +316,38 @@ def recipe_verdicts(
         judges = list(recipe.judges)
         tables.append(step(histories, replies, theirs, judges, ledger=ledger, responders=responders, **asked, **how))
     return pd.concat(tables, ignore_index=True) if tables else empty_table("verdicts")
+
+
+def recipe_requests(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
+) -> list[Request]:
+    """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers.
+
+    Parameters
+    ----------
+    recipe, histories, replies, comparisons, ledger
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    list of Request
+        Of verdicts, then of scores.
+    """
+    from heart_utils.collect.judge import plan_questions
+    from heart_utils.collect.questions import takes_schema
+    from heart_utils.collect.score import plan_score_questions
+
+    judges, responders = list(recipe.judges), recipe_responders(recipe)
+    questions = []
+    for protocol in _protocols(recipe, "pair"):
+        theirs = comparisons[comparisons["protocol"] == protocol.name]
+        asked: dict[str, Any] = {"dimensions": recipe.protocols[protocol.name], "repeats": recipe.judge_repeats}
+        questions += plan_questions(histories, replies, theirs, judges, responders=responders, seed=recipe.seed, **asked)
+    for protocol in _protocols(recipe, "reply"):
+        asked = {"dimensions": recipe.protocols[protocol.name], "protocol": protocol}
+        questions += plan_score_questions(histories, replies, judges, responders=responders, seed=recipe.seed, **asked)
+    schemas = takes_schema(questions, ledger)
+    return [question.request(schema=schemas[question.asker]) for question in questions]
 
 
 def recipe_scores(

@@ -35,7 +35,7 @@ def ledger(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr("heart_utils.collect.flow.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("heart_utils.collect.sending.FIRST_PAUSE_S", 0.01)
 
 
 def model(provider, **settings):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from server import Provider, serving
+from server import Provider, finish_batch, serving
 
 from heart_utils.collect.__main__ import main
 from heart_utils.collect.recipe import read_recipe, recipe_histories, recipe_responders
@@ -195,3 +195,17 @@ def test_the_settings_that_come_with_the_project_can_be_read(run):
     recipe = read_recipe(run)
     assert recipe.judges
     assert {model.name for model in recipe.responders}.isdisjoint({judge.name for judge in recipe.judges})
+
+
+def test_judging_goes_to_batches_and_comes_back_with_the_same_command(project, provider, capsys):
+    assert main(["mine", "--quiet", "--yes", "--batch"]) == 4
+    assert "0 of 18 judging calls are answered, 18 are in batches" in capsys.readouterr().out
+    assert len(provider.requests) == 3  # the replies, whose times are measured
+    finish_batch(provider, "batch-1", expire=[2])
+    assert main(["mine", "--quiet", "--yes", "--batch"]) == 4  # the one that expired is in a second batch
+    assert "17 of 18 judging calls are answered, 1 are in batches" in capsys.readouterr().out
+    finish_batch(provider, "batch-2")
+    assert main(["mine", "--quiet", "--yes", "--batch"]) == 0
+    assert main(["mine", "--quiet"]) == 0
+    assert "Nothing to do" in capsys.readouterr().out
+    assert len(provider.requests) == 3

@@ -1,0 +1,151 @@
+"""One attempt at one call: sent through litellm, timed, read; and how long to wait before the next."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from contextlib import suppress
+from typing import Any
+
+from heart_utils.collect.models import Call, Request, load_litellm
+from heart_utils.collect.outcomes import Answer, Failure, failure_of, read_plain, read_stream, redact
+from heart_utils.collect.prices import answer_bound, cost
+
+__all__ = ["answered_call", "attempt", "backoff", "warm_up"]
+
+FIRST_PAUSE_S = 0.5
+MAX_PAUSE_S = 30.0
+
+_WARM: set[str] = set()
+
+
+async def attempt(request: Request, room: int, address: str | None) -> Answer | Failure:
+    """Ask once.
+
+    Parameters
+    ----------
+    request : Request
+        What is asked.
+    room : int
+        Tokens that the answer may have.
+    address : str, optional
+        Where the embedded model is served.
+
+    Returns
+    -------
+    Answer or Failure
+        Within the model's time-out, whatever the server does.
+    """
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(request.model.timeout_s):
+            response = await _send(request, room, address)
+            return await read_stream(response, started) if request.stream else read_plain(response, started)
+    except Exception as error:
+        return failure_of(error, request)
+
+
+def answered_call(request: Request, status: str, answer: Answer, *, attempts: int, in_flight: int, usd: float) -> Call:
+    """Make the call that is recorded of an answer.
+
+    Parameters
+    ----------
+    request : Request
+        What was asked.
+    status : str
+        What became of it.
+    answer : Answer
+        The last one.
+    attempts, in_flight : int
+        As in :class:`heart_utils.collect.models.Call`.
+    usd : float
+        What all answered attempts cost.
+
+    Returns
+    -------
+    Call
+        Without keys, should the answer have held one.
+    """
+    known = cost(request.model, answer.prompt_tokens, answer.completion_tokens) is not None
+    return Call(
+        request.key,
+        status,
+        text=redact(answer.text, request.model),
+        finish_reason=answer.finish_reason,
+        logprobs=answer.logprobs,
+        ttft_ms=answer.ttft_ms,
+        total_ms=answer.total_ms,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
+        cost_usd=usd if known else None,
+        attempts=attempts,
+        in_flight=in_flight,
+    )
+
+
+def backoff(n: int, after_s: float | None) -> float:
+    """Give a pause that doubles, with jitter so that calls do not come back together.
+
+    Parameters
+    ----------
+    n : int
+        Which pause it is, from 1.
+    after_s : float, optional
+        What the provider asks for; it goes before.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    if after_s is not None:
+        return after_s + random.uniform(0, 0.1 + after_s / 10)
+    return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (n - 1)) * random.uniform(0.5, 1.5)
+
+
+async def warm_up(name: str) -> None:
+    """Let litellm load what a model's calls need: one it answers itself, one to an address where nobody answers.
+
+    Else it does so in the first call, which takes a second or two: the time to the first text of
+    the first reply would be litellm's and not the model's.
+
+    Parameters
+    ----------
+    name : str
+        The model, as litellm names it.
+    """
+    nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none", "timeout": 5, "num_retries": 0, "max_retries": 0}
+    for mock in () if name in _WARM else ({"mock_response": "Yes."}, {}):
+        with suppress(Exception):
+            messages = [{"role": "user", "content": "."}]
+            async for _ in await load_litellm().acompletion(model=name, messages=messages, stream=True, **nowhere, **mock):
+                pass
+    _WARM.add(name)
+
+
+async def _send(request: Request, room: int, address: str | None) -> Any:
+    model, sampling = request.model, request.sampling
+    if room != answer_bound(request):
+        sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = room
+    if request.stream:
+        sampling |= {"stream": True, "stream_options": {"include_usage": True}}
+    where = address if model.embedded else model.api_base
+    key = os.environ.get(model.api_key_env) if model.api_key_env else None
+    if model.api_key_env and not key:
+        raise load_litellm().exceptions.AuthenticationError(
+            f"the environment variable {model.api_key_env} is not set", model.model.split("/")[0], model.model
+        )
+    if where is not None and key is None:
+        key = "none"  # litellm would send the key of another provider to this address
+    return await load_litellm().acompletion(
+        model=model.model,
+        messages=[dict(message) for message in request.messages],
+        api_base=where,
+        api_key=key,
+        timeout=model.timeout_s + 5,
+        num_retries=0,  # litellm's own retries do not wait as told, and nobody would count them
+        max_retries=0,
+        **sampling,
+    )
