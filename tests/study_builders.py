@@ -12,6 +12,7 @@ TURNS = [
     {"speaker": "supporter", "text": "What is on your mind?"},
     {"speaker": "seeker", "text": "The flat is <b>empty</b> now."},
 ]
+AGREED = [[{"schema": name, "name": "yes"}, "yes"] for name in ("consent_age", "consent_agree")]
 STATEMENT = {"population": "students of one university", "language": "English, self-reported", "pay": "12 GBP an hour"}
 
 
@@ -71,6 +72,7 @@ def answer_seat(folder: Path, seat: str, person: str, answers: dict[str, dict[st
         },
         "instance_id_to_behavioral_data": {item: {"total_time_ms": 30_000, "typing_summaries": {}} for item in answers},
         "instance_id_to_presentation_order": {},
+        "phase_to_page_to_label_to_value": {"consent": {"consent": AGREED}},
     } | changes
     file = folder / "answers" / person / "user_state.json"
     file.parent.mkdir(parents=True)

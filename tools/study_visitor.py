@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+READY = "() => document.readyState === 'complete' && typeof navigateToNext === 'function'"
 CHROMIUM_ARGUMENTS = ("--disable-background-networking", "--disable-component-update", "--no-first-run", "--disable-gpu")
 
 
@@ -49,7 +50,7 @@ class Visitor:
 
     def __init__(self, chromium: Any, address: str, *, width: int = 1100, height: int = 900) -> None:
         self.page = chromium.new_context(viewport={"width": width, "height": height}).new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(90_000)
         self.address = address
         self.outside: list[str] = []
         self.page.on("request", lambda request: self._note(request.url))
@@ -63,7 +64,7 @@ class Visitor:
         """Answer the two questions under the consent page."""
         self.page.check('[name="consent_age"][value="yes"]')
         self.page.check(f'[name="consent_agree"][value="{"yes" if agree else "no"}"]')
-        self.next("#instructions_text" if agree else "#screened-out")
+        self.next("#instructions_text" if agree else "#declined_text")
 
     def practise(self, answers: tuple[str, ...] = ("A", "B")) -> None:
         """Go through the practice pages and read what is said after each."""
@@ -108,7 +109,8 @@ class Visitor:
         self._leave(self.item())
 
     def next(self, until: str) -> None:
-        """Press Next and wait for what comes."""
+        """Press Next, once the page is whole, and wait for what comes."""
+        self.page.wait_for_function(READY)
         self.page.click("#next-btn")
         self.page.wait_for_selector(until)
 

@@ -72,6 +72,7 @@ def simulate_raters(
     load: int = 30,
     votes: int = 5,
     n_checks: int = 3,
+    advantage: float = 0.0,
     spread: float = 1.5,
     ties: float = 0.2,
 ) -> SimulatedRaters:
@@ -89,8 +90,10 @@ def simulate_raters(
         Raters a pair.
     n_checks : int
         Attention checks a rater.
+    advantage : float
+        Log-odds by which a careful rater prefers x to y, on average.
     spread : float
-        Standard deviation, in log-odds, of how much better one reply of a pair is.
+        Its standard deviation between pairs.
     ties : float
         Chance of a tie between equals; it falls with the difference.
 
@@ -121,7 +124,7 @@ def simulate_raters(
     pair = np.repeat(np.arange(n_pairs), votes)
     rater = _share_out(n_raters, n_pairs, votes, rng)
     styles = [BEHAVIOURS[kinds[number]] for number in rater]
-    better = rng.normal(0.0, spread, n_pairs)[pair]
+    better = rng.normal(advantage, spread, n_pairs)[pair]
     pull = better * np.array([style.discrimination for style in styles])
     order = np.where(rng.random(len(pair)) < 0.5, "ab", "ba")
     chosen = np.where(rng.random(len(pair)) < 1 / (1 + np.exp(-pull)), "a", "b")

@@ -54,12 +54,13 @@ def read_potato(folder: Path) -> PotatoAnswers:
     Returns
     -------
     PotatoAnswers
-        People who did not get to the first page have no row.
+        People who did not agree to take part have no row: a look at the first page is no consent.
 
     Raises
     ------
     ExportError
-        If there are no answers, a file is cut short or misses a part, or a person is there twice.
+        If there are no answers, a file is cut short or misses a part, a person is there twice, or there
+        are answers without consent.
     """
     files = sorted((folder / "answers").glob("*/user_state.json"))
     if not files:
@@ -76,9 +77,13 @@ def read_potato(folder: Path) -> PotatoAnswers:
     answers, pages, people = [], [], []
     for file, state in states.items():
         person = str(state["user_id"])
-        if not state["instance_id_ordering"]:
-            continue
         labels = state.get("instance_id_to_label_to_value") or {}
+        if not _agreed(state):
+            if labels:
+                raise ExportError(
+                    f"{file} holds answers of somebody who did not agree to take part. Delete them; they are not imported."
+                )
+            continue
         behaviour = state.get("instance_id_to_behavioral_data") or {}
         orders = state.get("instance_id_to_presentation_order") or {}
         for item, given in labels.items():
@@ -187,6 +192,12 @@ def _check_people(names: dict[str, str]) -> None:
                 f"the other away."
             )
         seen[plain] = where
+
+
+def _agreed(state: dict[str, Any]) -> bool:
+    """Tell whether somebody said yes to both questions of the first page."""
+    given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get("consent") or []
+    return {(label.get("schema"), value) for label, value in given} >= {("consent_age", "yes"), ("consent_agree", "yes")}
 
 
 def _answer(label: Any, value: Any, file: Path) -> tuple[str, str]:

@@ -37,6 +37,8 @@ class ImportedStudy:
         As in :mod:`heart_utils.tables`; those that the kind of study does not fill have no rows.
     n_withdrawn : int
         People whose answers were left out because they asked for it.
+    licence : str
+        Under which people agreed that their answers be published; what is not stated is not published.
     """
 
     verdicts: pd.DataFrame = field(repr=False)
@@ -45,12 +47,17 @@ class ImportedStudy:
     responders: pd.DataFrame = field(repr=False)
     raters: pd.DataFrame
     n_withdrawn: int
+    licence: str = "none stated"
 
     def write(self, run: Run, part: str = "people") -> None:
         """Write every table that has rows into the run, each as a part of its own."""
+        study = self.raters["study"].iloc[0]
         for name in ("responders", "replies", "comparisons", "verdicts", "raters"):
             if len(table := getattr(self, name)):
                 run.write(name, table, part=part)
+                origin = "simulated" if table["simulated"].all() else "live"
+                note = {"source": f"the study {study} with people", "licence": self.licence, "origin": origin}
+                run.record(tables={f"{name}/{part}": note})
 
 
 def import_ratings(
@@ -99,9 +106,11 @@ def import_ratings(
     UserWarning
         How many reasons hold a formula or markup. They are kept as text and flagged.
     """
+    licence = "none stated"
     if source.is_dir():
         settings = _study(source, "rating")["settings"]
         said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
+        licence = settings["licence"] or licence
         simulated = settings["rehearsal"] is True if simulated is None else simulated
         judged, raters = match_potato(source, read_potato(source), settings["rating"])
         comparisons = check_table("comparisons", pd.read_parquet(source / "comparisons.parquet"))
@@ -129,6 +138,7 @@ def import_ratings(
         responders=empty_table("responders"),
         raters=_raters_table(raters, codes, source.stem, said, simulated),
         n_withdrawn=n_withdrawn,
+        licence=licence,
     )
 
 
@@ -202,6 +212,7 @@ def import_replies(
         responders=check_table("responders", pd.DataFrame([{**responder, "simulated": simulated}])),
         raters=_raters_table(raters, codes, source.stem, said, simulated),
         n_withdrawn=n_withdrawn,
+        licence=settings["licence"] or "none stated",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import secrets
 import shutil
@@ -13,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,9 +156,11 @@ def write_study(
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
         rules = settings["reply"]
-        assignment = assign_writers(
-            histories, writers_per_history=rules["writers_per_history"], n_writers=rules["n_writers"], rng=rng
-        ).assign(task="write")
+        given = {"writers_per_history": rules["writers_per_history"], "n_writers": rules["n_writers"]}
+        assignment = assign_writers(histories, **given, rng=rng)
+        assignment = _with_spares(assignment, lambda: assign_writers(histories, **given, rng=rng), rules["spare"]).assign(
+            task="write"
+        )
         items = _reply_items(assignment, turns)
         pages = reply_pages(texts, settings, REPLY_INSTRUCTIONS)
     assignment = assignment.assign(item_id=[item["id"] for item in items])
@@ -222,7 +225,8 @@ def start_study(
             cwd=study.folder,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": ""},
+            # Else Potato keeps the pages it makes beside its own code, by title, and two studies overwrite each other's.
+            env={**os.environ, "PYTHONPATH": "", "POTATO_GENERATED_TEMPLATES_DIR": str(study.folder / "made")},
         )
     deadline = time.monotonic() + SERVER_SECONDS
     while time.monotonic() < deadline:
@@ -343,7 +347,28 @@ def _rating_assignment(
         raise StudyError(
             f"The assignment is not balanced, so the study is not written:\n{balance[~balance['holds']].to_string(index=False)}"
         )
-    return assignment, comparisons
+    few = max(1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique()))
+
+    def draw() -> pd.DataFrame:
+        return assign_raters(
+            comparisons, raters_per_pair=few, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng
+        )
+
+    return _with_spares(assignment, draw, rules["spare"]), comparisons
+
+
+def _with_spares(assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], share: float) -> pd.DataFrame:
+    """Add seats of a second draw, which are handed out when the others are taken."""
+    if not 0 <= share <= 1:
+        raise StudyError(f"spare is {share}, expected a share of seats from 0 to 1.")
+    n_seats = assignment["seat"].nunique()
+    n_spare = math.ceil(n_seats * share)
+    if not n_spare:
+        return assignment.assign(spare=False)
+    spare = draw()
+    names = {seat: f"seat-{n_seats + number:03d}" for number, seat in enumerate(sorted(spare["seat"].unique())[:n_spare], 1)}
+    spare = spare[spare["seat"].isin(names)].assign(seat=lambda rows: rows["seat"].map(names), spare=True)
+    return pd.concat([assignment.assign(spare=False), spare], ignore_index=True)
 
 
 def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str, int]:

@@ -25,6 +25,8 @@ CHECK = (
 )
 """What a check says, in the reply that it asks for."""
 
+DECLINED = "You chose not to take part, and nothing bad follows. Nothing but this answer was kept. You can close this page now."
+
 CLOSED_TAG = "<\u2060"
 """A less-than sign and a word joiner. Potato 2.12 copies items into a script element without escaping them, so that a
 reply holding a closing script tag would run in every rater's browser. With a joiner it looks the same and closes nothing."""
@@ -117,6 +119,7 @@ def rating_pages(texts: Path, settings: Mapping[str, Any]) -> dict[str, list[Sch
     }
     pages = {
         "consent": _consent(texts, settings, words),
+        "declined": [_display("declined_text", "That is fine", f"<p>{DECLINED}</p>")],
         "instructions": [
             _display("instructions_text", "What you do", _filled(texts / "instructions-rating.html", settings, words))
         ],
@@ -156,6 +159,7 @@ def reply_pages(texts: Path, settings: Mapping[str, Any], instructions: str) -> 
     }
     return {
         "consent": _consent(texts, settings, words),
+        "declined": [_display("declined_text", "That is fine", f"<p>{DECLINED}</p>")],
         "instructions": [
             _display("instructions_text", "What you do", _filled(texts / "instructions-reply.html", settings, words))
         ],
@@ -217,7 +221,7 @@ def study_config(
         "secret_key": secret,
         "session_cookie_samesite": "Lax",
         "phases": _phases(pages, texts),
-        "instance_display": {"fields": show},
+        "instance_display": {"resizable": False, "fields": show},  # else long conversations are cut at a fixed height
         "annotation_schemes": _questions(kind, settings),
         "layout": {"grid": {"columns": 1}},
         "base_css": "study.css",
@@ -250,8 +254,7 @@ def _phases(pages: Mapping[str, list[Scheme]], texts: Path) -> dict[str, Any]:
             operator = "equals" if said[2] == "usual" else "not_equals"
             phases[name]["show_when"] = [{"schema": f"practice_{said[1]}", "operator": operator, "value": usual}]
     refusals = [{"schema": name, "operator": "equals", "value": "no"} for name in ("consent_age", "consent_agree")]
-    message = "You chose not to take part, and that is fine. Nothing was recorded but this answer. You can close the page."
-    phases["consent"]["exit_when"] = {"show_when": refusals, "logic": "any", "message": message}
+    phases["declined"] |= {"show_when": refusals, "logic": "any", "exit_when": {"show_when": refusals, "logic": "any"}}
     return phases
 
 

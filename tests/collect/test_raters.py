@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pandas as pd
 import pytest
-from study_builders import STATEMENT, answer_seat, assignment, seat_answers, small_run
+from study_builders import AGREED, STATEMENT, answer_seat, assignment, seat_answers, small_run
 
 from heart_utils.collect.design import pair_replies
 from heart_utils.collect.exports import ExportError, read_csv, read_label_studio, read_potato
@@ -34,7 +34,7 @@ def run(template, tmp_path):
 
 def rating_study(run, **rating):
     settings = load_settings(run)
-    settings["rating"] |= {"raters_per_pair": 2, "load": 5, "n_checks": 1} | rating
+    settings["rating"] |= {"raters_per_pair": 2, "load": 5, "n_checks": 1, "spare": 0.5} | rating
     return write_study(run, "rating", settings=settings).folder
 
 
@@ -165,10 +165,15 @@ def test_who_withdraws_is_left_out_and_counted(run, study):
         import_ratings(run, study, withdrawn=["ann", "ben"])
 
 
-def test_who_refused_consent_has_no_row(run, study):
+def test_who_did_not_agree_has_no_row_and_may_have_no_answers(run, study):
     answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    answer_seat(study, "seat-002", "ben", {}, instance_id_ordering=[])
+    refused = {"consent": {"consent": [AGREED[0], [{"schema": "consent_agree", "name": "no"}, "no"]]}}
+    answer_seat(study, "seat-002", "ben", {}, phase_to_page_to_label_to_value=refused)
+    answer_seat(study, "seat-003", "cy", {}, phase_to_page_to_label_to_value={})
     assert len(import_ratings(run, study).raters) == 1
+    answer_seat(study, "seat-002", "dee", seat_answers(study, "seat-002"), phase_to_page_to_label_to_value=refused)
+    with pytest.raises(ExportError, match="answers of somebody who did not agree"):
+        import_ratings(run, study)
 
 
 def test_reasons_are_redacted_and_formulas_and_scripts_kept_as_text(run, study):
@@ -265,7 +270,7 @@ def test_a_writing_study_is_not_read_as_ratings(run):
 
 def writing_study(run, **behaviour):
     settings = load_settings(run)
-    settings["reply"] |= {"writers_per_history": 2, "n_writers": 5}
+    settings["reply"] |= {"writers_per_history": 2, "n_writers": 5, "spare": 0}
     folder = write_study(run, "reply", settings=settings).folder
     items = assignment(folder).query("seat == 'seat-001'")["item_id"].tolist()
     texts = ["I am glad you wrote.", " ".join(["long"] * 41)]

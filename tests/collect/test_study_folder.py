@@ -27,7 +27,7 @@ def filled_in() -> str:
 
 def small(run, **rating):
     settings = load_settings(run)
-    settings["rating"] |= {"raters_per_pair": 3, "load": 5, "n_checks": 1} | rating
+    settings["rating"] |= {"raters_per_pair": 3, "load": 5, "n_checks": 1, "spare": 0} | rating
     return settings
 
 
@@ -40,7 +40,7 @@ def test_a_rating_study_holds_every_page_and_seat(run):
     assert (study.n_seats, study.n_pages, study.answers) == (3, 18, 0)  # 5 pairs * 3 raters / 5 each, and a check each
     config = yaml.safe_load((study.folder / "config.yaml").read_text())
     order = config["phases"]["order"]
-    assert order[:3] == ["consent", "instructions", "practice_1"]
+    assert order[:4] == ["consent", "declined", "instructions", "practice_1"]
     assert order[-2:] == ["annotation", "debrief"]
     assert set(pages(study)) == set(order) - {"annotation"}
     items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
@@ -98,7 +98,7 @@ def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
 def test_writers_read_exactly_what_models_are_told(run):
     study = write_study(run, "reply")
     assert html.escape(REPLY_INSTRUCTIONS) in json.loads(pages(study)["instructions"])[0]["labels"][0]
-    assert set(pages(study)) == {"consent", "instructions", "debrief"}
+    assert set(pages(study)) == {"consent", "declined", "instructions", "debrief"}
     config = yaml.safe_load((study.folder / "config.yaml").read_text())
     assert [scheme["name"] for scheme in config["annotation_schemes"]] == ["reply"]
     assert config["keystroke_logging"] | {"detection": 0} == {
@@ -120,8 +120,11 @@ def test_a_rehearsal_shows_what_is_not_filled_in_and_a_study_what_is(run):
 
 def test_who_says_no_leaves_at_once(run):
     config = yaml.safe_load((write_study(run, "rating", settings=small(run)).folder / "config.yaml").read_text())
-    refusals = config["phases"]["consent"]["exit_when"]["show_when"]
-    assert [(rule["schema"], rule["value"]) for rule in refusals] == [("consent_age", "no"), ("consent_agree", "no")]
+    declined = config["phases"]["declined"]
+    for rule in (declined, declined["exit_when"]):
+        assert [(one["schema"], one["value"]) for one in rule["show_when"]] == [("consent_age", "no"), ("consent_agree", "no")]
+        assert rule["logic"] == "any"
+    assert config["phases"]["order"][:2] == ["consent", "declined"]
 
 
 def test_prolific_s_parameters_and_code_are_used_if_asked(run):
@@ -154,6 +157,21 @@ def test_pairs_may_be_fewer_than_all(tmp_path):
         "task == 'rate'"
     )
     assert rated.groupby("history_id")["pair_id"].nunique().tolist() == [2] * 6
+
+
+def test_spare_seats_come_last_and_hold_whole_seats(run):
+    seats = assignment(write_study(run, "rating", settings=small(run, spare=0.5)).folder)
+    assert seats.groupby("seat")["spare"].first().tolist() == [False] * 3 + [True] * 2  # half of three, rounded up
+    assert seats.groupby("seat").size().tolist() == [6] * 5
+    assert not seats.duplicated(["seat", "pair_id"]).loc[seats["task"] == "rate"].any()
+    assert assignment(write_study(run, "reply", name="w").folder)["seat"].nunique() == 15  # twelve writers and a fifth of them
+    with pytest.raises(StudyError, match="spare is 2, expected a share"):
+        write_study(run, "rating", settings=small(run, spare=2))
+
+
+def test_long_conversations_are_shown_whole(run):
+    config = yaml.safe_load((write_study(run, "rating", settings=small(run)).folder / "config.yaml").read_text())
+    assert config["instance_display"]["resizable"] is False
 
 
 def test_a_top_up_asks_for_what_is_missing(run):
@@ -265,7 +283,7 @@ def test_a_run_without_such_histories_says_so(run):
 
 
 def test_the_command_writes_resumes_and_explains(run, capsys):
-    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1}\n")
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
     assert main([str(run.folder), "rating", "--write-only"]) == 0
     assert "3 people, 18 pages between them, 0 have begun" in capsys.readouterr().out
     folder = run.folder / "study" / "rating"

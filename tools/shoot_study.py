@@ -1,0 +1,131 @@
+"""Take the screenshots of the study pages that chapter 4 shows: ``python -m tools.shoot_study``.
+
+A rehearsal of both studies is written from the sample's histories and replies, started on this machine, visited
+with a browser, and deleted. Pictures go to ``book/images/study``, small enough to be committed.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from PIL import Image
+
+from heart_utils.collect.respond import PROBES
+from heart_utils.collect.study import KINDS, load_settings, start_study, write_study
+from heart_utils.runs import Run, find_root
+from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program
+
+WIDTH = 900
+COLOURS = 64
+FILL_IN = {
+    "support_line": "(the support line that you fill in)",
+    "researcher": "(who runs the study)",
+    "review_board": "(approval number)",
+    "withdraw_contact": "(address)",
+    "withdraw_until": "(date)",
+    "retention": "(What is kept, where, and for how long.)",
+    "pay": "(What you are paid, also if you stop half-way.)",
+}
+
+
+def main() -> int:
+    """Take them all; say what is missing if they cannot be taken."""
+    root = find_root()
+    pictures = root / "book" / "images" / "study"
+    program = potato_program()
+    if program is None:
+        print("error: Potato is not installed; `make study` installs it.", file=sys.stderr)
+        return 1
+    try:
+        with tempfile.TemporaryDirectory() as folder, browser() as chromium:
+            run = _rehearsal(Path(folder) / "pictures", root)
+            for kind in KINDS:
+                settings = load_settings(run) | FILL_IN | {"arrival": "prolific"}
+                settings["rating"] |= {"raters_per_pair": 2, "load": 5, "n_checks": 1}
+                settings["reply"] |= {"writers_per_history": 1, "n_writers": 2}
+                study = write_study(run, kind, settings=settings)
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", 0))
+                    port = probe.getsockname()[1]
+                server = start_study(study, port=port, potato=program)
+                try:
+                    visitor = Visitor(chromium, f"http://127.0.0.1:{port}", width=WIDTH, height=700)
+                    _rating(visitor, pictures) if kind == "rating" else _reply(visitor, pictures)
+                finally:
+                    server.terminate()
+                    server.wait()
+    except BrowserMissing as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for file in sorted(pictures.glob("*.png")):
+        print(f"{file.relative_to(root)}: {file.stat().st_size / 1000:.0f} kB")
+    return 0
+
+
+def _rehearsal(folder: Path, root: Path) -> Run:
+    """Write a run from ten sample histories, with the reference reply and a probe to each."""
+    run = Run(folder.name, folder, root)
+    histories = pd.read_json(root / "data" / "sample" / "histories.jsonl", lines=True).head(10)
+    replies = pd.read_json(root / "data" / "sample" / "replies.jsonl", lines=True)
+    replies = replies[replies["history_id"].isin(histories["history_id"])]
+    turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
+    comfort = [PROBES["generic-comfort"](turns[history]) for history in replies["history_id"]]
+    probe = replies.assign(reply_id="probe-" + replies["history_id"], responder="generic-comfort", text=comfort)
+    run.write("histories", histories)
+    run.write("replies", pd.concat([replies, probe], ignore_index=True))
+    return run
+
+
+def _rating(visitor: Visitor, pictures: Path) -> None:
+    visitor.arrive("picture")
+    _shoot(visitor.page, pictures / "rating-consent.png")
+    visitor.consent()
+    _shoot(visitor.page, pictures / "rating-instructions.png")
+    visitor.next("#practice_1_text")
+    _shoot(visitor.page, pictures / "rating-practice.png")
+    visitor.page.check('[name="practice_1"][value="Reply A"]')
+    visitor.next("#practice_1_usual_text")
+    _shoot(visitor.page, pictures / "rating-feedback.png")
+    visitor.next("#practice_2_text")
+    visitor.page.check('[name="practice_2"][value="Reply B"]')
+    visitor.next("#practice_2_usual_text")
+    visitor.next(".pairwise-tile")
+    seen: set[str] = set()
+    while seen < {"comparison", "check"}:
+        kind = "check" if ".check-" in visitor.item() else "comparison"
+        if kind not in seen:
+            visitor.page.wait_for_selector(".pairwise-content")
+            _shoot(visitor.page, pictures / f"rating-{kind}.png")
+            seen.add(kind)
+        visitor.rate("A", 3, "It stays with what was said.")
+    while visitor.page.query_selector(".pairwise-tile"):
+        visitor.rate("A", 3, "It stays with what was said.")
+    _shoot(visitor.page, pictures / "rating-debrief.png")
+
+
+def _reply(visitor: Visitor, pictures: Path) -> None:
+    visitor.arrive("picture")
+    visitor.consent()
+    _shoot(visitor.page, pictures / "reply-instructions.png")
+    visitor.next('textarea[schema="reply"]')
+    _shoot(visitor.page, pictures / "reply-page.png")
+
+
+def _shoot(page: Any, file: Path) -> None:
+    """Keep a whole page, in few colours."""
+    page.wait_for_load_state("load")
+    page.wait_for_timeout(400)  # fonts and the page's own scripts
+    page.evaluate("window.scrollTo(0, 0)")
+    picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    picture.quantize(COLOURS).save(file, optimize=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
