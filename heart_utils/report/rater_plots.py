@@ -35,7 +35,8 @@ def plot_raters(quality: pd.DataFrame, decisions: pd.DataFrame, *, simulated: bo
 
     Examples
     --------
-    >>> quality = pd.DataFrame({"rater": ["x"], "median_seconds": [40.0], "reliability": [0.8], "ci_low": [0.6], "ci_high": [0.9]})
+    >>> quality = pd.DataFrame({"rater": ["x"], "median_seconds": [40.0], "reliability": [0.8]})
+    >>> quality = quality.assign(ci_low=0.6, ci_high=0.9)
     >>> ax = plot_raters(quality, pd.DataFrame({"rater": ["x"], "excluded": [False]}))
     >>> ax.get_legend().get_texts()[0].get_text()
     'kept (1)'
