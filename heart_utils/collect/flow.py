@@ -211,12 +211,11 @@ class _Flow:
         await self._pause(POLL_S)
         asked, lane.elsewhere = lane.elsewhere, []
         found = await self._on_ledger(self.ledger.find, [request.key for request in asked])
-        done = {key for key, call in found.items() if call.status != "error"}
-        left = [request for request in asked if request.key not in done]
+        left = [request for request in asked if request.key not in found]  # also a failure of theirs is an end for this run
         held = await self._on_ledger(self.ledger.in_batches, [request.key for request in left])
         lane.waiting.extend(request for request in left if request.key not in held)
         self.in_batches += len(held)
-        self.bar.update(len(done))
+        self.bar.update(len(found))
 
     async def _work(self, lane: Lane) -> None:
         """Ask one request after another."""

@@ -11,8 +11,9 @@ import pytest
 import worker
 from server import Provider, serving
 
-from heart_utils.collect.ledger import open_ledger
-from heart_utils.collect.models import Model, ModelError, Request, ask_all, read_models, supports_schema
+from heart_utils.collect import database
+from heart_utils.collect.ledger import Ledger, open_ledger
+from heart_utils.collect.models import Call, Model, ModelError, Request, ask_all, read_models, supports_schema
 from heart_utils.collect.prices import BudgetError, cost, price, reserve
 from heart_utils.collect.recorded import ReplayError, export_calls
 
@@ -357,6 +358,18 @@ def test_two_processes_on_one_ledger_share_the_work_and_ask_nothing_twice(provid
     assert process.exitcode == 0
     assert {call.status for call in calls} == {"ok"}
     assert len(provider.requests) == 200
+
+
+def test_a_failure_of_another_process_is_waited_for_and_not_asked_at_once_again(provider, ledger):
+    [request] = ask(model(provider), "hello")
+    other = Ledger(database.connect(str(ledger.engine.url)))
+    other.claim([request], [0.0], since=other.clock())
+    failed = threading.Timer(1.0, other.record, [[Call(request.key, "error", error="no answer")]])
+    failed.start()
+    [call] = answer_all([request], ledger)
+    failed.join()
+    assert (call.status, call.error) == ("error", "no answer")
+    assert provider.requests == []
 
 
 def test_two_threads_may_ask_at_once(provider, ledger):
