@@ -19,7 +19,7 @@ notebooks: $(COPIES)
 html: $(HTML)/index.html
 
 build/executed/$(RUN)/%.ipynb: notebooks/%.ipynb build/parameters/$(RUN)/%.yaml $(SHARED)
-	@$(PYTHON) -m tools.execute_notebook $< $@ --parameters build/parameters/$(RUN)/$*.yaml
+	@$(PYTHON) -m tools.execute_notebook $< $@ --parameters build/parameters/$(RUN)/$*.yaml --newer $?
 
 $(HTML)/index.html: $(COPIES) $(PROSE) $(SHARED) build/graph/$(RUN).mk
 	@$(PYTHON) -m tools.stage $(RUN)

@@ -29,18 +29,22 @@ def build_html(stage: Path, html: Path) -> None:
     RuntimeError
         If Sphinx warns of anything; its words are in the message.
     """
-    out = stage.parent / f".{stage.name}.out"
-    options = ["--path-output", str(out), "-W", "-n", "--keep-going", "--all", "--quiet"]
+    out = stage.parent / f".{stage.name}.out"  # kept between builds: Sphinx reads again only what is newer
+    options = ["--path-output", str(out), "-W", "-n", "--keep-going", "--quiet"]
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(stage), *options]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
     built = out / "_build" / "html"
     if done.returncode or not (built / "index.html").is_file():
+        shutil.rmtree(out, ignore_errors=True)  # a warning is said only when its page is read
         raise RuntimeError(
             f"{done.stdout}{done.stderr}\nThe book was not built: Sphinx warned (see above). Pages in {html} are older."
         )
-    shutil.rmtree(html, ignore_errors=True)
     html.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(built, html)
+    part = html.with_name(f".{html.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(built, part)
+    shutil.rmtree(html, ignore_errors=True)
+    os.replace(part, html)
 
 
 def main(arguments: list[str]) -> int:

@@ -2,12 +2,14 @@
 
 ``python -m tools.execute_notebook notebooks/X.ipynb build/executed/sample/X.ipynb --parameters X.yaml``
 leaves an executed copy at its place only if every cell ran. Otherwise it says which notebook, which
-cell and why, and leaves what stood there before.
+cell and why, and leaves what stood there before. Where `make` found nothing newer than the copy but the
+notebook, and no line of code changed in it, the outputs stand and only the words are laid anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -18,11 +20,11 @@ from typing import Any
 
 import yaml
 
-from heart_utils.runs import find_root, open_run
+from heart_utils.runs import find_root, open_run, write_atomically
 from tools.notebooks import NotebookError, read_cells, read_chapter
 from tools.plan import stamp_table
 
-__all__ = ["ExecutionError", "execute_notebook"]
+__all__ = ["ExecutionError", "execute_notebook", "lay_words"]
 
 TRACEBACK_LINES = 25
 
@@ -81,6 +83,47 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
         part.unlink(missing_ok=True)
 
 
+def lay_words(notebook: Path, copy: Path) -> bool:
+    """Put a notebook's new words into its executed copy, outputs kept, if no line of code changed.
+
+    Parameters
+    ----------
+    notebook : pathlib.Path
+        The source.
+    copy : pathlib.Path
+        What papermill made of an earlier state of it, with everything else as it is now.
+
+    Returns
+    -------
+    bool
+        Whether the copy now says what the source says; if not, it was left alone.
+    """
+    if not copy.is_file():
+        return False
+    executed = json.loads(copy.read_text(encoding="utf-8"))
+    cells = [{**cell, "source": "".join(cell["source"])} for cell in executed["cells"]]
+    injected = [cell for cell in cells if "injected-parameters" in cell["metadata"].get("tags", [])]
+    ran = [cell for cell in cells if cell["cell_type"] == "code" and cell not in injected]
+    now = read_cells(notebook)
+    code = [cell for cell in now if cell["cell_type"] == "code"]
+    tagged = [cell for cell in code if "parameters" in cell["metadata"].get("tags", [])]
+    if [cell["source"] for cell in ran] != [cell["source"] for cell in code] or len(tagged) != 1 or len(injected) != 1:
+        return False
+    outputs = iter(ran)
+    merged: list[dict[str, Any]] = []
+    for cell in now:
+        if cell["cell_type"] == "code":
+            before = next(outputs)
+            cell = {**before, "metadata": {**before["metadata"], **cell["metadata"]}}
+        merged.append(cell)
+        if "parameters" in cell["metadata"].get("tags", []):
+            merged += injected
+    executed["cells"] = merged
+    write_atomically(copy, (json.dumps(executed, indent=1, ensure_ascii=False) + "\n").encode())
+    copy.touch()
+    return True
+
+
 def _explain(notebook: Path, source: str, cause: str, traceback: list[str]) -> str:
     """Name the cell by its number in the source, where the injected parameters are not counted."""
     sources = [cell["source"].strip() for cell in read_cells(notebook)]
@@ -101,11 +144,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("notebook", type=Path)
     parser.add_argument("copy", type=Path)
     parser.add_argument("--parameters", type=Path, help="a YAML file of names and values")
+    parser.add_argument("--newer", nargs="*", type=Path, default=None, help="what make found newer than the copy")
     given = parser.parse_args(arguments)
     parameters = yaml.safe_load(given.parameters.read_text(encoding="utf-8")) if given.parameters else {}
     root, notebook = find_root(), given.notebook.resolve()
     signal.signal(signal.SIGTERM, _stop)
     began = time.perf_counter()
+    if given.newer == [given.notebook] and lay_words(notebook, given.copy):
+        print(f"{notebook.stem}: no code changed, so its outputs stand and its words are new")
+        return 0
     try:
         execute_notebook(notebook, given.copy.resolve(), parameters, root=root)
     except (ExecutionError, NotebookError) as error:

@@ -11,6 +11,7 @@ import datetime
 import html
 import importlib
 import json
+import os
 import pkgutil
 import shutil
 import sys
@@ -67,6 +68,9 @@ def stage_book(root: Path, plan: Plan) -> Path:
     }
     for name, text in files.items():
         write_atomically(stage / name, text.encode())
+    code = root / "build" / "code.stamp"
+    if code.is_file():  # the page of functions is read again only when a function changed
+        os.utime(stage / "book" / "api.md", ns=(code.stat().st_mtime_ns, code.stat().st_mtime_ns))
     figure = read_figure(stage / FRONT_FIGURE[0], FRONT_FIGURE[1])
     write_atomically(stage / "book" / "front.png", figure.png)
     words = f":name: fig-front\n:alt: {figure.alt}\n\n{figure.caption}"

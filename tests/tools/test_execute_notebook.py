@@ -10,7 +10,7 @@ import pytest
 from small_project import cell
 
 from heart_utils.runs import find_root
-from tools.execute_notebook import ExecutionError, execute_notebook
+from tools.execute_notebook import ExecutionError, execute_notebook, lay_words
 
 
 @pytest.fixture
@@ -94,3 +94,33 @@ def test_what_a_chapter_ran_with_stands_in_the_manifest(project):
     assert manifest["parameters"] == {"01_one": {"run": "sample", "seed": 5}}
     assert {"python", "numpy", "papermill"} <= set(manifest["versions"])
     assert manifest["commit"] == "unknown", "this project is no checkout"
+
+
+def words(text):
+    return {"cell_type": "markdown", "id": "w", "metadata": {}, "source": text}
+
+
+def test_new_words_are_laid_around_outputs_that_stand(execute, project):
+    seed, draw = cell("seed = 1", tags=["parameters"]), cell("import random\nprint(random.random())")
+    before = execute(words("Old."), seed, draw, seed=3)
+    notebook = project.write_chapter("01_one", words("New, and longer."), seed, words("A sentence more."), draw)
+    copy = project.root / "build" / "executed" / "01_one.ipynb"
+    assert lay_words(notebook, copy)
+    after = json.loads(copy.read_text())
+    assert ["".join(c["source"]) for c in after["cells"] if c["cell_type"] == "markdown"] == [
+        "New, and longer.",
+        "A sentence more.",
+    ]
+    assert after["cells"][-1]["outputs"] == before["cells"][-1]["outputs"]
+    assert [c["metadata"].get("tags") for c in after["cells"]][1:3] == [["parameters"], ["injected-parameters"]]
+
+
+def test_a_change_of_code_is_not_a_change_of_words(execute, project):
+    seed = cell("seed = 1", tags=["parameters"])
+    execute(words("Old."), seed, cell("print(seed)"), seed=3)
+    copy = project.root / "build" / "executed" / "01_one.ipynb"
+    before = copy.read_bytes()
+    assert not lay_words(project.write_chapter("01_one", words("Old."), seed, cell("print(seed + 1)")), copy)
+    assert not lay_words(project.write_chapter("01_one", words("Old."), seed), copy)
+    assert copy.read_bytes() == before
+    assert not lay_words(project.root / "notebooks" / "01_one.ipynb", copy.with_name("absent.ipynb"))
