@@ -27,6 +27,8 @@ from tools.plan import stamp_table
 __all__ = ["ExecutionError", "execute_notebook", "lay_words"]
 
 TRACEBACK_LINES = 25
+INTERRUPTED = 130
+"""The status by which a shell tells that a command was stopped from outside."""
 
 
 class ExecutionError(RuntimeError):
@@ -135,7 +137,9 @@ def _explain(notebook: Path, source: str, cause: str, traceback: list[str]) -> s
 
 
 def _stop(*_: object) -> None:
-    raise KeyboardInterrupt
+    # Not KeyboardInterrupt: where one passed through a string given to exec(), Python 3.11 ends by killing itself with the
+    # signal, whatever was returned, and make is told nothing of status 130.
+    raise SystemExit(INTERRUPTED)
 
 
 def main(arguments: list[str]) -> int:
@@ -148,7 +152,8 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     parameters = yaml.safe_load(given.parameters.read_text(encoding="utf-8")) if given.parameters else {}
     root, notebook = find_root(), given.notebook.resolve()
-    signal.signal(signal.SIGTERM, _stop)
+    for sent in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sent, _stop)
     began = time.perf_counter()
     if given.newer == [given.notebook] and lay_words(notebook, given.copy):
         print(f"{notebook.stem}: no code changed, so its outputs stand and its words are new")
@@ -158,9 +163,9 @@ def main(arguments: list[str]) -> int:
     except (ExecutionError, NotebookError) as error:
         print(f"\n{error}\n", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except SystemExit:
         print(f"{notebook.name} was interrupted; its last executed copy stands.", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     if "run" in parameters:
         _record(root, notebook, parameters)
     print(f"{notebook.stem} ran in {time.perf_counter() - began:.1f} s")
