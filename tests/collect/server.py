@@ -134,7 +134,8 @@ async def reply(provider, request):
         }
         return refusal(int(fault), words[fault])
     if fault == "drop":
-        request.transport.abort()
+        if request.transport is not None:  # the client may have hung up first
+            request.transport.abort()
         return web.Response()
     if fault == "malformed":
         return web.Response(text='{"id": "c-1", "choices": [{"mess', content_type="application/json")

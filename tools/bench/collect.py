@@ -306,7 +306,7 @@ def _study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     from heart_utils.collect.sources import load_histories
 
     sample, draw = load_histories("sample"), random.Random(2)
-    n_histories = max(1, n // 140)
+    n_histories = -(-n // 140)  # 13 responders in 70 pairs, and each in both orders
     copies = pd.concat([sample.assign(copy=copy) for copy in range(n_histories // len(sample) + 1)], ignore_index=True)
     copies["history_id"] = copies["history_id"] + "-" + copies.pop("copy").astype(str)
     histories = copies.head(n_histories).assign(twin_id=None)
