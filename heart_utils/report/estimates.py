@@ -83,7 +83,9 @@ def plot_estimates(
     if len(kinds) > len(COLOURS):
         raise ValueError(f"{by} has {len(kinds)} kinds, and a reader can tell {len(COLOURS)} apart. Choose some of them.")
     if ax is None:
-        _, ax = plt.subplots(figsize=(7.2, 1.0 + 0.32 * len(rows) * max(1.0, 0.55 * len(kinds))), layout="constrained")
+        _, ax = plt.subplots(
+            figsize=(7.2 if by is None else 8.6, 1.0 + 0.32 * len(rows) * max(1.0, 0.55 * len(kinds))), layout="constrained"
+        )
     low, high = low or f"{value}_low", high or f"{value}_high"
     shifts = np.linspace(-ROOM / 2, ROOM / 2, len(kinds)) if len(kinds) > 1 else [0.0]
     for number, (kind, shift) in enumerate(zip(kinds, shifts, strict=True)):
