@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.baseline import agreement_within, author_margins, predict_from_authors
+from heart_utils.analysis.baseline import AuthorBaseline, agreement_within, author_baseline, author_margins
 from heart_utils.analysis.chance import cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
 from heart_utils.analysis.coefficients import Coefficient
+from heart_utils.analysis.ends import draw_clusters, interval_of
 from heart_utils.analysis.intraclass import icc
 from heart_utils.analysis.ranks import rank_agreement
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
 from heart_utils.analysis.vote_pairs import TIE, A, B, VotePairs, pair_votes
 from heart_utils.analysis.votes import AgreementError, Array, read_votes
 
@@ -33,8 +34,7 @@ __all__ = [
 MEASURES = {"agreement": 0.0, "author_only": 0.0, "advantage": -1.0, "kappa": -1.0, "kappa_within": -np.inf}
 """Name -> the least value it can have; the greatest is 1."""
 
-SEED = 20260109
-CHUNK_CELLS = 20_000_000
+CHUNK_CELLS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ def pairwise_agreement(
     Agreement
         ``.table`` has one row a group. Intervals are percentiles over resampled clusters, or below 50
         clusters their standard deviation times a t quantile; what the authors' names alone predict is
-        held fixed in them. A measure with no value (kappa where chance alone is 1) is ``nan``.
+        learnt anew in each resample, never from a copy of the dialogue that it is held against. A
+        measure with no value (kappa where chance alone is 1) is ``nan``.
 
     Raises
     ------
@@ -149,51 +150,40 @@ def pairwise_agreement(
     """
     if ties not in ("include", "exclude"):
         raise AgreementError(f"ties must be 'include' or 'exclude'; got {ties!r}.")
-    rng = np.random.default_rng(SEED) if rng is None else rng
     votes = read_votes(verdicts, cluster=cluster, inconsistent=inconsistent)
     pairs = pair_votes(votes, verdicts, between=between, by=by)
     counts = pairs.counts.copy()
     if ties == "exclude":
         counts[:, TIE, :] = counts[:, :, TIE] = 0.0
-    sums, margins = _sum_by_cluster(pairs, counts, decided=ties == "exclude"), author_margins(pairs, counts)
-    estimate = _measures(sums.sum(axis=0), margins.sum(axis=0))
-    replicates = _resample(sums, margins, n_resamples, rng)
+    sums, margins = _sum_by_cluster(pairs, counts), author_margins(pairs, counts)
+    names = author_baseline(pairs, counts, decided=ties == "exclude")
+    estimate = _measures(sums.sum(axis=0), margins.sum(axis=0), names.count_right(np.ones((1, len(sums))))[0])
+    replicates = _resample(sums, margins, names, draw_clusters(len(sums), n_resamples, rng))
     seen = sums[:, :, 0] > 0
     table = pd.concat([pairs.groups, _lay_out(pairs, counts, estimate, replicates, seen.sum(axis=0), ci_level)], axis=1)
     return Agreement(table, between, ties, votes.left_out, votes.n_inconsistent)
 
 
-def _sum_by_cluster(pairs: VotePairs, counts: Array, *, decided: bool) -> Array:
-    """Sum what the measures need, to shape (clusters, groups, 5).
-
-    The five are: pairs of votes, equal ones, those that the authors' names predict, ties of the first
-    party, ties of the second.
-    """
-    guess = predict_from_authors(pairs, decided=decided)
+def _sum_by_cluster(pairs: VotePairs, counts: Array) -> Array:
+    """Sum pairs of votes, equal ones, and ties of either party, to shape (clusters, groups, 4)."""
     first, second = counts.sum(axis=2), counts.sum(axis=1)
     if pairs.symmetric:
         first = second = (first + second) / 2.0
-    columns = (
-        first.sum(axis=1),
-        np.trace(counts, axis1=1, axis2=2),
-        (guess * first).sum(axis=1),
-        first[:, TIE],
-        second[:, TIE],
-    )
+    columns = (first.sum(axis=1), np.trace(counts, axis1=1, axis2=2), first[:, TIE], second[:, TIE])
     n_groups = len(pairs.groups)
     cell, size = pairs.cluster * n_groups + pairs.group, pairs.n_clusters * n_groups
     summed = np.column_stack([np.bincount(cell, weights=column, minlength=size) for column in columns])
     return np.asarray(summed.reshape(pairs.n_clusters, n_groups, len(columns)), float)
 
 
-def _measures(sums: Array, margins: Array) -> Array:
-    """Turn sums over clusters into the five measures, to shape (..., groups, 5)."""
+def _measures(sums: Array, margins: Array, right: Array) -> Array:
+    """Turn sums over clusters, and what the names got right, into the five measures, to shape (..., groups, 5)."""
     n_votes = np.where(sums[..., 0] > 0, sums[..., 0], np.nan)
-    agreement, author_only, tie_one, tie_two = (sums[..., column] / n_votes for column in (1, 2, 3, 4))
+    agreement, tie_one, tie_two = (sums[..., column] / n_votes for column in (1, 2, 3))
+    author_only = right / n_votes
     # a and b are names without meaning: what is not a tie falls on either with the same chance.
     by_chance = tie_one * tie_two + (1.0 - tie_one) * (1.0 - tie_two) / 2.0
-    within = agreement_within(margins)
-    kappas = [_beyond(agreement, expected) for expected in (by_chance, within)]
+    kappas = [_beyond(agreement, expected) for expected in (by_chance, agreement_within(margins))]
     return np.stack([agreement, author_only, agreement - author_only, *kappas], axis=-1)
 
 
@@ -202,18 +192,19 @@ def _beyond(observed: Array, expected: Array) -> Array:
     return np.asarray((observed - expected) / room)
 
 
-def _resample(sums: Array, margins: Array, n_resamples: int, rng: np.random.Generator) -> Array:
+def _resample(sums: Array, margins: Array, names: AuthorBaseline, weights: Array) -> Array:
     """Give the measures in each resample of clusters, to shape (resamples, groups, measures)."""
     n_clusters, n_groups = sums.shape[:2]
-    if n_clusters < 2 or n_resamples < 2:
+    if not len(weights):
         return np.full((0, n_groups, len(MEASURES)), np.nan)
-    weights = draw_weights(n_clusters, n_resamples, rng)
+    right = names.count_right(weights)
     flat, wide = sums.reshape(n_clusters, -1), margins.reshape(n_clusters, -1)
     chunk = max(1, CHUNK_CELLS // max(wide.shape[1], 1))
     parts = []
-    for first in range(0, n_resamples, chunk):
-        some = weights[first : first + chunk]
-        parts.append(_measures((some @ flat).reshape(-1, *sums.shape[1:]), (some @ wide).reshape(-1, *margins.shape[1:])))
+    for first in range(0, len(weights), chunk):
+        some = slice(first, first + chunk)
+        drawn = (weights[some] @ flat).reshape(-1, *sums.shape[1:])
+        parts.append(_measures(drawn, (weights[some] @ wide).reshape(-1, *margins.shape[1:]), right[some]))
     return np.concatenate(parts)
 
 
@@ -229,7 +220,8 @@ def _lay_out(
     for number, (name, least) in enumerate(MEASURES.items()):
         columns[name] = estimate[:, number]
         ends = [
-            _ends(estimate[g, number], replicates[:, g, number], int(n_clusters[g]), ci_level, least) for g in range(n_groups)
+            interval_of(estimate[g, number], replicates[:, g, number], int(n_clusters[g]), ci_level, least=least, most=1.0)
+            for g in range(n_groups)
         ]
         columns[f"{name}_low"], columns[f"{name}_high"] = [low for low, _ in ends], [high for _, high in ends]
     return pd.DataFrame(
@@ -243,12 +235,3 @@ def _lay_out(
             "provisional": n_clusters < ENOUGH_CLUSTERS,
         }
     )
-
-
-def _ends(estimate: float, replicates: Array, n_clusters: int, ci_level: float, least: float) -> tuple[float, float]:
-    """Put an interval on one number, within its range; resamples in which it has no value are left out."""
-    defined = replicates[~np.isnan(replicates)]
-    if np.isnan(estimate) or len(defined) < 2:
-        return float("nan"), float("nan")
-    low, high = interval_ends(np.array([estimate]), defined[:, None], np.array([n_clusters]), ci_level)
-    return max(float(low[0]), least), min(float(high[0]), 1.0)

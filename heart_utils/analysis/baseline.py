@@ -2,49 +2,115 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from heart_utils.analysis.vote_pairs import N_LABELS, TIE, VotePairs
-from heart_utils.analysis.votes import Array
+from heart_utils.analysis.vote_pairs import N_LABELS, A, B, VotePairs
+from heart_utils.analysis.votes import Array, Codes
 
-__all__ = ["agreement_within", "author_margins", "predict_from_authors"]
+__all__ = ["AuthorBaseline", "agreement_within", "author_baseline", "author_margins"]
+
+CHUNK_CELLS = 1_000_000
 
 
-def predict_from_authors(pairs: VotePairs, *, decided: bool) -> Array:
-    """Predict a vote without reading: what the first party said most often of these two authors elsewhere.
+@dataclass(frozen=True, eq=False)
+class AuthorBaseline:
+    """What somebody who knows the two authors and reads nothing would answer, and how often that is right.
 
     For a unit in cluster d, by responders i and j, the first party's votes on i against j in all other
     clusters (of the same group, where groups divide units) are counted; the commonest label is the
-    prediction. Labels that are equally common share it, and where nobody judged i against j elsewhere
-    all labels do: the prediction is then a coin. Without ties this is the sign of the sum of votes.
+    answer. Labels that are equally common share it, and where nobody judged i against j elsewhere all
+    labels do: the answer is then a coin. Without ties this is the sign of the sum of votes.
+
+    Attributes
+    ----------
+    told : numpy.ndarray
+        Shape (clusters, families, 3): what the first party said of each pair of authors.
+    cluster, family : numpy.ndarray
+        Of each cell, a pair of authors in a cluster.
+    first : numpy.ndarray
+        Shape (cells, groups, 3): the first party's labels in the pairs of votes that are compared.
+    decided : bool
+        Whether a tie may not be the answer, since ties are left out.
+    """
+
+    told: Array
+    cluster: Codes
+    family: Codes
+    first: Array
+    decided: bool
+
+    def count_right(self, weights: Array) -> Array:
+        """Count the pairs of votes in which that answer agrees, learning it anew under each row of cluster weights.
+
+        Parameters
+        ----------
+        weights : numpy.ndarray
+            Shape (resamples, clusters): how often each cluster enters. All copies of a cluster stay out
+            of the answers given for it.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (resamples, groups).
+        """
+        n_cells, n_groups = self.first.shape[:2]
+        found = np.empty((len(weights), n_groups))
+        chunk = max(1, CHUNK_CELLS // n_cells)
+        for start in range(0, len(weights), chunk):
+            some = weights[start : start + chunk]
+            right = self._right_if_decided if self.decided else self._right_with_ties
+            found[start : start + chunk] = right(some, some[:, self.cluster])
+        return found
+
+    def _elsewhere(self, told: Array, weights: Array, own_weight: Array) -> Array:
+        """Sum one label, or a difference of labels, over the other clusters, for each cell."""
+        return np.asarray((weights @ told)[:, self.family] - own_weight * told[self.cluster, self.family])
+
+    def _right_if_decided(self, weights: Array, own_weight: Array) -> Array:
+        leans = np.sign(self._elsewhere(self.told[..., A] - self.told[..., B], weights, own_weight))
+        lead = self.first[..., A] - self.first[..., B]
+        whole = self.first[..., A] + self.first[..., B]
+        return np.asarray((own_weight @ whole + (own_weight * leans) @ lead) / 2.0)
+
+    def _right_with_ties(self, weights: Array, own_weight: Array) -> Array:
+        counts = [self._elsewhere(self.told[..., label], weights, own_weight) for label in range(N_LABELS)]
+        most = np.maximum.reduce(counts)
+        leads = [(count == most).astype(float) for count in counts]
+        share = own_weight / np.add.reduce(leads)
+        return np.asarray(sum((leads[label] * share) @ self.first[..., label] for label in range(N_LABELS)))
+
+
+def author_baseline(pairs: VotePairs, counts: Array, *, decided: bool) -> AuthorBaseline:
+    """Lay out what the answer from the authors' names needs.
 
     Parameters
     ----------
     pairs : VotePairs
         As :func:`~heart_utils.analysis.vote_pairs.pair_votes` gives them.
+    counts : numpy.ndarray
+        Shape (rows, 3, 3): the pairs of votes that are compared.
     decided : bool
-        Whether a tie may not be predicted, since ties are left out.
+        Whether ties are left out.
 
     Returns
     -------
-    numpy.ndarray
-        Shape (rows of `pairs`, 3): the share of each label in the prediction; rows sum to one.
+    AuthorBaseline
+        Learnt from all votes of the first party, compared on `counts`.
     """
-    own = pairs.own.copy()
-    if decided:
-        own[:, TIE] = 0.0
     n_authors = int(pairs.unit_authors.max()) + 1
     family = pairs.unit_group * n_authors + pairs.unit_authors
-    here = family * pairs.n_clusters + pairs.unit_cluster
-    found, cell = np.unique(here, return_inverse=True)
-    in_cell, in_family = np.zeros((len(found), N_LABELS)), np.zeros((int(family.max()) + 1, N_LABELS))
-    np.add.at(in_cell, cell, own)
-    np.add.at(in_family, family, own)
-    elsewhere = (in_family[family] - in_cell[cell])[pairs.unit]
-    leads = elsewhere == elsewhere.max(axis=1, keepdims=True)
-    if decided:
-        leads[:, TIE] = False
-    return np.asarray(leads / leads.sum(axis=1, keepdims=True))
+    n_families = int(family.max()) + 1
+    told = np.zeros((pairs.n_clusters, n_families, N_LABELS))
+    np.add.at(told, (pairs.unit_cluster, family), pairs.own)
+    first = counts.sum(axis=2)
+    if pairs.symmetric:
+        first = (first + counts.sum(axis=1)) / 2.0
+    found, cell = np.unique(pairs.cluster * n_families + family[pairs.unit], return_inverse=True)
+    summed = np.zeros((len(found), len(pairs.groups), N_LABELS))
+    np.add.at(summed, (cell, pairs.group), first)
+    return AuthorBaseline(told, found // n_families, found % n_families, summed, decided)
 
 
 def author_margins(pairs: VotePairs, counts: Array) -> Array:

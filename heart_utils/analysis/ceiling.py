@@ -8,17 +8,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends
+from heart_utils.analysis.ends import draw_clusters, interval_of
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
 from heart_utils.analysis.votes import AgreementError, Array, Codes, people_only, read_votes
 
 __all__ = ["Ceiling", "ceiling_bounds", "estimate_ceiling"]
 
-SEED = 20260109
 GRID = np.linspace(0.5, 1.0, 41)
 N_STEPS = 500
 """EM steps from a flat start. Stopping there smooths: more steps change the mean little and its spread for the worse."""
 
 LEAST_VOTES = 3
+ENOUGH_VOTES = 5
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,9 @@ class Ceiling:
         Between which the ceiling lies if that agreement is right, whatever the pairs are like.
     estimate, ci_low, ci_high, ci_level : float
         The ceiling, from how the votes on a pair split.
+    decides : bool
+        Whether half of the pairs have five votes or more. If not, the splits say little more than how
+        often two people agree: the ends are then those of the bounds, and the estimate is a guess.
     n_pairs, n_votes, n_clusters : int
         Pairs of replies with three decided votes or more, and what they hold.
     provisional : bool
@@ -47,6 +51,7 @@ class Ceiling:
     estimate: float
     ci_low: float
     ci_high: float
+    decides: bool
     ci_level: float
     n_pairs: int
     n_votes: int
@@ -100,8 +105,8 @@ def estimate_ceiling(
 
     How the votes on a pair split tells of the distribution of :math:`m = \max(p, 1-p)` over pairs: it is
     fitted without assuming a shape (a mixture over a grid of m, 500 EM steps from a flat start), and its
-    mean is the ceiling. With three votes a pair the data say little more than A itself, and the estimate
-    leans on the flat start; from five on they decide.
+    mean is the ceiling. With three votes a pair the data say no more than A itself, and the estimate
+    leans on the flat start: the interval is then that of the two bounds. From five on they decide.
 
     Parameters
     ----------
@@ -150,26 +155,26 @@ def estimate_ceiling(
     cluster_of_unit[votes.unit] = votes.cluster
     present, where = np.unique(cluster_of_unit[kept], return_inverse=True)
     kinds, sums, agree = _splits(decided[kept], np.maximum(for_a, decided - for_a)[kept], where, len(present))
-    weights = np.ones((1, len(present)))
-    if len(present) > 1 and n_resamples > 1:
-        weights = np.vstack(
-            [weights, draw_weights(len(present), n_resamples, np.random.default_rng(SEED) if rng is None else rng)]
-        )
+    weights = np.vstack([np.ones((1, len(present))), draw_clusters(len(present), n_resamples, rng)])
     drawn = weights @ sums
     agreement = drawn @ agree / drawn.sum(axis=1)
     ceiling = np.clip(_mean_of_mixture(drawn, kinds), agreement, _highest(agreement))
-    found = np.column_stack([agreement, ceiling])
-    low, high = interval_ends(found[0], found[1:], np.full(2, len(present)), ci_level)
-    bounds = ceiling_bounds(float(np.clip(found[0, 0], 0.5, 1.0)))
+    low, high = interval_of(float(agreement[0]), agreement[1:], len(present), ci_level, least=0.0, most=1.0)
+    decides = bool((decided[kept] >= ENOUGH_VOTES).mean() >= 0.5)
+    ends = interval_of(float(ceiling[0]), ceiling[1:], len(present), ci_level, most=1.0)
+    if not decides:
+        ends = max(low, 0.5), float(_highest(np.array(high)))
+    bounds = ceiling_bounds(float(np.clip(agreement[0], 0.5, 1.0)))
     return Ceiling(
-        agreement=float(found[0, 0]),
-        agreement_low=float(low[0]),
-        agreement_high=min(float(high[0]), 1.0),
+        agreement=float(agreement[0]),
+        agreement_low=low,
+        agreement_high=high,
         bound_low=bounds[0],
         bound_high=bounds[1],
-        estimate=float(found[0, 1]),
-        ci_low=float(low[1]),
-        ci_high=min(float(high[1]), 1.0),
+        estimate=float(ceiling[0]),
+        ci_low=ends[0],
+        ci_high=ends[1],
+        decides=decides,
         ci_level=ci_level,
         n_pairs=int(kept.sum()),
         n_votes=int(decided[kept].sum()),

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends
+from heart_utils.analysis.ends import draw_clusters, interval_of
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
 from heart_utils.analysis.votes import AgreementError, Array, Codes, Votes, read_votes
 
 __all__ = [
@@ -22,8 +23,6 @@ __all__ = [
     "refuse_one_category",
     "turned",
 ]
-
-SEED = 20260109
 
 
 @dataclass(frozen=True)
@@ -173,16 +172,12 @@ def estimate_coefficient(
 ) -> Coefficient:
     """Turn sums over clusters into a coefficient, and resample the clusters."""
     observed, chance = (float(part) for part in disagreements(sums.sum(axis=0)))
-    n_clusters, n_undefined, low, high = len(sums), 0, float("nan"), float("nan")
+    n_clusters = len(sums)
     value = 1.0 - observed / chance if chance > 1e-12 else float("nan")
-    if n_clusters > 1 and n_resamples > 1:
-        rng = np.random.default_rng(SEED) if rng is None else rng
-        seen, expected = disagreements(draw_weights(n_clusters, n_resamples, rng) @ sums)
-        replicates = 1.0 - seen / np.where(expected > 1e-12, expected, np.nan)
-        defined = replicates[~np.isnan(replicates)]
-        n_undefined = len(replicates) - len(defined)
-        ends = interval_ends(np.array([value]), defined[:, None], np.array([n_clusters]), ci_level)
-        low, high = float(ends[0][0]), min(float(ends[1][0]), 1.0)
+    seen, expected = disagreements(draw_clusters(n_clusters, n_resamples, rng) @ sums)
+    replicates = 1.0 - seen / np.where(expected > 1e-12, expected, np.nan)
+    low, high = interval_of(value, replicates, n_clusters, ci_level, most=1.0)
+    n_undefined = int(np.isnan(replicates).sum())
     return Coefficient(
         name,
         value,

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.coefficients import SEED, Coefficient, one_dimension
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends
+from heart_utils.analysis.coefficients import Coefficient, one_dimension
+from heart_utils.analysis.ends import draw_clusters, interval_of
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
 from heart_utils.analysis.votes import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
 
 __all__ = ["icc"]
@@ -100,16 +101,10 @@ def icc(
     estimate = float(_icc(*squares(table, row, clusters, n_rows, np.ones((1, n_clusters))), n_raters, kind)[0])
     if np.isnan(estimate):
         raise AgreementError("All rows have the same score: without variance there is nothing to have in common.")
-    low = high = float("nan")
-    n_undefined = 0
-    if n_clusters > 1 and n_resamples > 1:
-        rng = np.random.default_rng(SEED) if rng is None else rng
-        drawn = draw_weights(n_clusters, n_resamples, rng)
-        replicates = _icc(*squares(table, row, clusters, n_rows, drawn), n_raters, kind)
-        defined = replicates[~np.isnan(replicates)]
-        n_undefined = len(replicates) - len(defined)
-        ends = interval_ends(np.array([estimate]), defined[:, None], np.array([n_clusters]), ci_level)
-        low, high = float(ends[0][0]), min(float(ends[1][0]), 1.0)
+    drawn = draw_clusters(n_clusters, n_resamples, rng)
+    replicates = _icc(*squares(table, row, clusters, n_rows, drawn), n_raters, kind) if len(drawn) else np.zeros(0)
+    low, high = interval_of(estimate, replicates, n_clusters, ci_level, most=1.0)
+    n_undefined = int(np.isnan(replicates).sum())
     nan = float("nan")
     return Coefficient(
         f"ICC({kind})",

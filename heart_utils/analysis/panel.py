@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.analysis.coefficients import SEED, one_dimension
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends
+from heart_utils.analysis.coefficients import one_dimension
+from heart_utils.analysis.ends import draw_clusters, interval_of
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
 from heart_utils.analysis.votes import LABELS, AgreementError, Array, Codes, Votes, read_votes
 
 __all__ = ["EffectiveJudges", "combine_judges", "effective_judges"]
@@ -168,18 +169,12 @@ def effective_judges(
     cluster_of_unit[votes.unit] = votes.cluster
     present, where = np.unique(cluster_of_unit[used], return_inverse=True)
     sums = _error_sums(said[used], by_people[used], where, len(present), single=single)
-    weights = np.ones((1, len(present)))
-    if len(present) > 1 and n_resamples > 1:
-        weights = np.vstack(
-            [weights, draw_weights(len(present), n_resamples, np.random.default_rng(SEED) if rng is None else rng)]
-        )
+    weights = np.vstack([np.ones((1, len(present))), draw_clusters(len(present), n_resamples, rng)])
     drawn, rows = weights @ sums, []
     for reliability in reliabilities if single else (float("nan"),):
         rho = _correlation(drawn, len(judges), reliability, centred=votes.kind == "score")
-        defined = rho[1:][~np.isnan(rho[1:])]
-        low, high = interval_ends(rho[:1], defined[:, None], np.array([len(present)]), ci_level)
         # The interval is of rho, and is carried over: n_eff has no bound above.
-        rho_of = (float(rho[0]), float(low[0]), min(float(high[0]), 1.0))
+        rho_of = (float(rho[0]), *interval_of(float(rho[0]), rho[1:], len(present), ci_level, most=1.0))
         n_eff = [_worth(value, len(judges)) for value in (rho_of[0], rho_of[2], rho_of[1])]
         rows.append((reliability, *rho_of, *n_eff, ci_level))
     columns = ["reliability", "rho", "rho_low", "rho_high", "n_eff", "n_eff_low", "n_eff_high", "ci_level"]

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.analysis.coefficients import SEED
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends
+from heart_utils.analysis.ends import draw_clusters, interval_of
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
 from heart_utils.analysis.votes import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
 from heart_utils.tables import RATER_KINDS
 
@@ -179,20 +179,20 @@ def _table(
     sums = sums.reshape(n_clusters, n_groups, -1)
     whole = sums.sum(axis=0)
     seen: NDArray[np.intp] = (sums[:, :, 2] > 0).sum(axis=0)
-    estimate, replicates = _measures(whole), np.full((0, n_groups, len(MEASURES)), np.nan)
-    if n_clusters > 1 and n_resamples > 1:
-        rng = np.random.default_rng(SEED) if rng is None else rng
-        drawn = draw_weights(n_clusters, n_resamples, rng) @ sums.reshape(n_clusters, -1)
-        replicates = _measures(drawn.reshape(-1, *whole.shape))
+    estimate = _measures(whole)
+    drawn = draw_clusters(n_clusters, n_resamples, rng) @ sums.reshape(n_clusters, -1)
+    replicates = _measures(drawn.reshape(-1, *whole.shape))
     columns: dict[str, object] = {}
     for number, (name, least) in enumerate(MEASURES.items()):
-        low, high = np.full(n_groups, np.nan), np.full(n_groups, np.nan)
-        for g in range(n_groups):
-            defined = replicates[:, g, number][~np.isnan(replicates[:, g, number])]
-            if len(defined) > 1:
-                ends = interval_ends(estimate[g : g + 1, number], defined[:, None], seen[g : g + 1], ci_level)
-                low[g], high[g] = max(ends[0][0], least), min(ends[1][0], 1.0)
-        columns |= {name: estimate[:, number], f"{name}_low": low, f"{name}_high": high}
+        ends = [
+            interval_of(estimate[g, number], replicates[:, g, number], int(seen[g]), ci_level, least=least, most=1.0)
+            for g in range(n_groups)
+        ]
+        columns |= {
+            name: estimate[:, number],
+            f"{name}_low": [low for low, _ in ends],
+            f"{name}_high": [high for _, high in ends],
+        }
     counts = {"n_conversations": whole[:, 2], "n_defined": whole[:, 1], "n_reply_pairs": whole[:, 3]}
     rest = {name: values.astype(int) for name, values in counts.items()} | {
         "n_clusters": seen,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.coefficients import SEED
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends
+from heart_utils.analysis.ends import SEED, draw_clusters, interval_of
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
 from heart_utils.analysis.votes import AgreementError, Array, Codes
 
 __all__ = ["OUTCOMES", "strategy_shares", "track_recipients"]
@@ -166,9 +166,7 @@ def _draw(
     joined: pd.DataFrame, outcome: str, cluster: str, n_resamples: int, rng: np.random.Generator
 ) -> tuple[Array, pd.Index]:
     clusters = pd.Index(joined.loc[joined[outcome].notna(), cluster].unique())
-    if len(clusters) < 2 or n_resamples < 2:
-        return np.zeros((0, len(clusters))), clusters
-    return draw_weights(len(clusters), n_resamples, rng), clusters
+    return draw_clusters(len(clusters), n_resamples, rng), clusters
 
 
 def _correlate(part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float) -> dict[str, object]:
@@ -180,9 +178,7 @@ def _correlate(part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_
     low = high = float("nan")
     if len(drawn) and n_clusters > 1 and not np.isnan(estimate[0]):
         found = np.concatenate([_spearman(x, y, drawn[i : i + CHUNK][:, where]) for i in range(0, len(drawn), CHUNK)])
-        found = found[~np.isnan(found)]
-        ends = interval_ends(estimate, found[:, None], np.array([n_clusters]), ci_level)
-        low, high = max(float(ends[0][0]), -1.0), min(float(ends[1][0]), 1.0)
+        low, high = interval_of(float(estimate[0]), found, n_clusters, ci_level, least=-1.0, most=1.0)
     return {
         "correlation": float(estimate[0]),
         "ci_low": low,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends
+from heart_utils.analysis.ends import draw_clusters, interval_of
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
 from heart_utils.analysis.themes import ThemeError, need_columns
 from heart_utils.analysis.votes import Array, Codes
 
 __all__ = ["ThemeOverlap", "theme_overlap"]
 
-SEED = 20260109
 MEASURES = ("dice", "jaccard", "named_by_both")
 """Twice the common themes over all named; common over different; share of the first's that the second names."""
 
@@ -179,10 +179,8 @@ def _overlap_table(
     same: Array, apart: Array, n_resamples: int, ci_level: float, rng: np.random.Generator | None
 ) -> pd.DataFrame:
     n_clusters = len(same)
-    weights = np.ones((1, n_clusters))
-    if n_clusters > 1 and n_resamples > 1:
-        rng = np.random.default_rng(SEED) if rng is None else rng
-        weights = np.vstack([weights, draw_weights(n_clusters, n_resamples, rng)])
+    weights = np.vstack([np.ones((1, n_clusters)), draw_clusters(n_clusters, n_resamples, rng)])
+    n_met = int((same[:, -1] > 0).sum())
     on_same = weights @ same
     on_other = np.stack([((weights @ apart[:, :, k]) * weights).sum(axis=1) for k in range(apart.shape[2])], axis=1)
     overlap, permuted = (_ratio(part[:, :-1], part[:, -1:]) for part in (on_same, on_other))
@@ -190,9 +188,8 @@ def _overlap_table(
     corrected = _ratio(excess, 1.0 - permuted)
     columns: dict[str, object] = {"measure": MEASURES}
     for name, values in (("overlap", overlap), ("permuted", permuted), ("excess", excess), ("corrected", corrected)):
-        defined = values[1:][~np.isnan(values[1:]).any(axis=1)]
-        low, high = interval_ends(values[0], defined, np.full(len(MEASURES), int((same[:, -1] > 0).sum())), ci_level)
-        columns |= {name: values[0], f"{name}_low": low, f"{name}_high": np.minimum(high, 1.0)}
+        ends = [interval_of(float(values[0, k]), values[1:, k], n_met, ci_level, most=1.0) for k in range(len(MEASURES))]
+        columns |= {name: values[0], f"{name}_low": [low for low, _ in ends], f"{name}_high": [high for _, high in ends]}
     return pd.DataFrame({**columns, "ci_level": ci_level if len(weights) > 1 else np.nan})
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from agreement_tables import count_by_hand, random_votes, votes
+from agreement_tables import count_by_hand, expanded_percentiles, random_votes, votes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -168,7 +168,32 @@ def test_intervals_resample_dialogues(rng):
     share, n = np.array(counts).T
     weights = draw_weights(60, 200, np.random.default_rng(5))
     shares = (weights @ (share * n)) / (weights @ n)
-    assert [found["agreement_low"], found["agreement_high"]] == pytest.approx(np.quantile(shares, [0.025, 0.975]))
+    assert [found["agreement_low"], found["agreement_high"]] == pytest.approx(list(expanded_percentiles(shares, 60)))
+
+
+def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_the_dialogue_itself(rng):
+    """Leaving out every copy of the dialogue that is judged: the slow way, resample by resample."""
+    table = random_votes(rng, n_dialogues=70, n_people=2, n_judges=1, miss=0.4)
+    found = pairwise_agreement(table, by=[], ties="exclude", n_resamples=6, rng=np.random.default_rng(5)).table.iloc[0]
+    dialogues = sorted(table["dialogue_id"].unique())
+    people = table[(table["rater_kind"] == "human") & (table["verdict"] != "tie")]
+    people = people.assign(lean=people["verdict"].map({"a": 1, "b": -1}))
+    judged = table[(table["rater_kind"] == "model") & (table["verdict"] != "tie")][["pair_id"]]
+    met = people.merge(judged, on="pair_id")
+    shares = []
+    for weights in draw_weights(70, 6, np.random.default_rng(5)):
+        times = dict(zip(dialogues, weights, strict=True))
+        right = total = 0.0
+        for row in met.itertuples():
+            same = (people["responder_a"] == row.responder_a) & (people["responder_b"] == row.responder_b)
+            rest = people[same & (people["dialogue_id"] != row.dialogue_id)]
+            said = np.sign((rest["lean"] * rest["dialogue_id"].map(times)).sum())
+            right += times[row.dialogue_id] * (0.5 if said == 0 else float(said == row.lean))
+            total += times[row.dialogue_id]
+        shares.append(right / total)
+    assert (found["author_only_low"], found["author_only_high"]) == pytest.approx(
+        expanded_percentiles(shares, found["n_clusters"])
+    )
 
 
 def test_one_dialogue_gives_no_interval():

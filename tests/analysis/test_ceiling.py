@@ -48,6 +48,16 @@ def test_the_ceiling_is_recovered_from_how_votes_split(rng, n_votes):
     assert (found.n_pairs, found.n_votes, found.n_clusters) == (3000, 3000 * n_votes, 300)
 
 
+def test_with_three_votes_a_pair_the_interval_is_that_of_the_bounds(rng):
+    """Three votes tell how often two people agree and no more; five tell how the ceiling lies between."""
+    share = expit(rng.normal(0, 1.5, 600))
+    three, five = (estimate_ceiling(draw_votes(rng, share, n), n_resamples=200) for n in (3, 5))
+    assert (three.decides, five.decides) == (False, True)
+    assert three.ci_low == three.agreement_low < three.bound_low
+    assert three.ci_high == pytest.approx(ceiling_bounds(three.agreement_high)[1])
+    assert five.ci_high - five.ci_low < five.bound_high - five.bound_low < three.ci_high - three.ci_low
+
+
 def test_a_judge_that_knows_what_most_say_agrees_with_one_person_as_often_as_the_ceiling_says(rng):
     share = expit(rng.normal(0, 1.5, 3000))
     people = draw_votes(rng, share, 7)

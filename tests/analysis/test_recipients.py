@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from agreement_tables import expanded_percentiles
 from scipy.stats import spearmanr
 
 from heart_utils.analysis.recipients import strategy_shares, track_recipients
@@ -54,7 +55,7 @@ def test_intervals_resample_dialogues(rng):
         ).statistic
         for weights in draw_weights(80, 30, np.random.default_rng(2))
     ]
-    assert (found["ci_low"], found["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(expanded_percentiles(drawn, 80))
 
 
 def test_what_does_not_vary_has_no_correlation(rng):
