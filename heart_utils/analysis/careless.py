@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 
 from heart_utils.analysis.quality import ExclusionRule, decide_exclusions, rater_quality
 from heart_utils.tables import check_table
@@ -208,9 +209,9 @@ def detection_rates(
     Returns
     -------
     pandas.DataFrame
-        One row per behaviour: ``behaviour``, ``n_raters`` (over all repeats), ``excluded`` (a share),
-        ``mc_error`` (its standard error by simulation, from the spread between studies; empty for one),
-        ``median_reliability``.
+        One row per behaviour: ``behaviour``, ``n_raters`` (over all repeats), ``excluded`` (a share) with
+        ``ci_low`` and ``ci_high`` (Wilson's 95% interval, raters taken as independent, which raters of
+        one study are nearly), ``median_reliability``.
 
     Examples
     --------
@@ -219,16 +220,17 @@ def detection_rates(
     np.True_
     """
     found = []
-    for repeat in range(repeats):
+    for _ in range(repeats):
         study = simulate_raters(behaviours, rng=rng, load=load, votes=votes, n_checks=n_checks)
         quality = rater_quality(study.verdicts, study.raters)
-        decided = decide_exclusions(quality, rule).assign(reliability=quality["reliability"], repeat=repeat)
+        decided = decide_exclusions(quality, rule).assign(reliability=quality["reliability"])
         found.append(decided.merge(study.truth, on="rater"))
     every = pd.concat(found, ignore_index=True)
-    by_study = every.groupby(["behaviour", "repeat"])["excluded"].mean()
     by_kind = every.groupby("behaviour")
     table = pd.DataFrame({"n_raters": by_kind.size(), "excluded": by_kind["excluded"].mean()})
-    table["mc_error"] = by_study.groupby("behaviour").std() / np.sqrt(repeats)
+    tests = [binomtest(int(out), int(n)) for out, n in zip(by_kind["excluded"].sum(), table["n_raters"], strict=True)]
+    intervals = [test.proportion_ci(method="wilson") for test in tests]
+    table["ci_low"], table["ci_high"] = [one.low for one in intervals], [one.high for one in intervals]
     table["median_reliability"] = by_kind["reliability"].median()
     return table.loc[[name for name in behaviours if name in table.index]].reset_index()
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from heart_utils.collect.instructions import MAX_SENTENCES, MAX_WORDS
+
 __all__ = ["check_item", "rating_pages", "reply_pages", "study_config", "study_item", "to_json"]
 
 Scheme = dict[str, Any]
@@ -247,7 +249,8 @@ def _phases(pages: Mapping[str, list[Scheme]], texts: Path) -> dict[str, Any]:
     phases: dict[str, Any] = {"order": [*order, "annotation", "debrief"], "annotation": {"type": "annotation"}}
     practice = yaml.safe_load((texts / "practice.yaml").read_text(encoding="utf-8"))
     for name in pages:
-        kind = {"consent": "consent", "instructions": "instructions", "debrief": "poststudy"}.get(name, "prestudy")
+        # Potato shows all pages of one type together, so the instructions are of the type of the pages around them.
+        kind = {"consent": "consent", "debrief": "poststudy"}.get(name, "prestudy")
         phases[name] = {"type": kind, "file": f"pages/{name}.json"}
         if said := re.fullmatch(r"practice_(\d+)_(usual|not)", name):
             usual = f"Reply {practice[int(said[1]) - 1]['usual']}"
@@ -260,7 +263,8 @@ def _phases(pages: Mapping[str, list[Scheme]], texts: Path) -> dict[str, Any]:
 
 def _questions(kind: str, settings: Mapping[str, Any]) -> list[Scheme]:
     if kind == "reply":
-        return [_text("reply", "Write the supporter's next turn.", rows=5, required=True)]
+        limits = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
+        return [_text("reply", f"Write the supporter's next turn: {limits}.", rows=5, required=True)]
     rating = settings["rating"]
     preference: Scheme = {
         "annotation_type": "pairwise",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from heart_utils.report.plots import mark_simulated
 
@@ -51,7 +51,9 @@ def plot_raters(quality: pd.DataFrame, decisions: pd.DataFrame, *, simulated: bo
     ax.axhline(0.5, color="0.4", linestyle=":", linewidth=1)
     ax.set(xscale="log", ylim=(0, 1), xlabel="Median time on a page (seconds, log scale)")
     ax.set_ylabel("Reliability (0.5 is a coin); bars: 95% interval")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.legend(frameon=False, loc="lower right")
     mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))
     return ax
@@ -74,19 +76,18 @@ def plot_detection(rates: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> ax = plot_detection(pd.DataFrame({"behaviour": ["first_side"], "excluded": [0.9], "mc_error": [0.01]}))
+    >>> rates = pd.DataFrame({"behaviour": ["first_side"], "excluded": [0.9], "ci_low": [0.8], "ci_high": [0.95]})
+    >>> ax = plot_detection(rates)
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['first side']
     """
     if ax is None:
         _, ax = plt.subplots(figsize=(7, 0.8 + 0.4 * len(rates)), layout="constrained")
     rows = rates.iloc[::-1].reset_index(drop=True)
-    spread = 1.96 * rows["mc_error"].fillna(0)
-    low, high = np.maximum(rows["excluded"] - spread, 0), np.minimum(rows["excluded"] + spread, 1)
-    ax.hlines(rows.index, low, high, color=KEPT[0])
+    ax.hlines(rows.index, rows["ci_low"], rows["ci_high"], color=KEPT[0])
     ax.plot(rows["excluded"], rows.index, "o", color=KEPT[0])
     ax.set(yticks=rows.index, xlim=(-0.02, 1.02), ylim=(-0.6, len(rows) - 0.4))
     ax.set_yticklabels([name.replace("_", " ") for name in rows["behaviour"]])
-    ax.set_xlabel("Share left out; bars: 1.96 Monte Carlo errors")
+    ax.set_xlabel("Share left out; bars: 95% Wilson interval over simulated raters")
     mark_simulated(ax, pd.DataFrame({"simulated": [True]}))
     return ax

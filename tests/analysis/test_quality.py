@@ -166,4 +166,12 @@ def test_careless_raters_are_found_and_careful_ones_kept(rng):
     # Whoever takes the time, passes the checks and tosses a coin shows one sign only. The rule does not find them.
     assert rates.loc["patient_coin", "excluded"] <= 0.15
     assert rates.loc["patient_coin", "median_reliability"] < 0.6 < rates.loc["careful", "median_reliability"]
-    assert rates.loc["careful", "mc_error"] < 0.01
+    assert (rates["ci_low"] <= rates["excluded"]).all()
+    assert (rates["excluded"] <= rates["ci_high"]).all()
+
+
+def test_a_rate_of_none_has_an_interval_all_the_same(rng):
+    """Wilson's 95% interval for none out of n ends at z^2 / (n + z^2), with z = 1.96."""
+    rates = detection_rates({"careful": 10}, rng=rng, repeats=2)
+    assert rates[["n_raters", "excluded", "ci_low"]].to_numpy().tolist() == [[20, 0, 0]]
+    assert rates["ci_high"].item() == pytest.approx(1.96**2 / (20 + 1.96**2), abs=1e-4)

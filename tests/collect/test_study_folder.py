@@ -43,6 +43,10 @@ def test_a_rating_study_holds_every_page_and_seat(run):
     assert order[:4] == ["consent", "declined", "instructions", "practice_1"]
     assert order[-2:] == ["annotation", "debrief"]
     assert set(pages(study)) == set(order) - {"annotation"}
+    types = [config["phases"][page]["type"] for page in order]
+    assert len([one for one, before in zip(types, [None, *types], strict=False) if one != before]) == len(set(types)), (
+        "Potato shows all pages of one type where the first of them stands"
+    )
     items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
     seats = {group["name"]: group["instances"] for group in config["batch_assignment"]["groups"]}
     assert [item for seat in seats.values() for item in seat] == list(items)

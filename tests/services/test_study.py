@@ -26,7 +26,7 @@ NASTY = "Here for you. </script><script>window.ran=1</script><img src=x onerror=
 
 
 @pytest.fixture(scope="module")
-def chromium():
+def chromium(_potato):
     try:
         with browser() as program:
             yield program
@@ -34,7 +34,7 @@ def chromium():
         pytest.skip(f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _potato():
     if potato_program() is None:
         pytest.skip("needs potato: `make study` installs it in an environment of its own, or set HEART_POTATO")
