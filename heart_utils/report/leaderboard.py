@@ -36,6 +36,12 @@ HEADINGS = {
 GROUPS = ("dimension", "slice", "group", "rater_kind", "rater")
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
 
+NOTES = {
+    "provisional": "fewer than 30 dialogues, or no interval at all",
+    "penalised": "always won or always lost: no finite strength fits, so a quarter of a win and of a loss was lent",
+    "simulated": "drawn by a program",
+}
+
 SCRIPT = """
 for (const table of document.querySelectorAll("table.board")) {
   const body = table.tBodies[0], said = table.parentElement.querySelector(".said");
@@ -181,6 +187,8 @@ def _board(group: dict[str, Any], board: pd.DataFrame) -> str:
         f"{', '.join(said)}. Method: {html.escape(group['method'])}. Intervals speak of "
         f"{POPULATION_NAMES[group['population']]}; rank ranges hold for all at once."
     )
+    used = [word for word in NOTES if board["notes"].str.contains(word).any()]
+    legend = "".join(f"<li><b>{word}</b>: {NOTES[word]}</li>" for word in used)
     heads = "".join(f'<th scope="col"><button type="button">{heading}</button></th>' for heading in HEADINGS.values())
     lines = "".join(f"<tr>{''.join(_cell(name, row[name]) for name in HEADINGS)}</tr>" for row in board.to_dict("records"))
     count = f"{len(board)} of {len(board)} rows"
@@ -188,7 +196,7 @@ def _board(group: dict[str, Any], board: pd.DataFrame) -> str:
         f'<section>{simulated}<label>Search <input type="search"></label> '
         f'<span class="said" aria-live="polite">{count}</span>'
         f'<table class="board"><caption>{caption}</caption><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></section>"
+        f"<tbody>{lines}</tbody></table><ul>{legend}</ul></section>"
     )
 
 

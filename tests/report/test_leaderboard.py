@@ -65,6 +65,7 @@ def test_the_page_loads_nothing_and_shows_each_board_best_first(ratings):
     assert names == ratings["responder"].tolist()
     assert page.count("Simulated: drawn by a program") == 2
     assert "dialogues like these" in page
+    assert "<b>simulated</b>: drawn by a program" in page
 
 
 def test_names_from_outside_are_escaped():
