@@ -82,8 +82,8 @@ class JudgeAware:
         Responder -> strength, best first, mean zero.
     raters : pandas.DataFrame
         One row a rater: ``rater``, ``rater_kind``, ``n_verdicts``, ``discrimination`` (gamma) with its
-        interval, ``position_bias`` (delta: log-odds that the first shown gains) with its interval,
-        ``ties`` (nu), and ``deterministic``: why the rater's answers follow a rule, or nothing.
+        interval, ``position_bias`` (delta: log-odds that the first shown gains; ``nan`` where no order
+        is known) with its interval, ``ties`` (nu), and ``deterministic``: why the rater's answers follow a rule, or nothing.
     anchor : {"people", "consensus"}
         Whose scale the strengths are on.
     common_order : CommonOrder
@@ -422,6 +422,8 @@ def _raters(
     theta, gamma, delta, nu = problem.split(found)
     size, n = problem.size, problem.n_raters
     log_reach, delta_reach = reach[size : size + n], reach[size + n : size + 2 * n]
+    known = np.bincount(rater, weights=problem.side != 0, minlength=n) > 0
+    delta = np.where(known, delta, np.nan)
     return pd.DataFrame(
         {
             "rater": names.astype("str"),

@@ -68,7 +68,9 @@ def test_equal_forced_raters_give_plain_bradley_terry(monkeypatch):
         rng=np.random.default_rng(2), n_responders=4, n_dialogues=60, pairs=6, panels=[Panel("human", 5, 3)]
     ).verdicts
     monkeypatch.setattr(judge_aware, "LOG_GAMMA_SD", 1e-5)
-    ours = fit_judge_aware(rows.assign(order=None)).strength
+    fit = fit_judge_aware(rows.assign(order=None))
+    assert fit.raters["position_bias"].isna().all()
+    ours = fit.strength
     assert ours.to_dict() == pytest.approx(fit_ratings(rows, weights="verdicts", n_resamples=0).strength.to_dict(), abs=1e-5)
 
 
