@@ -22,30 +22,15 @@ from scipy import sparse, stats
 from scipy.special import expit
 
 from heart_utils.analysis.board import clusters_met, lay_out
-from heart_utils.analysis.bradley_terry import find_separated, fit_strengths
-from heart_utils.analysis.newton import PRIOR, ConvergenceError, prior_terms
+from heart_utils.analysis.rater_model import NOTHING, RaterModel, by_cluster, fit_raters, raters_covariance, scores
 from heart_utils.analysis.resampling import check_clusters, rank_ranges
-from heart_utils.analysis.wins import (
-    Codes,
-    Entries,
-    RatingsError,
-    check_comparable,
-    count_wins,
-    name_codes,
-    read_verdicts,
-    word_codes,
-)
-from heart_utils.tables import ORDERS
+from heart_utils.analysis.wins import Codes, Entries, RatingsError, name_codes, read_verdicts
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
 
 Array = NDArray[np.float64]
 
-LOG_GAMMA_SD = 0.5
 N_DRAWS = 2000
-MAX_STEPS = 200
-TOLERANCE = 1e-8
-NOTHING = 1e-9  # part of the largest eigenvalue below which a direction is flat
 
 
 @dataclass(frozen=True)
@@ -166,9 +151,9 @@ def fit_judge_aware(
         raise RatingsError(f"There is one rater only ({names[0]}), and a rater is weighed against others. Use fit_ratings.")
     if need_people and not people.any():
         raise RatingsError("No person judged these, so strengths would be a consensus of models. Collect people's verdicts.")
-    problem = _Problem.of(verdicts, entries, rater, people if people.any() else np.ones(len(names), bool))
-    found = _climb(problem, _start(problem, entries))
-    covariance = _covariance(problem, found)
+    model = RaterModel.of(verdicts, entries, rater, people if people.any() else np.ones(len(names), bool))
+    found = fit_raters(model, entries)
+    covariance = raters_covariance(model, found)
     size, n_clusters = len(entries.responders), len(entries.clusters)
     reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
     theta = found[:size]
@@ -181,7 +166,7 @@ def fit_judge_aware(
         "ci_low": theta - reach[:size],
         "ci_high": theta + reach[:size],
         "chance": expit(theta[:, None] - theta[None, :]),
-        "penalised": problem.prior > 0,
+        "penalised": model.prior > 0,
         "n_clusters": clusters_met(entries, entries.cluster, n_clusters),
         "rank_low": best,
         "rank_high": worst,
@@ -191,213 +176,25 @@ def fit_judge_aware(
     return JudgeAware(
         table=table.iloc[order].reset_index(drop=True),
         strength=pd.Series(theta[order], index=pd.Index(entries.responders[order], name="responder"), name="strength"),
-        raters=_raters(problem, found, reach, names, kinds, entries, rater),
+        raters=_raters(model, found, reach, names, kinds, entries, rater),
         anchor="people" if people.any() else "consensus",
-        common_order=_test_common_order(problem, found),
+        common_order=_test_common_order(model, found),
         left_out=entries.left_out,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """Answers as arrays, and where each parameter stands: strengths, log gamma, delta, log nu."""
-
-    size: int
-    n_raters: int
-    a: Codes
-    b: Codes
-    rater: Codes
-    side: Array  # 1 if a was shown first, -1 if second, 0 if not known
-    won: Array  # half of what a won beyond b
-    tie: Array
-    cluster: Codes
-    n_clusters: int
-    ties_used: NDArray[np.bool_]
-    prior: Array
-    anchors: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, verdicts: pd.DataFrame, entries: Entries, rater: Codes, anchors: NDArray[np.bool_]) -> _Problem:
-        side = np.zeros(len(rater))
-        if "order" in verdicts:
-            side = np.array([1.0, -1.0, 0.0])[word_codes(verdicts, "order", entries.rows, ORDERS, nullable=True)]
-        tie = entries.tie.astype(float)
-        n_ties = np.bincount(rater, weights=tie, minlength=len(anchors))
-        wins = count_wins(entries, weights="verdicts").sum()[:, 0]
-        check_comparable(wins[0], entries.responders)
-        prior = np.where(find_separated(wins)[0], PRIOR, 0.0)
-        won = np.where(entries.tie, 0.0, entries.share - 0.5)
-        return cls(
-            len(entries.responders),
-            len(anchors),
-            entries.a,
-            entries.b,
-            rater,
-            side,
-            won,
-            tie,
-            entries.cluster,
-            len(entries.clusters),
-            n_ties > 0,
-            prior,
-            anchors,
-        )
-
-    def split(self, found: Array) -> tuple[Array, Array, Array, Array]:
-        """Give strengths, gamma, delta and nu."""
-        theta, rest = found[: self.size], found[self.size :].reshape(3, self.n_raters)
-        return theta, np.exp(rest[0]), rest[1], np.where(self.ties_used, np.exp(rest[2]), 0.0)
-
-    def answers(self, found: Array) -> tuple[Array, Array, Array]:
-        """Give the probability of each answer: a, b, tie."""
-        theta, gamma, delta, nu = self.split(found)
-        gap = gamma[self.rater] * (theta[self.a] - theta[self.b]) + delta[self.rater] * self.side
-        weight = nu[self.rater] / (2.0 * np.cosh(gap / 2.0))
-        return expit(gap) / (1.0 + weight), expit(-gap) / (1.0 + weight), weight / (1.0 + weight)
-
-    def value(self, found: Array) -> float:
-        """Give the penalised log-likelihood."""
-        theta, gamma, delta, nu = self.split(found)
-        up, down, tie = self.answers(found)
-        share = self.won + 0.5
-        likely = np.where(self.tie > 0, np.log(np.maximum(tie, 1e-300)), share * np.log(up) + (1.0 - share) * np.log(down))
-        own = self.prior @ (np.log(expit(theta)) + np.log(expit(-theta)))
-        turn = PRIOR * (np.log(expit(delta)) + np.log(expit(-delta))).sum()
-        ready = nu[self.ties_used] / (2.0 + nu[self.ties_used])
-        turn += PRIOR * (np.log(ready) + np.log1p(-ready)).sum()
-        return float(likely.sum() + own + turn - (np.log(gamma) ** 2).sum() / (2.0 * LOG_GAMMA_SD**2))
-
-    def design(self, found: Array) -> Any:
-        """Give the derivative of each answer's gap by each parameter, sparse."""
-        theta, gamma, _, _ = self.split(found)
-        row, n_answers = np.arange(len(self.a)), len(self.a)
-        slope = gamma[self.rater]
-        entries = [(self.a, slope), (self.b, -slope), (self.size + self.rater, slope * (theta[self.a] - theta[self.b]))]
-        entries.append((self.size + self.n_raters + self.rater, self.side))
-        columns, values = np.concatenate([at for at, _ in entries]), np.concatenate([value for _, value in entries])
-        return sparse.csr_array((values, (np.tile(row, 4), columns)), shape=(n_answers, self.size + 3 * self.n_raters))
-
-    def ties_design(self) -> Any:
-        """Give the derivative of log nu of each answer's rater by each parameter, sparse."""
-        row = np.arange(len(self.a))
-        values = self.ties_used[self.rater].astype(float)
-        at = self.size + 2 * self.n_raters + self.rater
-        return sparse.csr_array((values, (row, at)), shape=(len(self.a), self.size + 3 * self.n_raters))
-
-
-def _start(problem: _Problem, entries: Entries) -> Array:
-    wins = count_wins(entries, weights="verdicts").sum()[:, 0]
-    theta = fit_strengths(wins, problem.prior > 0)[0]
-    return np.concatenate([theta, np.zeros(2 * problem.n_raters), np.full(problem.n_raters, -0.5)])
-
-
-def _climb(problem: _Problem, found: Array) -> Array:
-    """Climb by Newton steps, or scoring steps where Newton's does not lead up, halved where they overshoot."""
-    value = problem.value(found)
-    for _ in range(MAX_STEPS):
-        gradient, information, residual, _ = _scores(problem, found)
-        gradient, information = _prior_added(problem, found, gradient, information)
-        move = _solve(problem, information - _bend(problem, found, residual), gradient)
-        if move @ gradient <= 0:
-            move = _solve(problem, information, gradient)
-        part = 1.0
-        while (new := problem.value(found + part * move)) < value - NOTHING * abs(value) and part > 1e-6:
-            part /= 2.0
-        found, value = found + part * move, new
-        if np.abs(move).max() < TOLERANCE * (1.0 + np.abs(found).max()):
-            return found
-    raise ConvergenceError(f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few answers.")
-
-
-def _scores(problem: _Problem, found: Array) -> tuple[Array, Any, Array, Array]:
-    """Give gradient and information of the likelihood, and each answer's residual by gap and by tie."""
-    up, down, tie = problem.answers(found)
-    mean = (up - down) / 2.0
-    residual, tie_residual = problem.won - mean, problem.tie - tie
-    by_gap, by_tie = problem.design(found), problem.ties_design()
-    spread = (up + down) / 4.0 - mean**2
-    information = by_gap.T @ sparse.diags_array(spread) @ by_gap
-    cross = by_gap.T @ sparse.diags_array(-mean * tie) @ by_tie
-    information = information + cross + cross.T + by_tie.T @ sparse.diags_array(tie * (1.0 - tie)) @ by_tie
-    return by_gap.T @ residual + by_tie.T @ tie_residual, information.toarray(), residual, tie_residual
-
-
-def _prior_added(problem: _Problem, found: Array, gradient: Array, information: Array) -> tuple[Array, Array]:
-    """Add the priors; a rater who never ties keeps an nu of zero."""
-    size, n_raters = problem.size, problem.n_raters
-    gradient, information = gradient.copy(), information.copy()
-    pull, bend = prior_terms(found[None, :size], problem.prior[None])
-    gradient[:size] += pull[0]
-    information[:size, :size] += bend[0]
-    gammas, deltas = np.arange(size, size + n_raters), np.arange(size + n_raters, size + 2 * n_raters)
-    gradient[gammas] -= found[gammas] / LOG_GAMMA_SD**2
-    information[gammas, gammas] += 1.0 / LOG_GAMMA_SD**2
-    chance = expit(found[deltas])
-    gradient[deltas] += PRIOR * (1.0 - 2.0 * chance)
-    information[deltas, deltas] += 2.0 * PRIOR * chance * (1.0 - chance)
-    nus = np.arange(size + 2 * n_raters, size + 3 * n_raters)
-    tie = 1.0 / (1.0 + 2.0 * np.exp(-found[nus]))
-    gradient[nus] += np.where(problem.ties_used, PRIOR * (1.0 - 2.0 * tie), 0.0)
-    information[nus, nus] += np.where(problem.ties_used, 2.0 * PRIOR * tie * (1.0 - tie), 1.0)
-    return gradient, information
-
-
-def _constraints(problem: _Problem) -> Array:
-    """Give the two sums that stay zero: of strengths, and of the anchors' log gamma."""
-    rows = np.zeros((2, problem.size + 3 * problem.n_raters))
-    rows[0, : problem.size] = 1.0
-    rows[1, problem.size : problem.size + problem.n_raters] = problem.anchors
-    return rows
-
-
-def _solve(problem: _Problem, information: Array, gradient: Array) -> Array:
-    rows = _constraints(problem)
-    bordered = np.block([[information, rows.T], [rows, np.zeros((2, 2))]])
-    return np.linalg.solve(bordered, np.concatenate([gradient, np.zeros(2)]))[: len(gradient)]
-
-
-def _covariance(problem: _Problem, found: Array) -> Array:
-    """Give the sandwich over clusters, with the observed information."""
-    _, information, residual, tie_residual = _scores(problem, found)
-    information = _prior_added(problem, found, np.zeros(len(found)), information - _bend(problem, found, residual))[1]
-    rows = _constraints(problem)
-    bread = np.linalg.inv(np.block([[information, rows.T], [rows, np.zeros((2, 2))]]))[: len(found), : len(found)]
-    sums = _by_cluster(problem, problem.design(found), residual) + _by_cluster(problem, problem.ties_design(), tie_residual)
-    sums -= sums.mean(axis=0)
-    factor = problem.n_clusters / (problem.n_clusters - 1.0)
-    return np.asarray(factor * bread @ (sums.T @ sums) @ bread)
-
-
-def _bend(problem: _Problem, found: Array, residual: Array) -> Array:
-    """Give what the product of gamma and strength adds to the second derivative."""
-    theta, gamma, _, _ = problem.split(found)
-    n, gammas = len(found), problem.size + problem.rater
-    slope = residual * gamma[problem.rater]
-    bend = np.zeros((n, n))
-    np.add.at(bend, (problem.a, gammas), slope)
-    np.add.at(bend, (problem.b, gammas), -slope)
-    bend += bend.T
-    np.add.at(bend, (gammas, gammas), slope * (theta[problem.a] - theta[problem.b]))
-    return bend
-
-
-def _by_cluster(problem: _Problem, design: Any, residual: Array) -> Array:
-    of = sparse.csr_array((residual, (problem.cluster, np.arange(len(residual)))), shape=(problem.n_clusters, len(residual)))
-    return np.asarray((of @ design).toarray())
-
-
-def _test_common_order(problem: _Problem, found: Array) -> CommonOrder:
+def _test_common_order(model: RaterModel, found: Array) -> CommonOrder:
     """Test strengths by rater with their scores where all share one order, corrected for dialogues (Rao and Scott)."""
-    theta, gamma, _, _ = problem.split(found)
-    gradient, information, residual, tie_residual = _scores(problem, found)
-    up, down, tie = problem.answers(found)
-    size, row = problem.size, np.arange(len(problem.a))
-    columns = np.concatenate([problem.rater * size + problem.a, problem.rater * size + problem.b])
-    slope = gamma[problem.rater]
+    theta, gamma, _, _ = model.split(found)
+    gradient, information, residual, tie_residual = scores(model, found)
+    up, down, tie = model.answers(found)
+    size, row = model.size, np.arange(len(model.a))
+    columns = np.concatenate([model.rater * size + model.a, model.rater * size + model.b])
+    slope = gamma[model.rater]
     own = sparse.csr_array(
-        (np.concatenate([slope, -slope]), (np.tile(row, 2), columns)), shape=(len(row), problem.n_raters * size)
+        (np.concatenate([slope, -slope]), (np.tile(row, 2), columns)), shape=(len(row), model.n_raters * size)
     )
-    design, ties = problem.design(found), problem.ties_design()
+    design, ties = model.design(found), model.ties_design()
     mean = (up - down) / 2.0
     spread = sparse.diags_array((up + down) / 4.0 - mean**2)
     within = (own.T @ spread @ own).toarray()
@@ -405,8 +202,8 @@ def _test_common_order(problem: _Problem, found: Array) -> CommonOrder:
     shared = across @ np.linalg.pinv(information, rcond=NOTHING, hermitian=True)
     score = own.T @ residual - shared @ gradient
     effective = within - shared @ across.T
-    sums = _by_cluster(problem, own, residual)
-    sums -= (_by_cluster(problem, design, residual) + _by_cluster(problem, ties, tie_residual)) @ shared.T
+    sums = by_cluster(model, own, residual)
+    sums -= (by_cluster(model, design, residual) + by_cluster(model, ties, tie_residual)) @ shared.T
     inverse = np.linalg.pinv(effective, rcond=NOTHING, hermitian=True)
     df = int(np.linalg.matrix_rank(effective, tol=NOTHING * np.linalg.norm(effective, 2), hermitian=True))
     if df == 0:
@@ -417,12 +214,12 @@ def _test_common_order(problem: _Problem, found: Array) -> CommonOrder:
 
 
 def _raters(
-    problem: _Problem, found: Array, reach: Array, names: pd.Index, kinds: pd.Series, entries: Entries, rater: Codes
+    model: RaterModel, found: Array, reach: Array, names: pd.Index, kinds: pd.Series, entries: Entries, rater: Codes
 ) -> pd.DataFrame:
-    theta, gamma, delta, nu = problem.split(found)
-    size, n = problem.size, problem.n_raters
+    theta, gamma, delta, nu = model.split(found)
+    size, n = model.size, model.n_raters
     log_reach, delta_reach = reach[size : size + n], reach[size + n : size + 2 * n]
-    known = np.bincount(rater, weights=problem.side != 0, minlength=n) > 0
+    known = np.bincount(rater, weights=model.side != 0, minlength=n) > 0
     delta = np.where(known, delta, np.nan)
     return pd.DataFrame(
         {
@@ -436,20 +233,20 @@ def _raters(
             "position_bias_low": delta - delta_reach,
             "position_bias_high": delta + delta_reach,
             "ties": nu,
-            "deterministic": _deterministic(problem, theta),
+            "deterministic": _deterministic(model, theta),
         }
     )
 
 
-def _deterministic(problem: _Problem, theta: Array) -> NDArray[np.object_]:
+def _deterministic(model: RaterModel, theta: Array) -> NDArray[np.object_]:
     """Say by which rule a rater's answers can be foretold, or nothing."""
-    n = problem.n_raters
-    decided = problem.won != 0
-    towards_first = np.sign(problem.won) * problem.side
-    towards_better = np.sign(problem.won) * np.sign(theta[problem.a] - theta[problem.b])
-    count = np.bincount(problem.rater[decided], minlength=n)
-    first = np.bincount(problem.rater, weights=towards_first * decided, minlength=n)
-    better = np.bincount(problem.rater, weights=towards_better * decided, minlength=n)
+    n = model.n_raters
+    decided = model.won != 0
+    towards_first = np.sign(model.won) * model.side
+    towards_better = np.sign(model.won) * np.sign(theta[model.a] - theta[model.b])
+    count = np.bincount(model.rater[decided], minlength=n)
+    first = np.bincount(model.rater, weights=towards_first * decided, minlength=n)
+    better = np.bincount(model.rater, weights=towards_better * decided, minlength=n)
     rules = [count == 0, first == count, first == -count, better == count, better == -count]
     words = ["always a tie", "always the first shown", "always the second shown", "always the better", "always the worse"]
     return np.array([*words, None], dtype=object)[np.select(rules, np.arange(len(words)), len(words))]

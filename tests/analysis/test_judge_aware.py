@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 from scipy.optimize import approx_fprime
 
-from heart_utils.analysis import judge_aware
+from heart_utils.analysis import rater_model
 from heart_utils.analysis.judge_aware import fit_judge_aware
 from heart_utils.analysis.ratings import NotComparableError, RatingsError, fit_ratings
 from heart_utils.analysis.simulate import Panel, simulate_study
+from heart_utils.analysis.wins import name_codes, read_verdicts
 from heart_utils.tables import check_table
 
 PANELS = (
@@ -51,14 +52,14 @@ def test_known_raters_and_strengths_come_back(study, fit):
 
 def test_the_gradient_is_that_of_the_likelihood(study):
     rows = study.verdicts.iloc[:400]
-    entries = judge_aware.read_verdicts(rows, dimension="overall", cluster="dialogue_id")
-    names, (rater,) = judge_aware.name_codes(rows, ["rater"], entries.rows)
-    problem = judge_aware._Problem.of(rows, entries, rater, np.ones(len(names), bool))
+    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id")
+    names, (rater,) = name_codes(rows, ["rater"], entries.rows)
+    model = rater_model.RaterModel.of(rows, entries, rater, np.ones(len(names), bool))
     found = np.random.default_rng(1).normal(0, 0.3, 6 + 3 * len(names))
     found[:6] -= found[:6].mean()
-    found[6 + 2 * len(names) :][~problem.ties_used] = -0.5
-    gradient, _ = judge_aware._prior_added(problem, found, *judge_aware._scores(problem, found)[:2])
-    numeric = approx_fprime(found, problem.value, 1e-6)
+    found[6 + 2 * len(names) :][~model.ties_used] = -0.5
+    gradient, _ = rater_model.prior_added(model, found, *rater_model.scores(model, found)[:2])
+    numeric = approx_fprime(found, model.value, 1e-6)
     np.testing.assert_allclose(gradient, numeric, atol=2e-3)
 
 
@@ -67,7 +68,7 @@ def test_equal_forced_raters_give_plain_bradley_terry(monkeypatch):
     rows = simulate_study(
         rng=np.random.default_rng(2), n_responders=4, n_dialogues=60, pairs=6, panels=[Panel("human", 5, 3)]
     ).verdicts
-    monkeypatch.setattr(judge_aware, "LOG_GAMMA_SD", 1e-5)
+    monkeypatch.setattr(rater_model, "LOG_GAMMA_SD", 1e-5)
     fit = fit_judge_aware(rows.assign(order=None))
     assert fit.raters["position_bias"].isna().all()
     ours = fit.strength
