@@ -183,6 +183,7 @@ def scores(model: RaterModel, found: Array) -> tuple[Array, Any, Array, Array]:
 
 
 def by_cluster(model: RaterModel, design: Any, residual: Array) -> Array:
+    """Sum what each answer adds to the gradient, one row a cluster."""
     of = sparse.csr_array((residual, (model.cluster, np.arange(len(residual)))), shape=(model.n_clusters, len(residual)))
     return np.asarray((of @ design).toarray())
 
