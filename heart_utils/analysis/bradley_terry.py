@@ -86,6 +86,27 @@ class BradleyTerry:
         mean, total = pair_means((side * (share - 0.5))[:, None], weight, pair)
         return np.asarray((weight * (per_pair or 1.0) / total * (share - 0.5 - side * mean[:, 0]))[:, None])
 
+    def deletions(self) -> Array:
+        """Give what leaving each entry out takes from the gradient; shape (entries, 1).
+
+        Where pairs weigh the same, the entries of a cluster and pair share one voice: without one of
+        them the others speak louder, and without the last the cluster falls silent on that pair.
+        """
+        if self.weights == "verdicts":
+            return self.residuals()
+        weight, per_pair = entry_weights(self.entries, self.weights)
+        pair, side = pairs_of(self.entries)
+        lead = side * (self.entries.share - 0.5)
+        size = len(self.theta)
+        cell = self.entries.cluster * size**2 + pair
+        _, place = np.unique(cell, return_inverse=True)
+        own = np.bincount(place, weights=lead * weight)[place]
+        mean, total = pair_means(lead[:, None], weight, pair)
+        n = np.round(1.0 / weight)
+        within = (lead - own) / np.maximum(n - 1.0, 1.0) / total
+        alone = (lead - mean[:, 0]) / np.maximum(total - 1.0, 1.0)
+        return np.asarray((side * (per_pair or 1.0) * np.where(n > 1, within, alone))[:, None])
+
     def information(self) -> Array:
         """Give the negative second derivative of the log-likelihood, shape (responders, responders)."""
         wins = self.tally().sum()[0, 0]

@@ -102,7 +102,9 @@ def spread_of(
         reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(covariance))
         draws = rng.multivariate_normal(model.theta, covariance, size=n_resamples, method="eigh")
         return Spread(model.theta - reach, model.theta + reach, draws, met, n_clusters)
-    draws, n_degenerate = _bootstrap(model, n_resamples, rng) if raters is None else _product(model, *raters, n_resamples, rng)
+    draws, n_degenerate = (
+        bootstrap_draws(model, n_resamples, rng) if raters is None else product_draws(model, *raters, n_resamples, rng)
+    )
     low, high = interval_ends(model.theta, draws, met, ci_level)
     return Spread(low, high, draws, met, n_clusters, n_degenerate)
 
@@ -118,12 +120,12 @@ def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
     return chosen
 
 
-def _bootstrap(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
-    """Draw clusters with replacement."""
+def bootstrap_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
+    """Fit the strengths to clusters drawn with replacement; tell in how many draws someone else separated."""
     return _refit(model, model.tally(), draw_weights(len(model.entries.clusters), n_resamples, rng))
 
 
-def _product(model: Model, rater: Codes, n_raters: int, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
+def product_draws(model: Model, rater: Codes, n_raters: int, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
     """Draw dialogues and raters independently; a verdict counts the product of its two counts [1]_.
 
     This is somewhat too wide, since the variance within dialogue and rater enters more than once.

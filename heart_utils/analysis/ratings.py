@@ -20,6 +20,7 @@ from heart_utils.analysis.released import HIGHEST_RATING, LOWEST_RATING, Release
 from heart_utils.analysis.resampling import contrast_reach, interval_ends, rank_ranges
 from heart_utils.analysis.sandwich import Model
 from heart_utils.analysis.wins import Entries, NotComparableError, RatingsError, read_verdicts
+from heart_utils.tables import TABLES
 
 __all__ = [
     "POINTS",
@@ -268,7 +269,8 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     verdicts : pandas.DataFrame
         As in :func:`fit_ratings`.
     by : list of str
-        Columns; each combination that occurs gets a board of its own, with its own zero point.
+        Columns; each combination that occurs gets a board of its own, with its own zero point. One that
+        the ratings table does not have, such as ``emotion``, is spelt out in its column ``group``.
     **settings
         Arguments of :func:`fit_ratings`. ``dimension`` is needed unless `by` has it.
 
@@ -298,6 +300,9 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
         except ValueError as error:
             error.args = (f"{', '.join(f'{name}={value}' for name, value in zip(by, group, strict=True))}: {error}",)
             raise
+        other = [f"{name}={value}" for name, value in zip(by, group, strict=True) if name not in TABLES["ratings"]]
+        if other:
+            boards[group].table["group"] = ", ".join(other)
     return boards
 
 

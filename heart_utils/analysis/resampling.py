@@ -233,9 +233,21 @@ def contrast_reach(replicates: Array, n_clusters: int, ci_level: float) -> Array
         spread[one, one + 1 :] = spread[one + 1 :, one] = se
         scaled = np.abs(moved) / np.where(se > 0, se, np.inf)
         np.maximum(worst, scaled.max(axis=1), out=worst)
-    tail = (1.0 - ci_level) / 2.0
-    few = stats.t.ppf(1.0 - tail, n_clusters - 1) / stats.norm.ppf(1.0 - tail) if n_clusters < MANY_CLUSTERS else 1.0
-    return np.asarray(spread * np.quantile(worst, ci_level) * few)
+    return np.asarray(spread * np.quantile(worst, ci_level) * _few(n_clusters, ci_level))
+
+
+def simultaneous_reach(replicates: Array, n_clusters: int, ci_level: float) -> tuple[Array, Array]:
+    """Give the standard error of each column, and half the width of intervals that hold for all columns at once."""
+    moved = replicates - replicates.mean(axis=0)
+    se = replicates.std(axis=0, ddof=1)
+    worst = (np.abs(moved) / np.where(se > 0, se, np.inf)).max(axis=1)
+    return se, np.asarray(se * np.quantile(worst, ci_level) * _few(n_clusters, ci_level))
+
+
+def _few(n_clusters: int, ci_level: float) -> float:
+    """Give by how much an interval widens where clusters are few: the t quantile over the normal one."""
+    tail = 1.0 - (1.0 - ci_level) / 2.0
+    return float(stats.t.ppf(tail, n_clusters - 1) / stats.norm.ppf(tail)) if n_clusters < MANY_CLUSTERS else 1.0
 
 
 def check_clusters(n_clusters: int, name: object) -> None:

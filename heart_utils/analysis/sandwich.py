@@ -115,20 +115,22 @@ def two_way(model: Model, other: Codes, n_other: int) -> Array:
     return _covariance(model, meat * fewest / (fewest - 1.0))
 
 
-def influences(model: Model) -> Array:
+def influences(model: Model, residual: Array | None = None) -> Array:
     """Tell how far each entry moves the strengths: to first order, what removing it takes away.
 
     Parameters
     ----------
     model : Model
         Fitted.
+    residual : numpy.ndarray, optional
+        What each entry adds to the gradient; the model's own residuals by default.
 
     Returns
     -------
     numpy.ndarray
         Shape (entries, responders).
     """
-    size, residual = len(model.theta), model.residuals()
+    size, residual = len(model.theta), model.residuals() if residual is None else residual
     bread = _bread(model)[:size]
     moved = residual[:, :1] * (bread[:, model.entries.a] - bread[:, model.entries.b]).T
     return np.asarray(moved + residual[:, 1:] @ bread[:, size:].T)

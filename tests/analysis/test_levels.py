@@ -104,6 +104,24 @@ def test_davidson_by_hand():
     assert ratings.chance.loc["x", "y"] == pytest.approx(7.5 / 11, abs=1e-6)
 
 
+def test_davidson_finds_known_strengths_and_the_readiness_to_tie():
+    strengths = {"w": 0.8, "x": 0.2, "y": -0.3, "z": -0.7}
+    study = simulate_study(
+        rng=np.random.default_rng(2),
+        strengths=strengths,
+        n_dialogues=800,
+        pairs="all",
+        dialogue_sd=0,
+        panels=[Panel("human", 9, 2, ties=0.6)],
+    )
+    ratings = fit_ratings(study.verdicts, method="davidson", n_resamples=200)
+    table = ratings.table.set_index("responder").loc[NAMES]
+    reach = (table["ci_high"] - table["ci_low"]) / 2
+    assert ((table["strength"] - pd.Series(strengths)).abs() < 2 * reach).all()
+    assert reach.max() < 0.07
+    assert ratings.extra["nu"] == pytest.approx(0.6, abs=0.06)
+
+
 def test_without_ties_davidson_is_bradley_terry():
     rows = simulate_study(
         rng=np.random.default_rng(5), n_responders=5, n_dialogues=20, pairs=8, panels=[Panel("human", 9, 3)]

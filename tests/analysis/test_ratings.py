@@ -371,6 +371,13 @@ def test_boards_by_rater_kind_are_the_boards_of_their_rows(study):
     assert set(pd.concat([ratings.table for ratings in boards.values()])["rater_kind"]) == {"human", "model"}
 
 
+def test_boards_by_what_the_table_has_no_column_for_are_told_apart(study):
+    emotion = np.where(study.verdicts["dialogue_id"] < "d00030", "anger", "fear")
+    boards = fit_boards(study.verdicts.assign(emotion=emotion), by=["emotion"], dimension="overall", n_resamples=20)
+    whole = check_table("ratings", pd.concat([ratings.table for ratings in boards.values()]))
+    assert set(whole["group"]) == {"emotion=anger", "emotion=fear"}
+
+
 # Bad input
 
 
@@ -426,6 +433,8 @@ def test_missing_columns_and_unknown_choices_are_named():
         fit_ratings(duel(["a"]), method="elo")
     with pytest.raises(RatingsError, match="weights is 'votes'"):
         fit_ratings(duel(["a"]), weights="votes")
+    with pytest.raises(RatingsError, match="weights is nan"):
+        fit_ratings(duel(["a"]), weights=float("nan"))
     with pytest.raises(RatingsError, match="what kind model is of"):
         fit_ratings(duel(["a", "b"]), responders=pd.DataFrame({"responder": ["human"], "responder_kind": ["human"]}))
 

@@ -1,0 +1,91 @@
+"""The leaderboard as files: complete, escaped, marked, and with nothing loaded from anywhere."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.analysis.ratings import fit_boards, fit_ratings
+from heart_utils.analysis.simulate import simulate_study
+from heart_utils.report.leaderboard import leaderboard_html, leaderboard_rows, write_leaderboard
+from heart_utils.tables import TableError
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    study = simulate_study(rng=np.random.default_rng(1), n_responders=5, n_dialogues=40, pairs=6)
+    boards = fit_boards(study.verdicts, by=["dimension", "rater_kind"], responders=study.responders, n_resamples=100)
+    return pd.concat([board.table for board in boards.values()], ignore_index=True)
+
+
+class Cells(HTMLParser):
+    """Collect what stands in cells."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells, self.inside, self.addresses = [], False, []
+
+    def handle_starttag(self, tag, attrs):
+        self.inside = tag == "td"
+        self.addresses += [value for name, value in attrs if name in ("src", "href")]
+        if self.inside:
+            self.cells.append("")
+
+    def handle_data(self, data):
+        if self.inside:
+            self.cells[-1] += data
+
+
+def test_csv_and_json_hold_every_row_at_full_precision(ratings, tmp_path):
+    csv, as_json, page = write_leaderboard(ratings, tmp_path / "board", title="Who?")
+    table = pd.read_csv(csv)
+    np.testing.assert_allclose(table["rating"], ratings["rating"], rtol=1e-12)
+    boards = json.loads(as_json.read_text())["boards"]
+    assert [row["responder"] for row in boards] == ratings["responder"].tolist()
+    assert boards[0]["rating_low"] == pytest.approx(ratings["rating_low"].iloc[0], rel=1e-12)
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_rank_ranges_and_notes_are_spelt_out(ratings):
+    rows = leaderboard_rows(ratings)
+    assert all(re.fullmatch(r"\d(-\d)?", rank) for rank in rows["rank"])
+    assert rows["notes"].str.contains("simulated").all()
+
+
+def test_the_page_loads_nothing_and_shows_each_board_best_first(ratings):
+    page = leaderboard_html(ratings)
+    cells = Cells()
+    cells.feed(page)
+    assert cells.addresses == []
+    assert "http" not in page
+    names = [cell for cell in cells.cells if cell.startswith(("human_", "model_"))]
+    assert names == ratings["responder"].tolist()
+    assert page.count("Simulated: drawn by a program") == 2
+    assert "dialogues like these" in page
+    assert "<b>simulated</b>: drawn by a program" in page
+
+
+def test_names_from_outside_are_escaped():
+    table = fit_ratings(
+        pd.DataFrame({"responder_a": "<script>alert(1)</script>", "responder_b": "b & c", "verdict": ["a", "b", "a"]})
+    ).table
+    page = leaderboard_html(table, whole_page=False)
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "b &amp; c" in page
+
+
+def test_a_board_without_intervals_has_empty_cells(tmp_path):
+    table = fit_ratings(pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})).table
+    rows = leaderboard_rows(table)
+    assert rows["rank"].tolist() == ["", ""]
+    assert '<td data-value=""></td>' in leaderboard_html(table)
+    assert json.loads(write_leaderboard(table, tmp_path)[1].read_text())["boards"][0]["rating_low"] is None
+
+
+def test_another_table_is_refused():
+    with pytest.raises(TableError, match="ratings: missing"):
+        leaderboard_rows(pd.DataFrame({"responder": ["x"]}))
