@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,7 @@ def _collect(options: argparse.Namespace) -> int:
         print(f"{n} calls written to {options.record}.")
     failed = sum(int((table["state"] == "error").sum()) for table in (replies, verdicts, scores))
     if failed:
-        print(f"{failed} rows are errors; the same command asks for them again.", file=sys.stderr)
+        print(f"{failed} rows are errors; the same command asks for them again.{_causes(ledger)}", file=sys.stderr)
     return INCOMPLETE if failed else 0
 
 
@@ -180,6 +181,12 @@ def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
     if len(table):
         counts = table.pivot_table(index=who, columns="state", aggfunc="size", fill_value=0)
         print(f"{len(table)} {what}\n{counts.to_string()}")
+
+
+def _causes(ledger: Ledger, most: int = 3) -> str:
+    """Tell the commonest causes of the calls that failed."""
+    failed = Counter(call.error for call in ledger.find(ledger.used).values() if call.status == "error")
+    return "".join(f"\n  {n} times: {error}" for error, n in failed.most_common(most))
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:

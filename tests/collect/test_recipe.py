@@ -118,6 +118,15 @@ def test_a_judge_whose_key_is_refused_is_said_and_the_exit_code_tells(project, p
     assert CANARY not in said
 
 
+def test_calls_that_failed_are_told_with_their_commonest_cause(project, provider, capsys):
+    provider.script = ["400"]  # the first reply; its judging has one reply less to compare
+    assert main(["mine", "--quiet", "--yes"]) == 3
+    said = capsys.readouterr().err
+    assert "1 rows are errors; the same command asks for them again." in said
+    assert "1 times: BadRequestError" in said
+    assert "bad request" in said
+
+
 def test_ctrl_c_is_told_and_not_a_traceback(project, capsys, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
