@@ -185,7 +185,7 @@ def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
 
 def _causes(ledger: Ledger, most: int = 3) -> str:
     """Tell the commonest causes of the calls that failed."""
-    failed = Counter(call.error for call in ledger.find(ledger.used).values() if call.status == "error")
+    failed = Counter(call.error for call in ledger.find(list(ledger.used)).values() if call.status == "error")
     return "".join(f"\n  {n} times: {error}" for error, n in failed.most_common(most))
 
 

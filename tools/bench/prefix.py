@@ -1,0 +1,68 @@
+"""Prompts sorted by history, as they are sent, beside the same prompts shuffled: what a server's prefix cache saves.
+
+Live with the embedded model, one call at a time, on recorded replies of the sample.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Iterator
+
+from heart_utils.collect.judge import plan_questions
+from heart_utils.collect.ledger import open_ledger
+from heart_utils.collect.local import serve_local
+from heart_utils.collect.models import Request, ask_all
+from heart_utils.collect.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_ledger, recipe_replies
+from tools.bench import Figure
+
+__all__ = ["run"]
+
+
+def run(quick: bool) -> Iterator[Figure]:
+    """Time the same questions in both orders, in alternating pairs.
+
+    Parameters
+    ----------
+    quick : bool
+        Fewer questions and pairs.
+
+    Yields
+    ------
+    Figure
+        One at a time.
+    """
+    n_histories, pairs = (2, 1) if quick else (4, 5)
+    requests = _questions(n_histories)
+    shuffled = random.Random(1).sample(requests, len(requests))
+    spans: dict[str, list[float]] = {"sorted": [], "shuffled": []}
+    with serve_local():
+        _ask(requests[:2])
+        for pair in range(pairs):
+            for name, asked in (("sorted", requests), ("shuffled", shuffled))[:: -1 if pair % 2 else 1]:
+                spans[name].append(_ask(asked))
+    ratios = [slow / fast for slow, fast in zip(spans["shuffled"], spans["sorted"], strict=True)]
+    for name, seconds in spans.items():
+        yield Figure(f"{len(requests)} verdicts on {n_histories} histories, {name}", statistics.median(seconds), "s")
+    note = f"{min(ratios):.2f} to {max(ratios):.2f} in {pairs} pairs"
+    yield Figure("time shuffled over sorted by history", statistics.median(ratios), "times", "", None, note)
+
+
+def _questions(n_histories: int) -> list[Request]:
+    """Write down, in the order in which they are sent, the sample's questions on its first histories."""
+    recipe = read_recipe("sample")
+    histories = recipe_histories(recipe).head(n_histories)
+    replies = recipe_replies(recipe, histories, ledger=recipe_ledger(recipe), mode="replay")
+    comparisons = recipe_comparisons(recipe, replies)
+    comparisons = comparisons[comparisons["protocol"] == "heart"]
+    planned = plan_questions(histories, replies, comparisons, recipe.judges, dimensions=["overall"], seed=recipe.seed)
+    return [question.request(schema=False) for question in planned]
+
+
+def _ask(requests: list[Request]) -> float:
+    started = time.perf_counter()
+    calls = ask_all(requests, ledger=open_ledger("sqlite://"), max_concurrency=1, progress=False)
+    seconds = time.perf_counter() - started
+    assert {call.status for call in calls} == {"ok"}
+    return seconds
