@@ -116,7 +116,7 @@ def plot_agreement(
     Parameters
     ----------
     table : pandas.DataFrame
-        Rows of :attr:`heart_utils.analysis.agreement.Agreement.table`, in the order from top to bottom.
+        Rows of the ``table`` of a :class:`heart_utils.analysis.agreement.Agreement`, in the order from top to bottom.
     label : str
         Column that names the rows of the figure.
     xlabel : str, optional
