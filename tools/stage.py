@@ -62,7 +62,7 @@ def stage_book(root: Path, plan: Plan) -> Path:
     options["announcement"] = page_banner(plan.run, _notes(copies), current_commit(root), datetime.date.today())
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     files = {
-        "book/api.md": api_page(),
+        "book/api.md": _kept_api_page(root),
         "_config.yml": yaml.safe_dump(config, allow_unicode=True),
         "_toc.yml": yaml.safe_dump(_listed(toc, {chapter.name for chapter in plan.chapters}), sort_keys=False),
     }
@@ -152,6 +152,15 @@ def api_page() -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def _kept_api_page(root: Path) -> str:
+    """Give the page of functions as it was last written, if no function changed: to write it, all modules are imported."""
+    kept, code = root / "build" / "api.md", root / "build" / "code.stamp"
+    sources = [path.stat().st_mtime_ns for path in (code, Path(__file__)) if path.is_file()]
+    if not (code.is_file() and kept.is_file() and kept.stat().st_mtime_ns > max(sources)):
+        write_atomically(kept, api_page().encode())
+    return kept.read_text(encoding="utf-8")
 
 
 _API_OPENING = """\

@@ -3,6 +3,7 @@
 import base64
 import datetime
 import json
+import os
 
 import pytest
 from small_project import cell, write_notebook
@@ -92,6 +93,18 @@ def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a
     assert "06_not_run" not in (stage / "_toc.yml").read_text()
     assert "SIMULATED" in (stage / "_config.yml").read_text()
     assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
+
+
+def test_the_page_of_functions_is_written_anew_only_when_a_function_changed(staged):
+    code, kept = staged.root / "build" / "code.stamp", staged.root / "build" / "api.md"
+    plan = read_plan(staged.root, "sample")
+    code.write_text("one")
+    stage_book(staged.root, plan)
+    assert kept.read_text().startswith("(api)=")
+    kept.write_text("as it was kept")
+    assert (stage_book(staged.root, plan) / "book" / "api.md").read_text() == "as it was kept"
+    os.utime(code, (kept.stat().st_mtime + 1, kept.stat().st_mtime + 1))
+    assert (stage_book(staged.root, plan) / "book" / "api.md").read_text().startswith("(api)=")
 
 
 def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
