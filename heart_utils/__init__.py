@@ -44,6 +44,8 @@ _PUBLIC = {
     "icc": "analysis.agreement",
     "krippendorff_alpha": "analysis.agreement",
     "pairwise_agreement": "analysis.agreement",
+    "check_saving": "analysis.powered_check",
+    "label_some": "analysis.powered_check",
     "prediction_powered_ratings": "analysis.prediction_powered",
     "simulate_study": "analysis.simulate",
     "score_rubric": "analysis.heartbench",

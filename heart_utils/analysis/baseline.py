@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heart_utils.analysis.vote_pairs import N_LABELS, A, B, VotePairs
+from heart_utils.analysis.vote_pairs import N_LABELS, TIE, A, B, VotePairs
 from heart_utils.analysis.votes import Array, Codes
 
 __all__ = ["AuthorBaseline", "agreement_within", "author_baseline", "author_margins"]
 
-CHUNK_CELLS = 1_000_000
+CHUNK_CELLS = 8_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,31 +55,35 @@ class AuthorBaseline:
         numpy.ndarray
             Shape (resamples, groups).
         """
-        n_cells, n_groups = self.first.shape[:2]
-        found = np.empty((len(weights), n_groups))
-        chunk = max(1, CHUNK_CELLS // n_cells)
-        for start in range(0, len(weights), chunk):
-            some = weights[start : start + chunk]
-            right = self._right_if_decided if self.decided else self._right_with_ties
-            found[start : start + chunk] = right(some, some[:, self.cluster])
+        found = np.zeros((len(weights), self.first.shape[1]))
+        width = self.first[0].size * max(len(self.told), len(weights))
+        for families in np.array_split(np.unique(self.family), np.ceil(self.told.shape[1] * width / CHUNK_CELLS)):
+            if len(families):
+                found += self._right_in(families, weights)
         return found
 
-    def _elsewhere(self, told: Array, weights: Array, own_weight: Array) -> Array:
-        """Sum one label, or a difference of labels, over the other clusters, for each cell."""
-        return np.asarray((weights @ told)[:, self.family] - own_weight * told[self.cluster, self.family])
-
-    def _right_if_decided(self, weights: Array, own_weight: Array) -> Array:
-        leans = np.sign(self._elsewhere(self.told[..., A] - self.told[..., B], weights, own_weight))
-        lead = self.first[..., A] - self.first[..., B]
-        whole = self.first[..., A] + self.first[..., B]
-        return np.asarray((own_weight @ whole + (own_weight * leans) @ lead) / 2.0)
-
-    def _right_with_ties(self, weights: Array, own_weight: Array) -> Array:
-        counts = [self._elsewhere(self.told[..., label], weights, own_weight) for label in range(N_LABELS)]
-        most = np.maximum.reduce(counts)
-        leads = [(count == most).astype(float) for count in counts]
-        share = own_weight / np.add.reduce(leads)
-        return np.asarray(sum((leads[label] * share) @ self.first[..., label] for label in range(N_LABELS)))
+    def _right_in(self, families: Codes, weights: Array) -> Array:
+        """Count for some pairs of authors, most at once: where no dialogue can turn the answer, one answer serves all."""
+        labels = [A, B] if self.decided else [A, TIE, B]
+        mine = np.flatnonzero(np.isin(self.family, families))
+        cells_of, where, first = np.searchsorted(families, self.family[mine]), self.cluster[mine], self.first[mine][..., labels]
+        said = self.told[:, families][..., labels]
+        laid = np.zeros((len(said), len(families), *first.shape[1:]))
+        laid[where, cells_of] = first
+        total = (weights @ said.reshape(len(said), -1)).reshape(len(weights), *said.shape[1:])
+        counted = (weights @ laid.reshape(len(said), -1)).reshape(len(weights), *laid.shape[1:])
+        right = np.take_along_axis(counted, total.argmax(axis=2)[..., None, None], axis=3)[..., 0]
+        ranked = np.sort(total, axis=2)
+        turns = ranked[..., -1] - ranked[..., -2] <= weights.max(axis=1, keepdims=True) * said.max(axis=(0, 2))
+        for family in np.flatnonzero(turns.any(axis=0)):
+            cells, drawn = cells_of == family, turns[:, family]
+            own = weights[np.ix_(drawn, where[cells])][..., None]
+            elsewhere = total[drawn, None, family] - own * said[where[cells], family]
+            leads = elsewhere == elsewhere.max(axis=2, keepdims=True)
+            right[drawn, family] = np.tensordot(
+                own * leads / leads.sum(axis=2, keepdims=True), first[cells], axes=([1, 2], [0, 2])
+            )
+        return np.asarray(right.sum(axis=1))
 
 
 def author_baseline(pairs: VotePairs, counts: Array, *, decided: bool) -> AuthorBaseline:

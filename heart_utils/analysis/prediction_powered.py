@@ -40,6 +40,8 @@ class PoweredRatings:
         ``(1 - labelled_share) * rho_squared``: what no choice of weight can exceed.
     saving : float
         Estimated share of the people's verdicts that the judge saves: one minus a ratio of variances.
+    people_variance : float
+        Sum over responders of the variance of the strengths from people alone.
     n_labelled, n_dialogues : int
         Dialogues with people's verdicts; with the judge's.
     """
@@ -50,6 +52,7 @@ class PoweredRatings:
     labelled_share: float
     most_saving: float
     saving: float
+    people_variance: float
     n_labelled: int
     n_dialogues: int
 
@@ -167,6 +170,7 @@ def prediction_powered_ratings(
         labelled_share=cells,
         most_saving=(1.0 - cells) * rho_squared,
         saving=1.0 - float(np.trace(powered) / np.trace(plain)),
+        people_variance=float(np.trace(plain)),
         n_labelled=len(own),
         n_dialogues=int(heard.sum()),
     )

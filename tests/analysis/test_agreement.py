@@ -171,24 +171,24 @@ def test_intervals_resample_dialogues(rng):
     assert [found["agreement_low"], found["agreement_high"]] == pytest.approx(list(expanded_percentiles(shares, 60)))
 
 
-def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_the_dialogue_itself(rng):
+@pytest.mark.parametrize("ties", ["include", "exclude"])
+def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_the_dialogue_itself(rng, ties):
     """Leaving out every copy of the dialogue that is judged: the slow way, resample by resample."""
     table = random_votes(rng, n_dialogues=70, n_people=2, n_judges=1, miss=0.4)
-    found = pairwise_agreement(table, by=[], ties="exclude", n_resamples=6, rng=np.random.default_rng(5)).table.iloc[0]
-    dialogues = sorted(table["dialogue_id"].unique())
-    people = table[(table["rater_kind"] == "human") & (table["verdict"] != "tie")]
-    people = people.assign(lean=people["verdict"].map({"a": 1, "b": -1}))
-    judged = table[(table["rater_kind"] == "model") & (table["verdict"] != "tie")][["pair_id"]]
-    met = people.merge(judged, on="pair_id")
-    shares = []
+    found = pairwise_agreement(table, by=[], ties=ties, n_resamples=6, rng=np.random.default_rng(5)).table.iloc[0]
+    labels = ["a", "b"] if ties == "exclude" else ["a", "tie", "b"]
+    told = table[(table["rater_kind"] == "human") & table["verdict"].isin(labels)]
+    met = told.merge(table.loc[(table["rater_kind"] == "model") & table["verdict"].isin(labels), ["pair_id"]], on="pair_id")
+    dialogues, shares = sorted(table["dialogue_id"].unique()), []
     for weights in draw_weights(70, 6, np.random.default_rng(5)):
         times = dict(zip(dialogues, weights, strict=True))
         right = total = 0.0
         for row in met.itertuples():
-            same = (people["responder_a"] == row.responder_a) & (people["responder_b"] == row.responder_b)
-            rest = people[same & (people["dialogue_id"] != row.dialogue_id)]
-            said = np.sign((rest["lean"] * rest["dialogue_id"].map(times)).sum())
-            right += times[row.dialogue_id] * (0.5 if said == 0 else float(said == row.lean))
+            same = (told["responder_a"] == row.responder_a) & (told["responder_b"] == row.responder_b)
+            rest = told[same & (told["dialogue_id"] != row.dialogue_id)]
+            counts = rest["dialogue_id"].map(times).groupby(rest["verdict"]).sum().reindex(labels, fill_value=0)
+            share = (counts == counts.max()) / (counts == counts.max()).sum()
+            right += times[row.dialogue_id] * share[row.verdict]
             total += times[row.dialogue_id]
         shares.append(right / total)
     assert (found["author_only_low"], found["author_only_high"]) == pytest.approx(

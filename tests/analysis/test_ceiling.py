@@ -21,7 +21,9 @@ def draw_votes(rng, share, n_votes, per_dialogue=10):
 
 
 def test_the_bounds_for_heart_are_those_of_the_arithmetic():
-    assert ceiling_bounds(0.795) == pytest.approx((0.795, (1 + np.sqrt(0.59)) / 2))
+    """For p with p^2 + (1 - p)^2 = .795: .884, so that .884^2 + .116^2 is .795 again."""
+    assert ceiling_bounds(0.795) == pytest.approx((0.795, 0.884), abs=5e-4)
+    assert pytest.approx(0.795, abs=5e-4) == 0.884**2 + 0.116**2
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
