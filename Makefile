@@ -53,7 +53,7 @@ test: book ## pytest, and the executed notebooks once more, compared
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services"
 	@$(PYTEST) -n $(JOBS) --dist loadfile --nbval-lax build/executed/$(RUN)
 
-test-services: book ## the slow tests, and those that need a browser or a server
+test-services: book .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
 	@$(PYTEST) -m "slow or services"
 
@@ -84,9 +84,9 @@ study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or
 	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply)"; exit 2; }
 	@$(PYTHON) -m heart_utils.collect.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
 
-.venv-study/ready: requirements-study.txt
+.venv-study/ready: requirements-study.txt | $(ENV)
 	@$(PYTHON3) -m venv .venv-study
-	@.venv-study/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-study.txt
+	@.venv/bin/uv pip install --quiet --python .venv-study/bin/python --compile-bytecode -r requirements-study.txt
 	@touch $@
 
 bench: env ## measure speed and coverage, side by side with other programs; NAME= for one bench

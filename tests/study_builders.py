@@ -93,3 +93,13 @@ def seat_answers(
         else:
             given[row["item_id"]] = {"preference": side, "strength": strength, "reason": "it listens"}
     return given
+
+
+def note_history(file: Path, person: str, *actions: tuple[str, str, str, str]) -> Path:
+    """Append to what Potato keeps of every answer; an action is item id, question, label and value."""
+    history = file.with_name("annotation_history.jsonl")
+    with history.open("a", encoding="utf-8") as lines:
+        for item, question, label, value in actions:
+            action = {"user_id": person, "instance_id": item, "action_type": "add_label", "schema_name": question}
+            lines.write(json.dumps(action | {"label_name": label, "new_value": value}) + "\n")
+    return history

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,10 @@ __all__ = ["ExportError", "PotatoAnswers", "read_csv", "read_label_studio", "rea
 COLUMNS = ["where", "person", "left", "right", "choice", "margin", "reason", "dimension", "seconds"]
 CHOICES = ("left", "right", "tie")
 NEEDED = ("rater", "left", "right", "choice")
+HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
+"""Potato's file of every answer, and its name for the pages around the study."""
+TEXTS = ("reply", "reason")
+"""Questions answered in words, which can be wiped; a side or a strength can only be changed."""
 
 
 class ExportError(ValueError):
@@ -46,10 +52,16 @@ class PotatoAnswers:
 def read_potato(folder: Path) -> PotatoAnswers:
     """Read the answers of a Potato project.
 
+    Potato rewrites a person's state whole, at each answer and at each note of how they typed; of two
+    such writes at once the older may stay, and the last answer, or the last note, is missing from it. It
+    also appends each answer to a history and each note to a database, which are whole. So these are read
+    too, and the history's last word counts; but a text that somebody wiped before they left stays wiped.
+
     Parameters
     ----------
     folder : pathlib.Path
-        The project, with ``answers/<person>/user_state.json``.
+        The project, with ``answers/<person>/user_state.json`` and ``annotation_history.jsonl`` beside it,
+        and ``project.sqlite``.
 
     Returns
     -------
@@ -74,20 +86,24 @@ def read_potato(folder: Path) -> PotatoAnswers:
             )
         states[file] = state
     _check_people({str(file): str(state["user_id"]) for file, state in states.items()})
+    typed = _typing(folder / "project.sqlite")
     answers, pages, people = [], [], []
     for file, state in states.items():
         person = str(state["user_id"])
-        labels = state.get("instance_id_to_label_to_value") or {}
-        if not _agreed(state):
+        history = _history(file.with_name(HISTORY))
+        behaviour = dict(state.get("instance_id_to_behavioral_data") or {})
+        for item, summaries in typed.get(person, {}).items():
+            behaviour[item] = (behaviour.get(item) or {}) | {"typing_summaries": summaries}
+        labels = _labels(state, history, behaviour, file)
+        if not _agreed(state, history):
             if labels:
                 raise ExportError(
                     f"{file} holds answers of somebody who did not agree to take part. Delete them; they are not imported."
                 )
             continue
-        behaviour = state.get("instance_id_to_behavioral_data") or {}
         orders = state.get("instance_id_to_presentation_order") or {}
         for item, given in labels.items():
-            answers += [(person, item, *_answer(label, value, file)) for label, value in given]
+            answers += [(person, item, question, value) for question, value in given]
             pages.append({"person": person, "item_id": item, **_page(behaviour.get(item) or {}, orders.get(item) or {})})
         done = set(labels) >= set(state["instance_id_ordering"])  # Potato saves the phase reached only at the next answer
         people.append({"person": person, "n_shown": len(state["instance_id_ordering"]), "completed": done})
@@ -194,10 +210,69 @@ def _check_people(names: dict[str, str]) -> None:
         seen[plain] = where
 
 
-def _agreed(state: dict[str, Any]) -> bool:
+def _agreed(state: dict[str, Any], history: dict[str, dict[str, str]]) -> bool:
     """Tell whether somebody said yes to both questions of the first page."""
     given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get("consent") or []
-    return {(label.get("schema"), value) for label, value in given} >= {("consent_age", "yes"), ("consent_agree", "yes")}
+    said = {label.get("schema"): value for label, value in given} | history.get(AROUND, {})
+    return said.get("consent_age") == said.get("consent_agree") == "yes"
+
+
+def _history(file: Path) -> dict[str, dict[str, str]]:
+    """Give the last answer to each question of each page, as appended one by one."""
+    if not file.is_file():
+        return {}
+    last: dict[str, dict[str, str]] = {}
+    lines = file.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            action = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                break  # the server was stopped in the middle of a line; the state has what came before
+            raise ExportError(f"{file}, line {number} is not whole JSON ({error}). Copy the file again.") from None
+        if action.get("action_type") in ("add_label", "update_label"):
+            last.setdefault(action["instance_id"], {})[action["schema_name"]] = str(action["new_value"])
+    return last
+
+
+def _typing(file: Path) -> dict[str, dict[str, dict[str, dict[str, int]]]]:
+    """Sum up the notes on how each text was typed: person -> item -> field -> counts, the last length counting."""
+    if not file.is_file():
+        return {}
+    query = "SELECT user_id, instance_id, schema_name, label_name, summary FROM typing_sessions ORDER BY ended_at"
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute(query).fetchall()
+    except sqlite3.Error as error:
+        raise ExportError(f"{file} cannot be read ({error}). It was probably cut short; copy it again.") from None
+    notes: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
+    for person, item, question, label, summary in rows:
+        counts = json.loads(summary)
+        field_notes = notes.setdefault(person, {}).setdefault(item, {}).setdefault(f"{question}:::{label}", {})
+        for name in ("active_ms", "pasted_chars", "external_insert_chars"):
+            field_notes[name] = field_notes.get(name, 0) + int(counts.get(name) or 0)
+        field_notes["final_chars"] = int(counts.get("final_chars") or 0)
+    return notes
+
+
+def _labels(
+    state: dict[str, Any], history: dict[str, dict[str, str]], behaviour: dict[str, Any], file: Path
+) -> dict[str, list[tuple[str, str]]]:
+    """Lay the history's last word over the state; a text that was wiped at the end stays wiped."""
+    kept = state.get("instance_id_to_label_to_value") or {}
+    labels = {item: [_answer(label, value, file) for label, value in given] for item, given in kept.items()}
+    for item in state["instance_id_ordering"]:
+        stood = {question for question, _ in labels.get(item, [])}
+        typed = (behaviour.get(item) or {}).get("typing_summaries") or {}
+        for question, value in history.get(item, {}).items():
+            if (
+                question in TEXTS
+                and question not in stood
+                and not (typed.get(f"{question}:::text_box") or {}).get("final_chars")
+            ):
+                continue
+            labels[item] = [one for one in labels.get(item, []) if one[0] != question] + [(question, value)]
+    return labels
 
 
 def _answer(label: Any, value: Any, file: Path) -> tuple[str, str]:

@@ -241,7 +241,15 @@ def study_config(
             "detection": {"enabled": False},
         },
     }
-    return config | ({"completion_code": settings["completion_code"]} if settings["completion_code"] else {})
+    return config | _completion(settings)
+
+
+def _completion(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Say who gets the code at the end: who took part, and not who declined on the first page."""
+    code = settings["completion_code"]
+    if settings["arrival"] != "prolific":
+        return {"completion_code": code} if code else {}
+    return {"crowdsourcing": {"provider": "prolific", "prolific": {"completion": {"code": code, "screened_out_code": ""}}}}
 
 
 def _phases(pages: Mapping[str, list[Scheme]], texts: Path) -> dict[str, Any]:

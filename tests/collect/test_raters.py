@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import sqlite3
 import stat
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
 import pytest
-from study_builders import AGREED, STATEMENT, answer_seat, assignment, seat_answers, small_run
+from study_builders import AGREED, STATEMENT, answer_seat, assignment, note_history, seat_answers, small_run
 
 from heart_utils.collect.design import pair_replies
 from heart_utils.collect.exports import ExportError, read_csv, read_label_studio, read_potato
@@ -263,6 +265,79 @@ def test_a_writing_study_is_not_read_as_ratings(run):
         import_ratings(run, folder)
     with pytest.raises(StudyImportError, match="no study written here"):
         import_replies(run, run.folder)
+
+
+# What Potato's state lacks and its history has
+
+
+def last_lost(study, typed=None):
+    """The state of somebody whose last page was overwritten by an older state, and the history with all pages."""
+    answers = seat_answers(study, "seat-001")
+    items = list(answers)
+    last = answers.pop(items[-1])
+    summaries = {items[-1]: {"total_time_ms": 9_000, "typing_summaries": typed or {}}}
+    file = answer_seat(study, "seat-001", "ann", answers, instance_id_to_behavioral_data=summaries)
+    actions = [(items[-1], question, {"reason": "text_box"}.get(question, value), value) for question, value in last.items()]
+    return file, items[-1], note_history(file, "ann", *actions)
+
+
+def test_an_answer_that_the_state_lost_comes_back_from_the_history(run, study):
+    _, item, _ = last_lost(study, {"reason:::text_box": {"final_chars": 10}})
+    found = read_potato(study)
+    assert found.people["completed"].tolist() == [True]
+    rows = found.answers[found.answers["item_id"] == item].set_index("question")["value"]
+    assert set(rows.index) == {"preference", "strength", "reason"}
+    assert found.pages.set_index("item_id").loc[item, "seconds"] == 9
+
+
+def test_a_text_wiped_before_leaving_stays_wiped(run, study):
+    _, item, _ = last_lost(study, {"reason:::text_box": {"final_chars": 0}})
+    found = read_potato(study)
+    assert set(found.answers.loc[found.answers["item_id"] == item, "question"]) == {"preference", "strength"}
+
+
+def test_the_last_word_in_the_history_counts(run, study):
+    file = answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001", side="A"))
+    item = json.loads(file.read_text())["instance_id_ordering"][0]
+    note_history(file, "ann", (item, "preference", "selection", "A"), (item, "preference", "selection", "B"))
+    answers = read_potato(study).answers.set_index(["item_id", "question"])["value"]
+    assert answers[item, "preference"] == "B"
+
+
+def test_a_history_stopped_in_its_last_line_is_read_and_one_broken_before_is_not(run, study):
+    _, item, history = last_lost(study)
+    history.write_text(history.read_text() + '{"user_id": "an')
+    assert item in set(read_potato(study).answers["item_id"])
+    lines = history.read_text().splitlines()
+    history.write_text("\n".join([lines[0][:-9], *lines[1:]]))
+    with pytest.raises(ExportError, match="annotation_history.jsonl, line 1 is not whole JSON"):
+        read_potato(study)
+
+
+def test_how_a_text_was_typed_comes_from_the_database_of_notes(run, study):
+    file, item, _ = last_lost(study)
+    rows = [
+        {"active_ms": 400, "final_chars": 4, "pasted_chars": 0},
+        {"active_ms": 100, "final_chars": 20, "pasted_chars": 16, "external_insert_chars": 16},
+    ]
+    with closing(sqlite3.connect(study / "project.sqlite")) as database:
+        database.execute("CREATE TABLE typing_sessions (user_id, instance_id, schema_name, label_name, ended_at, summary)")
+        for number, row in enumerate(rows):
+            note = ("ann", item, "reason", "text_box", number, json.dumps(row))
+            database.execute("INSERT INTO typing_sessions VALUES (?, ?, ?, ?, ?, ?)", note)
+        database.commit()
+    page = read_potato(study).pages.set_index("item_id").loc[item]
+    assert page[["typing_ms", "pasted_share"]].tolist() == [500, 0.8]
+    assert set(read_potato(study).answers.query("item_id == @item")["question"]) == {"preference", "strength", "reason"}
+    (study / "project.sqlite").write_bytes(b"SQLite format 3\0cut")
+    with pytest.raises(ExportError, match="project.sqlite cannot be read"):
+        read_potato(study)
+
+
+def test_consent_withdrawn_on_the_first_page_counts_from_the_history_too(run, study):
+    file = answer_seat(study, "seat-001", "ann", {})
+    note_history(file, "ann", ("__phase_page__", "consent_agree", "no", "no"))
+    assert read_potato(study).people.empty
 
 
 # Writing study

@@ -135,6 +135,11 @@ def test_prolific_s_parameters_and_code_are_used_if_asked(run):
     settings = small(run) | {"arrival": "prolific", "completion_code": "C1"}
     config = yaml.safe_load((write_study(run, "rating", settings=settings).folder / "config.yaml").read_text())
     assert config["login"] == {"type": "url_direct", "url_argument": "PROLIFIC_PID"}
+    # At the top level it would be shown to who declined, too.
+    assert "completion_code" not in config
+    assert config["crowdsourcing"]["prolific"]["completion"] == {"code": "C1", "screened_out_code": ""}
+    named = small(run) | {"arrival": "name", "completion_code": "C1"}
+    config = yaml.safe_load((write_study(run, "rating", settings=named).folder / "config.yaml").read_text())
     assert config["completion_code"] == "C1"
 
 
