@@ -17,7 +17,7 @@ from heart_utils.analysis.resampling import interval_ends
 from heart_utils.analysis.sandwich import one_way, two_way
 from heart_utils.analysis.wins import Codes, Entries
 
-__all__ = ["INTERVALS", "simulate_coverage"]
+__all__ = ["INTERVALS", "draw_study", "simulate_coverage", "tends_to"]
 
 Array = NDArray[np.float64]
 Pairs = tuple[Codes, Codes]
@@ -124,10 +124,10 @@ def _one_study(
     pairs = np.triu_indices(size, k=1)
     theta = rng.normal(0.0, STRENGTH_SD, size)
     tastes = rng.normal(0.0, design.rater_sd, (n_raters, size))
-    entries, rater = _draw(design, rng, theta, tastes, pairs)
+    entries, rater = draw_study(design, rng, theta, tastes, pairs)
     varying = design.rater_sd > 0
-    here = _tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
-    anywhere = _tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs) if varying else here
+    here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
+    anywhere = tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs) if varying else here
     model = BradleyTerry.fit(entries, "pairs")
     found = {}
 
@@ -163,7 +163,7 @@ def _one_study(
     return found
 
 
-def _draw(design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs) -> tuple[Entries, Codes]:
+def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs) -> tuple[Entries, Codes]:
     """Draw verdicts: some pairs, or all, in every dialogue, each judged by some raters."""
     size, n_dialogues, votes = design.n_responders, design.n_dialogues, design.votes
     pair = np.tile(np.arange(len(pairs[0])), (n_dialogues, 1))
@@ -182,7 +182,7 @@ def _draw(design: Design, rng: np.random.Generator, theta: Array, tastes: Array,
     return Entries(names, clusters, a, b, dialogue, won.astype(float), word, nobody, rows, left_out), rater
 
 
-def _tends_to(strengths: Array, spread: float, pairs: Pairs) -> Array:
+def tends_to(strengths: Array, spread: float, pairs: Pairs) -> Array:
     """Give the strengths that averaged win probabilities tend to, for a panel of raters (rows) as it is."""
     gap = _gaps(strengths, pairs)
     share = (expit(gap[..., None] + np.sqrt(2.0) * spread * NODES) @ WEIGHTS).mean(axis=0)
