@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 from pathlib import Path
@@ -82,7 +83,7 @@ STYLE = """
 .boards th button { font: inherit; font-weight: 600; border: 0; background: none; cursor: pointer; padding: 0; }
 .boards th[aria-sort=ascending] button::after { content: " \\2191"; }
 .boards th[aria-sort=descending] button::after { content: " \\2193"; }
-.boards .simulated { background: #fff3cd; border: 1px solid #b58900; padding: .3rem .6rem; }
+.boards .simulated { background: #fff3cd; color: #222; border: 1px solid #b58900; padding: .3rem .6rem; }
 .boards input { font: inherit; padding: .2rem .4rem; }
 """
 
@@ -134,10 +135,13 @@ def leaderboard_html(ratings: pd.DataFrame, *, title: str = "Leaderboard", whole
     Returns
     -------
     str
-        HTML. Without scripts it still shows the boards, best first.
+        HTML, with the same rows as CSV and JSON to save from it. Without scripts it still shows the
+        boards, best first.
     """
     rows = leaderboard_rows(ratings)
     parts = [f"<h1>{html.escape(title)}</h1>"] if whole_page else []
+    links = [_download(kind, mime, content) for kind, mime, content in _as_text(rows, title)]
+    parts.append(f"<p>All columns at full precision: {' '.join(links)}</p>")
     keys = [*GROUPS, "population", "method"]
     for group, board in rows.groupby(keys, sort=False, dropna=False):
         parts.append(_board(dict(zip(keys, group, strict=True)), board.sort_values("rating", ascending=False)))
@@ -165,17 +169,24 @@ def write_leaderboard(ratings: pd.DataFrame, folder: Path, *, title: str = "Lead
     list of pathlib.Path
         The three files. They hold names and numbers, no texts.
     """
-    rows = leaderboard_rows(ratings)
-    records = json.loads(rows.to_json(orient="records", double_precision=15))
-    contents = {
-        "csv": rows.to_csv(index=False),
-        "json": json.dumps({"title": title, "boards": records}, indent=1, ensure_ascii=False) + "\n",
-        "html": leaderboard_html(ratings, title=title),
-    }
+    contents = {ending: content for ending, _, content in _as_text(leaderboard_rows(ratings), title)}
+    contents["html"] = leaderboard_html(ratings, title=title)
     files = [folder / f"leaderboard.{ending}" for ending in contents]
     for file, content in zip(files, contents.values(), strict=True):
         write_atomically(file, content.encode())
     return files
+
+
+def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
+    """Give the ending, the media type and the text of the files for programs."""
+    records = json.loads(rows.to_json(orient="records", double_precision=15))
+    structured = json.dumps({"title": title, "boards": records}, indent=1, ensure_ascii=False) + "\n"
+    return [("csv", "text/csv", rows.to_csv(index=False)), ("json", "application/json", structured)]
+
+
+def _download(ending: str, mime: str, content: str) -> str:
+    data = base64.b64encode(content.encode()).decode()
+    return f'<a download="leaderboard.{ending}" href="data:{mime};charset=utf-8;base64,{data}">{ending.upper()}</a>'
 
 
 def _board(group: dict[str, Any], board: pd.DataFrame) -> str:

@@ -298,7 +298,8 @@ def _interval_label(board: pd.DataFrame) -> str:
     scale = "Rating (the mean responder has 1500)"
     if board["rating_low"].isna().all():
         return f"{scale}; no interval"
-    level, population = board["ci_level"].max(), POPULATION_NAMES[str(board["population"].iloc[0])]
+    level, populations = board["ci_level"].max(), board["population"].unique()
+    population = POPULATION_NAMES[str(populations[0])] if len(populations) == 1 else "for whom stands above"
     return f"{scale}; bars: {level:.0%} interval, {population}"
 
 

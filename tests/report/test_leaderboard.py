@@ -1,5 +1,6 @@
 """The leaderboard as files: complete, escaped, marked, and with nothing loaded from anywhere."""
 
+import base64
 import json
 import re
 from html.parser import HTMLParser
@@ -59,13 +60,20 @@ def test_the_page_loads_nothing_and_shows_each_board_best_first(ratings):
     page = leaderboard_html(ratings)
     cells = Cells()
     cells.feed(page)
-    assert cells.addresses == []
+    assert all(address.startswith("data:") for address in cells.addresses)
     assert "http" not in page
     names = [cell for cell in cells.cells if cell.startswith(("human_", "model_"))]
     assert names == ratings["responder"].tolist()
     assert page.count("Simulated: drawn by a program") == 2
     assert "dialogues like these" in page
     assert "<b>simulated</b>: drawn by a program" in page
+
+
+def test_the_page_carries_its_own_csv_and_json(ratings, tmp_path):
+    csv, as_json, page = write_leaderboard(ratings, tmp_path)
+    carried = re.findall(r'download="leaderboard\.(\w+)" href="data:[^"]*;base64,([^"]+)"', page.read_text())
+    texts = {ending: base64.b64decode(data).decode() for ending, data in carried}
+    assert texts == {"csv": csv.read_text(), "json": as_json.read_text()}
 
 
 def test_names_from_outside_are_escaped():
