@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from heart_utils.analysis.gate_rates import simulate_gate
-from heart_utils.analysis.heartbench import score_rubric, simulate_hits
+from heart_utils.analysis.heartbench import score_rubric, simulate_hits, simulate_questions
 from heart_utils.analysis.rubric_board import rubric_board
 from tools.bench import Figure, seconds
 
-N_QUESTIONS, N_ITEMS, N_MODELS = 296, 3_114, 13
+N_MODELS = 13
 MAX_ALARMS = 64
 """Alarms in 1,000 nulls at 5 %: two standard errors above the 50 expected."""
 
@@ -60,18 +59,7 @@ def run(quick: bool) -> Iterator[Figure]:
 def _board() -> tuple[float, float]:
     """Score and bootstrap in a process of its own, on a rubric of HeartBench's size."""
     rng = np.random.default_rng(1)
-    question = np.sort(np.concatenate([np.arange(N_QUESTIONS), rng.integers(0, N_QUESTIONS, N_ITEMS - N_QUESTIONS)]))
-    first = np.r_[True, question[1:] != question[:-1]]
-    questions = pd.DataFrame(
-        {
-            "question_id": [f"q{number:03d}" for number in question],
-            "item": [f"i{number:04d}" for number in range(N_ITEMS)],
-            "ability": [f"ability {number}" for number in rng.integers(0, 15, N_ITEMS)],
-            "points": np.where(first | (rng.random(N_ITEMS) < 0.75), 3, -3),
-            "difficulty": np.where(question % 7 < 2, "hard", "normal"),
-            "scene": [f"scene {number % 6}" for number in question],
-        }
-    )
+    questions = simulate_questions(rng=rng)
     hits = simulate_hits(questions, {f"model {number}": number / 6 - 1 for number in range(N_MODELS)}, rng=rng)
     spent = seconds(lambda: rubric_board(score_rubric(questions, hits), n_resamples=1000, rng=rng), 3)
     return spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
