@@ -23,14 +23,8 @@ def run_notebook(folder, candidate, **parameters):
     arguments = [part for name, value in given.items() for part in ("-p", name, str(value))]
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", str(ROOT / "notebooks" / "regression_gate.ipynb")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [*command, str(folder / "out.ipynb"), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command += [str(folder / "out.ipynb"), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize(("strength", "code"), [(-2.0, 1), (0.1, 0)])
