@@ -132,6 +132,13 @@ def test_texts_that_may_not_be_passed_on_are_refused(licence):
         export_preferences(*make_study(licence))
 
 
+def test_what_the_manifest_records_as_stricter_is_refused_too():
+    """People's replies may be kept closer than the histories that they answer."""
+    with pytest.raises(ExportError, match="records tables under none stated: their texts may not be passed on"):
+        export_preferences(*make_study(), licences=["CC0-1.0", "none stated"])
+    assert len(export_preferences(*make_study(), licences=["CC0-1.0", "MIT"])) == 2
+
+
 def test_labels_without_texts_are_refused():
     verdicts, comparisons, replies, histories = make_study()
     with pytest.raises(ExportError, match="2 of 2 pairs have a reply without text"):
