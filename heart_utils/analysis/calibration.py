@@ -85,7 +85,7 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
             curve = IsotonicRegression(out_of_bounds="clip").fit(group["score"][~held], group["people"][~held])
             group.loc[held, "calibrated"] = curve.predict(group["score"][held])
             constant[held] = group["people"][~held].mean()
-            curves.append(_curve(rater, dimension, number, levels, curve))
+            curves.append(_curve(str(rater), str(dimension), number, levels, curve))
         raw, better = group["score"] - group["people"], group["calibrated"] - group["people"]
         tables.append(
             {
@@ -103,7 +103,7 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
         )
         predictions.append(group[["rater", "dimension", "reply_id", "score", "calibrated", "people", "fold"]])
         whole = IsotonicRegression(out_of_bounds="clip").fit(group["score"], group["people"])
-        curves.append(_curve(rater, dimension, None, levels, whole))
+        curves.append(_curve(str(rater), str(dimension), None, levels, whole))
     return Calibration(pd.DataFrame(tables), pd.concat(predictions, ignore_index=True), pd.concat(curves, ignore_index=True))
 
 

@@ -246,7 +246,12 @@ def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
     if missing:
         raise RubricError(f"questions: missing {', '.join(missing)}; one row per rubric item has {', '.join(needed)}.")
     rubric = questions.reset_index(drop=True)
-    rubric["points"] = pd.to_numeric(rubric["points"])
+    points = pd.to_numeric(rubric["points"], errors="coerce")
+    words = rubric["points"].notna() & points.isna()
+    if words.any():
+        row = rubric[words].iloc[0]
+        raise RubricError(f"questions.points: item {row['item']!r} has {row['points']!r}, expected a number of points.")
+    rubric["points"] = points
     twice = rubric["item"].duplicated()
     if twice.any():
         raise RubricError(f"questions.item: {rubric.loc[twice, 'item'].iloc[0]!r} stands for two items; expected each once.")
@@ -286,7 +291,7 @@ def _check_hits(rubric: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
         row = int(np.flatnonzero(wrong)[0])
         raise RubricError(
             f"hits.score: expected 0 or 1 where the state is valid; row {row} (item {hits['item'].iloc[row]!r}) "
-            f"has {score[row]:g}."
+            f"has {hits['score'].iloc[row]}. What could not be judged needs a state that says so, such as 'abstained'."
         )
     keys = pd.MultiIndex.from_arrays([hits["rater"], hits["responder"]])
     codes, uniques = pd.factorize(keys, sort=True)

@@ -109,6 +109,9 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
     [4.0, 3.25]
     """
     names = list(weights)
+    words = [f"{name} {weights[name]!r}" for name in names if isinstance(weights[name], bool | str) or weights[name] is None]
+    if words:
+        raise ScaleError(f"Weights are numbers; got {', '.join(words)}.")
     vector = np.array([float(weights[name]) for name in names])
     if not np.isfinite(vector).all() or (vector < 0).any() or not np.isclose(vector.sum(), 1, atol=1e-6):
         shown = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, vector, strict=True))

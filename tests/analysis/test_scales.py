@@ -141,6 +141,7 @@ def test_weights_by_hand():
 BAD_WEIGHTS = {
     "sum to 1.1": {"safety": 0.6, "warmth": 0.5},
     "none negative": {"safety": 1.5, "warmth": -0.5},
+    "Weights are numbers; got safety 'half'": {"safety": "half", "warmth": 0.5},
     "sum to nan": {"safety": float("nan"), "warmth": 1.0},
     "No scores on humor; there are safety, warmth": {"humor": 1.0},
 }

@@ -36,6 +36,8 @@ BAD = {
     "'Q1' was there before": [LINE, LINE],
     "rubric item 1 lacks": [{**LINE, "rubric": [{"dimension": "x", "score": 1}]}],
     "has the score '3'": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": "3"}]}],
+    "rubric item 1 has a score of 0": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": 0}]}],
+    "no rubric item has a score above 0": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": -2}]}],
     "turn 1 is not a role": [{**LINE, "dialogue": [{"role": "C", "content": "x"}]}],
     "last turn is not the user's": [{**LINE, "dialogue": [*LINE["dialogue"], {"role": "B", "content": "x"}]}],
     "no question": [],
