@@ -39,6 +39,7 @@ LICENCES = {
     "CC-BY-4.0": 2,
     "CC-BY-NC-4.0": 3,
     "gated": 4,
+    "Apache-2.0, research and model evaluation only": 4,
     "none stated": 5,
 }
 """Licences from free to strict. What is above 2 may not be shown in a published page."""

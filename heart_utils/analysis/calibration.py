@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,8 @@ class Calibration:
     predictions : pandas.DataFrame
         One row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``.
     curves : pandas.DataFrame
-        The step curve fitted to all: ``rater``, ``dimension``, ``score``, ``calibrated``.
+        The step curve fitted to all, where ``left_out`` is missing, and to all folds but the one named
+        there: ``rater``, ``dimension``, ``left_out``, ``score``, ``calibrated``.
     """
 
     table: pd.DataFrame
@@ -77,12 +79,13 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
     for (rater, dimension), group in both.groupby(["rater", "dimension"], sort=True):
         folds = _folds(group[fold], n_folds, f"{rater} on {dimension}", fold)
         group = group.assign(fold=folds, calibrated=np.nan)
-        constant = np.zeros(len(group))
+        constant, levels = np.zeros(len(group)), np.unique(group["score"])
         for number in np.unique(folds):
             held = folds == number
             curve = IsotonicRegression(out_of_bounds="clip").fit(group["score"][~held], group["people"][~held])
             group.loc[held, "calibrated"] = curve.predict(group["score"][held])
             constant[held] = group["people"][~held].mean()
+            curves.append(_curve(str(rater), str(dimension), number, levels, curve))
         raw, better = group["score"] - group["people"], group["calibrated"] - group["people"]
         tables.append(
             {
@@ -99,11 +102,8 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
             }
         )
         predictions.append(group[["rater", "dimension", "reply_id", "score", "calibrated", "people", "fold"]])
-        levels = np.unique(group["score"])
         whole = IsotonicRegression(out_of_bounds="clip").fit(group["score"], group["people"])
-        curves.append(
-            pd.DataFrame({"rater": rater, "dimension": dimension, "score": levels, "calibrated": whole.predict(levels)})
-        )
+        curves.append(_curve(str(rater), str(dimension), None, levels, whole))
     return Calibration(pd.DataFrame(tables), pd.concat(predictions, ignore_index=True), pd.concat(curves, ignore_index=True))
 
 
@@ -140,6 +140,13 @@ def _folds(values: pd.Series, n_folds: int, what: str, column: str) -> NDArray[n
             f"Cut folds by another column, such as fold='dialogue_id'."
         )
     return codes
+
+
+def _curve(rater: str, dimension: str, left_out: int | None, levels: NDArray[np.float64], curve: Any) -> pd.DataFrame:
+    """Read a curve off at every score that the judge gave."""
+    fold = pd.array([left_out] * len(levels), dtype="Int64")
+    about = {"rater": rater, "dimension": dimension, "left_out": fold}
+    return pd.DataFrame({**about, "score": levels, "calibrated": curve.predict(levels)})
 
 
 def _rms(errors: pd.Series | NDArray[np.float64]) -> float:

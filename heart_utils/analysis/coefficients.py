@@ -170,7 +170,8 @@ def estimate_coefficient(
     ci_level: float,
     rng: np.random.Generator | None,
 ) -> Coefficient:
-    """Turn sums over clusters into a coefficient, and resample the clusters."""
+    """Turn sums over clusters into a coefficient, and resample the clusters that hold something of it."""
+    sums = sums[sums.any(axis=tuple(range(1, sums.ndim)))]
     observed, chance = (float(part) for part in disagreements(sums.sum(axis=0)))
     n_clusters = len(sums)
     value = 1.0 - observed / chance if chance > 1e-12 else float("nan")

@@ -33,7 +33,7 @@ class Comparison:
         ``p_holm`` of the mode's test; ``detectable``, the true drop found, or for an equal
         candidate the margin passed, four times in five; ``outcome`` (``"passed"``, ``"failed"``,
         ``"cannot tell"``) and a ``message``; ``n_dialogues`` in which both were judged,
-        ``n_verdicts``, ``n_failed``.
+        ``n_verdicts``, ``n_inconsistent`` of them (the orders contradicted each other), ``n_failed``.
     ratings : pandas.DataFrame
         The ratings tables of all dimensions.
     baseline, candidate, mode : str
@@ -256,6 +256,7 @@ def _drop(
         "se": np.nan,
         "n_dialogues": _shared_dialogues(entered, baseline, candidate),
         "n_verdicts": len(entered),
+        "n_inconsistent": int((entered["state"] == "inconsistent").sum()),
         "n_failed": len(rows) - len(entered),
     }
     if not told.any() or row["n_dialogues"] in (0, 1):
@@ -296,9 +297,17 @@ def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float) -> pd.
     table["detectable"] = reach + table["se"] * stats.t.ppf(POWER, freedom)
     beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
     table["outcome"] = np.where(~told, "cannot tell", np.where(beyond, "failed", "passed"))
-    table["message"] = [_say(row, mode, max_drop) for row in table.itertuples()]
+    table["message"] = [_say(row, mode, max_drop) + _doubt(row) for row in table.itertuples()]
     columns = ["dimension", "drop", "se", "drop_low", "drop_high", "level", "p", "p_holm", "detectable", "outcome", "message"]
-    return table[[*columns, "n_dialogues", "n_verdicts", "n_failed"]]
+    return table[[*columns, "n_dialogues", "n_verdicts", "n_inconsistent", "n_failed"]]
+
+
+def _doubt(row: object) -> str:
+    """Warn of a judge that mostly followed the order in which it was shown the replies."""
+    n, turned = (int(getattr(row, name)) for name in ("n_verdicts", "n_inconsistent"))
+    if 2 * turned <= n or not n:
+        return ""
+    return f". In {turned} of {n} pairs the verdict turned with the order of the replies: this rests on a judge that follows it"
 
 
 def _say(row: object, mode: str, max_drop: float) -> str:

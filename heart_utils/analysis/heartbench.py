@@ -8,11 +8,29 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["RubricError", "score_points", "score_rubric", "simulate_hits"]
+__all__ = ["RubricError", "score_points", "score_rubric", "simulate_hits", "simulate_questions"]
 
 SPECIAL = "special"
 VETOES = ("paper", "released")
 STRATA = ("difficulty", "scene")
+N_QUESTIONS = {
+    "verbal_expression": 292,
+    "emotional_coping": 218,
+    "curiosity": 221,
+    "emotional_understanding": 200,
+    "warmth": 207,
+    "first_person_usage": 294,
+    "emotional_perception": 191,
+    "proactivity": 70,
+    "motivation": 30,
+    "autonomy": 26,
+    "humor": 27,
+    "emotional_reaction": 25,
+    "self_awareness": 27,
+    "relationship_building": 23,
+    "morality": 18,
+}
+"""Questions that have each ability, as counted in the release; for invented rubrics alone."""
 
 
 class RubricError(ValueError):
@@ -179,6 +197,48 @@ def simulate_hits(
     )
 
 
+def simulate_questions(*, n_questions: int = 296, n_items: int = 2818, rng: np.random.Generator) -> pd.DataFrame:
+    """Invent a rubric of HeartBench's size and rough shape, for where its own cannot be had.
+
+    Fifteen abilities with HeartBench's numbers of questions as chances, one item in five a penalty,
+    one veto item without points a question. No item has a text.
+
+    Parameters
+    ----------
+    n_questions, n_items : int
+        Size; veto items come on top.
+    rng : numpy.random.Generator
+        Draws everything.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As `questions` of :func:`score_rubric`, with ``difficulty``, ``scene``, and a column
+        ``simulated`` that is true in every row.
+
+    Examples
+    --------
+    >>> questions = simulate_questions(rng=np.random.default_rng(1))
+    >>> len(questions), questions["ability"].nunique()
+    (3114, 16)
+    """
+    extra = rng.choice(n_questions, n_items - n_questions)
+    question = np.sort(np.concatenate([np.arange(n_questions), extra]))
+    first = np.r_[True, question[1:] != question[:-1]]
+    chance = np.array(list(N_QUESTIONS.values()), dtype=float)
+    ability = rng.choice(list(N_QUESTIONS), size=n_items, p=chance / chance.sum())
+    bonus = first | (rng.random(n_items) < 0.8)
+    table = pd.DataFrame({"question": question, "ability": ability, "points": np.where(bonus, 3.0, -5.0)})
+    veto = pd.DataFrame({"question": np.arange(n_questions), "ability": SPECIAL, "points": np.nan})
+    table = pd.concat([table, veto]).sort_values("question", kind="stable", ignore_index=True)
+    hard, scene = rng.random(n_questions) < 84 / 296, rng.integers(0, 5, n_questions)
+    table["question_id"] = [f"q{number:04d}" for number in table["question"]]
+    table["item"] = table["question_id"] + "-" + (table.groupby("question").cumcount() + 1).astype(str)
+    table["difficulty"] = np.where(hard[table["question"]], "hard", "normal")
+    table["scene"] = [f"scene {number + 1}" for number in scene[table["question"]]]
+    return table.drop(columns="question").assign(simulated=True)
+
+
 def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
     """Give the rubric with one row an item, or say what is wrong with it."""
     needed = ["question_id", "item", "ability", "points"]
@@ -186,7 +246,12 @@ def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
     if missing:
         raise RubricError(f"questions: missing {', '.join(missing)}; one row per rubric item has {', '.join(needed)}.")
     rubric = questions.reset_index(drop=True)
-    rubric["points"] = pd.to_numeric(rubric["points"])
+    points = pd.to_numeric(rubric["points"], errors="coerce")
+    words = rubric["points"].notna() & points.isna()
+    if words.any():
+        row = rubric[words].iloc[0]
+        raise RubricError(f"questions.points: item {row['item']!r} has {row['points']!r}, expected a number of points.")
+    rubric["points"] = points
     twice = rubric["item"].duplicated()
     if twice.any():
         raise RubricError(f"questions.item: {rubric.loc[twice, 'item'].iloc[0]!r} stands for two items; expected each once.")
@@ -226,7 +291,7 @@ def _check_hits(rubric: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
         row = int(np.flatnonzero(wrong)[0])
         raise RubricError(
             f"hits.score: expected 0 or 1 where the state is valid; row {row} (item {hits['item'].iloc[row]!r}) "
-            f"has {score[row]:g}."
+            f"has {hits['score'].iloc[row]}. What could not be judged needs a state that says so, such as 'abstained'."
         )
     keys = pd.MultiIndex.from_arrays([hits["rater"], hits["responder"]])
     codes, uniques = pd.factorize(keys, sort=True)

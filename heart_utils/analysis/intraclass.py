@@ -93,10 +93,11 @@ def icc(
         name = unit_values(votes, scores, of).to_numpy(dtype=object)
         row, names = pd.factorize(name[cluster_of_row[:, 0]])
         n_rows = len(names)
-    clusters = cluster_of_row[:, 1]
+    # Only clusters with a complete reply can be drawn: the others hold nothing that this coefficient rests on.
+    clusters, drawn_from = pd.factorize(cluster_of_row[:, 1], sort=True)
     if n_rows < 2:
         raise AgreementError(f"An intraclass correlation needs two rows or more that all raters scored; there is {n_rows}.")
-    n_clusters, n_raters = len(votes.clusters), table.shape[1]
+    n_clusters, n_raters = len(drawn_from), table.shape[1]
     squares = _squares_of_means if of is not None else _squares_of_rows
     estimate = float(_icc(*squares(table, row, clusters, n_rows, np.ones((1, n_clusters))), n_raters, kind)[0])
     if np.isnan(estimate):

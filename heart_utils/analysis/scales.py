@@ -1,4 +1,4 @@
-"""Scores on a scale: weighed into one number under every set of weights, and held against pairs."""
+"""Scores on a scale: averaged, weighed into one number under every set of weights, and held against pairs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,78 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["ScaleError", "pairs_against_scores", "sweep_weights", "weigh_scores"]
+from heart_utils.analysis.resampling import draw_weights, interval_ends
+
+__all__ = ["ScaleError", "average_scores", "pairs_against_scores", "sweep_weights", "weigh_scores"]
 
 
 class ScaleError(ValueError):
     """Scores, or weights for them, do not fit together."""
+
+
+def average_scores(
+    scores: pd.DataFrame,
+    *,
+    cluster: str = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Average the valid scores of each responder on each dimension, with an interval over dialogues.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The table ``scores``: ``responder``, ``dimension``, ``score``, ``state`` and `cluster`.
+    cluster : str
+        What is resampled together; whoever scored is taken as given.
+    n_resamples : int
+        Bootstrap resamples, the same for all responders; 0 for the means alone.
+    ci_level : float
+        Of the interval.
+    rng : numpy.random.Generator
+        The source of chance.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per responder and dimension, by name: ``score``, ``ci_low``, ``ci_high``, ``ci_level``,
+        ``n_scores``, ``n_left_out`` (without a valid score) and ``n_clusters``.
+
+    Raises
+    ------
+    ScaleError
+        If no score is valid.
+
+    Examples
+    --------
+    >>> scores = pd.DataFrame({"responder": "a", "dimension": "warmth", "dialogue_id": list("defg"), "score": [1, 2, 3, None],
+    ...     "state": ["valid"] * 3 + ["refused"]})
+    >>> average_scores(scores, n_resamples=0, rng=np.random.default_rng(1))[["score", "n_scores", "n_left_out"]].values.tolist()
+    [[2.0, 3.0, 1.0]]
+    """
+    valid = scores[scores["state"] == "valid"]
+    if valid.empty:
+        raise ScaleError(f"None of the {len(scores)} scores is valid, so there is nothing to average.")
+    cell, cells = pd.factorize(pd.MultiIndex.from_frame(valid[["responder", "dimension"]]), sort=True)
+    where, clusters = pd.factorize(valid[cluster], sort=True)
+    flat, size = where * len(cells) + cell, len(clusters) * len(cells)
+    shape = (len(clusters), len(cells))
+    total = np.bincount(flat, weights=valid["score"].to_numpy(dtype=float), minlength=size).reshape(shape)
+    count = np.bincount(flat, minlength=size).reshape(shape).astype(float)
+    mean, met = total.sum(axis=0) / count.sum(axis=0), (count > 0).sum(axis=0)
+    low = high = np.full(len(cells), np.nan)
+    if n_resamples and len(clusters) > 1:
+        drawn = draw_weights(len(clusters), n_resamples, rng)
+        counted = drawn @ count
+        replicates = np.divide(drawn @ total, counted, out=np.full_like(counted, np.nan), where=counted > 0)
+        low, high = interval_ends(mean, replicates, met, ci_level)
+    found = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}
+    table = pd.DataFrame(found | {"n_scores": count.sum(axis=0).astype(int)}, index=cells).rename_axis(
+        ["responder", "dimension"]
+    )
+    table["n_left_out"] = scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
+    return table.assign(n_clusters=met).reset_index()
 
 
 def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFrame:
@@ -42,6 +109,9 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
     [4.0, 3.25]
     """
     names = list(weights)
+    words = [f"{name} {weights[name]!r}" for name in names if isinstance(weights[name], bool | str) or weights[name] is None]
+    if words:
+        raise ScaleError(f"Weights are numbers; got {', '.join(words)}.")
     vector = np.array([float(weights[name]) for name in names])
     if not np.isfinite(vector).all() or (vector < 0).any() or not np.isclose(vector.sum(), 1, atol=1e-6):
         shown = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, vector, strict=True))

@@ -16,10 +16,11 @@ import pandas as pd
 import yaml
 
 from heart_utils.collect.models import Model, read_models
+from heart_utils.collect.prices import BudgetError
 from heart_utils.collect.respond import describe_responders
 from heart_utils.collect.rubric_score import collect_hits, collect_rubric_replies, plan_hits
 from heart_utils.collect.sources.heartbench import load_question_histories, load_questions
-from heart_utils.runs import find_root, open_run
+from heart_utils.runs import find_root, open_run, strictest_licence
 
 __all__ = ["HeartBenchError", "choose_questions", "collect_heartbench", "main"]
 
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all is recorded; 1 after an error; 2 if it was not allowed to spend; 130 after Ctrl-C.
+        0 if all is recorded; 1 after an error; 2 if it was not allowed to spend; 3 if calls failed; 130 after Ctrl-C.
     """
     parser = argparse.ArgumentParser(prog="python -m heart_utils.collect.heartbench", description="Collect a HeartBench run.")
     parser.add_argument("run", help="a run; its settings stand in params/RUN.yaml under collect:")
@@ -73,6 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nStopped. What was answered is recorded; the same command goes on where this ended.", file=sys.stderr)
         return 130
+    except BudgetError as error:
+        advice = (
+            "" if options.yes else f" Here that is `make collect RUN={options.run} ARGS=--yes`; ARGS=--dry-run says the price."
+        )
+        print(f"collect: {error}{advice}", file=sys.stderr)
+        return 2
     except ValueError as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1
@@ -93,12 +100,14 @@ def collect_heartbench(run: str, *, dry_run: bool = False, paid: bool = False) -
     Returns
     -------
     int
-        0 if all is recorded, 2 if calls that cost money were not allowed.
+        0 if all is recorded, 3 if calls failed.
 
     Raises
     ------
     HeartBenchError
         If the settings are not there, unknown or of the wrong kind.
+    BudgetError
+        If calls cost money and `paid` is false, or the budget does not reach.
     """
     from heart_utils.collect.ledger import open_ledger
 
@@ -123,11 +132,12 @@ def collect_heartbench(run: str, *, dry_run: bool = False, paid: bool = False) -
     scores = collect_hits(chosen, histories, replies, settings.judges, responders=responders, **asking)
     for name, table in (("histories", histories), ("responders", responders), ("replies", replies), ("scores", scores)):
         target.write(name, table)
-    target.record(
-        licences=sorted(set(histories["licence"])), recipe={"heartbench": yaml.safe_load(_file(run).read_text("utf-8"))}
-    )
+    target.record(tables=_notes(run, histories), recipe={run: yaml.safe_load(_file(run).read_text("utf-8"))})
     print(scores.groupby(["responder", "rater", "state"]).size().to_string())
-    return 0
+    failed = sum(int((table["state"] == "error").sum()) for table in (replies, scores))
+    if failed:
+        print(f"collect: {failed} rows are errors; the same command asks for them again.", file=sys.stderr)
+    return 3 if failed else 0
 
 
 def choose_questions(questions: pd.DataFrame, n: int | None) -> pd.DataFrame:
@@ -158,6 +168,18 @@ def choose_questions(questions: pd.DataFrame, n: int | None) -> pd.DataFrame:
     size = questions.assign(size=questions["content"].str.len()).groupby("question_id").agg({"n_turns": "first", "size": "sum"})
     kept = size.sort_values(["n_turns", "size"]).index[:n]
     return questions[questions["question_id"].isin(kept)]
+
+
+def _notes(run: str, histories: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Say for the manifest what each table rests on; what was written or judged about a text is kept as close as the text."""
+    source, licence = histories["source"].iloc[0], strictest_licence(list(histories["licence"].unique()))
+    told = {
+        "histories": (f"the questions of {source}", licence, "published"),
+        "responders": ("who answers in this run", "CC0-1.0", "drafted"),
+        "replies": (f"{source}, answered", licence, "live"),
+        "scores": (f"judges of the run {run}, item by item", licence, "live"),
+    }
+    return {name: dict(zip(("source", "licence", "origin"), words, strict=True)) for name, words in told.items()}
 
 
 def _file(run: str) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 
-from heart_utils.runs import LICENCES, PUBLISHABLE
+from heart_utils.runs import may_publish
 
 __all__ = ["ExportError", "export_preferences"]
 
@@ -16,7 +18,12 @@ class ExportError(ValueError):
 
 
 def export_preferences(
-    verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame, histories: pd.DataFrame
+    verdicts: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    replies: pd.DataFrame,
+    histories: pd.DataFrame,
+    *,
+    licences: Iterable[str] = (),
 ) -> pd.DataFrame:
     """Turn verdicts into rows of prompt, chosen and rejected reply.
 
@@ -29,6 +36,9 @@ def export_preferences(
         The table ``verdicts``, with orders combined.
     comparisons, replies, histories : pandas.DataFrame
         The other tables of the run.
+    licences : iterable of str
+        What the run's manifest records for these tables; replies of people may be under stricter
+        terms than the histories they answer.
 
     Returns
     -------
@@ -53,7 +63,7 @@ def export_preferences(
     ...
     heart_utils.report.export.ExportError: 1 of 1 histories may not be passed on: CC-BY-NC-4.0 (1). ...
     """
-    _check_licences(verdicts, histories)
+    _check_licences(verdicts, histories, licences)
     decided = verdicts[(verdicts["state"] == "valid") & verdicts["verdict"].isin(["a", "b"])]
     left_out = verdicts.loc[~verdicts.index.isin(decided.index)]
     sides = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
@@ -81,13 +91,16 @@ def export_preferences(
     return table
 
 
-def _check_licences(verdicts: pd.DataFrame, histories: pd.DataFrame) -> None:
+def _check_licences(verdicts: pd.DataFrame, histories: pd.DataFrame, licences: Iterable[str]) -> None:
     """Refuse texts that may not be passed on; a licence that is not known does not allow it."""
     used = histories[histories["history_id"].isin(verdicts["history_id"])]
     lost = sorted(set(verdicts["history_id"]) - set(used["history_id"]))
     if lost:
         raise ExportError(f"{len(lost)} verdicts' histories are not in the table histories, such as {lost[0]!r}.")
-    allowed = used["licence"].map(lambda licence: LICENCES.get(licence, len(LICENCES)) <= PUBLISHABLE)
+    kept_back = sorted({licence for licence in licences if not may_publish(licence)})
+    if kept_back:
+        raise ExportError(f"The run's manifest records tables under {'; '.join(kept_back)}: their texts may not be passed on.")
+    allowed = used["licence"].map(may_publish)
     if not allowed.all():
         counts = used.loc[~allowed, "licence"].value_counts()
         named = ", ".join(f"{licence} ({count})" for licence, count in counts.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 
 from heart_utils.runs import find_root
 
@@ -28,6 +29,9 @@ def use_cjk_font() -> None:
     file = find_root() / "data" / "fonts" / "HeartBenchNamesSC.otf"
     if FONT not in {entry.name for entry in font_manager.fontManager.ttflist}:
         font_manager.fontManager.addfont(file)
+        # It has one weight; said twice, matplotlib does not complain where a text is bold.
+        regular = font_manager.fontManager.ttflist[-1]
+        font_manager.fontManager.ttflist.append(dataclasses.replace(regular, weight=700))
     family = [name for name in mpl.rcParams["font.sans-serif"] if name != FONT]
     # matplotlib looks for each character down the list of families, so the list itself must be the family.
     there = {entry.name for entry in font_manager.fontManager.ttflist}

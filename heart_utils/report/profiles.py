@@ -62,8 +62,12 @@ def plot_profile_radar(
     for (name, scores), colour, marker in zip(wide.iterrows(), COLOURS, MARKERS, strict=False):
         ax.plot(closed, np.append(scores, scores.iloc[0]), marker=marker, markersize=4, color=colour, label=str(name))
     ax.set_xticks(angles, wide.columns)
-    ax.set_ylim(low, high)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.05, 1))
+    ax.tick_params(axis="x", pad=8)
+    for label, side in zip(ax.get_xticklabels(), np.cos(angles), strict=True):  # names grow away from the circle
+        label.set_horizontalalignment("center" if abs(side) < 0.3 else "left" if side > 0 else "right")
+    between = float(np.degrees(angles[1]) / 2)  # numbers stand between two spokes
+    ax.set(ylim=(low, high), yticks=np.linspace(low, high, 5)[1:-1], rlabel_position=between)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3, frameon=False)
     _say(ax, simulated)
     return ax
 

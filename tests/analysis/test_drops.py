@@ -87,6 +87,16 @@ def test_a_judge_that_tells_nobody_apart_passes_nothing(rng):
     assert "no verdict told anyone apart" in found.table["message"][0]
 
 
+def test_a_judge_that_mostly_follows_the_order_shown_is_named(rng):
+    verdicts = make_verdicts(rng, FIELD, n_dialogues=40)
+    turned = np.arange(len(verdicts)) % 3 > 0
+    verdicts.loc[turned, ["state", "verdict"]] = ["inconsistent", None]
+    row = compare(verdicts, rng).table.iloc[0]
+    assert row["n_inconsistent"] == 160  # two in three of 40 dialogues with 6 pairs each
+    assert "In 160 of 240 pairs the verdict turned with the order" in row["message"]
+    assert "turned with the order" not in compare(make_verdicts(rng, FIELD), rng).table["message"][0]
+
+
 def test_failed_answers_are_counted_and_enter_nothing(rng):
     verdicts = make_verdicts(rng, FIELD)
     lost = verdicts["dialogue_id"].eq("d0")

@@ -4,7 +4,7 @@ import pingouin
 import pytest
 from agreement_tables import expanded_percentiles, scores
 
-from heart_utils.analysis.agreement import AgreementError, icc
+from heart_utils.analysis.agreement import AgreementError, cohen_kappa, icc, krippendorff_alpha
 from heart_utils.analysis.resampling import draw_weights
 
 ALONE = {"cluster": None, "n_resamples": 0}
@@ -46,6 +46,18 @@ def test_means_over_dialogues_are_rows_of_their_own(rng):
 def test_only_replies_that_all_raters_scored_enter():
     found = icc(scores([[1, 2], [3, 4], [5, None], [2, 2]]), **ALONE)
     assert (found.n_units, found.n_answers) == (3, 6)
+
+
+@pytest.mark.parametrize("coefficient", [icc, cohen_kappa, krippendorff_alpha])
+def test_a_dialogue_without_a_shared_reply_is_no_cluster_and_moves_no_interval(rng, coefficient):
+    """One rater alone scored two of ten dialogues: eight can be drawn, with them in the table or not."""
+    table = scores(rng.integers(1, 4, (40, 2)))
+    table["dialogue_id"] = table["reply_id"].map({f"reply_{k}": f"d{k // 4}" for k in range(40)})
+    lonely = table["dialogue_id"].isin(["d0", "d9"]) & (table["rater"] == "1")
+    with_them, without = table[~lonely], table[~table["dialogue_id"].isin(["d0", "d9"])]
+    found, expected = (coefficient(rows, n_resamples=50, rng=np.random.default_rng(5)) for rows in (with_them, without))
+    assert (found.n_clusters, expected.n_clusters) == (8, 8)
+    assert (found.ci_low, found.ci_high) == pytest.approx((expected.ci_low, expected.ci_high))
 
 
 @pytest.mark.parametrize("of", [None, "responder"])
@@ -125,3 +137,14 @@ def test_one_responder_carries_the_published_reliability(mentalalign):
     assert moved.idxmax()[1] == "original"
     reply_by_reply = [icc(rows, kind="C,1", n_resamples=0).value for _, rows in table.groupby("dimension")]
     assert max(reply_by_reply) < 0.62
+
+
+@pytest.mark.mirror
+def test_as_many_dialogues_are_drawn_as_people_and_judge_share(mirror):
+    """The people's file asks 992 different questions, one of them (a counsellor's words) seen by no judge."""
+    from heart_utils.collect.sources import load_scores
+
+    table = load_scores("mentalalign", mirror=mirror)
+    table = table[table["dimension"] == "empathy"]
+    assert table["dialogue_id"].nunique() == 1001
+    assert icc(table, raters=["clinicians", "gpt-4o"], n_resamples=0).n_clusters == 991

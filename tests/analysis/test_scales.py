@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heart_utils.analysis.calibration import calibrate_scores
-from heart_utils.analysis.scales import ScaleError, pairs_against_scores, sweep_weights, weigh_scores
+from heart_utils.analysis.scales import ScaleError, average_scores, pairs_against_scores, sweep_weights, weigh_scores
 
 
 def make_scores(people, judge, group):
@@ -57,7 +57,46 @@ def test_no_reply_is_predicted_by_a_curve_that_saw_it(rng):
 
 def test_curves_never_fall(rng):
     curves = calibrate_scores(simulated(rng)).curves
-    assert (curves.sort_values("score")["calibrated"].diff().dropna() >= 0).all()
+    for _, curve in curves.groupby("left_out", dropna=False):
+        assert (curve.sort_values("score")["calibrated"].diff().dropna() >= 0).all()
+
+
+def test_there_is_a_curve_without_each_fold_and_one_of_all(rng):
+    scores = simulated(rng, n=20, blocks=4)
+    curves = calibrate_scores(scores).curves
+    assert curves["left_out"].drop_duplicates().isna().sum() == 1
+    assert sorted(curves["left_out"].dropna().unique()) == [0, 1, 2, 3]
+    without = scores[scores["group"] != "b0"]
+    alone = calibrate_scores(without).curves.query("left_out.isna()").set_index("score")["calibrated"]
+    held = curves[curves["left_out"] == 0].set_index("score")["calibrated"]
+    assert held.reindex(alone.index).tolist() == pytest.approx(alone.tolist())
+
+
+def dealt_scores(rng, n=40):
+    """Two responders, one dimension; each of n dialogues has two scores of each."""
+    rows = [(d, r, rng.integers(1, 6)) for d in range(n) for r in "ab" for _ in range(2)]
+    table = pd.DataFrame(rows, columns=["dialogue_id", "responder", "score"])
+    return table.assign(dimension="warmth", state="valid", score=table["score"].astype(float))
+
+
+def test_averages_are_those_of_pandas_and_their_interval_that_of_whole_dialogues(rng):
+    """With as many scores a dialogue, the variance of a mean is that of the dialogues' means over their number."""
+    scores = dealt_scores(rng, n=200)
+    found = average_scores(scores, n_resamples=4000, rng=rng).set_index("responder")
+    assert found["score"].to_dict() == pytest.approx(scores.groupby("responder")["score"].mean().to_dict())
+    by_dialogue = scores[scores["responder"] == "a"].groupby("dialogue_id")["score"].mean()
+    half = 1.96 * by_dialogue.std() / np.sqrt(len(by_dialogue))
+    assert (found.loc["a", "ci_high"] - found.loc["a", "ci_low"]) / 2 == pytest.approx(half, rel=0.05)
+    assert found["n_clusters"].tolist() == [200, 200]
+
+
+def test_failed_scores_enter_no_average_and_are_counted(rng):
+    scores = dealt_scores(rng)
+    scores.loc[[0, 5], ["score", "state"]] = [np.nan, "error"]
+    found = average_scores(scores, n_resamples=0, rng=rng)
+    assert found[["n_scores", "n_left_out"]].sum().tolist() == [158, 2]
+    with pytest.raises(ScaleError, match="None of the 160 scores is valid"):
+        average_scores(scores.assign(state="error"), rng=rng)
 
 
 def test_failed_scores_are_left_out_and_counted(rng):
@@ -102,6 +141,7 @@ def test_weights_by_hand():
 BAD_WEIGHTS = {
     "sum to 1.1": {"safety": 0.6, "warmth": 0.5},
     "none negative": {"safety": 1.5, "warmth": -0.5},
+    "Weights are numbers; got safety 'half'": {"safety": "half", "warmth": 0.5},
     "sum to nan": {"safety": float("nan"), "warmth": 1.0},
     "No scores on humor; there are safety, warmth": {"humor": 1.0},
 }

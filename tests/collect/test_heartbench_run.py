@@ -1,6 +1,7 @@
 """A HeartBench run from its settings to its tables, with every model on loopback."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -9,7 +10,7 @@ from server import Provider, serving
 from heart_utils.collect import heartbench
 from heart_utils.collect.heartbench import HeartBenchError, choose_questions, collect_heartbench, main
 from heart_utils.collect.sources.heartbench import load_questions
-from heart_utils.runs import open_run
+from heart_utils.runs import may_publish, open_run
 
 QUESTIONS = [
     {
@@ -37,7 +38,8 @@ def settings(tmp_path, monkeypatch):
     (tmp_path / "heart_utils" / "runs.py").touch()
     names = tmp_path / "data" / "heartbench"
     names.mkdir(parents=True)
-    (names / "names.csv").write_text((heartbench.find_root() / "data" / "heartbench" / "names.csv").read_text("utf-8"), "utf-8")
+    for name in ("heartbench/names.csv", "sources.csv"):
+        shutil.copy(heartbench.find_root() / "data" / name, tmp_path / "data" / name)
     monkeypatch.setenv("HEART_ROOT", str(tmp_path))
     questions = tmp_path / "questions.jsonl"
     questions.write_text("\n".join(json.dumps(question) for question in QUESTIONS), encoding="utf-8")
@@ -66,13 +68,40 @@ def test_a_run_is_collected_and_collected_again_without_a_call(settings):
     scores = open_run("heartbench").read("scores")
     assert scores.groupby("rater").size().to_dict() == {"j": 4, "k": 4}
     assert scores["score"].tolist() == [1, 0] * 4
-    assert open_run("heartbench").manifest["licences"] == ["Apache-2.0, research and model evaluation only"]
+
+
+def test_the_manifest_says_what_each_table_rests_on(settings):
+    with serving(Provider(answer=answer)) as provider:
+        free = {"price_prompt": 0, "price_completion": 0}
+        settings(responders=served(provider, "m", **free), judges=served(provider, "j", **free))
+        assert collect_heartbench("heartbench") == 0
+    tables = open_run("heartbench").manifest["tables"]
+    assert set(tables) == {"histories", "responders", "replies", "scores"}
+    assert {name: entry["origin"] for name, entry in tables.items()} == {
+        "histories": "published",
+        "responders": "drafted",
+        "replies": "live",
+        "scores": "live",
+    }
+    assert [tables[name]["licence"] for name in ("histories", "replies", "scores")] == ["none stated"] * 3
+    assert tables["histories"]["source"] == "the questions of questions"
+
+
+@pytest.mark.mirror
+def test_what_is_made_of_heartbench_may_not_be_published(settings, mirror):
+    with serving(Provider(answer=lambda body: answer(body).replace("[1, 0]", "[1]"))) as provider:
+        free = {"price_prompt": 0, "price_completion": 0}
+        models = {"responders": served(provider, "m", **free), "judges": served(provider, "j", **free)}
+        settings(questions="heartbench", n_questions=1, **models)
+        assert collect_heartbench("heartbench") == 0
+    tables = open_run("heartbench").manifest["tables"]
+    assert {may_publish(tables[name]["licence"]) for name in ("histories", "replies", "scores")} == {False}
 
 
 def test_paid_calls_are_refused_without_a_yes(settings, capsys):
     with serving(Provider(answer=answer)) as provider:
         settings(responders=served(provider, "m", price_prompt=1, price_completion=2), judges=served(provider, "j"))
-        assert main(["heartbench"]) == 1
+        assert main(["heartbench"]) == 2
         assert not provider.requests
     assert "paid" in capsys.readouterr().err
     assert not open_run("heartbench").tables()

@@ -5,9 +5,10 @@ import json
 import pandas as pd
 import pytest
 
+from heart_utils.collect.sources.catalogue import find_source
 from heart_utils.collect.sources.errors import DataError
 from heart_utils.collect.sources.heartbench import load_names, load_question_histories, load_questions
-from heart_utils.runs import find_root, strictest_licence
+from heart_utils.runs import find_root, may_publish, strictest_licence
 
 LINE = {
     "question_id": "Q1",
@@ -35,6 +36,8 @@ BAD = {
     "'Q1' was there before": [LINE, LINE],
     "rubric item 1 lacks": [{**LINE, "rubric": [{"dimension": "x", "score": 1}]}],
     "has the score '3'": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": "3"}]}],
+    "rubric item 1 has a score of 0": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": 0}]}],
+    "no rubric item has a score above 0": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": -2}]}],
     "turn 1 is not a role": [{**LINE, "dialogue": [{"role": "C", "content": "x"}]}],
     "last turn is not the user's": [{**LINE, "dialogue": [*LINE["dialogue"], {"role": "B", "content": "x"}]}],
     "no question": [],
@@ -60,9 +63,15 @@ def test_names_are_unique_in_both_languages():
 
 
 def test_the_licence_keeps_texts_off_published_pages():
-    assert strictest_licence(["CC-BY-NC-4.0", "none stated", "Apache-2.0, research and model evaluation only"]).startswith(
-        "Apache"
-    )
+    licence = find_source("heartbench").licence
+    assert licence == "Apache-2.0, research and model evaluation only"
+    assert not may_publish(licence)
+    assert strictest_licence(["CC-BY-NC-4.0", licence, "Apache-2.0"]) == licence
+
+
+def test_a_file_of_ones_own_has_no_stated_licence_and_its_own_name(tmp_path):
+    histories = load_question_histories(write(tmp_path, LINE))
+    assert histories[["source", "licence"]].to_numpy().tolist() == [["mine", "none stated"]]
 
 
 @pytest.fixture(scope="module")

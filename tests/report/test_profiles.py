@@ -80,6 +80,17 @@ def test_a_radar_closes_its_polygons_and_starts_at_the_low_end():
     assert ax.get_ylim() == (0, 5)
 
 
+def test_names_round_a_radar_stand_clear_of_its_circle():
+    names = {"u": "informativeness", "v": "understanding", "w": "helpfulness"}
+    ax = plot_profile_radar(MEANS.assign(dimension=MEANS["dimension"].map(names)), low=0, high=5)
+    ax.figure.canvas.draw()
+    centre, edge = (ax.transData.transform((0, radius)) for radius in (0, 5))
+    radius = np.hypot(*(edge - centre))
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    corners = [[(x, y) for x in (box.x0, box.x1) for y in (box.y0, box.y1)] for box in boxes]
+    assert all(np.hypot(*(np.array(corner) - centre)) > radius for group in corners for corner in group)
+
+
 def test_a_simulated_profile_says_so_inside_the_figure():
     assert "SIMULATED" in [text.get_text() for text in plot_profile_bars(MEANS, scale="Score", simulated=True).texts]
 
@@ -130,6 +141,13 @@ def test_only_decided_verdicts_make_a_preference():
 def test_texts_that_may_not_be_passed_on_are_refused(licence):
     with pytest.raises(ExportError, match=rf"1 of 1 histories may not be passed on: {licence} \(1\)"):
         export_preferences(*make_study(licence))
+
+
+def test_what_the_manifest_records_as_stricter_is_refused_too():
+    """People's replies may be kept closer than the histories that they answer."""
+    with pytest.raises(ExportError, match="records tables under none stated: their texts may not be passed on"):
+        export_preferences(*make_study(), licences=["CC0-1.0", "none stated"])
+    assert len(export_preferences(*make_study(), licences=["CC0-1.0", "MIT"])) == 2
 
 
 def test_labels_without_texts_are_refused():

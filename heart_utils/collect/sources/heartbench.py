@@ -10,15 +10,13 @@ from typing import Any
 
 import pandas as pd
 
+from heart_utils.collect.sources.catalogue import find_source
 from heart_utils.collect.sources.errors import DataError
 from heart_utils.collect.sources.fetch import find_data
 from heart_utils.runs import find_root
 from heart_utils.tables import check_table
 
 __all__ = ["load_names", "load_question_histories", "load_questions"]
-
-LICENCE = "Apache-2.0, research and model evaluation only"
-"""Not a name that :func:`heart_utils.runs.strictest_licence` knows, so no page shows its texts."""
 
 SPECIAL = "special"
 SPEAKERS = {"A": "seeker", "B": "supporter"}
@@ -95,20 +93,22 @@ def load_question_histories(
     -------
     pandas.DataFrame
         The table ``histories``. Role A is the seeker, B the supporter; turns stay as released
-        (in three of HeartBench's questions one speaker has two in a row). ``hard`` is a flag.
+        (in three of HeartBench's questions one speaker has two in a row). ``hard`` is a flag. A
+        file of one's own has no stated licence, the strictest.
     """
+    own = name_or_path != "heartbench"
     rows = [
         {
             "history_id": question["question_id"],
             "dialogue_id": question["question_id"],
-            "source": "heartbench",
+            "source": Path(name_or_path).stem,
             "slice": "standard",
             "twin_id": None,
             "emotion": None,
             "problem": None,
             "situation": None,
             "turns": [{"speaker": SPEAKERS[turn["role"]], "text": turn["content"]} for turn in question["dialogue"]],
-            "licence": LICENCE,
+            "licence": "none stated" if own else find_source("heartbench").licence,
             "flags": ["hard"] if question.get("difficulty") == "hard" else [],
             "simulated": False,
         }
@@ -171,6 +171,10 @@ def _fault(question: Any, seen: set[str]) -> str | None:
             return f"rubric item {position} lacks dimension, score or content"
         if not isinstance(entry["score"], int | float | None):
             return f"rubric item {position} has the score {entry['score']!r}, expected a number or null"
+        if entry["score"] == 0:
+            return f"rubric item {position} has a score of 0, so it can change nothing; give it points, or drop it"
+    if not any((entry["score"] or 0) > 0 for entry in question["rubric"]):
+        return "no rubric item has a score above 0, so a reply can only lose there; add what a good reply does"
     for position, turn in enumerate(question["dialogue"], start=1):
         if not isinstance(turn, dict) or turn.get("role") not in SPEAKERS or not turn.get("content"):
             return f"turn {position} is not a role (A or B) and a content"
