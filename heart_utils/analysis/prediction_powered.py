@@ -266,7 +266,7 @@ def _corrected(people: _Party, beside: _Party, everywhere: _Party, weights: Arra
 def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:
     """Give the covariance of strengths."""
     n, n_all = len(own), len(elsewhere)
-    labelled = np.cov(own - weights[:, None] * apart, rowvar=False) / n
+    labelled = np.atleast_2d(np.cov(own - weights[:, None] * apart, rowvar=False)) / n
     rest = weights.mean() ** 2 * (1.0 - share) / n_all * np.cov(elsewhere, rowvar=False)
     return np.asarray(inverse @ (labelled + rest) @ inverse)
 

@@ -78,7 +78,7 @@ class StrategyCoder:
         pandas.DataFrame
             The index of `texts`, a column a strategy.
         """
-        chances = self._scale.predict_proba(self._margins.decision_function(self._words.transform(texts)))
+        chances = self._scale.predict_proba(_margins_of(self._margins, self._words.transform(texts)))
         return pd.DataFrame(chances, index=texts.index, columns=list(self._scale.classes_))
 
     def code(self, replies: pd.DataFrame, *, coder: str = "learned-on-esconv") -> pd.DataFrame:
@@ -150,9 +150,9 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
     margins = LinearSVC(C=PENALTY, class_weight="balanced", random_state=0)
     margins.fit(words.fit_transform(turns["text"]), turns["strategy"])
     scale = LogisticRegression(C=10.0, max_iter=1_000)
-    scale.fit(margins.decision_function(words.transform(calibration["text"])), calibration["strategy"])
+    scale.fit(_margins_of(margins, words.transform(calibration["text"])), calibration["strategy"])
     return StrategyCoder(
-        tuple(map(str, margins.classes_)), len(turns), len(calibration), _words=words, _margins=margins, _scale=_wide(scale)
+        tuple(map(str, margins.classes_)), len(turns), len(calibration), _words=words, _margins=margins, _scale=scale
     )
 
 
@@ -227,7 +227,10 @@ def score_labels(
         "macro_f1": bootstrap_ci(cells, lambda sums: _macro(sums, names), **how),
     }
     table = pd.DataFrame(
-        [{name: getattr(row, name) for name in ("estimate", "ci_low", "ci_high", "ci_level", "n_clusters")} for row in rows.values()],
+        [
+            {name: getattr(row, name) for name in ("estimate", "ci_low", "ci_high", "ci_level", "n_clusters")}
+            for row in rows.values()
+        ],
         index=pd.Index(rows, name="score"),
     )
     by_strategy = []
@@ -250,14 +253,10 @@ def score_labels(
     return CoderScores(table, pd.DataFrame(by_strategy), confusion)
 
 
-class _wide:  # noqa: N801 - a function with a memory
-    """Give a two-class calibration the shape of the others."""
-
-    def __init__(self, scale: Any) -> None:
-        self._scale, self.classes_ = scale, scale.classes_
-
-    def predict_proba(self, margins: Array) -> Array:
-        return np.asarray(self._scale.predict_proba(margins.reshape(len(margins), -1)))
+def _margins_of(margins: Any, features: Any) -> Array:
+    """Give the distances from the borders, one column for two classes, else one a class."""
+    distances = np.asarray(margins.decision_function(features))
+    return distances.reshape(len(distances), -1)
 
 
 def _tokens(text: str) -> list[str]:

@@ -126,7 +126,9 @@ def test_the_plan_counts_calls(monkeypatch):
 
 def test_a_coder_that_answers_with_a_letter_is_refused(monkeypatch):
     with pytest.raises(JudgeError, match="a coder answers in json"):
-        collect_codes(make_histories(), make_replies(), [replace(JUDGE, answer_format="logprob")], ledger=Coder(monkeypatch, None))
+        collect_codes(
+            make_histories(), make_replies(), [replace(JUDGE, answer_format="logprob")], ledger=Coder(monkeypatch, None)
+        )
 
 
 def test_a_codebook_of_ones_own_needs_names_and_definitions(tmp_path):
