@@ -83,7 +83,8 @@ def find_frontier(
     times, ratings = kept[x].to_numpy(float), kept[y].to_numpy(float)
     beats = _beats(times, ratings[None])[0]
     by = [kept["responder"][int(np.argmax(np.where(row, ratings, -np.inf)))] if row.any() else None for row in beats.T]
-    kept = kept.assign(on_frontier=~beats.any(axis=0), beaten_by=by, share_on_frontier=np.nan)
+    beaten_by = pd.Series(by, index=kept.index, dtype=object)
+    kept = kept.assign(on_frontier=~beats.any(axis=0), beaten_by=beaten_by, share_on_frontier=np.nan)
     if replicates is not None and len(replicates) > 1 and len(kept):
         again = _beats(times, replicates[kept["responder"]].to_numpy(float))
         kept["share_on_frontier"] = 1.0 - again.any(axis=1).mean(axis=0)
@@ -141,7 +142,7 @@ def best_within(
     if within.empty:
         fastest = f"; the fastest takes {kept[x].min():.0f}" if len(kept) else ""
         raise ScalingError(f"None of {len(kept)} timed models has {x} of {limit:g} or less{fastest}.")
-    best, top = within.loc[within[y].idxmax()], kept.loc[kept[y].idxmax()]
+    best, top = within.sort_values(y).iloc[-1], kept.sort_values(y).iloc[-1]
     found: dict[str, object] = {
         "responder": str(best["responder"]), "rating": float(best[y]), "n_within": len(within),
         "behind": float(top[y] - best[y]), "ci_low": np.nan, "ci_high": np.nan, "share_best": np.nan,

@@ -1,4 +1,4 @@
-"""Calm originals against their rewrites: a paired contrast, and what else the rewriting changed."""
+"""Calm originals against their rewrites: what else the rewriting changed, and what a contrast is worth beside it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.analysis.contrasts import TWINS
 from heart_utils.analysis.cues import describe_turns
-from heart_utils.analysis.ratings import fit_ratings
-from heart_utils.analysis.resampling import interval_ends
-from heart_utils.analysis.strategies import StrategyError
 from heart_utils.analysis.themes import code_reasons
 
-__all__ = ["LEAVING", "adjust_contrast", "contrast_slices", "describe_rewrites"]
+__all__ = ["LEAVING", "adjust_contrast", "describe_rewrites", "mean_wins", "twin_gaps"]
 
 LEAVING = (
     "i'm done", "i am done", "log off", "logging off", "bye", "goodbye", "leave me", "i'm leaving", "i should go", "i'll go",
@@ -55,89 +53,38 @@ def describe_rewrites(histories: pd.DataFrame) -> pd.DataFrame:
     return found.assign(leaving=told.loc[pairs["history_id"], "ends_on_leaving"].to_numpy() == 1).reset_index(drop=True)
 
 
-def contrast_slices(
-    verdicts: pd.DataFrame,
-    *,
-    dimension: str = "overall",
-    responders: pd.DataFrame | None = None,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    seed: int = 0,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Contrast everybody's rating on rewrites with that on the calm originals, dialogue by dialogue.
+def twin_gaps(
+    verdicts: pd.DataFrame, contrast: Mapping[str, float], *, dimension: str = "overall", twins: tuple[str, str] = TWINS
+) -> pd.DataFrame:
+    """Give, dialogue by dialogue, how much a gap between authors grows from the calm original to the rewrite.
 
-    Two boards are fitted on the same dialogues and responders, and resampled with the same draws, so that a
-    dialogue's luck cancels where it is shared.
+    In shares of wins, for :func:`adjust_contrast`; the gap in strengths, with its interval, is
+    :func:`heart_utils.analysis.contrasts.twin_contrasts`.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        With orders joined. Rows of a rewrite have slice ``adversarial``; those of its original another slice and
-        the same ``dialogue_id``. Dialogues that lack either are left out.
+        With orders joined.
+    contrast : mapping
+        Responder -> weight, summing to zero, as :func:`heart_utils.analysis.contrasts.group_contrast` makes it.
     dimension : str
         A line of the rubric.
-    responders : pandas.DataFrame, optional
-        For ``responder_kind``.
-    n_resamples, ci_level : int, float
-        Of the bootstrap over dialogues.
-    seed : int
-        Of both bootstraps.
+    twins : (str, str)
+        Slices of the rewrites and of the originals.
 
     Returns
     -------
-    contrast : pandas.DataFrame
-        One row a responder: ``responder``, ``responder_kind``, ``calm``, ``rewritten`` (rating points), ``difference``
-        (rewritten minus calm), ``ci_low``, ``ci_high``, ``ci_level``, ``n_dialogues``, ``provisional``, ``simulated``.
-    by_dialogue : pandas.DataFrame
-        ``responder``, ``dialogue_id`` and ``difference`` in mean wins against the field, for :func:`adjust_contrast`.
-
-    Raises
-    ------
-    StrategyError
-        If fewer than five dialogues have both slices judged.
+    pandas.DataFrame
+        One row a dialogue that has all the authors in both slices: ``dialogue_id``, ``difference``.
     """
     mine = verdicts[verdicts["dimension"] == dimension]
-    rewritten = mine[mine["slice"] == "adversarial"]
-    calm = mine[mine["slice"] != "adversarial"]
-    shared = sorted(set(rewritten["dialogue_id"]) & set(calm["dialogue_id"]))
-    if len(shared) < 5:
-        raise StrategyError(
-            f"{len(shared)} dialogues have verdicts on a rewrite and on its calm original; a contrast takes five or more. "
-            f"Load histories with their twins and collect verdicts on both."
-        )
-    boards, wins = [], []
-    for part in (calm, rewritten):
-        rows = part[part["dialogue_id"].isin(shared)].sort_values("dialogue_id", kind="stable", ignore_index=True)
-        boards.append(
-            fit_ratings(rows, responders=responders, dimension=dimension, n_resamples=n_resamples, ci_level=ci_level,
-                        rng=np.random.default_rng(seed))
-        )  # fmt: skip
-        wins.append(_mean_wins(rows))
-    names = [name for name in boards[0].strength.index if name in boards[1].strength.index]
-    points = 400 / np.log(10)
-    gap = (boards[1].strength[names] - boards[0].strength[names]).to_numpy() * points
-    low = high = np.full(len(names), np.nan)
-    if len(boards[0].replicates) and len(boards[0].replicates) == len(boards[1].replicates):
-        draws = (boards[1].replicates[names].to_numpy() - boards[0].replicates[names].to_numpy()) * points
-        low, high = interval_ends(gap, draws, np.full(len(names), len(shared)), ci_level)
-    kinds = boards[0].table.set_index("responder")
-    contrast = pd.DataFrame(
-        {
-            "responder": names,
-            "responder_kind": kinds.loc[names, "responder_kind"].to_numpy(),
-            "calm": 1500 + points * boards[0].strength[names].to_numpy(),
-            "rewritten": 1500 + points * boards[1].strength[names].to_numpy(),
-            "difference": gap,
-            "ci_low": low,
-            "ci_high": high,
-            "ci_level": ci_level,
-            "n_dialogues": len(shared),
-            "provisional": len(shared) < 30,
-            "simulated": bool(mine["simulated"].any()) if "simulated" in mine else False,
-        }
-    )
-    by_dialogue = (wins[1] - wins[0]).dropna().rename("difference").reset_index()
-    return contrast.sort_values("difference", ascending=False, ignore_index=True), by_dialogue
+    gaps = []
+    for part in twins:
+        wins = mean_wins(mine[mine["slice"] == part])
+        wide = wins.rename("won").reset_index().pivot_table(index="dialogue_id", columns="responder", values="won")
+        weights = pd.Series(contrast, dtype=float)
+        gaps.append((wide.reindex(columns=weights.index) * weights).sum(axis="columns", skipna=False))
+    return (gaps[0] - gaps[1]).dropna().rename("difference").rename_axis("dialogue_id").reset_index()
 
 
 def adjust_contrast(
@@ -152,7 +99,7 @@ def adjust_contrast(
     Parameters
     ----------
     by_dialogue : pandas.DataFrame
-        One responder's, or one kind's, rows from :func:`contrast_slices`.
+        From :func:`twin_gaps`.
     rewrites : pandas.DataFrame
         As :func:`describe_rewrites` makes it; two rewrites of one dialogue are averaged.
     covariates : sequence of str
@@ -181,12 +128,23 @@ def adjust_contrast(
     return pd.DataFrame(rows)
 
 
-def _mean_wins(rows: pd.DataFrame) -> pd.Series:
-    """Give each responder's mean wins in each dialogue, each opponent weighing the same."""
+def mean_wins(rows: pd.DataFrame) -> pd.Series:
+    """Give each responder's mean wins in each dialogue, each opponent weighing the same.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        Verdicts on one dimension, orders joined; failures are left out.
+
+    Returns
+    -------
+    pandas.Series
+        By ``responder`` and ``dialogue_id``, from 0 to 1.
+    """
     valid = rows[rows["state"].isin(["valid", "inconsistent"])]
     won = valid["verdict"].map({"a": 1.0, "b": 0.0, "tie": 0.5}).where(valid["state"] == "valid", 0.5)
     if "p_a" in valid:
-        won = valid["p_a"].where(valid["p_a"].notna() & (valid["state"] == "valid"), won)
+        won = valid["p_a"].where(valid["p_a"].notna(), won)
     sides = [
         pd.DataFrame({"responder": valid[f"responder_{own}"], "other": valid[f"responder_{other}"],
                       "dialogue_id": valid["dialogue_id"], "won": part})

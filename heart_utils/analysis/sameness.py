@@ -145,14 +145,14 @@ def match_styles(histories: pd.DataFrame, replies: pd.DataFrame, *, rng: np.rand
     shares = {name: _shares(text) for name, text in said.items()}
     others = {name: said.index[(dialogues != dialogues[name]).to_numpy() & (said != "").to_numpy()] for name in said.index}
     rows = []
-    for reply in replies[replies["state"] == "valid"].itertuples():
-        own, pool = _shares(str(reply.text)), others[reply.history_id]
+    for reply in replies[replies["state"] == "valid"].to_dict("records"):
+        own, pool = _shares(str(reply["text"])), others[reply["history_id"]]
         by_chance = float("nan")
         if len(pool):
             by_chance = _match(own, shares[pool[int(rng.integers(len(pool)))]])
-        match = _match(own, shares[reply.history_id]) if said[reply.history_id] else float("nan")
-        rows.append((reply.reply_id, reply.history_id, dialogues[reply.history_id], reply.responder,
-                     len(str(reply.text).split()), match, by_chance, match - by_chance))  # fmt: skip
+        match = _match(own, shares[reply["history_id"]]) if said[reply["history_id"]] else float("nan")
+        rows.append((reply["reply_id"], reply["history_id"], dialogues[reply["history_id"]], reply["responder"],
+                     len(str(reply["text"]).split()), match, by_chance, match - by_chance))  # fmt: skip
     columns = ["reply_id", "history_id", "dialogue_id", "responder", "words", "match", "match_by_chance", "excess"]
     return pd.DataFrame(rows, columns=columns)
 

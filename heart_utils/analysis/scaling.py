@@ -252,8 +252,8 @@ def _shuffles(
     if len(sizes) < LEAST_MODELS:
         rows.append(("between_families", float("nan"), f"{len(sizes)} families; it takes {LEAST_MODELS}"))
     else:
-        means = [np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other)]
-        rows.append(("between_families", _p_value(*means, np.zeros(len(sizes), int), n_shuffles, rng), None))
+        first, second = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
+        rows.append(("between_families", _p_value(first, second, np.zeros(len(sizes), int), n_shuffles, rng), None))
     return rows
 
 

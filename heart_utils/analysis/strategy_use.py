@@ -43,8 +43,9 @@ def profile_codes(
     -------
     pandas.DataFrame
         One row an author, coder and code: `by`, ``coder``, ``code``, ``share``, ``ci_low``, ``ci_high``,
-        ``ci_level``, ``n``, ``n_failed`` (replies that the coder did not code), ``n_clusters``, ``simulated``. No interval
-        from one cluster. No reply at all that was coded gives no row.
+        ``ci_level``, ``n``, ``n_failed`` (replies that the coder did not code), ``n_clusters``, ``simulated``. No
+        interval from one cluster; where nobody or everybody does it the open end is exact for that many clusters.
+        No row where no reply was coded.
 
     Examples
     --------
@@ -59,9 +60,10 @@ def profile_codes(
         if known.empty:
             continue
         cells = pd.DataFrame({"held": known["probability"], "n": 1.0, cluster: known[cluster]})
+        n_clusters = known[cluster].nunique()
         row = {by: name, "coder": coder, "code": code, "share": float(known["probability"].mean()), "n": len(known)}
-        row |= {"ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "n_clusters": known[cluster].nunique()}
-        if row["n_clusters"] > 1:
+        row |= {"ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "n_clusters": n_clusters}
+        if n_clusters > 1:
             found = bootstrap_ci(
                 cells,
                 lambda sums: sums["held"] / sums["n"],
@@ -71,6 +73,9 @@ def profile_codes(
                 ci_level=ci_level,
             )
             row |= {"ci_low": max(found.ci_low, 0.0), "ci_high": min(found.ci_high, 1.0)}
+        if set(known["probability"]) in ({0.0}, {1.0}):  # a bootstrap of equal values has no width
+            open_end = ((1.0 - ci_level) / 2.0) ** (1.0 / n_clusters)
+            row |= {"ci_low": 0.0, "ci_high": 1.0 - open_end} if row["share"] == 0 else {"ci_low": open_end, "ci_high": 1.0}
         rows.append(row | {"n_failed": len(mine) - len(known), "simulated": bool(mine["simulated"].any())})
     return pd.DataFrame(rows)
 
@@ -96,8 +101,8 @@ def associate_preference(
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        With orders joined and the columns ``reply_a`` and ``reply_b`` (from the comparisons). Ties and
-        inconsistent pairs are half a win; failures stay out.
+        With orders joined and the columns ``reply_a`` and ``reply_b`` (from the comparisons). A probability
+        counts as that part of a win, ties and other inconsistent pairs as half; failures stay out.
     codes : pandas.DataFrame
         One coder's codes: ``reply_id``, ``code``, ``probability``. Pairs of which a reply is not coded stay out of that fit.
     words : pandas.Series
@@ -123,7 +128,7 @@ def associate_preference(
     won = rows["verdict"].map({"a": 1.0, "b": 0.0, "tie": 0.5})
     won = won.where(rows["state"] == "valid", 0.5)
     if "p_a" in rows:
-        won = rows["p_a"].where(rows["p_a"].notna() & (rows["state"] == "valid"), won)
+        won = rows["p_a"].where(rows["p_a"].notna(), won)
     rows = rows.assign(won=won).dropna(subset=["won"])
     if rows.empty:
         raise StrategyError(f"No verdict on {dimension!r} says which reply was preferred.")

@@ -198,9 +198,12 @@ def plan_codes(
     )
     table[estimates] = table[estimates].astype(float).mask(table["recorded"], 0.0)
     groups = table.groupby("rater", sort=False)
-    sums = groups[estimates].agg(lambda column: column.sum(skipna=False))  # one unknown price leaves the sum unknown
+    sums = groups[estimates].sum(min_count=1)
+    unknown = table["cost_usd"].isna().groupby(table["rater"]).any()
+    sums["cost_usd"] = sums["cost_usd"].mask(unknown)  # one unknown price leaves the sum unknown
     counts = groups["recorded"].agg(n_calls="size", n_recorded="sum")
-    return counts.join(sums).reset_index()
+    planned: pd.DataFrame = counts.join(sums).reset_index()
+    return planned
 
 
 def _tasks(

@@ -2,8 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.analysis.rewrites import adjust_contrast, contrast_slices, describe_rewrites
-from heart_utils.analysis.strategies import StrategyError
+from heart_utils.analysis.rewrites import adjust_contrast, describe_rewrites, twin_gaps
 
 
 def judge(rng, n, gain, per=6):
@@ -21,27 +20,26 @@ def judge(rng, n, gain, per=6):
 
 
 def test_a_known_gain_on_rewrites_is_found(rng):
-    """A gain of 1 against both others is +116 and -58 points each (mean zero): 400 / ln 10 * (2/3, -1/3)."""
-    contrast, by_dialogue = contrast_slices(judge(rng, 150, 1.0), n_resamples=200)
-    found = contrast.set_index("responder")
-    points = 400 / np.log(10)
-    assert found["difference"].to_dict() == pytest.approx({"x": points * 2 / 3, "y": -points / 3, "z": -points / 3}, abs=25)
-    assert found.loc["x", "ci_low"] > 0
-    assert (found["n_dialogues"] == 150).all()
-    assert len(by_dialogue) == 450
+    """A gain of 1 on x: its win share against y goes from expit(.2) to expit(1.2), against z from expit(.4) to expit(1.4);
+    y and z lose what x wins, and the gap of x and y grows by both (simulated)."""
+    e = lambda value: 1 / (1 + np.exp(-value))  # noqa: E731
+    toy, toz = e(1.2) - e(0.2), e(1.4) - e(0.4)
+    gaps = twin_gaps(judge(rng, 300, 1.0), {"x": 1, "y": -1})
+    assert gaps["difference"].mean() == pytest.approx((toy + toz) / 2 + toy / 2, abs=0.03)
+    assert len(gaps) == 300
 
 
-def test_intervals_hold_no_gain_where_there_is_none(rng):
-    held = [
-        contrast_slices(judge(rng, 40, 0.0, per=2), n_resamples=150, seed=number)[0].eval("ci_low <= 0 <= ci_high").to_numpy()
-        for number in range(25)
-    ]
-    assert np.mean(held) > 0.88
+def test_a_dialogue_without_its_twin_or_without_an_author_stays_out(rng):
+    verdicts = judge(rng, 6, 0.0)
+    lonely = verdicts[~((verdicts["dialogue_id"] == "d000") & (verdicts["slice"] == "calm_twin"))]
+    lonely = lonely[~((lonely["dialogue_id"] == "d001") & ((lonely["responder_a"] == "x") | (lonely["responder_b"] == "x")))]
+    assert twin_gaps(lonely, {"x": 1, "y": -1})["dialogue_id"].tolist() == ["d002", "d003", "d004", "d005"]
 
 
-def test_too_few_twins_are_an_error(rng):
-    with pytest.raises(StrategyError, match="4 dialogues have verdicts on a rewrite and on its calm original"):
-        contrast_slices(judge(rng, 4, 0.0))
+def test_failures_are_no_losses(rng):
+    verdicts = judge(rng, 4, 0.0)
+    failed = verdicts[:8].assign(state="error", verdict=None)
+    assert twin_gaps(pd.concat([verdicts, failed]), {"x": 1, "z": -1}).equals(twin_gaps(verdicts, {"x": 1, "z": -1}))
 
 
 def history(name, twin, part, turns):

@@ -101,3 +101,10 @@ def test_a_profile_counts_what_was_not_coded_apart(rng):
     row = profile_codes(codes, rng=rng).iloc[0]
     assert (row["share"], row["n"], row["n_failed"]) == (20 / 50, 50, 10)
     assert row["ci_low"] < 0.4 < row["ci_high"]
+
+
+def test_nobody_seen_doing_it_still_has_an_upper_end(rng):
+    codes = pd.DataFrame({"reply_id": range(36), "coder": "c", "code": "question", "responder": "m", "simulated": False,
+                          "probability": 0.0, "dialogue_id": np.arange(36) % 24})  # fmt: skip
+    row = profile_codes(codes, rng=rng).iloc[0]
+    assert (row["ci_low"], row["ci_high"]) == (0.0, pytest.approx(1 - 0.025 ** (1 / 24)))
