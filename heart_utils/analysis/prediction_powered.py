@@ -157,10 +157,14 @@ def prediction_powered_ratings(
     share = int(labelled.sum()) / int(heard.sum())
     own, apart = people.scores(), beside.scores() - share * everywhere.scores()[labelled[heard]]
     elsewhere = everywhere.scores()
-    weights = _weights(own, apart, elsewhere, share, fit.inverse(alone)) if weight is None else np.full(len(own), float(weight))
+    weights = (
+        labelled_weights(own, apart, elsewhere, share, fit.inverse(alone))
+        if weight is None
+        else np.full(len(own), float(weight))
+    )
     theta = fit.strengths(_corrected(people, beside, everywhere, weights), alone)
-    powered = _covariance(own, apart, elsewhere, weights, share, fit.inverse(theta))
-    plain = _covariance(own, apart, elsewhere, np.zeros(len(own)), share, fit.inverse(alone))
+    powered = corrected_covariance(own, apart, elsewhere, weights, share, fit.inverse(theta))
+    plain = corrected_covariance(own, apart, elsewhere, np.zeros(len(own)), share, fit.inverse(alone))
     rho_squared = _rho_squared(own, beside.scores(), fit.inverse(alone))
     cells = float(beside.seen.sum() / everywhere.seen.sum())
     return PoweredRatings(
@@ -241,7 +245,7 @@ def _over(up: Array, down: Array) -> Array:
     return np.divide(up, down, out=np.zeros(up.shape), where=down > 0)
 
 
-def _weights(own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array) -> Array:
+def labelled_weights(own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array) -> Array:
     """Estimate for each labelled dialogue, from all the others, what the judge's differences weigh."""
     one, other, rest = own @ inverse, apart @ inverse, elsewhere @ inverse
     shared = _left_out(one, other)
@@ -263,10 +267,10 @@ def _corrected(people: _Party, beside: _Party, everywhere: _Party, weights: Arra
     return people.mean - _over((weights[:, None, None] * moved).sum(axis=0), beside.seen.sum(axis=0))
 
 
-def _covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:
+def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:
     """Give the covariance of strengths."""
     n, n_all = len(own), len(elsewhere)
-    labelled = np.cov(own - weights[:, None] * apart, rowvar=False) / n
+    labelled = np.atleast_2d(np.cov(own - weights[:, None] * apart, rowvar=False)) / n
     rest = weights.mean() ** 2 * (1.0 - share) / n_all * np.cov(elsewhere, rowvar=False)
     return np.asarray(inverse @ (labelled + rest) @ inverse)
 

@@ -84,7 +84,7 @@ class Form:
         tuple of dict
             A system message with the rules, and one from the user with all the rest.
         """
-        open_, close = _markers((history, *replies))
+        open_, close = text_markers((history, *replies))
         parts = [f"The conversation so far:\n{open_}\n{history}\n{close}"]
         names = [f"Reply {code}" for code in self.codes] if self.protocol.asks == "pair" else ["The reply"]
         parts += [f"{name}:\n{open_}\n{text}\n{close}" for name, text in zip(names, replies, strict=True)]
@@ -312,7 +312,7 @@ def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
     return f"{said} Answer with one JSON object and nothing else, filled in after this pattern:\n{pattern}"
 
 
-def _markers(texts: Sequence[str]) -> tuple[str, str]:
+def text_markers(texts: Sequence[str]) -> tuple[str, str]:
     """Make the markers longer than any run of their signs in the texts, so that no text can close its own."""
     length = 3
     for text in texts:

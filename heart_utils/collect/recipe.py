@@ -25,6 +25,7 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "read_recipe",
+    "recipe_codes",
     "recipe_comparisons",
     "recipe_histories",
     "recipe_ledger",
@@ -75,6 +76,10 @@ class Recipe:
         ``all``, or how many of each history.
     judge_repeats : int
         How often each judge is asked the same.
+    coders : tuple of Model
+        Who labels what replies do; nobody by default.
+    codebooks : sequence of str
+        Of :func:`heart_utils.collect.codebook.load_codebooks`; each is a call a reply and coder.
     seed : int
         Of what is drawn.
     budget_usd : float, optional
@@ -98,6 +103,8 @@ class Recipe:
     orders: str = "both"
     pairs: str | int = "all"
     judge_repeats: int = 1
+    coders: tuple[Model, ...] = ()
+    codebooks: Sequence[str] = ("release", "esconv", "focus", "safety")
     seed: int = 20260109
     budget_usd: float | None = None
     max_concurrency: int | None = None
@@ -117,6 +124,8 @@ KINDS: dict[str, tuple[type, ...]] = {
     "orders": (str,),
     "pairs": (str, int),
     "judge_repeats": (int,),
+    "coders": (list,),
+    "codebooks": (list,),
     "seed": (int,),
     "budget_usd": (int, float),
     "max_concurrency": (int,),
@@ -331,7 +340,7 @@ def recipe_requests(
     Returns
     -------
     list of Request
-        Of verdicts, then of scores.
+        Of verdicts, then of scores, then of codes.
     """
     from heart_utils.collect.judge import plan_questions
     from heart_utils.collect.questions import takes_schema
@@ -347,7 +356,12 @@ def recipe_requests(
         asked = {"dimensions": recipe.protocols[protocol.name], "protocol": protocol}
         questions += plan_score_questions(histories, replies, judges, responders=responders, seed=recipe.seed, **asked)
     schemas = takes_schema(questions, ledger)
-    return [question.request(schema=schemas[question.asker]) for question in questions]
+    requests = [question.request(schema=schemas[question.asker]) for question in questions]
+    if recipe.coders:
+        from heart_utils.collect.code import code_requests
+
+        requests += code_requests(histories, replies, recipe.coders, ledger=ledger, **_coding(recipe))
+    return requests
 
 
 def recipe_scores(
@@ -378,6 +392,36 @@ def recipe_scores(
     return pd.concat(tables, ignore_index=True) if tables else empty_table("scores")
 
 
+def recipe_codes(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *, ledger: Ledger, plan: bool = False, **how: Any
+) -> pd.DataFrame:
+    """Have the coders of a recipe label what its replies do.
+
+    Parameters
+    ----------
+    recipe, histories, replies, ledger, plan, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of codes, without a row where the recipe names no coder; the plan if `plan`.
+    """
+    from heart_utils.collect.code import collect_codes, plan_codes
+
+    if not recipe.coders:
+        return empty_table("codes")
+    step = plan_codes if plan else collect_codes
+    return step(histories, replies, recipe.coders, ledger=ledger, **_coding(recipe), **how)
+
+
+def _coding(recipe: Recipe) -> dict[str, Any]:
+    from heart_utils.collect.codebook import load_codebooks
+
+    books = load_codebooks()
+    return {"codebooks": {name: books[name] for name in recipe.codebooks}, "seed": recipe.seed}
+
+
 def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
     from heart_utils.collect.protocols import load_protocol
 
@@ -398,12 +442,16 @@ def _read_block(run: str, block: Mapping[str, Any]) -> Recipe:
             words = " or ".join(kind.__name__ for kind in KINDS[name])
             raise RecipeError(f"{name}: expected {words}, got {value!r}.")
         settings[name] = tuple(value) if isinstance(value, list) else value
-    for name in ("responders", "judges"):
+    for name in ("responders", "judges", "coders"):
         settings[name] = tuple(read_models(block.get(name) or []))
     for name in ("repeats", "judge_repeats", "max_concurrency"):
         if settings.get(name, 1) < 1:
             raise RecipeError(f"{name}: expected 1 or more, got {settings[name]}.")
     _check_words("probes", settings.get("probes", ()), PROBES)
+    if settings["coders"]:
+        from heart_utils.collect.codebook import load_codebooks
+
+        _check_words("codebooks", settings.get("codebooks", ()), load_codebooks())
     _check_words("slices", tuple(settings.get("slices", {})), SLICES)
     wrong = [f"{name}: {n!r}" for name, n in settings.get("slices", {}).items() if not isinstance(n, int) or n < 1]
     if wrong:

@@ -34,6 +34,7 @@ ORIGINS = {
     "live": "measured: asked while this run was made",
     "replayed": "measured earlier: recorded answers, replayed",
     "drafted": "drafted for this project with a language model's help, or written by rule",
+    "computed": "computed from texts by a program",
     "simulated": "SIMULATED: drawn by a program, said by nobody",
 }
 """Where rows can come from, and how the banner says it."""
