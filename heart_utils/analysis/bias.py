@@ -63,7 +63,7 @@ def position_bias(
     >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict"])
     >>> verdicts = verdicts.assign(rater="judge", dimension="overall", state="valid", repeat=0)
     >>> found = position_bias(verdicts, rng=np.random.default_rng(1)).set_index("measure")["value"]
-    >>> found["first_share"], found["inconsistent_share"]
+    >>> float(found["first_share"]), float(found["inconsistent_share"])
     (0.75, 0.5)
     """
     how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}

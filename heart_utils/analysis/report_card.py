@@ -100,7 +100,7 @@ def grade_probes(
     is_a = joined["responder_a"] == base
     share = joined["verdict"].map(SHARES).astype(float).mask(joined["state"].eq("inconsistent"), 0.5)
     soft = joined["p_a"].astype(float) if "p_a" in joined else pd.Series(np.nan, index=joined.index)
-    side = np.sign(soft - 0.5) / 2.0 + 0.5
+    side = ((soft > 0.5).astype(float) + (soft >= 0.5)) / 2.0
     share = side.where(soft.notna() & joined["state"].isin(["valid", "inconsistent"]), share)
     joined = joined.assign(
         probe=joined["responder_b"].where(is_a, joined["responder_a"]),

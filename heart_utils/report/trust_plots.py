@@ -120,7 +120,7 @@ def plot_card(grades: pd.DataFrame, *, title: str, simulated: bool = False, ax: 
     ax.axvline(0.5, color="0.7", linewidth=1, zorder=0)
     ax.set(yticks=range(len(table)), yticklabels=table["probe"], xlim=(-0.02, 1.02), ylim=(-0.6, len(table) - 0.4))
     ax.set_xlabel("Share of dialogues in which the unspoilt reply is preferred; bars: 95% Wilson intervals")
-    ax.set_title(title)
+    ax.set_title(title, loc="left")
     ax.legend(title="The probe", loc="upper center", bbox_to_anchor=(0.5, -0.16 - 0.5 / len(table)), ncols=1)
     mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))
     return ax
