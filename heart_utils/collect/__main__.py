@@ -24,6 +24,7 @@ from heart_utils.collect.recipe import (
     recipe_comparisons,
     recipe_histories,
     recipe_ledger,
+    recipe_probes,
     recipe_replies,
     recipe_requests,
     recipe_scores,
@@ -98,6 +99,8 @@ def _collect(options: argparse.Namespace) -> int:
     _tell_states("scores", scores, "rater")
     codes = recipe_codes(recipe, histories, replies, **judging)
     _tell_states("codes", codes, "coder")
+    probed = recipe_probes(recipe, **judging)
+    _tell_states("verdicts on probes", probed, "rater")
     money = ledger.money()
     spent = f"{money.spent:.4f} USD at list price"
     spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of" if money.unsettled else ""
@@ -105,7 +108,8 @@ def _collect(options: argparse.Namespace) -> int:
     if options.record is not None:
         n = export_calls(ledger, options.record, only_used=True)
         print(f"{n} calls written to {options.record}.")
-    failed = sum(int((table["state"] == "error").sum()) for table in (replies, verdicts, scores, codes))
+    asked = (replies, verdicts, scores, codes, probed)
+    failed = sum(int((table["state"] == "error").sum()) for table in asked)
     if failed:
         print(f"{failed} rows are errors; the same command asks for them again.{_causes(ledger)}", file=sys.stderr)
     return INCOMPLETE if failed else 0
@@ -148,6 +152,7 @@ def _plan(recipe: Recipe, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFra
     steps.append(("verdicts", recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True), "rater"))
     steps.append(("scores", recipe_scores(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
     steps.append(("codes", recipe_codes(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
+    steps.append(("probes", recipe_probes(recipe, ledger=ledger, plan=True), "rater"))
     columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
     tables = [table.assign(step=step).rename(columns={who: "model"}) for step, table, who in steps if len(table)]
     return pd.concat([table[columns] for table in tables], ignore_index=True) if tables else pd.DataFrame(columns=columns)

@@ -29,6 +29,7 @@ __all__ = [
     "recipe_comparisons",
     "recipe_histories",
     "recipe_ledger",
+    "recipe_probes",
     "recipe_replies",
     "recipe_requests",
     "recipe_responders",
@@ -80,6 +81,9 @@ class Recipe:
         Who labels what replies do; nobody by default.
     codebooks : sequence of str
         Of :func:`heart_utils.collect.codebook.load_codebooks`; each is a call a reply and coder.
+    report_card : bool
+        Whether the judges are asked about probes with known answers too; see
+        :mod:`heart_utils.collect.probes`.
     seed : int
         Of what is drawn.
     budget_usd : float, optional
@@ -105,6 +109,7 @@ class Recipe:
     judge_repeats: int = 1
     coders: tuple[Model, ...] = ()
     codebooks: Sequence[str] = ("release", "esconv", "focus", "safety")
+    report_card: bool = False
     seed: int = 20260109
     budget_usd: float | None = None
     max_concurrency: int | None = None
@@ -126,6 +131,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "judge_repeats": (int,),
     "coders": (list,),
     "codebooks": (list,),
+    "report_card": (bool,),
     "seed": (int,),
     "budget_usd": (int, float),
     "max_concurrency": (int,),
@@ -325,6 +331,27 @@ def recipe_verdicts(
         judges = list(recipe.judges)
         tables.append(step(histories, replies, theirs, judges, ledger=ledger, responders=responders, **asked, **how))
     return pd.concat(tables, ignore_index=True) if tables else empty_table("verdicts")
+
+
+def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: Any) -> pd.DataFrame:
+    """Have the panel of a recipe judge probes with known answers, if the recipe says so.
+
+    Parameters
+    ----------
+    recipe, ledger, plan, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of verdicts, which is no part of the run's own; the plan if `plan`. No rows if the
+        recipe has no judges, or no ``report_card``.
+    """
+    from heart_utils.collect.probes import judge_probes
+
+    if not (recipe.report_card and recipe.judges):
+        return empty_table("verdicts")
+    return judge_probes(recipe.judges, ledger=ledger, seed=recipe.seed, plan=plan, **how)
 
 
 def recipe_requests(

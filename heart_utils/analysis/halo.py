@@ -1,0 +1,303 @@
+"""Are the dimensions one dimension? A multitrait-multimethod table of scores, and what scores vary with.
+
+Attributes are the traits, raters the methods. Conversation and author means are taken out first: what is
+left is what one rater saw in one reply beyond "good author" and "easy question". If attributes are
+distinct, two raters agree more about the same attribute than about two different ones [1]_.
+
+References
+----------
+.. [1] Campbell and Fiske (1959), https://doi.org/10.1037/h0046016
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from heart_utils.analysis.drops import hold_all
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_ends
+
+__all__ = ["NOT_DISTINCT", "Halo", "HaloError", "complete_scores", "measure_halo", "variance_components"]
+
+Array = NDArray[np.float64]
+
+NOT_DISTINCT = "not shown to be distinct"
+EDGE = 1e-9
+
+
+class HaloError(ValueError):
+    """These scores cannot tell dimensions apart, nor show that they are one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Halo:
+    """How far dimensions are told apart.
+
+    Attributes
+    ----------
+    correlations : pandas.DataFrame
+        Residual correlations, rows and columns by (rater, dimension).
+    dimensions : pandas.DataFrame
+        One row a dimension: ``convergent`` (mean correlation of two raters on it), ``discriminant`` (of two
+        raters, one on it and one on another), ``difference`` with ``ci_low``, ``ci_high``, ``p``,
+        ``p_holm``, and ``label``: empty, or :data:`NOT_DISTINCT`, or why there is no estimate.
+    raters : pandas.DataFrame
+        One row a rater: ``within`` (mean correlation of two dimensions for one rater) and
+        ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``.
+    n_conversations, n_left_out, n_clusters : int
+        Conversations used, conversations with a score missing, and what was resampled.
+    provisional : bool
+        Fewer than 30 clusters.
+    """
+
+    correlations: pd.DataFrame
+    dimensions: pd.DataFrame
+    raters: pd.DataFrame
+    n_conversations: int
+    n_left_out: int
+    n_clusters: int
+    provisional: bool
+
+
+def complete_scores(scores: pd.DataFrame, *, cluster: str = "dialogue_id") -> tuple[Array, list[str], list[list[str]], int]:
+    """Lay valid scores out as a block of conversations in which nobody left anything out.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The table of scores; the same responders in each conversation.
+    cluster : str
+        What will be resampled together.
+
+    Returns
+    -------
+    block : numpy.ndarray
+        Shape (conversations, responders, raters, dimensions).
+    clusters : list of str
+        Of each conversation.
+    names : list of list of str
+        Responders, raters, dimensions.
+    n_left_out : int
+        Conversations with a score missing.
+
+    Raises
+    ------
+    HaloError
+        If none is complete.
+    """
+    valid = scores.assign(score=scores["score"].where(scores["state"] == "valid"))
+    axes = ["history_id", "responder", "rater", "dimension"]
+    found = [pd.factorize(valid[axis], sort=True) for axis in axes]
+    shape = tuple(len(names) for _, names in found)
+    places = tuple(codes for codes, _ in found)
+    if len(np.unique(np.ravel_multi_index(places, shape))) < len(valid):
+        raise HaloError("A rater scored one reply twice on one dimension; choose one protocol and one group before.")
+    block = np.full(shape, np.nan)
+    block[places] = valid["score"].to_numpy(float)
+    whole = ~np.isnan(block).any(axis=(1, 2, 3))
+    if not whole.any():
+        raise HaloError(f"None of {shape[0]} conversations has a valid score of every rater, responder and dimension.")
+    of_history = scores.drop_duplicates("history_id").set_index("history_id")[cluster]
+    histories = [str(name) for name, kept in zip(found[0][1], whole, strict=True) if kept]
+    names = [[str(name) for name in labels] for _, labels in found[1:]]
+    return block[whole], [str(of_history[history]) for history in histories], names, int((~whole).sum())
+
+
+def measure_halo(
+    scores: pd.DataFrame,
+    *,
+    rng: np.random.Generator,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    cluster: str = "dialogue_id",
+) -> Halo:
+    """Hold agreement on a dimension against agreement across dimensions.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The table of scores, with two raters, two dimensions and two responders or more.
+    rng : numpy.random.Generator
+        For the resamples of conversations; author means are taken anew in each.
+    n_resamples : int
+        How many.
+    ci_level : float
+        Such as 0.95.
+    cluster : str
+        What is resampled together.
+
+    Returns
+    -------
+    Halo
+        Tables. A rater without variation in a dimension has no correlation there, and is left out of its means.
+
+    Raises
+    ------
+    HaloError
+        If there is one rater, dimension or responder only, or no conversation is complete.
+    """
+    block, clusters, (responders, raters, dimensions), n_left_out = complete_scores(scores, cluster=cluster)
+    if min(len(responders), len(raters), len(dimensions)) < 2:
+        raise HaloError(
+            f"{len(responders)} responders, {len(raters)} raters and {len(dimensions)} dimensions: two of each are needed to "
+            f"tell agreement on a dimension from agreement across dimensions."
+        )
+    found = _correlate(block, clusters, rng, n_resamples)
+    size = len(raters), len(dimensions)
+    table = found.reshape(-1, *size, *size)
+    convergent, discriminant = _compare(table)
+    n_clusters = len(set(clusters))
+    rows = []
+    for place, dimension in enumerate(dimensions):
+        near, far = convergent[:, place], discriminant[:, place]
+        rows.append({"dimension": dimension, "convergent": near[0], "discriminant": far[0],
+                     **_interval("difference", near - far, n_clusters, ci_level)})  # fmt: skip
+    of_dimensions = pd.DataFrame(rows)
+    known = of_dimensions["p"].notna()
+    of_dimensions["p_holm"] = hold_all(of_dimensions.loc[known, "p"], 1.0 - ci_level)["p_holm"]
+    shown = (of_dimensions["p_holm"] <= 1.0 - ci_level) & (of_dimensions["ci_low"] > 0)
+    of_dimensions["label"] = np.select([~known, shown], ["no variation to compare", ""], NOT_DISTINCT)
+    of_raters = pd.DataFrame([
+        {"rater": rater, "within": _mean_off_diagonal(table[0, place, :, place]),
+         **_interval("first_share", _first_share(table[:, place, :, place]), n_clusters, ci_level)}
+        for place, rater in enumerate(raters)
+    ]).drop(columns="p")  # fmt: skip
+    index = pd.MultiIndex.from_product([raters, dimensions], names=["rater", "dimension"])
+    correlations = pd.DataFrame(found[0], index=index, columns=index)
+    few = n_clusters < ENOUGH_CLUSTERS
+    return Halo(correlations, of_dimensions, of_raters, len(block), n_left_out, n_clusters, few)
+
+
+def variance_components(scores: pd.DataFrame) -> pd.DataFrame:
+    """Split the variance of each dimension's scores by what they vary with.
+
+    Expected mean squares of the crossed design history x responder x rater with one score a cell [1]_. An
+    estimate below zero is printed as it comes: the component is too small to be told from none.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The table of scores; complete conversations are used.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a dimension and ``component`` (``history``, ``responder``, ``rater``, ``history x responder``,
+        ``history x rater``, ``responder x rater``, ``residual``): ``variance``, ``share`` of the sum of
+        those above zero.
+
+    References
+    ----------
+    .. [1] Brennan (2001), Generalizability Theory, https://doi.org/10.1007/978-1-4757-3456-0
+
+    Examples
+    --------
+    >>> rows = [(h, r, j, "warmth", 1.0 + 2 * (r == "y")) for h in "ab" for r in "xy" for j in "jk"]
+    >>> scores = pd.DataFrame(rows, columns=["history_id", "responder", "rater", "dimension", "score"])
+    >>> table = variance_components(scores.assign(dialogue_id=scores["history_id"], state="valid"))
+    >>> table.loc[table["component"] == "responder", "variance"].round(3).tolist()  # of 1 and 3
+    [2.0]
+    """
+    block, _, (_, _, dimensions), _ = complete_scores(scores)
+    rows = []
+    for place, dimension in enumerate(dimensions):
+        for component, variance in _components(block[..., place]).items():
+            rows.append((dimension, component, variance))
+    table = pd.DataFrame(rows, columns=["dimension", "component", "variance"])
+    total = table["variance"].clip(lower=0).groupby(table["dimension"]).transform("sum")
+    return table.assign(share=(table["variance"].clip(lower=0) / total).where(total > 0))
+
+
+def _correlate(block: Array, clusters: list[str], rng: np.random.Generator, n_resamples: int) -> Array:
+    """Correlate residuals after conversation and author means, in the data and in each resample."""
+    n, n_authors = block.shape[:2]
+    centred = (block - block.mean(axis=1, keepdims=True)).reshape(n, n_authors, -1)
+    size = centred.shape[2]
+    codes, names = pd.factorize(np.asarray(clusters))
+    check_clusters(len(names), "dialogue_id")
+    weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
+    products = np.zeros((len(names), size * size))
+    np.add.at(products, codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1))
+    sums = np.zeros((len(names), n_authors * size))
+    np.add.at(sums, codes, centred.reshape(n, -1))
+    count = weights @ np.bincount(codes, minlength=len(names))
+    authors = (weights @ sums).reshape(-1, n_authors, size)
+    cross = (weights @ products).reshape(-1, size, size) - np.einsum("bak,bal->bkl", authors, authors) / count[:, None, None]
+    spread = np.sqrt(np.maximum(np.einsum("bkk->bk", cross), 0.0))
+    spread = np.where(spread > EDGE * np.sqrt(count)[:, None], spread, np.nan)
+    return np.asarray(cross / spread[:, :, None] / spread[:, None, :])
+
+
+def _compare(table: Array) -> tuple[Array, Array]:
+    """Average, for each dimension, over pairs of raters: the same dimension, and it with each other one."""
+    n_raters, n_dimensions = table.shape[1:3]
+    pairs = list(combinations(range(n_raters), 2))
+    crossed = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)  # (resamples, pairs, dimensions, dimensions)
+    both = (crossed + crossed.swapaxes(2, 3)) / 2.0
+    same = np.einsum("bpdd->bpd", both)
+    apart = both.copy()
+    apart[:, :, np.arange(n_dimensions), np.arange(n_dimensions)] = np.nan
+    return _nanmean(same, (1,)), _nanmean(apart, (1, 3))
+
+
+def _nanmean(values: Array, axes: tuple[int, ...]) -> Array:
+    there = ~np.isnan(values)
+    count = there.sum(axis=axes)
+    return np.asarray(np.where(there, values, 0.0).sum(axis=axes) / np.where(count > 0, count, np.nan))
+
+
+def _first_share(table: Array) -> Array:
+    """Give the first eigenvalue's share of the trace; ``nan`` where a dimension does not vary."""
+    share = np.full(len(table), np.nan)
+    whole = ~np.isnan(table).any(axis=(1, 2))
+    if whole.any():
+        share[whole] = np.linalg.eigvalsh(table[whole])[:, -1] / table.shape[1]
+    return share
+
+
+def _mean_off_diagonal(table: Array) -> float:
+    return float(_nanmean(table[np.triu_indices(len(table), 1)], (0,)))
+
+
+def _interval(name: str, values: Array, n_clusters: int, ci_level: float) -> dict[str, float]:
+    replicates = values[1:][~np.isnan(values[1:])]
+    if np.isnan(values[0]) or len(replicates) < 2:
+        return {name: float(values[0]), "ci_low": np.nan, "ci_high": np.nan, "p": np.nan}
+    low, high = interval_ends(values[:1], replicates[:, None], np.array([n_clusters]), ci_level)
+    se = replicates.std(ddof=1)
+    p = float(2.0 * stats.norm.sf(abs(values[0]) / se)) if se > 0 else float("nan")
+    return {name: float(values[0]), "ci_low": float(low[0]), "ci_high": float(high[0]), "p": p}
+
+
+def _components(block: Array) -> dict[str, float]:
+    """Solve the expected mean squares of a crossed random design with one value a cell."""
+    c, a, r = block.shape
+    if min(c, a, r) < 2:
+        raise HaloError(f"{c} histories, {a} responders and {r} raters: variance components need two of each.")
+    grand = block.mean()
+    by_c, by_a, by_r = block.mean(axis=(1, 2)), block.mean(axis=(0, 2)), block.mean(axis=(0, 1))
+    by_ca, by_cr, by_ar = block.mean(axis=2), block.mean(axis=1), block.mean(axis=0)
+    ms_c = a * r * ((by_c - grand) ** 2).sum() / (c - 1)
+    ms_a = c * r * ((by_a - grand) ** 2).sum() / (a - 1)
+    ms_r = c * a * ((by_r - grand) ** 2).sum() / (r - 1)
+    ms_ca = r * ((by_ca - by_c[:, None] - by_a[None] + grand) ** 2).sum() / ((c - 1) * (a - 1))
+    ms_cr = a * ((by_cr - by_c[:, None] - by_r[None] + grand) ** 2).sum() / ((c - 1) * (r - 1))
+    ms_ar = c * ((by_ar - by_a[:, None] - by_r[None] + grand) ** 2).sum() / ((a - 1) * (r - 1))
+    left = block - by_ca[:, :, None] - by_cr[:, None, :] - by_ar[None]
+    left = left + by_c[:, None, None] + by_a[None, :, None] + by_r[None, None] - grand
+    ms = (left**2).sum() / ((c - 1) * (a - 1) * (r - 1))
+    found = {
+        "history": (ms_c - ms_ca - ms_cr + ms) / (a * r),
+        "responder": (ms_a - ms_ca - ms_ar + ms) / (c * r),
+        "rater": (ms_r - ms_cr - ms_ar + ms) / (c * a),
+        "history x responder": (ms_ca - ms) / r,
+        "history x rater": (ms_cr - ms) / a,
+        "responder x rater": (ms_ar - ms) / c,
+        "residual": ms,
+    }
+    return {name: float(value) for name, value in found.items()}
