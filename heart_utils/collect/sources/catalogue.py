@@ -144,7 +144,8 @@ SOURCES: dict[str, Source] = {
             folder="heartbench",
             title="HeartBench: 296 Chinese questions with 3,114 rubric items",
             licence="Apache-2.0, research and model evaluation only",
-            terms="Apache-2.0, with its authors' word that it is for research and model evaluation only; no text is shown or passed on",
+            terms="Apache-2.0, with its authors' word that it is for research and model evaluation only; "
+            "no text is shown or passed on",
             citation="Liu et al. (2025), arXiv 2512.21849",
             address=_GITHUB + "inclusionAI/HeartBench/6c79c0809c0c2dfe78dc090dd0685bd6ef69f245/",
         ),
