@@ -285,7 +285,7 @@ def _weights(contrasts: Mapping[str, Mapping[str, float]], names: pd.Index) -> A
                 f"The contrast {name!r} names {', '.join(strangers)}, who is not on the board: {', '.join(names)}."
             )
         row[names.get_indexer(pd.Index(list(weights)))] = list(weights.values())
-        if abs(row.sum()) > SAME or not row.any():
+        if not abs(row.sum()) <= SAME or not row.any():  # nan is not within anything
             raise RatingsError(
                 f"The weights of the contrast {name!r} sum to {row.sum():g}, expected 0: only differences mean anything."
             )

@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 LOG_GAMMA_SD = 0.5
 MAX_STEPS = 200
 TOLERANCE = 1e-8
+LONGEST_STEP = 2.0
+SHORTEST_PART = 1e-6
 NOTHING = 1e-9
 """Part of the largest eigenvalue below which a direction is flat."""
 
@@ -82,7 +84,7 @@ class RaterModel:
         """Give the probability of each answer: a, b, tie."""
         theta, gamma, delta, nu = self.split(found)
         gap = gamma[self.rater] * (theta[self.a] - theta[self.b]) + delta[self.rater] * self.side
-        weight = nu[self.rater] / (2.0 * np.cosh(gap / 2.0))
+        weight = nu[self.rater] * np.sqrt(expit(gap) * expit(-gap))  # 1 / (2 cosh(gap / 2)), without overflow
         return expit(gap) / (1.0 + weight), expit(-gap) / (1.0 + weight), weight / (1.0 + weight)
 
     def value(self, found: Array) -> float:
@@ -118,8 +120,8 @@ class RaterModel:
 def fit_raters(model: RaterModel, entries: Entries) -> Array:
     """Find strengths, log gamma, delta and log nu where the penalised log-likelihood is highest.
 
-    Newton's steps are taken where they lead up, scoring steps where they do not; both are halved where
-    they overshoot.
+    Newton's steps are taken where they lead up, scoring steps where they do not; no parameter moves by
+    more than 2 at once, and steps that overshoot are halved.
 
     Parameters
     ----------
@@ -145,16 +147,28 @@ def fit_raters(model: RaterModel, entries: Entries) -> Array:
     for _ in range(MAX_STEPS):
         gradient, information, residual, _ = scores(model, found)
         gradient, information = prior_added(model, found, gradient, information)
-        move = _solve(model, information - _bend(model, found, residual), gradient)
-        if move @ gradient <= 0:
-            move = _solve(model, information, gradient)
-        part = 1.0
-        while (new := model.value(found + part * move)) < value - NOTHING * abs(value) and part > 1e-6:
-            part /= 2.0
-        found, value = found + part * move, new
-        if np.abs(move).max() < TOLERANCE * (1.0 + np.abs(found).max()):
+        observed = information - _bend(model, found, residual)
+        found, value, moved = _step(model, found, value, gradient, (observed, information))
+        if moved < TOLERANCE * (1.0 + np.abs(found).max()):
             return found
     raise ConvergenceError(f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few answers.")
+
+
+def _step(
+    model: RaterModel, found: Array, value: float, gradient: Array, matrices: tuple[Array, Array]
+) -> tuple[Array, float, float]:
+    """Go up along the first matrix that leads there; give the place, its value, and how long the whole step was."""
+    moved = np.inf
+    for matrix in matrices:
+        move = _solve(model, matrix, gradient)
+        moved = float(np.abs(move).max())
+        part = min(1.0, LONGEST_STEP / moved) if moved > 0 else 1.0
+        while part > SHORTEST_PART:
+            new = model.value(found + part * move)
+            if new >= value - NOTHING * abs(value):  # not so where the step overshot to infinity
+                return found + part * move, new, moved
+            part /= 2.0
+    return found, value, moved
 
 
 def raters_covariance(model: RaterModel, found: Array) -> Array:

@@ -115,6 +115,8 @@ def test_what_is_no_contrast_is_refused(study):
         contrast_strengths(ratings, {"x": {"nobody": 1, "human_01": -1}})
     with pytest.raises(RatingsError, match="sum to 1, expected 0"):
         contrast_strengths(ratings, {"x": {"human_01": 1}})
+    with pytest.raises(RatingsError, match="sum to nan, expected 0"):
+        contrast_strengths(ratings, {"x": {"human_01": float("nan"), "model_01": -1}})
     with pytest.raises(RatingsError, match="no replicates"):
         contrast_strengths(fit_ratings(study.verdicts, n_resamples=0), {"x": {"human_01": 1, "model_01": -1}})
     with pytest.raises(RatingsError, match="two groups that do not overlap"):

@@ -119,6 +119,15 @@ def test_raters_who_follow_a_rule_are_finite_and_flagged(study):
     assert raters.loc["oracle", "discrimination"] > 1.3
 
 
+@pytest.mark.parametrize("seed", [20260109, 11, 12])
+def test_raters_with_few_answers_do_not_throw_the_search_off(seed):
+    """Some 27 answers a person: from there a plain Newton step has overshot to infinity."""
+    rows = simulate_study(rng=np.random.default_rng(seed), n_responders=6, n_dialogues=80, pairs="all").verdicts
+    found = fit_judge_aware(rows)
+    assert found.raters["discrimination"].between(0.3, 3.0).all()
+    assert found.strength.abs().max() < 3
+
+
 def test_turning_every_order_turns_the_position_bias(study):
     rows = study.verdicts.iloc[:3000]
     here, there = fit_judge_aware(rows), fit_judge_aware(rows.assign(order=rows["order"].map({"ab": "ba", "ba": "ab"})))
