@@ -32,7 +32,7 @@ def test_rows_stand_in_the_order_asked_for_and_the_axis_names_the_interval():
     heights = dict(zip([label.get_text() for label in ax.get_yticklabels()], ax.get_yticks(), strict=True))
     assert heights["advice"] > heights["question"]
     assert "95% interval, dialogues like these" in ax.get_xlabel()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["x", "y"]
+    assert [text.get_text() for text in ax.get_figure().legends[0].get_texts()] == ["x", "y"]
 
 
 def test_a_model_without_a_time_is_not_drawn():
