@@ -104,7 +104,7 @@ def plot_shares(
     known = table["ci_low"].notna().any()
     ax.set_xlabel(f"{label}; bars: {table['ci_level'].max():.0%} interval, {bars}" if known and "ci_level" in table else label)
     if len(names) > 1:
-        ax.legend(fontsize="small", loc="lower left", bbox_to_anchor=(0.0, 1.0), ncol=min(3, len(names)))
+        ax.get_figure(root=True).legend(fontsize="small", loc="outside upper center", ncol=2)
     mark_simulated(ax, table if "simulated" in table else pd.DataFrame({"simulated": [False]}))
     return ax
 
