@@ -10,8 +10,12 @@ from heart_utils.analysis.agreement import (
     cohen_kappa,
     fleiss_kappa,
     gwet_ac,
+    krippendorff_alpha,
     pairwise_agreement,
 )
+from heart_utils.analysis.annotator_test import alternative_annotator_test
+from heart_utils.analysis.ceiling import estimate_ceiling
+from heart_utils.analysis.panel import combine_judges, effective_judges
 from heart_utils.analysis.ratings import combine_orders
 from heart_utils.analysis.resampling import draw_weights
 
@@ -276,6 +280,31 @@ def test_two_orders_are_not_two_raters():
         pairwise_agreement(table)
     joined = combine_orders(table.assign(repeat=0, state="valid", comparison_id=range(3), rationale=None))
     assert first_row(joined)["agreement"] == 0.0  # an inconsistent answer is a tie, and the person said a
+
+
+EVERYTHING = {
+    "pairwise agreement": pairwise_agreement,
+    "Cohen": lambda table: cohen_kappa(table, raters=("m1", "p1")),
+    "Fleiss": fleiss_kappa,
+    "Gwet": gwet_ac,
+    "Krippendorff": krippendorff_alpha,
+    "the ceiling": estimate_ceiling,
+    "effective judges": effective_judges,
+    "a panel": combine_judges,
+    "the annotator test": lambda table: alternative_annotator_test(table, "m1", epsilon=0.1),
+}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_nothing_takes_two_orders_or_two_repeats_for_two_raters(name):
+    once = random_votes(np.random.default_rng(3), n_dialogues=40, n_people=3, n_judges=2, miss=0.0)
+    EVERYTHING[name](once)
+    orders = pd.concat([once.assign(order="ab"), once.assign(order="ba")], ignore_index=True)
+    with pytest.raises(AgreementError, match="Two orders are not two raters"):
+        EVERYTHING[name](orders)
+    repeats = pd.concat([once, once], ignore_index=True)
+    with pytest.raises(AgreementError, match="more than once"):
+        EVERYTHING[name](repeats)
 
 
 def test_scores_and_verdicts_are_not_mixed():
