@@ -392,3 +392,8 @@ def _raters_table(
 ) -> pd.DataFrame:
     table = raters.assign(rater=raters["person"].map(codes), rater_kind="human", study=study, simulated=simulated, **statement)
     return check_table("raters", table.drop(columns="person").sort_values("rater"))
+
+
+if __name__ == "__main__":
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+    sys.exit(main())

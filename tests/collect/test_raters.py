@@ -4,6 +4,8 @@ import json
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import closing
 
 import numpy as np
@@ -385,6 +387,13 @@ def test_the_command_imports_and_says_what(run, capsys):
     assert "keys/people.csv" in said
     assert main([str(run.folder), "nothing"]) == 1
     assert "There is no nothing" in capsys.readouterr().err
+
+
+def test_the_command_runs_as_it_is_written_in_the_book(run):
+    command = [sys.executable, "-m", "heart_utils.collect.raters", str(run.folder), "rating"]
+    done = subprocess.run(command, cwd=run.root, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "holds no answers" in done.stderr
 
 
 # CSV
