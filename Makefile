@@ -19,7 +19,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env public notebooks book test test-services check data collect record study bench clean
+.PHONY: help env public notebooks book test test-services check data collect full record study bench clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -76,6 +76,10 @@ else ifneq (,$(filter heartbench%,$(RUN)))
 else
 	@$(PYTHON) -m heart_utils.collect $(RUN) $(ARGS)
 endif
+
+full: public ## draw a simulated study of HEART's size into runs/full, and run the chapters on it
+	@$(PYTHON) -m tools.full_study
+	@$(MAKE) --no-print-directory notebooks RUN=full
 
 record: env ## ask for what the recorded calls of the sample lack, and write them down
 	@$(PYTHON) -m heart_utils.collect sample --yes --record data/sample/calls.jsonl

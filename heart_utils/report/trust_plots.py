@@ -69,7 +69,7 @@ def plot_estimates(
     place = {name: number for number, name in enumerate(names)}
     for number, group in enumerate(groups):
         there = table[(table[hue] == group) & table[value].notna()]
-        y = there[row].map(place) + (len(groups) - 1 - 2 * number) * 0.36 / max(len(groups), 2)
+        y = there[row].map(place).astype(float) + (len(groups) - 1 - 2 * number) * 0.36 / max(len(groups), 2)
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         ax.hlines(y, there["ci_low"].astype(float), there["ci_high"].astype(float), color=colour, linewidth=1.8)
         ax.plot(there[value], y, marker, color=colour, markersize=5, label=str(group))
