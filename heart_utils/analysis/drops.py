@@ -230,7 +230,7 @@ def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: 
         if values
     )
     raise GateError(
-        f"Baseline and candidate were judged on other {what}: {len(sides[0] & sides[1])} in common, {said}. "
+        f"Baseline and candidate do not share all {what}: {len(sides[0] & sides[1])} in common, {said}. "
         f"Collect what is missing, so that both meet the same test."
     )
 

@@ -138,9 +138,9 @@ def no_common_opponent(verdicts):
 
 
 UNLIKE = {
-    r"on other histories: 58 in common, 2 for 'old' alone \(d1, d2\)": other_histories,
-    r"on other raters: 0 in common, 1 for 'old' alone \(judge\); 1 for 'new' alone": other_rater,
-    r"on other protocols": other_protocol,
+    r"do not share all histories: 58 in common, 2 for 'old' alone \(d1, d2\)": other_histories,
+    r"do not share all raters: 0 in common, 1 for 'old' alone \(judge\); 1 for 'new' alone": other_rater,
+    r"do not share all protocols": other_protocol,
     r"share no opponent": no_common_opponent,
 }
 
