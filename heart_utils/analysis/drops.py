@@ -230,7 +230,7 @@ def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: 
         if values
     )
     raise GateError(
-        f"Baseline and candidate were judged on other {what}: {len(sides[0] & sides[1])} in common, {said}. "
+        f"Baseline and candidate do not share all {what}: {len(sides[0] & sides[1])} in common, {said}. "
         f"Collect what is missing, so that both meet the same test."
     )
 
@@ -282,11 +282,13 @@ def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float) -> pd.
     table = table.copy()
     limit = 0.0 if mode == "regression" else max_drop
     freedom = np.maximum(table["n_dialogues"].astype(float) - 1, 1)
+    # The same verdicts on both sides differ by rounding alone, which must not pass for a drop.
+    table[["drop", "se"]] = table[["drop", "se"]].round(6) + 0.0
+    gap, told = table["drop"] - limit, table["se"].notna()
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = (table["drop"] - limit) / table["se"]
-    told = t.notna()
+        t = (gap / table["se"]).where(gap.ne(0) | table["se"].gt(0), 0.0)
     tail = stats.t.sf if mode == "regression" else stats.t.cdf
-    table["p"] = tail(t, freedom)
+    table["p"] = np.where(told, tail(t, freedom), np.nan)
     table[["p_holm", "level"]] = np.nan
     if told.any():
         held = hold_all(table.loc[told, "p"], alpha)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from heart_utils.analysis.drops import Comparison, GateError, compare_responders
 from heart_utils.analysis.orders import combine_orders
-from heart_utils.runs import Run, RunError, open_run
+from heart_utils.runs import Run, RunError, find_root, open_run
 
 __all__ = ["GateError", "GateFailedError", "Sides", "read_sides", "require_pass", "run_gate"]
 
@@ -174,11 +174,15 @@ def _parse(name: str, run: str | None) -> tuple[Run, str]:
     if run is not None and name in _responders(_open(run)):
         return _open(run), name
     head, colon, tail = name.rpartition(":")
+    asked = name.partition(":")[0]
     while colon:
         try:
             return open_run(head, create=False), name[len(head) + 1 :]
         except RunError:
             head, colon, tail = head.rpartition(":")
+    if run is None and ":" in name:
+        there = sorted(folder.name for folder in (find_root() / "runs").glob("*") if folder.is_dir())
+        raise GateError(f"{name!r}: there is no run {asked!r}. Runs here: {', '.join(there) or 'none yet'}.")
     if run is None:
         raise GateError(f"{name!r} names no run. Write run:responder, such as 'sample:{name}', or give `run`.")
     known = ", ".join(sorted(_responders(_open(run)))) or "none"

@@ -97,6 +97,17 @@ def test_a_judge_that_mostly_follows_the_order_shown_is_named(rng):
     assert "turned with the order" not in compare(make_verdicts(rng, FIELD), rng).table["message"][0]
 
 
+@pytest.mark.parametrize("mode", ["regression", "non-inferiority"])
+def test_the_same_verdicts_twice_are_no_drop_whatever_the_rounding(rng, mode):
+    verdicts = make_verdicts(rng, {name: FIELD[name] for name in ("old", "x", "y")})
+    again = verdicts[verdicts[["responder_a", "responder_b"]].eq("old").any(axis=1)].replace("old", "new")
+    found = compare(pd.concat([verdicts, again], ignore_index=True), rng, mode=mode)
+    row = found.table.iloc[0]
+    assert found.passed
+    assert (row["drop"], row["se"], row["drop_low"], row["drop_high"]) == (0, 0, 0, 0)
+    assert row["p"] == (0.5 if mode == "regression" else 0.0)
+
+
 def test_failed_answers_are_counted_and_enter_nothing(rng):
     verdicts = make_verdicts(rng, FIELD)
     lost = verdicts["dialogue_id"].eq("d0")
@@ -127,9 +138,9 @@ def no_common_opponent(verdicts):
 
 
 UNLIKE = {
-    r"on other histories: 58 in common, 2 for 'old' alone \(d1, d2\)": other_histories,
-    r"on other raters: 0 in common, 1 for 'old' alone \(judge\); 1 for 'new' alone": other_rater,
-    r"on other protocols": other_protocol,
+    r"do not share all histories: 58 in common, 2 for 'old' alone \(d1, d2\)": other_histories,
+    r"do not share all raters: 0 in common, 1 for 'old' alone \(judge\); 1 for 'new' alone": other_rater,
+    r"do not share all protocols": other_protocol,
     r"share no opponent": no_common_opponent,
 }
 

@@ -61,7 +61,7 @@ def test_runs_that_do_not_match_are_refused(tmp_path, message):
 def test_runs_with_other_judges_are_refused(tmp_path, rng):
     write_run(tmp_path / "before", THETA)
     write_run(tmp_path / "after", {"new": 0.0, "x": 0.4, "y": -0.4}, judge="another judge")
-    with pytest.raises(GateError, match="judged on other raters: 0 in common"):
+    with pytest.raises(GateError, match="do not share all raters: 0 in common"):
         run_gate(f"{tmp_path}/before:old", f"{tmp_path}/after:new", rng=rng)
 
 
@@ -75,6 +75,8 @@ def test_runs_without_a_common_opponent_are_refused(tmp_path):
 def test_names_that_are_not_there_list_those_that_are(two_runs):
     with pytest.raises(GateError, match=r"no responder 'nobody' in the run .* \(there are: old, x, y\)"):
         read_sides("old", "nobody", run=f"{two_runs}/before")
+    with pytest.raises(GateError, match="there is no run 'nowhere'. Runs here: "):
+        read_sides("nowhere:old", f"{two_runs}/after:new")
     with pytest.raises(GateError, match="names no run. Write run:responder, such as 'sample:old'"):
         read_sides("old", "x")
     with pytest.raises(GateError, match="'nobody' appears in no verdict of the run 'after'; there are new, x, y"):
