@@ -103,8 +103,8 @@ def plot_shares(
     ax.set_ylim(-0.6, len(rows) - 0.4)
     known = table["ci_low"].notna().any()
     ax.set_xlabel(f"{label}; bars: {table['ci_level'].max():.0%} interval, {bars}" if known and "ci_level" in table else label)
-    if len(names) > 1:
-        ax.get_figure(root=True).legend(fontsize="small", loc="outside upper center", ncol=2)
+    if len(names) > 1 and (figure := ax.get_figure(root=True)) is not None:
+        figure.legend(fontsize="small", loc="outside upper center", ncol=2)
     mark_simulated(ax, table if "simulated" in table else pd.DataFrame({"simulated": [False]}))
     return ax
 
