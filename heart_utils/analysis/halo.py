@@ -4,8 +4,8 @@ Attributes are the traits, raters the methods. Conversation and author means are
 left is what one rater saw in one reply beyond "good author" and "easy question". If attributes are
 distinct, two raters agree more about the same attribute than about two different ones [1]_.
 
-References
-----------
+.. rubric:: References
+
 .. [1] Campbell and Fiske (1959), https://doi.org/10.1037/h0046016
 """
 

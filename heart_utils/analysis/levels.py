@@ -14,8 +14,8 @@ Adjacent categories were chosen rather than cumulative ones because the likeliho
 sums of scores a pair are all it needs: a resample costs no more than for Bradley-Terry, and the two
 simpler models are inside it.
 
-References
-----------
+.. rubric:: References
+
 .. [1] Agresti (1992), https://doi.org/10.2307/2347562
 .. [2] Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082
 """

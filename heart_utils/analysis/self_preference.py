@@ -13,8 +13,8 @@ over judges :math:`k` of other families, all means over the same replies, so tha
 out [1]_. With people in place of the other judges the same difference is called *divergence from people*:
 it holds whatever model judges have in common against people, and is not self-preference.
 
-References
-----------
+.. rubric:: References
+
 .. [1] Nearest work: Spiliopoulou et al. (2025), https://arxiv.org/abs/2508.06709
 """
 
