@@ -24,6 +24,7 @@ import yaml
 import heart_utils
 from heart_utils.report.banner import MIME_NOTE, ORIGINS, current_commit
 from heart_utils.runs import find_root, strictest_licence, write_atomically
+from tools.absent import page_without, unglue
 from tools.figure import read_figure
 from tools.notebooks import NotebookError, read_cells
 from tools.plan import Plan, PlanError, read_plan
@@ -53,10 +54,18 @@ def stage_book(root: Path, plan: Plan) -> Path:
     shutil.rmtree(stage, ignore_errors=True)
     for folder in ("book", "params"):
         shutil.copytree(root / folder, stage / folder)
-    copies = [root / "build" / "executed" / plan.run / f"{chapter.name}.ipynb" for chapter in plan.chapters]
+    ran = {chapter.name for chapter in plan.chapters}
+    copies = [root / "build" / "executed" / plan.run / f"{name}.ipynb" for name in sorted(ran)]
     (stage / "notebooks").mkdir()
     for copy in copies:
         shutil.copy2(copy, stage / "notebooks")
+    for notebook in sorted((root / "notebooks").glob("*.ipynb")):
+        if notebook.stem not in ran:
+            write_atomically(stage / "notebooks" / f"{notebook.stem}.md", page_without(notebook, plan.run).encode())
+    for page in (stage / "book").rglob("*.md"):
+        words = page.read_text(encoding="utf-8")
+        if (kept := unglue(words, ran)) != words:
+            write_atomically(page, kept.encode())
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     options = config["sphinx"]["config"]["html_theme_options"]
     options["announcement"] = page_banner(plan.run, _notes(copies), current_commit(root), datetime.date.today())
@@ -64,18 +73,25 @@ def stage_book(root: Path, plan: Plan) -> Path:
     files = {
         "book/api.md": _kept_api_page(root),
         "_config.yml": yaml.safe_dump(config, allow_unicode=True),
-        "_toc.yml": yaml.safe_dump(_listed(toc, {chapter.name for chapter in plan.chapters}), sort_keys=False),
+        "_toc.yml": yaml.safe_dump(_listed(toc, {file.stem for file in (stage / "notebooks").iterdir()}), sort_keys=False),
     }
     for name, text in files.items():
         write_atomically(stage / name, text.encode())
     code = root / "build" / "code.stamp"
     if code.is_file():  # the page of functions is read again only when a function changed
         os.utime(stage / "book" / "api.md", ns=(code.stat().st_mtime_ns, code.stat().st_mtime_ns))
-    figure = read_figure(stage / FRONT_FIGURE[0], FRONT_FIGURE[1])
-    write_atomically(stage / "book" / "front.png", figure.png)
-    words = f":name: fig-front\n:alt: {figure.alt}\n\n{figure.caption}"
-    write_atomically(stage / "book" / "front.txt", f"```{{figure}} front.png\n{words}\n```\n".encode())
+    _stage_front_figure(stage)
     return stage
+
+
+def _stage_front_figure(stage: Path) -> None:
+    """Give the front page its figure, where its chapter ran."""
+    front = ""
+    if (stage / FRONT_FIGURE[0]).is_file():
+        figure = read_figure(stage / FRONT_FIGURE[0], FRONT_FIGURE[1])
+        write_atomically(stage / "book" / "front.png", figure.png)
+        front = f"```{{figure}} front.png\n:name: fig-front\n:alt: {figure.alt}\n\n{figure.caption}\n```\n"
+    write_atomically(stage / "book" / "front.txt", front.encode())
 
 
 def page_banner(run: str, notes: Iterable[dict[str, Any]], commit: str, date: datetime.date) -> str:
@@ -186,7 +202,7 @@ def _notes(copies: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def _listed(toc: dict[str, Any], chapters: set[str]) -> dict[str, Any]:
-    """Keep the notebooks that the run lists; a book has no page for a chapter that did not run."""
+    """Keep the chapters that have a page; the list of contents may name others, whose notebooks are not there."""
     for part in toc["parts"]:
         kept = [
             page

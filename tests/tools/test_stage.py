@@ -95,6 +95,19 @@ def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a
     assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
 
 
+def test_a_chapter_that_the_run_leaves_out_has_a_page_that_says_so_and_holds_its_labels(staged):
+    words = "(why-not)=\n# Why not?\n\nWords.\n\n(a-part)=\n### A part"
+    staged.write_chapter("06_not_run", cell(words, kind="markdown"), cell("glue('n', 1)"))
+    intro = "# Front\n\n{ref}`why-not` {ref}`a-part` {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n"
+    (staged.root / "book" / "intro.md").write_text(intro)
+    stage = stage_book(staged.root, read_plan(staged.root, "sample"))
+    build_html(stage, staged.root / "build" / "html")
+    page = (staged.root / "build" / "html" / "notebooks" / "06_not_run.html").read_text()
+    assert "leaves this chapter out" in page
+    assert "Words." not in page
+    assert "(not in this run)" in (staged.root / "build" / "html" / "book" / "intro.html").read_text()
+
+
 def test_the_page_of_functions_is_written_anew_only_when_a_function_changed(staged):
     code, kept = staged.root / "build" / "code.stamp", staged.root / "build" / "api.md"
     plan = read_plan(staged.root, "sample")

@@ -1,0 +1,61 @@
+"""Chapters that a run leaves out: a page in their place, so that what points at them still has somewhere to point."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tools.notebooks import read_cells
+
+__all__ = ["page_without", "unglue"]
+
+HEADED = re.compile(r"^\((?P<label>[\w-]+)\)=\n(?P<heading>#+ .+)$", flags=re.MULTILINE)
+GLUED = re.compile(r"\{glue[^}]*\}`(?:\.\./)*notebooks/(?P<chapter>\w+)\.ipynb::[^`]+`")
+
+
+def page_without(notebook: Path, run: str) -> str:
+    """Write the page of a chapter that did not run: its headings under their labels, and why it is empty.
+
+    Parameters
+    ----------
+    notebook : pathlib.Path
+        The chapter's source.
+    run : str
+        The run that leaves it out.
+
+    Returns
+    -------
+    str
+        MyST.
+    """
+    words = "\n\n".join("".join(cell["source"]) for cell in read_cells(notebook) if cell["cell_type"] == "markdown")
+    headed = [(found["label"], found["heading"]) for found in HEADED.finditer(words)]
+    title = next((line for line in words.splitlines() if line.startswith("# ")), f"# {notebook.stem}")
+    said = f"The run `{run}` leaves this chapter out, so it has no figures here. Name `{notebook.stem}` under `chapters:` in\n"
+    said += f"`params/{run}.yaml` to have it run."
+    parts = [f"({label})=\n{heading}\n" for label, heading in headed if heading != title]
+    above = next((f"({label})=\n" for label, heading in headed if heading == title), "")
+    return "\n".join([f"{above}{title}\n", f"{said}\n", *(re.sub(r"^(\([^\n]+\n)#+", r"\1##", part) for part in parts)])
+
+
+def unglue(text: str, present: set[str]) -> str:
+    """Put a word in the place of each number that comes from a chapter which did not run.
+
+    Parameters
+    ----------
+    text : str
+        A page of prose.
+    present : set of str
+        Names of the chapters that ran.
+
+    Returns
+    -------
+    str
+        The page, without pointers to outputs that are not there.
+
+    Examples
+    --------
+    >>> unglue("So {glue:text}`../notebooks/06_b.ipynb::n` of them.", {"05_a"})
+    'So *(not in this run)* of them.'
+    """
+    return GLUED.sub(lambda found: found[0] if found["chapter"] in present else "*(not in this run)*", text)
