@@ -15,6 +15,8 @@ PYTEST := $(PYTHON) -m pytest -q
 
 export HEART_DATA := $(DATA)
 export LITELLM_LOCAL_MODEL_COST_MAP := True
+# JOBS notebooks or tests at once fill the cores already; threads of linear algebra beneath them would wait for each other.
+public notebooks book test test-services full: export OPENBLAS_NUM_THREADS ?= 1
 ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif

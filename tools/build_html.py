@@ -42,7 +42,7 @@ def build_html(stage: Path, html: Path) -> None:
     html.parent.mkdir(parents=True, exist_ok=True)
     part = html.with_name(f".{html.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    shutil.copytree(built, part)
+    shutil.copytree(built, part, ignore=shutil.ignore_patterns("*.map"))  # which only serve debugging of the theme
     shutil.rmtree(html, ignore_errors=True)
     os.replace(part, html)
 

@@ -11,7 +11,6 @@ import datetime
 import html
 import importlib
 import json
-import os
 import pkgutil
 import shutil
 import sys
@@ -29,7 +28,7 @@ from tools.figure import read_figure
 from tools.notebooks import NotebookError, read_cells
 from tools.plan import Plan, PlanError, read_plan
 
-__all__ = ["api_page", "page_banner", "stage_book"]
+__all__ = ["api_pages", "page_banner", "stage_book"]
 
 FRONT_FIGURE = ("notebooks/05_who_is_preferred.ipynb", "fig-leaderboard")
 """The figure that the front page shows, taken from its chapter with its words."""
@@ -71,15 +70,13 @@ def stage_book(root: Path, plan: Plan) -> Path:
     options["announcement"] = page_banner(plan.run, _notes(copies), current_commit(root), datetime.date.today())
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     files = {
-        "book/api.md": _kept_api_page(root),
         "_config.yml": yaml.safe_dump(config, allow_unicode=True),
         "_toc.yml": yaml.safe_dump(_listed(toc, {file.stem for file in (stage / "notebooks").iterdir()}), sort_keys=False),
     }
     for name, text in files.items():
         write_atomically(stage / name, text.encode())
-    code = root / "build" / "code.stamp"
-    if code.is_file():  # the page of functions is read again only when a function changed
-        os.utime(stage / "book" / "api.md", ns=(code.stat().st_mtime_ns, code.stat().st_mtime_ns))
+    for page in _kept_api_pages(root):  # with its time, so that it is read again only when a function changed
+        shutil.copy2(page, stage / "book")
     _stage_front_figure(stage)
     return stage
 
@@ -140,25 +137,28 @@ def page_banner(run: str, notes: Iterable[dict[str, Any]], commit: str, date: da
     return f'<details class="heart-rests-on heart-{kind}" role="note"><summary>{head}</summary><ul>{items}</ul></details>'
 
 
-def api_page() -> str:
-    """Write the page of the package's functions from the package itself.
+def api_pages() -> dict[str, str]:
+    """Write the pages of the package's functions from the package itself.
 
     Returns
     -------
-    str
-        MyST: the public names in a table, then each module with all that it offers.
+    dict of str to str
+        File name -> MyST: ``api.md`` has the public names in a table and the modules that all others build on; each of the
+        subpackages has a page of its own, with all that its modules offer.
     """
-    modules = [
+    modules = sorted(
         name
         for _, name, is_package in pkgutil.walk_packages(heart_utils.__path__, "heart_utils.")
         if not is_package and "._" not in name
-    ]
-    lines = ["(api)=", "# The functions behind the chapters", "", _API_OPENING, ""]
-    lines += ["```{eval-rst}", ".. autosummary::", "   :nosignatures:", ""]
+    )
     public = sorted(name for name in heart_utils.__all__ if not name.startswith("_"))
-    lines += [f"   ~heart_utils.{_home(name)}.{name}" for name in public] + ["```", ""]
-    for module in sorted(modules):
-        lines += [
+    table = ["```{eval-rst}", ".. autosummary::", "   :nosignatures:", ""]
+    table += [f"   ~heart_utils.{_home(name)}.{name}" for name in public] + ["```", ""]
+    pages = {"api": ["(api)=", "# The functions behind the chapters", "", _API_OPENING, "", *table]}
+    pages |= {f"api_{part}": [f"(api-{part})=", f"# `heart_utils.{part}`: {words}", ""] for part, words in _API_PARTS.items()}
+    for module in modules:
+        part = module.split(".")[1]
+        pages[f"api_{part}" if part in _API_PARTS else "api"] += [
             f"## {module}",
             "",
             "```{eval-rst}",
@@ -167,17 +167,27 @@ def api_page() -> str:
             "```",
             "",
         ]
-    return "\n".join(lines)
+    return {f"{name}.md": "\n".join(lines) for name, lines in pages.items()}
 
 
-def _kept_api_page(root: Path) -> str:
-    """Give the page of functions as it was last written, if no function changed: to write it, all modules are imported."""
-    kept, code = root / "build" / "api.md", root / "build" / "code.stamp"
+def _kept_api_pages(root: Path) -> list[Path]:
+    """Give the pages of functions as last written, if no function changed: to write them, all modules are imported."""
+    folder, code = root / "build" / "api", root / "build" / "code.stamp"
+    kept = sorted(folder.glob("*.md"))
     sources = [path.stat().st_mtime_ns for path in (code, Path(__file__)) if path.is_file()]
-    if not (code.is_file() and kept.is_file() and kept.stat().st_mtime_ns > max(sources)):
-        write_atomically(kept, api_page().encode())
-    return kept.read_text(encoding="utf-8")
+    if not (code.is_file() and kept and min(page.stat().st_mtime_ns for page in kept) > max(sources)):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name, text in api_pages().items():
+            write_atomically(folder / name, text.encode())
+    return sorted(folder.glob("*.md"))
 
+
+_API_PARTS = {
+    "collect": "sources, models, judging, studies",
+    "analysis": "ratings, agreement and what follows from them",
+    "report": "figures, boards, pages",
+}
 
 _API_OPENING = """\
 Each name below can be taken from the package itself, as in `from heart_utils import open_run`; it is

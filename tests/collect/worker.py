@@ -1,6 +1,7 @@
 """What another process does in tests that kill it, stop it, or race it."""
 
 import os
+import signal
 
 from heart_utils.collect.ledger import open_ledger
 from heart_utils.collect.models import Model, Request, ask_all
@@ -14,6 +15,7 @@ def requests_for(address, n=200, **settings):
 
 
 def ask_many(address, url):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is begun with it ignored
     try:
         ask_all(requests_for(address, max_concurrency=4), ledger=open_ledger(url), progress=False)
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from tools.build_html import build_html
 from tools.figure import read_figure
 from tools.notebooks import NotebookError
 from tools.plan import read_plan
-from tools.stage import api_page, page_banner, stage_book
+from tools.stage import api_pages, page_banner, stage_book
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 DAY = datetime.date(2026, 1, 9)
@@ -48,11 +48,13 @@ def test_the_banner_says_when_no_public_votes_were_found():
     assert "none were found for this book" in page_banner("sample", [], "abc", DAY)
 
 
-def test_every_public_name_stands_on_the_page_of_functions():
-    page = api_page()
+def test_every_public_name_stands_on_the_page_of_functions_and_every_module_on_one_page():
+    pages = api_pages()
     for name in heart_utils.__all__:
-        assert name.startswith("_") or f".{name}\n" in page
-    assert ".. automodule:: heart_utils.tables" in page
+        assert name.startswith("_") or f".{name}\n" in pages["api.md"]
+    assert ".. automodule:: heart_utils.tables" in pages["api.md"]
+    assert ".. automodule:: heart_utils.analysis.ratings" in pages["api_analysis.md"]
+    assert sum("automodule:: heart_utils.analysis.ratings\n" in page for page in pages.values()) == 1
 
 
 def test_a_figure_comes_with_its_words(tmp_path):
@@ -109,14 +111,15 @@ def test_a_chapter_that_the_run_leaves_out_has_a_page_that_says_so_and_holds_its
 
 
 def test_the_page_of_functions_is_written_anew_only_when_a_function_changed(staged):
-    code, kept = staged.root / "build" / "code.stamp", staged.root / "build" / "api.md"
+    code, kept = staged.root / "build" / "code.stamp", staged.root / "build" / "api" / "api.md"
     plan = read_plan(staged.root, "sample")
     code.write_text("one")
     stage_book(staged.root, plan)
     assert kept.read_text().startswith("(api)=")
     kept.write_text("as it was kept")
     assert (stage_book(staged.root, plan) / "book" / "api.md").read_text() == "as it was kept"
-    os.utime(code, (kept.stat().st_mtime + 1, kept.stat().st_mtime + 1))
+    later = kept.stat().st_mtime + 1
+    os.utime(code, (later, later))
     assert (stage_book(staged.root, plan) / "book" / "api.md").read_text().startswith("(api)=")
 
 
