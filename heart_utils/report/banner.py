@@ -42,7 +42,7 @@ ORIGINS = {
 WRITERS = {
     "human": "people",
     "model": "models",
-    "reference": "this project's authors",
+    "reference": "this project, drafted with a language model",
     "source": "unknown authors (came with the data set)",
     "probe": "probes",
 }
