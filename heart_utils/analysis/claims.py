@@ -225,7 +225,7 @@ def _bench_all_items(tables: Mapping[str, pd.DataFrame], _: str) -> Outcome:
     items, questions = int(total["items"]), int(total["questions"])
     found = items + questions
     return Outcome(
-        ADDS_UP if found == 3114 else FAILS, f"{items:,} and one veto item for each of {questions} questions: {found:,}"
+        ADDS_UP if found == 3114 else FAILS, f"{items:,} and as many veto items as questions, {questions}: {found:,}"
     )
 
 
