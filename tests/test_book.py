@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -138,8 +137,8 @@ def test_the_line_at_the_top_opens_by_the_keyboard(pages, browser):
     tab.close()
 
 
-def build_copy(folder, mirror=None):
-    """Copy what a checkout holds, and build the book from it as a stranger would."""
+def build_copy(folder, target, mirror=None):
+    """Copy what a checkout holds, and build its notebooks or its book as a stranger would, but with few resamples."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -147,37 +146,42 @@ def build_copy(folder, mirror=None):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+    settings = folder / "params" / "sample.yaml"
+    settings.write_text(settings.read_text().replace("all:\n", "all:\n  n_resamples: 200\n", 1))
     environment = {**os.environ, "PYTHONPATH": str(folder), "HEART_DATA_CACHE": str(folder / "cache")}
     for name in ("HEART_DATA_MIRROR", "HEART_ROOT", "MAKEFLAGS", "MAKELEVEL"):
         environment.pop(name, None)
     if mirror:
         environment["HEART_DATA_MIRROR"] = str(mirror)
-    command = ["make", "book", "DATA=none", "ENV=", f"PYTHON={sys.executable}"]
+    command = ["make", target, "DATA=none", "ENV=", f"PYTHON={sys.executable}"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
-    return (folder / "build" / "html" / "book" / "intro.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_the_book_builds_with_no_data_and_says_so(tmp_path):
-    front = build_copy(tmp_path)
+    build_copy(tmp_path, "book")
+    front = (tmp_path / "build" / "html" / "book" / "intro.html").read_text(encoding="utf-8")
     assert "Public votes: none were found for this book" in front
     assert "SIMULATED</strong>" in front
 
 
 @pytest.mark.slow
 @pytest.mark.mirror
-def test_the_book_builds_with_public_data_only_and_names_them(tmp_path, mirror):
+def test_the_chapters_run_with_public_data_only(tmp_path, mirror):
     only = tmp_path / "mirror"
     only.mkdir()
     for name in PUBLIC_FOLDERS:
         (only / name).symlink_to(mirror / name)
-    front = build_copy(tmp_path / "project", only)
-    assert "MT-Bench" in front
-    assert "none were found" not in front
+    build_copy(tmp_path / "project", "notebooks", only)
+    executed = tmp_path / "project" / "build" / "executed" / "sample"
+    assert "MT-Bench" in (executed / "05_who_is_preferred.ipynb").read_text(encoding="utf-8")
+    assert "ESConv is not here" in (executed / "06_do_judges_agree.ipynb").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 @pytest.mark.mirror
-def test_the_book_builds_with_the_whole_mirror(tmp_path, mirror):
-    assert "MT-Bench" in build_copy(tmp_path / "project", Path(mirror))
+def test_the_book_in_build_rests_on_the_whole_mirror_where_there_is_one(mirror):
+    assert "MT-Bench" in (HTML / "book" / "intro.html").read_text(encoding="utf-8")
+    told = (HTML / "notebooks" / "06_do_judges_agree.html").read_text(encoding="utf-8")
+    assert "ESConv (CC BY-NC 4.0; only aggregates are shown)" in told
