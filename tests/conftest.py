@@ -5,6 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True)  # the same examples in every run, so that a failure is one for all
+settings.load_profile("repeatable")
 
 REQUIRED = {name for name in os.environ.get("HEART_REQUIRE", "").split(",") if name}
 

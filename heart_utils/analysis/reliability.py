@@ -57,7 +57,7 @@ def dawid_skene(
     answer: str = "answer",
     mirror: Mapping[str, str] | None = None,
     prior: float = 0.0,
-    max_steps: int = 2000,
+    max_steps: int = 20_000,
     tolerance: float = 1e-6,
 ) -> Reliability:
     r"""Fit true classes and each rater's errors by expectation and maximisation.
