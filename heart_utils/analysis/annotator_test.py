@@ -120,7 +120,7 @@ def alternative_annotator_test(
             f"answered too; there are {len(rows)} of {len(people)}."
         )
     found = pd.DataFrame(rows, columns=["rater", "n_items", "judge_wins", "rater_wins", "p_value"])
-    found["rejected"] = _benjamini_yekutieli(found["p_value"].to_numpy(), level)
+    found["rejected"] = stats.false_discovery_control(found["p_value"].to_numpy(), method="by") <= level
     rate = float(found["rejected"].mean())
     return AnnotatorTest(found, rate, float(found["judge_wins"].mean()), epsilon, level, rate >= 0.5)
 
@@ -157,14 +157,3 @@ def _p_below(differences: Array, epsilon: float) -> float:
     if spread == 0.0:
         return 0.0 if gap < 0 else 1.0
     return float(stats.t.cdf(gap / (spread / np.sqrt(len(differences))), len(differences) - 1))
-
-
-def _benjamini_yekutieli(p_values: Array, level: float) -> Array:
-    n = len(p_values)
-    order = np.argsort(p_values)
-    steps = np.arange(1, n + 1)
-    below = np.flatnonzero(p_values[order] <= steps / n * level / (1.0 / steps).sum())
-    rejected = np.zeros(n, bool)
-    if len(below):
-        rejected[order[: below[-1] + 1]] = True
-    return rejected

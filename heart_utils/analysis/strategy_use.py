@@ -164,12 +164,7 @@ def adjust_benjamini_hochberg(p_values: Sequence[float] | Array) -> Array:
     >>> adjust_benjamini_hochberg([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.04, 0.04]
     """
-    p = np.asarray(p_values, dtype=float)
-    order = np.argsort(p)
-    stepped = p[order] * len(p) / np.arange(1, len(p) + 1)
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(np.minimum.accumulate(stepped[::-1])[::-1], 1.0)
-    return adjusted
+    return np.asarray(stats.false_discovery_control(p_values, method="bh"), dtype=np.float64)
 
 
 def _fit_one(verdicts: pd.DataFrame, code: pd.Series, length: pd.Series, cluster: str, ci_level: float) -> dict[str, object]:
