@@ -15,8 +15,9 @@ import pandas as pd
 from heart_utils.collect.blinding import JudgeError, check_judges, check_replies, rows_of
 from heart_utils.collect.codebook import ANSWERED, Codebook, answer_form, answer_schema, load_codebooks, read_labels
 from heart_utils.collect.design import seeded
-from heart_utils.collect.models import Model, Request, ask_all, supports_schema
+from heart_utils.collect.models import Model, Request, ask_all
 from heart_utils.collect.prompts import text_markers
+from heart_utils.collect.questions import settle_schema
 from heart_utils.tables import check_table, needed_columns
 
 if TYPE_CHECKING:
@@ -247,7 +248,4 @@ def _tasks(
 
 
 def _takes_schema(task: _Task, ledger: Ledger) -> bool:
-    """Ask with a schema where the coder holds to it; what is recorded decides before litellm's list, which changes."""
-    keys = {replace(task, schema=schema).request.key: schema for schema in (True, False)}
-    recorded = [keys[key] for key in ledger.find(list(keys))]
-    return recorded[0] if recorded else supports_schema(task.coder)
+    return settle_schema([(replace(task, schema=True).request, replace(task, schema=False).request)], ledger)

@@ -19,7 +19,7 @@ from heart_utils.collect.readings import Reading, read_call
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
 
-__all__ = ["Answer", "Question", "ask_questions", "collector_paused", "count_calls", "takes_schema"]
+__all__ = ["Answer", "Question", "ask_questions", "collector_paused", "count_calls", "settle_schema", "takes_schema"]
 
 ROOM = 200
 """Tokens for an answer in JSON, whatever it is about."""
@@ -292,9 +292,27 @@ def takes_schema(questions: Sequence[Question], ledger: Ledger) -> dict[tuple[st
 
 def _takes_schema(questions: Sequence[Question], ledger: Ledger) -> bool:
     some = questions[:: max(1, len(questions) // LOOKED_AT)]
-    keys = {question.request(schema=schema).key: schema for question in some for schema in (True, False)}
+    return settle_schema([(question.request(schema=True), question.request(schema=False)) for question in some], ledger)
+
+
+def settle_schema(asked: Sequence[tuple[Request, Request]], ledger: Ledger) -> bool:
+    """Tell whether a model is asked with a JSON schema; what is recorded decides before litellm's list, which changes.
+
+    Parameters
+    ----------
+    asked : sequence of tuple of Request
+        Some of what one model is asked, each with a schema and without.
+    ledger : Ledger
+        Where calls are kept.
+
+    Returns
+    -------
+    bool
+        As most of the recorded calls among these were made; if there are none, what litellm says of the model.
+    """
+    keys = {request.key: schema for both in asked for schema, request in zip((True, False), both, strict=True)}
     recorded = Counter(keys[key] for key in ledger.find(list(keys)))
-    return recorded.most_common(1)[0][0] if recorded else supports_schema(some[0].judge)
+    return recorded.most_common(1)[0][0] if recorded else supports_schema(asked[0][0].model)
 
 
 @collector_paused()

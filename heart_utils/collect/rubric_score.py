@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from heart_utils.collect.blinding import JudgeError, check_judges, judge_flags, rows_of
-from heart_utils.collect.models import Call, Model, Request, ask_all, supports_schema
+from heart_utils.collect.models import Call, Model, Request, ask_all
+from heart_utils.collect.questions import settle_schema
 from heart_utils.collect.rubric_prompts import LANGUAGES, again_message, hits_schema, judge_message, read_hits, reply_message
 from heart_utils.tables import check_table, needed_columns
 
@@ -253,10 +254,7 @@ def _tasks(
 
 
 def _takes_schema(task: _Task, ledger: Ledger) -> bool:
-    """Ask with a schema where the judge holds to it; what is recorded decides before litellm's list, which changes."""
-    keys = {replace(task, schema=schema).request.key: schema for schema in (True, False)}
-    recorded = [keys[key] for key in ledger.find(list(keys))]
-    return recorded[0] if recorded else supports_schema(task.judge)
+    return settle_schema([(replace(task, schema=True).request, replace(task, schema=False).request)], ledger)
 
 
 def _check_language(language: str) -> None:

@@ -21,7 +21,7 @@ class Coder:
     def __init__(self, monkeypatch, say):
         self.say, self.calls, self.asked = say, {}, []
         monkeypatch.setattr("heart_utils.collect.code.ask_all", self.ask_all)
-        monkeypatch.setattr("heart_utils.collect.code.supports_schema", lambda model: True)
+        monkeypatch.setattr("heart_utils.collect.questions.supports_schema", lambda model: True)
 
     def find(self, keys):
         return {key: self.calls[key] for key in keys if key in self.calls}
