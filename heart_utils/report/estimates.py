@@ -9,16 +9,13 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.analysis.ceiling import ceiling_bounds
-from heart_utils.report.plots import mark_simulated
+from heart_utils.report.plots import COLOURS, MARKERS, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_agreement", "plot_ceiling", "plot_estimates"]
 
-# seaborn's colorblind palette; the marker repeats what the colour says.
-COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#949494", "#ca9161")
-MARKERS = ("o", "s", "D", "^", "X", "v")
 ROOM = 0.5
 """Of a row, what several estimates in it are spread over."""
 

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from heart_utils.report.plots import KIND_COLOURS, KIND_MARKERS, mark_simulated
+from heart_utils.report.plots import COLOURS, KIND_COLOURS, KIND_MARKERS, MARKERS, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_absent", "plot_confusion", "plot_correlation_ends", "plot_shares", "plot_trend"]
-
-COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#d55e00", "#949494", "#56b4e9", "#ca9161")
-MARKERS = ("o", "s", "D", "^", "v", "X", "P", "*")
 
 
 def plot_absent(message: str) -> Axes:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "COLOURS",
     "KIND_COLOURS",
     "KIND_MARKERS",
+    "MARKERS",
     "mark_simulated",
     "plot_boards",
     "plot_leaderboard",
@@ -26,7 +28,10 @@ __all__ = [
     "use_book_style",
 ]
 
-# seaborn's colorblind palette, by the kind of author; the marker repeats what the colour says.
+# seaborn's colorblind palette; the marker repeats what the colour says.
+COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#d55e00", "#949494", "#56b4e9", "#ca9161")
+MARKERS = ("o", "s", "D", "^", "v", "X", "P", "*")
+# The same, by the kind of author.
 KIND_COLOURS = {"human": "#0173b2", "model": "#de8f05", "reference": "#029e73", "source": "#cc78bc", "probe": "#949494"}
 KIND_MARKERS = {"human": "o", "model": "s", "reference": "D", "source": "^", "probe": "X"}
 KIND_NAMES = {

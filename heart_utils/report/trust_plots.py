@@ -1,4 +1,4 @@
-"""Figures about judges: estimates with intervals in rows, a report card, and a line that drifts."""
+"""Figures about judges: a report card, and a line that drifts."""
 
 from __future__ import annotations
 
@@ -7,78 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from heart_utils.report.plots import mark_simulated
+from heart_utils.report.plots import COLOURS, MARKERS, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_card", "plot_drift", "plot_estimates"]
+__all__ = ["plot_card", "plot_drift"]
 
-COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#ca9161", "#949494")
-MARKERS = ("o", "s", "D", "^", "v", "X")
 EXPECTED_COLOURS = {"worse": "#0173b2", "not_better": "#de8f05", "even": "#949494"}
 EXPECTED_MARKERS = {"worse": "o", "not_better": "s", "even": "D"}
 EXPECTED_WORDS = {"worse": "is worse: should be right of the line", "not_better": "adds nothing: should not be left of it",
                   "even": "says who wrote it: should be on it"}  # fmt: skip
-
-
-def plot_estimates(
-    table: pd.DataFrame,
-    *,
-    value: str,
-    row: str,
-    hue: str,
-    label: str,
-    line: float = 0.0,
-    simulated: bool = False,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw estimates with their intervals, one row a name, one colour and marker a group.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        With `value`, ``ci_low``, ``ci_high``, `row` and `hue`; rows without a value are left out of the picture.
-    value, row, hue : str
-        Columns.
-    label : str
-        Of the horizontal axis; says which interval the bars are.
-    line : float
-        Where nothing would lie.
-    simulated : bool
-        Whether it was drawn by a program.
-    ax : matplotlib.axes.Axes, optional
-        Drawn on a new figure if none is given.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"d": ["x", "y"], "j": "k", "b": [0.1, 0.2], "ci_low": [0.0, 0.1], "ci_high": [0.2, 0.3]})
-    >>> [text.get_text() for text in plot_estimates(table, value="b", row="d", hue="j", label="b").get_yticklabels()]
-    ['y', 'x']
-    """
-    import matplotlib.pyplot as plt
-
-    names, groups = list(dict.fromkeys(table[row]))[::-1], list(dict.fromkeys(table[hue]))
-    if ax is None:
-        height = 1.2 + len(names) * (0.2 + 0.16 * len(groups))
-        _, ax = plt.subplots(figsize=(7, height), layout="constrained")
-    place = {name: number for number, name in enumerate(names)}
-    for number, group in enumerate(groups):
-        there = table[(table[hue] == group) & table[value].notna()]
-        y = there[row].map(place).astype(float) + (len(groups) - 1 - 2 * number) * 0.36 / max(len(groups), 2)
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        ax.hlines(y, there["ci_low"].astype(float), there["ci_high"].astype(float), color=colour, linewidth=1.8)
-        ax.plot(there[value], y, marker, color=colour, markersize=5, label=str(group))
-    ax.axvline(line, color="0.7", linewidth=1, zorder=0)
-    ax.set(yticks=range(len(names)), yticklabels=names, xlabel=label, ylim=(-0.6, len(names) - 0.4))
-    if len(groups) > 1:
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))
-    return ax
 
 
 def plot_card(grades: pd.DataFrame, *, title: str, simulated: bool = False, ax: Axes | None = None) -> Axes:
