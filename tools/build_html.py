@@ -11,7 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["build_html"]
+__all__ = ["BUILT_ON", "build_html"]
+
+BUILT_ON = "@built-on@"
+"""Stands in the staged banner for when, and from which commit; `built_on.txt` in the stage says it."""
 
 
 def build_html(stage: Path, html: Path) -> None:
@@ -43,6 +46,9 @@ def build_html(stage: Path, html: Path) -> None:
     part = html.with_name(f".{html.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     shutil.copytree(built, part, ignore=shutil.ignore_patterns("*.map"))  # which only serve debugging of the theme
+    words = (stage / "built_on.txt").read_text(encoding="utf-8")
+    for page in part.rglob("*.html"):
+        page.write_text(page.read_text(encoding="utf-8").replace(BUILT_ON, words), encoding="utf-8")
     shutil.rmtree(html, ignore_errors=True)
     os.replace(part, html)
 

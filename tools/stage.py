@@ -24,6 +24,7 @@ import heart_utils
 from heart_utils.report.banner import MIME_NOTE, ORIGINS, current_commit
 from heart_utils.runs import find_root, strictest_licence, write_atomically
 from tools.absent import page_without, unglue
+from tools.build_html import BUILT_ON
 from tools.figure import read_figure
 from tools.notebooks import NotebookError, read_cells
 from tools.plan import Plan, PlanError, read_plan
@@ -67,9 +68,13 @@ def stage_book(root: Path, plan: Plan) -> Path:
             write_atomically(page, kept.encode())
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     options = config["sphinx"]["config"]["html_theme_options"]
-    options["announcement"] = page_banner(plan.run, _notes(copies), current_commit(root), datetime.date.today())
+    commit, today = current_commit(root), datetime.date.today()
+    built = _built_on(commit, today)
+    # Sphinx lays every page anew when its settings change; what changes with each commit is put in when the pages are.
+    options["announcement"] = page_banner(plan.run, _notes(copies), commit, today).replace(built, BUILT_ON)
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     files = {
+        "built_on.txt": built,
         "_config.yml": yaml.safe_dump(config, allow_unicode=True),
         "_toc.yml": yaml.safe_dump(_listed(toc, {file.stem for file in (stage / "notebooks").iterdir()}), sort_keys=False),
     }
@@ -131,10 +136,14 @@ def page_banner(run: str, notes: Iterable[dict[str, Any]], commit: str, date: da
     details.append(
         f"strictest licence: {strictest_licence([note['licence'] for note in unique])}" if unique else "no table was read"
     )
-    details.append(f"built on {date.isoformat()} from commit {commit}")
+    details.append(_built_on(commit, date))
     items = "".join(f"<li>{html.escape(line)}</li>" for line in details)
     head = " · ".join(f"<strong>{html.escape(part)}</strong>" if "SIMULATED" in part else html.escape(part) for part in said)
     return f'<details class="heart-rests-on heart-{kind}" role="note"><summary>{head}</summary><ul>{items}</ul></details>'
+
+
+def _built_on(commit: str, date: datetime.date) -> str:
+    return f"built on {date.isoformat()} from commit {commit}"
 
 
 def api_pages() -> dict[str, str]:

@@ -123,6 +123,18 @@ def test_the_page_of_functions_is_written_anew_only_when_a_function_changed(stag
     assert (stage_book(staged.root, plan) / "book" / "api.md").read_text().startswith("(api)=")
 
 
+def test_a_new_commit_changes_the_line_on_the_pages_and_no_setting_for_which_all_are_laid_anew(staged, monkeypatch):
+    plan, html = read_plan(staged.root, "sample"), staged.root / "build" / "html"
+    monkeypatch.setattr("tools.stage.current_commit", lambda root: "0123456789ab")
+    settings = (stage_book(staged.root, plan) / "_config.yml").read_text()
+    monkeypatch.setattr("tools.stage.current_commit", lambda root: "ba9876543210")
+    stage = stage_book(staged.root, plan)
+    assert (stage / "_config.yml").read_text() == settings
+    (stage / "book" / "intro.md").write_text("# Front\n")
+    build_html(stage, html)
+    assert "from commit ba9876543210" in (html / "book" / "intro.html").read_text()
+
+
 def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
     html = staged.root / "build" / "html"
