@@ -94,15 +94,19 @@ def serving(answers: dict[str, bytes], fault: str | None = None):
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             cut = {"truncated": len(content) // 2, "stalls": len(content) // 2}.get(fault or "", len(content))
-            self.wfile.write(content[:cut])
-            if fault == "stalls":
-                self.wfile.flush()
-                time.sleep(0.6)
+            try:
+                self.wfile.write(content[:cut])
+                if fault == "stalls":
+                    self.wfile.flush()
+                    time.sleep(0.6)
+            except ConnectionError:
+                pass  # the client has given up, as a test meant it to
 
         def log_message(self, *arguments):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = False  # closing waits for every answer, so that none speaks up in a later test
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
