@@ -111,6 +111,11 @@ class Model:
             parts = {"model": self.model, "api_base": self.api_base, "served_id": self.served_id}
         return _json({name: value for name, value in parts.items() if value is not None})
 
+    @cached_property
+    def identity_digest(self) -> str:
+        """A short hash of its identity."""
+        return _digest(self.identity)
+
     @property
     def embedded(self) -> bool:
         """Whether its weights are known and nobody serves it yet: :mod:`heart_utils.collect.local` does."""
@@ -164,7 +169,7 @@ class Request:
     @cached_property
     def digests(self) -> tuple[str, str, str]:
         """Short hashes of the model's identity, the messages and the options: what can change."""
-        return _digest(self.model.identity), _digest(self.messages_json()), _digest(_json(self.sampling))
+        return self.model.identity_digest, _digest(self.messages_json()), _digest(_json(self.sampling))
 
     @property
     def sampling(self) -> dict[str, Any]:
@@ -173,7 +178,11 @@ class Request:
 
     def messages_json(self) -> str:
         """Give the messages as the ledger keeps them."""
-        return _json([{"role": message["role"], "content": message["content"]} for message in self.messages])
+        # What `_json` gives, in a third of the time: studies have a quarter of a million.
+        quoted = (
+            (json.encoder.encode_basestring(m["content"]), json.encoder.encode_basestring(m["role"])) for m in self.messages
+        )
+        return "[" + ",".join(f'{{"content":{content},"role":{role}}}' for content, role in quoted) + "]"
 
 
 @dataclass(frozen=True)
@@ -467,8 +476,7 @@ def load_litellm() -> ModuleType:
     return litellm
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _digest(text: str, length: int = 16) -> str:

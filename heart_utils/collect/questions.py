@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from heart_utils.collect.models import Call, Model, Request, ask_all, supports_schema
+from heart_utils.collect.prices import plan_call
 from heart_utils.collect.prompts import Form, Messages, repair_messages
 from heart_utils.collect.readings import Reading, read_call
 
@@ -249,13 +250,11 @@ def count_calls(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFram
     for start in range(0, len(questions), CHUNK):
         chunk = questions[start : start + CHUNK]
         requests = [question.request(schema=schemas[question.asker]) for question in chunk]
-        for question, call in zip(chunk, ask_all(requests, ledger=ledger, mode="dry", progress=False), strict=True):
-            planned = call.status == "planned"
-            tokens = (call.prompt_tokens or 0, call.completion_tokens or 0) if planned else (0, 0)
-            cost = call.cost_usd if planned else 0.0
-            rows.append(
-                (question.judge.name, question.form.protocol.name, question.form.answer_format, not planned, *tokens, cost)
-            )
+        statuses = ledger.statuses([request.key for request in requests])
+        for question, request in zip(chunk, requests, strict=True):
+            call = plan_call(request) if statuses.get(request.key, "error") == "error" else None  # what failed is asked again
+            takes = (0, 0, 0.0) if call is None else (call.prompt_tokens or 0, call.completion_tokens or 0, call.cost_usd)
+            rows.append((question.judge.name, question.form.protocol.name, question.form.answer_format, call is None, *takes))
     names = ["rater", "protocol", "answer_format", "recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
     table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float})
     groups = table.groupby(["rater", "protocol", "answer_format"], sort=False)

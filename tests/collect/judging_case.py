@@ -72,6 +72,9 @@ class StandIn:
     def find(self, keys):
         return {key: self.calls[key] for key in keys if key in self.calls}
 
+    def statuses(self, keys):
+        return {key: call.status for key, call in self.find(keys).items()}
+
     def ask_all(self, requests, *, ledger, mode="missing", **limits):
         assert ledger is self
         found = dict(self.calls)

@@ -19,7 +19,22 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-FAULTS = ("429", "500", "401", "404", "400", "filter", "drop", "hang", "malformed", "empty", "silent", "text", "truncate")
+FAULTS = (
+    "429",
+    "500",
+    "401",
+    "404",
+    "400",
+    "filter",
+    "drop",
+    "hang",
+    "malformed",
+    "garbled",
+    "empty",
+    "silent",
+    "text",
+    "truncate",
+)
 
 
 @dataclass
@@ -147,6 +162,9 @@ async def reply(provider, request):
         answer["choices"][0] |= {"finish_reason": "content_filter"}
     if fault == "empty":
         answer["choices"][0]["message"]["content"] = ""
+    if fault == "garbled":  # the provider's JSON is sound, the model's is not
+        text = answer["choices"][0]["message"]["content"]
+        answer["choices"][0]["message"]["content"] = text[: len(text) // 2]
     if fault == "truncate":
         answer["choices"][0]["finish_reason"] = "length"
     if body.get("stream"):
@@ -300,6 +318,14 @@ def serving(provider):
         thread.join(10)
 
 
+def choose_first(body):
+    """Answer a question for a judge in JSON: the reply shown first, on each dimension."""
+    asked = body["messages"][1]["content"]
+    winner = re.search(r"^Reply (\w+):$", asked, flags=re.MULTILINE)[1]
+    line = {"reasoning": "Because.", "winner": winner, "margin": 3}
+    return json.dumps(dict.fromkeys(re.findall(r"^- (\w+): ", asked, flags=re.MULTILINE), line))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--latency", type=float, default=0.2)
@@ -307,10 +333,11 @@ def main():
     parser.add_argument("--hang", type=float, default=30.0)
     parser.add_argument("--words", type=int, default=40)
     parser.add_argument("--retry-after", type=float)
+    parser.add_argument("--judge", action="store_true", help="answer as a judge, in JSON")
     options = parser.parse_args()
     faults = {name: float(share) for name, share in (entry.split("=") for entry in options.fault)}
     provider = Provider(
-        answer=" ".join(["word"] * options.words),
+        answer=choose_first if options.judge else " ".join(["word"] * options.words),
         latency_s=options.latency,
         faults=faults,
         hang_s=options.hang,

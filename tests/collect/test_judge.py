@@ -476,15 +476,20 @@ def test_only_what_failed_is_asked_again(monkeypatch):
 
 def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     study = make_study()
-    ledger = StandIn(monkeypatch, choose(0))
-    collect_verdicts(*study[:2], study[2].head(4), [JUDGE], ledger=ledger)
+    ledger = StandIn(monkeypatch, lambda request: Call("", "error") if request.tag == "h2" else choose(0)(request))
+    judges = [replace(judge, price_prompt=1.0, price_completion=2.0) for judge in (JUDGE, LETTERS)]
+    rows = pd.concat([study[2].query("history_id == 'h1'").head(4), study[2].query("history_id == 'h2'").head(1)])
+    collect_verdicts(*study[:2], rows, judges[:1], ledger=ledger)
     asked = len(ledger.asked)
-    plan = plan_verdicts(*study, [JUDGE, LETTERS], ledger=ledger).set_index("answer_format")
-    assert len(ledger.asked) == asked == 4
+    plan = plan_verdicts(*study, judges, ledger=ledger).set_index("answer_format")
+    assert len(ledger.asked) == asked == 5
     assert plan["n_calls"].to_dict() == {"json": 12, "logprob": 72}
-    assert plan["n_recorded"].to_dict() == {"json": 4, "logprob": 0}
-    assert plan["prompt_tokens"].to_dict() == {"json": 800, "logprob": 7200}
-    assert plan["cost_usd"].to_dict() == pytest.approx({"json": 0.008, "logprob": 0.072})
+    assert plan["n_recorded"].to_dict() == {"json": 4, "logprob": 0}  # what failed is asked again
+    texts = [question.messages for question in plan_questions(*study, judges[1:])]
+    prompts = sum(sum(len(message["content"]) for message in messages) // 4 + 24 for messages in texts)
+    assert plan["prompt_tokens"]["logprob"] == prompts
+    assert plan["completion_tokens"].to_dict() == {"json": 8 * (200 + 6 * 120), "logprob": 72}
+    assert plan["cost_usd"]["logprob"] == pytest.approx((prompts + 2 * 72) / 1e6)
 
 
 def test_room_for_an_answer_follows_the_judges_own_option():

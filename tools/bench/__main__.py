@@ -34,7 +34,8 @@ def main(arguments: list[str]) -> int:
         print(f"\n{name}: {(importlib.import_module(f'tools.bench.{name}').__doc__ or '').splitlines()[0]}", flush=True)
         for figure in importlib.import_module(f"tools.bench.{name}").run(options.quick):
             verdict = {None: "", True: "met", False: "MISSED"}[figure.met]
-            said = f"  {figure.name:<72} {figure.value:>10.3g} {figure.unit:<6} {figure.target:<18} {verdict:<6} {figure.note}"
+            value = f"{figure.value:.0f}" if figure.value >= 1000 else f"{figure.value:.3g}"
+            said = f"  {figure.name:<72} {value:>10} {figure.unit:<6} {figure.target:<18} {verdict:<6} {figure.note}"
             print(said.rstrip(), flush=True)
         print(f"  ({time.perf_counter() - start:.0f} s)")
     return 0

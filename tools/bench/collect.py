@@ -19,6 +19,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ __all__ = ["run"]
 ROOT = Path(__file__).resolve().parents[2]
 LATENCY_S = 0.2
 WORDS = " ".join(f"word{i}" for i in range(300))
-FAULTS = {"429": 0.10, "500": 0.05, "drop": 0.03, "hang": 0.02, "malformed": 0.05}
+FAULTS = {"429": 0.10, "500": 0.05, "drop": 0.03, "hang": 0.02, "malformed": 0.05, "garbled": 0.05}
+"""Statuses, broken connections and JSON that is not sound: the provider's (malformed), and the judge's own (garbled)."""
 TIME_OUT_S = 3.0
 KILLS = 3
 IN_FLIGHT = 64
@@ -228,7 +230,10 @@ def read_again(url: str, n: int) -> None:
 def _faults(n: int) -> Iterator[Figure]:
     """Judge against a server that fails, kill the client three times, and count what came of it."""
     options = [part for name, share in FAULTS.items() for part in ("--fault", f"{name}={share}")]
-    with _serving(*options, "--hang", "20", "--retry-after", "0.2") as address, tempfile.TemporaryDirectory() as folder:
+    with (
+        _serving(*options, "--judge", "--hang", "20", "--retry-after", "0.2") as address,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         url = f"sqlite:///{folder}/ledger.sqlite"
         code = f"from tools.bench.collect import judge_all; judge_all({address!r}, {url!r}, {n})"
         started = time.perf_counter()
@@ -260,8 +265,9 @@ def judge_all(address: str, url: str, n: int) -> None:
 
     histories, replies, comparisons = _study(n)
     verdicts = collect_verdicts(
-        histories, replies, comparisons, [_judge(address)], ledger=open_ledger(url), dimensions=["overall"], progress=False
-    )
+        histories, replies, comparisons, [replace(_judge(address), answer_format="json")], ledger=open_ledger(url),
+        dimensions=["overall"], progress=False,
+    )  # fmt: skip
     keys = ["comparison_id", "rater", "dimension", "repeat"]
     distinct = len(verdicts.drop_duplicates(keys))
     print(json.dumps({"rows": len(verdicts), "distinct": distinct, "states": verdicts["state"].value_counts().to_dict()}))
