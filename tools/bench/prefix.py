@@ -33,7 +33,7 @@ def run(quick: bool) -> Iterator[Figure]:
     Figure
         One at a time.
     """
-    n_histories, pairs = (2, 1) if quick else (4, 5)
+    n_histories, pairs = (2, 1) if quick else (3, 3)
     requests = _questions(n_histories)
     shuffled = random.Random(1).sample(requests, len(requests))
     spans: dict[str, list[float]] = {"sorted": [], "shuffled": []}
