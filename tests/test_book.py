@@ -113,7 +113,7 @@ def test_a_browser_finds_nothing_to_complain_of_and_asks_nobody_outside(pages, b
 def test_mathematics_is_set_without_a_network(pages, browser):
     tab = browser.new_page()
     tab.goto((HTML / "notebooks" / "05_who_is_preferred.html").as_uri())
-    tab.wait_for_selector("mjx-container svg", timeout=10_000)
+    tab.wait_for_selector("mjx-container svg", timeout=90_000)
     tab.close()
 
 
@@ -121,7 +121,7 @@ def test_mathematics_is_set_without_a_network(pages, browser):
 def test_the_search_finds_a_word_of_the_glossary(pages, browser):
     tab = browser.new_page()
     tab.goto((HTML / "search.html").as_uri() + "?q=responder")
-    tab.wait_for_selector("#search-results li a:has-text('Glossary')", timeout=10_000)  # results come one after the other
+    tab.wait_for_selector("#search-results li a:has-text('Glossary')", timeout=90_000)  # results come one after the other
     tab.close()
 
 

@@ -136,7 +136,7 @@ def test_counting_matrices_gives_what_going_through_all_pairs_of_votes_gives(rng
     assert found["author_only"] == pytest.approx(predicted)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 10_000), ties=st.sampled_from(["include", "exclude"]))
 def test_swapping_sides_or_rows_changes_nothing(seed, ties):
     rng = np.random.default_rng(seed)
@@ -151,7 +151,7 @@ def test_swapping_sides_or_rows_changes_nothing(seed, ties):
     pd.testing.assert_series_equal(here, there)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 10_000))
 def test_without_ties_kappa_pi_and_ac1_are_twice_the_agreement_less_one(seed):
     rng = np.random.default_rng(seed)

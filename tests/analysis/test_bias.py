@@ -73,7 +73,7 @@ def test_a_known_lean_is_recovered(rng):
     assert row["value"] == pytest.approx(expected, abs=0.03)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(said=st.lists(st.tuples(*[st.sampled_from(["a", "b", "tie"])] * 2), min_size=2, max_size=8))
 def test_renaming_a_and_b_changes_nothing_about_sides(said):
     other = {"a": "b", "b": "a", "tie": "tie"}

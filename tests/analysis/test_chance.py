@@ -81,7 +81,7 @@ def test_coefficients_match_gwets_printed_example_of_six_psychiatrists():
     assert found[1] == pytest.approx(inter_rater.fleiss_kappa(np.array(counts)))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=3, max_size=25))
 def test_kappa_is_scikit_learns_and_statsmodels(pairs):
     one, two = map(np.array, zip(*pairs, strict=True))
@@ -96,7 +96,7 @@ def test_kappa_is_scikit_learns_and_statsmodels(pairs):
     assert cohen_kappa(table, **ALONE).value == pytest.approx(inter_rater.cohens_kappa(counted, return_results=False), abs=1e-9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     sheet=st.lists(st.lists(st.one_of(st.none(), st.integers(1, 4)), min_size=3, max_size=3), min_size=3, max_size=12),
     level=st.sampled_from(["nominal", "ordinal", "interval", "ratio"]),
@@ -162,7 +162,7 @@ def test_verdicts_are_symmetrised_since_a_and_b_are_names_without_meaning():
 LABEL = {"a": "a", "b": "b", "t": "tie"}
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000))
 def test_names_of_raters_and_the_order_of_rows_change_nothing(seed):
     rng = np.random.default_rng(seed)

@@ -137,7 +137,7 @@ def test_with_one_margin_the_ladder_is_davidson(ladder):
     np.testing.assert_allclose(one.replicates, two.replicates, atol=1e-7)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     rows=st.lists(
         st.tuples(

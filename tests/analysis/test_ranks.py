@@ -21,7 +21,7 @@ def conversations(sheets):
     return table.assign(dimension="empathy", rater_kind=np.where(table["rater"].str.startswith("m"), "model", "human"))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, max_size=6), min_size=1, max_size=4))
 def test_tau_is_the_mean_of_scipys_over_conversations(sheets):
     table = conversations({f"h{k}": dict(zip("pm", zip(*sheet, strict=True), strict=True)) for k, sheet in enumerate(sheets)})

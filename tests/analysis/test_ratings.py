@@ -219,7 +219,7 @@ def board(rows):
 
 
 @pytest.mark.parametrize("weights", ["pairs", "verdicts"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=boards, names=st.permutations("wxyz"), seed=st.integers(0, 9))
 def test_names_sides_and_the_order_of_rows_change_nothing(weights, rows, names, seed):
     verdicts = board(rows)
@@ -232,7 +232,7 @@ def test_names_sides_and_the_order_of_rows_change_nothing(weights, rows, names, 
     assert here.sum() == pytest.approx(0, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=boards)
 def test_every_verdict_twice_changes_nothing(rows):
     verdicts = board(rows)
@@ -243,7 +243,7 @@ def test_every_verdict_twice_changes_nothing(rows):
         assert once.strength.to_dict() == pytest.approx(twice.strength.to_dict(), abs=1e-7)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=boards)
 def test_each_board_is_a_ratings_table_whose_rank_ranges_hold_its_ranks(rows):
     ratings = fit_ratings(board(rows), n_resamples=30)

@@ -97,7 +97,7 @@ def test_known_reliabilities_are_recovered(rng):
 
 
 @given(answers=st.lists(st.lists(st.sampled_from("ab"), min_size=4, max_size=4), min_size=5, max_size=15))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_swapping_which_reply_is_called_a_changes_nobody_s_reliability(answers):
     rows = [(f"d{pair}", "x", "y", one, f"r{rater}") for pair, said in enumerate(answers) for rater, one in enumerate(said)]
     here = verdicts(rows)

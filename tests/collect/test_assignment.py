@@ -36,7 +36,7 @@ def both_orders(n_histories: int, n_responders: int) -> pd.DataFrame:
     load=st.integers(3, 12),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_assignment_is_balanced(n_histories, n_responders, votes, load, seed):
     comparisons = both_orders(n_histories, n_responders)
     assignment = assign_raters(comparisons, raters_per_pair=votes, load=load, n_checks=2, rng=np.random.default_rng(seed))

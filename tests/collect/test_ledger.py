@@ -74,7 +74,7 @@ def test_a_key_is_the_same_on_every_machine():
 # -- answers
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     text=st.text(max_size=200),
     finish=st.sampled_from(["stop", "length", None]),
@@ -177,7 +177,7 @@ def test_a_claim_given_back_is_free(ledger):
 # -- money
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=20), st.floats(0.0, 5.0))
 def test_what_is_claimed_never_passes_the_budget(reserves, budget):
     ledger = open_ledger("sqlite://")

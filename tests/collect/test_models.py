@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 
 import pytest
 import worker
@@ -40,7 +41,7 @@ def _short_pauses(monkeypatch):
 
 
 def model(provider, **settings):
-    settings = {"price_prompt": 1.0, "price_completion": 2.0, "timeout_s": 5.0, **settings}
+    settings = {"price_prompt": 1.0, "price_completion": 2.0, "timeout_s": 60.0, **settings}
     return Model("judge", "openai/test", api_base=provider.address, **settings)
 
 
@@ -75,10 +76,10 @@ def test_a_call_is_priced_from_the_counted_tokens(provider, ledger):
 
 
 def test_a_streamed_answer_has_a_time_to_first_text_and_counted_tokens(provider, ledger):
-    provider.answer, provider.latency_s = "six words in a row here", 0.05
+    provider.answer, provider.latency_s, provider.piece_s = "six words in a row here", 0.05, 0.2
     [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
     assert call.text == "six words in a row here"
-    assert 50 < call.ttft_ms < call.total_ms - 30  # five more pieces, ten milliseconds apart
+    assert 50 < call.ttft_ms < call.total_ms - 300  # five more pieces, a second between them all
     assert (call.prompt_tokens, call.completion_tokens) == (1, 6)
 
 
@@ -127,11 +128,12 @@ def test_a_server_that_streams_nothing_is_asked_again_and_then_an_error(provider
 
 
 def test_a_server_that_hangs_is_left_after_the_time_out(provider, ledger):
-    provider.script = ["hang"]
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    provider.script, provider.hang_s = ["hang"], 600.0
     started = time.monotonic()
-    [call] = answer_all(ask(model(provider, timeout_s=0.3), "hello"), ledger)
+    [call] = answer_all(ask(model(provider, timeout_s=1.5), "hello"), ledger)
     assert (call.status, call.attempts) == ("ok", 2)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     assert ledger.money().unsettled > 0  # nobody knows whether the first attempt is billed
 
 
@@ -204,22 +206,27 @@ def test_no_other_providers_key_is_sent_to_a_server_of_ones_own(provider, ledger
 
 
 def test_no_more_calls_are_in_flight_than_allowed(provider, ledger):
-    provider.latency_s = 0.02
+    provider.gather = 3
     answer_all(ask(model(provider, max_concurrency=20), *(f"w{i}" for i in range(60))), ledger, max_concurrency=3)
-    assert provider.most_in_flight <= 3
+    assert provider.most_in_flight == 3
+    provider.gather = 5
     answer_all(ask(model(provider, max_concurrency=5), *(f"v{i}" for i in range(60))), ledger)
-    assert 3 < provider.most_in_flight <= 5
+    assert provider.most_in_flight == 5
 
 
 def test_requests_a_minute_are_evenly_spaced(provider, ledger):
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    started = time.monotonic()
     answer_all(ask(model(provider, requests_per_minute=1200), *(f"w{i}" for i in range(20))), ledger)  # one in 50 ms
-    assert provider.times[-1] - provider.times[0] >= 0.75  # 0.95 as sent; the first may be received late
+    assert provider.times[-1] - started >= 0.9  # 19 pauses
 
 
 def test_tokens_a_minute_are_kept(provider, ledger):
-    requests = ask(model(provider, tokens_per_minute=60_000), *(f"w{i}" for i in range(6)), options={"max_tokens": 100})
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    started = time.monotonic()
+    requests = ask(model(provider, tokens_per_minute=60_000), *(f"w{i}" for i in range(10)), options={"max_tokens": 100})
     answer_all(requests, ledger)  # about 116 tokens each by the plan, 1,000 a second
-    assert provider.times[-1] - provider.times[0] >= 0.45  # 0.58 as sent
+    assert provider.times[-1] - started >= 1.0  # 9 pauses
 
 
 # -- money
@@ -314,23 +321,25 @@ def test_a_miss_in_replay_names_what_changed(provider, ledger):
 # -- stopping
 
 
-def begin(provider, url):
-    """Let another process ask for 200 answers, and wait until it is well under way."""
+def begin(provider, ledger):
+    """Let another process ask for 200 answers, and wait until some of them are recorded."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["litellm", "heart_utils.collect.flow"])
-    process = context.Process(target=worker.ask_many, args=(provider.address, url))
+    process = context.Process(target=worker.ask_many, args=(provider.address, str(ledger.engine.url)))
     process.start()
-    deadline = time.monotonic() + 60
-    while len(provider.requests) < 12 and time.monotonic() < deadline:
+    given_up = time.monotonic() + 120
+    while ledger.counts().get("ok", 0) < 8:
+        assert process.is_alive(), "it ended before it was stopped"
+        assert time.monotonic() < given_up, "it does not come to its first answers"
         time.sleep(0.01)
     return process
 
 
 def test_ctrl_c_records_what_is_in_flight_and_gives_the_rest_back(provider, ledger):
     provider.latency_s = 0.1
-    process = begin(provider, str(ledger.engine.url))
+    process = begin(provider, ledger)
     os.kill(process.pid, signal.SIGINT)
-    process.join(30)
+    process.join(60)
     assert process.exitcode == worker.INTERRUPTED
     assert ledger.counts() == {"ok": len(provider.requests)}
     assert ledger.money().reserved == 0
@@ -338,21 +347,22 @@ def test_ctrl_c_records_what_is_in_flight_and_gives_the_rest_back(provider, ledg
 
 def test_after_kill_9_nothing_recorded_is_asked_again(provider, ledger):
     provider.latency_s = 0.05
-    process = begin(provider, str(ledger.engine.url))
+    process = begin(provider, ledger)
     process.kill()
     process.join()
-    recorded, asked = ledger.counts()["ok"], len(provider.requests)
-    assert recorded > 0
-    calls = answer_all(worker.requests_for(provider.address, max_concurrency=16), ledger)
+    requests = worker.requests_for(provider.address, max_concurrency=16)
+    recorded = ledger.find([request.key for request in requests])
+    calls = answer_all(requests, ledger)
     assert {call.status for call in calls} == {"ok"}
-    assert len(provider.requests) == asked + 200 - recorded
-    # Four were in flight, and 0.2 s of answers may be uncommitted: 4 a round of 0.05 s.
-    assert asked - recorded <= 4 + 4 * 4
+    asked = Counter(body["messages"][0]["content"] for body in provider.requests)
+    assert all(asked[f"w{place}"] == 1 for place, request in enumerate(requests) if request.key in recorded)
+    # Four were in flight, and 0.1 s of answers uncommitted, 4 a round of 0.05 s: 12, and some room for a busy machine.
+    assert asked.total() - 200 <= 40
 
 
 def test_two_processes_on_one_ledger_share_the_work_and_ask_nothing_twice(provider, ledger):
     provider.latency_s = 0.02
-    process = begin(provider, str(ledger.engine.url))
+    process = begin(provider, ledger)
     calls = answer_all(worker.requests_for(provider.address, max_concurrency=4), ledger)
     process.join(60)
     assert process.exitcode == 0

@@ -215,7 +215,7 @@ def test_what_models_put_around_json_does_not_matter():
         assert read_hits(text, 3) == ([1, 0, None], None)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(values=st.lists(st.sampled_from([0, 1, None]), min_size=1, max_size=23), n=st.integers(1, 23))
 def test_hits_are_read_whole_or_not_at_all(values, n):
     found, fault = read_hits(hits(*values), n)

@@ -143,7 +143,7 @@ def test_an_empty_score_is_not_a_number_without_a_word_why(tmp_path):
         load_scores(lines(tmp_path / "mine.jsonl", SCORE, {**SCORE, "rater": "r2", "score": None}))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["xy", "yx"]), st.sampled_from(["a", "b", "tie"]), st.sampled_from(["ab", "ba", None])),

@@ -123,7 +123,7 @@ CELLS = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(CELLS, st.randoms())
 def test_loops_find_the_same_pairs_whatever_is_missing_and_in_whatever_order(cells, random):
     rows = [(*key, score) for key, score in cells.items()]
@@ -136,7 +136,7 @@ def test_loops_find_the_same_pairs_whatever_is_missing_and_in_whatever_order(cel
 
 
 def test_a_million_and_a_half_pairs_take_seconds_not_minutes(rng):
-    """1,000 conversations, ten replies, seven attributes, five raters (simulated): 2.7 s on two busy cores when written."""
+    """1,000 conversations, ten replies, seven attributes, five raters (simulated): 2 s of a processor when written."""
     index = pd.MultiIndex.from_product([range(1000), range(10), range(1), range(5)]).to_frame(index=False)
     history, responder = "h" + index[0].astype(str), "m" + index[1].astype(str)
     table = pd.DataFrame({"history_id": history, "responder": responder, "rater": "r" + index[3].astype(str), "dimension": "d"})
@@ -146,4 +146,4 @@ def test_a_million_and_a_half_pairs_take_seconds_not_minutes(rng):
     start = time.process_time()
     found = scores_to_verdicts(table)
     assert len(found) == 1000 * 45 * 5
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 30

@@ -131,7 +131,8 @@ def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
         early.next('textarea[schema="reply"]')
         write(early, "al", 0)
         write(early, "al", 1)
-        early.page.wait_for_timeout(1000)  # how a page was typed is sent as it is left, and was not waited for
+        early.page.wait_for_load_state("networkidle")
+        early.page.wait_for_timeout(3000)  # how a page was typed is sent as it is left, in the background
     with served(study) as address:
         for name, first in (("al", 2), ("beth", 0)):
             visitor = Visitor(chromium, address)

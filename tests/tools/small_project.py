@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 from heart_utils.runs import find_root
@@ -13,7 +14,7 @@ from heart_utils.runs import find_root
 def cell(source, *, kind="code", tags=(), **metadata):
     written = {
         "cell_type": kind,
-        "id": str(abs(hash((source, tuple(tags)))))[:8],
+        "id": f"{zlib.crc32(repr((source, tuple(tags))).encode()):08x}",
         "source": source,
         "metadata": {"tags": list(tags), **metadata},
     }
@@ -50,7 +51,7 @@ class Project:
         environment = {**os.environ, "PYTHONPATH": str(self.root), "HEART_DATA_CACHE": str(self.root / "cache")}
         for name in ("HEART_DATA_MIRROR", "HEART_ROOT", "MAKEFLAGS", "MAKELEVEL"):
             environment.pop(name, None)
-        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=600)
 
     def make_notebooks(self, run="sample"):
         """Plan and run the graph; give the names of the chapters that ran."""

@@ -62,16 +62,17 @@ def test_a_parameter_that_the_notebook_lacks_is_refused(execute):
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing_half_written(project, sent):
-    notebook = project.write_chapter("01_slow", cell("print('begun', flush=True)"), cell("import time\ntime.sleep(60)"))
+    notebook = project.write_chapter("01_slow", cell("print('begun', flush=True)"), cell("import time\ntime.sleep(600)"))
     copy = project.root / "build" / "01_slow.ipynb"
     part = copy.with_name(".01_slow.part.ipynb")
     command = [sys.executable, "-m", "tools.execute_notebook", str(notebook), str(copy)]
     running = subprocess.Popen(command, cwd=project.root, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not (part.is_file() and "begun" in part.read_text()) and time.monotonic() < deadline:
+    given_up = time.monotonic() + 120
+    while not (part.is_file() and "begun" in part.read_text()):
+        assert time.monotonic() < given_up, "its first cell does not come to an end"
         time.sleep(0.1)
     running.send_signal(sent)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=120)
     assert running.returncode == 130, said
     assert "01_slow.ipynb was interrupted" in said
     assert not part.exists()
@@ -82,7 +83,7 @@ def test_a_failing_chapter_stops_the_command_with_its_message(project):
     notebook = project.write_chapter("01_bad", cell("1 / 0"))
     done = project.run(sys.executable, "-m", "tools.execute_notebook", str(notebook), str(project.root / "copy.ipynb"))
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("ZeroDivisionError: division by zero")
+    assert "ZeroDivisionError: division by zero" in done.stderr
     assert not (project.root / "copy.ipynb").exists()
 
 
