@@ -8,8 +8,18 @@ from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_s
 from heart_utils.collect.again import ARMS, ask_again
 from heart_utils.collect.blinding import JudgeError
 from heart_utils.collect.judge import collect_verdicts
+from heart_utils.collect.ledger import open_ledger
 from heart_utils.collect.models import Call
-from heart_utils.collect.recipe import RecipeError, read_recipe
+from heart_utils.collect.recipe import (
+    RecipeError,
+    read_recipe,
+    recipe_again,
+    recipe_codes,
+    recipe_comparisons,
+    recipe_histories,
+    recipe_replies,
+)
+from heart_utils.runs import find_root
 
 TWO = ["overall", "attunement"]
 LETTERS = replace(JUDGE, answer_format="logprob")
@@ -72,3 +82,20 @@ def test_a_recipe_without_the_setting_asks_nothing_again_and_a_negative_number_i
     file.write_text("collect: {histories: sample, asked_again: -1}\n")
     with pytest.raises(RecipeError, match="asked_again: expected 0 or more"):
         read_recipe("mine", file=file)
+
+
+def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
+    recipe = read_recipe("sample")
+    replay = {"ledger": open_ledger("sqlite://", seed_file=find_root() / recipe.recorded), "mode": "replay", "progress": False}
+    histories = recipe_histories(recipe)
+    replies = recipe_replies(recipe, histories, **replay)
+    again = recipe_again(recipe, histories, replies, recipe_comparisons(recipe, replies), **replay)
+    assert again.groupby("protocol")["pair_id"].nunique().to_dict() == {
+        "heart": recipe.asked_again,
+        "heart-reworded": recipe.asked_again,
+        "heart-single": recipe.asked_again,
+    }
+    assert again["dimension"].nunique() == 2
+    codes = recipe_codes(recipe, histories, replies, **replay)
+    assert codes["reply_id"].nunique() == 36 * len(recipe.coded)
+    assert set(codes["state"]) <= {"valid", "unparsed"}
