@@ -41,6 +41,7 @@ ORDERS = ("ab", "ba")
 PROTOCOLS = (
     "heart",
     "heart-single",
+    "heart-reworded",
     "heart-release",
     "likert",
     "heartbench",

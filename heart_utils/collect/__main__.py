@@ -20,6 +20,7 @@ from heart_utils.collect.models import Request, ask_all
 from heart_utils.collect.recipe import (
     Recipe,
     read_recipe,
+    recipe_again,
     recipe_codes,
     recipe_comparisons,
     recipe_histories,
@@ -101,6 +102,8 @@ def _collect(options: argparse.Namespace) -> int:
     _tell_states("codes", codes, "coder")
     probed = recipe_probes(recipe, **judging)
     _tell_states("verdicts on probes", probed, "rater")
+    again = recipe_again(recipe, histories, replies, comparisons, **judging)
+    _tell_states("verdicts on pairs asked again", again, "rater")
     money = ledger.money()
     spent = f"{money.spent:.4f} USD at list price"
     spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of" if money.unsettled else ""
@@ -108,7 +111,7 @@ def _collect(options: argparse.Namespace) -> int:
     if options.record is not None:
         n = export_calls(ledger, options.record, only_used=True)
         print(f"{n} calls written to {options.record}.")
-    asked = (replies, verdicts, scores, codes, probed)
+    asked = (replies, verdicts, scores, codes, probed, again)
     failed = sum(int((table["state"] == "error").sum()) for table in asked)
     if failed:
         print(f"{failed} rows are errors; the same command asks for them again.{_causes(ledger)}", file=sys.stderr)
@@ -153,6 +156,8 @@ def _plan(recipe: Recipe, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFra
     steps.append(("scores", recipe_scores(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
     steps.append(("codes", recipe_codes(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
     steps.append(("probes", recipe_probes(recipe, ledger=ledger, plan=True), "rater"))
+    again = recipe_again(recipe, histories, replies, comparisons, ledger=ledger, plan=True)
+    steps.append(("again", again, "rater"))
     columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
     tables = [table.assign(step=step).rename(columns={who: "model"}) for step, table, who in steps if len(table)]
     return pd.concat([table[columns] for table in tables], ignore_index=True) if tables else pd.DataFrame(columns=columns)

@@ -25,6 +25,7 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "read_recipe",
+    "recipe_again",
     "recipe_codes",
     "recipe_comparisons",
     "recipe_histories",
@@ -81,9 +82,15 @@ class Recipe:
         Who labels what replies do; nobody by default.
     codebooks : sequence of str
         Of :func:`heart_utils.collect.codebook.load_codebooks`; each is a call a reply and coder.
+    coded : sequence of str
+        Responders whose replies are labelled; all by default.
     report_card : bool
         Whether the judges are asked about probes with known answers too; see
         :mod:`heart_utils.collect.probes`.
+    asked_again : int
+        About how many pairs the judges are asked again, in the ways of :mod:`heart_utils.collect.again`.
+    together : sequence of str
+        Dimensions that those ask about in one call and one a call; what ``protocols`` says of ``heart`` by default.
     seed : int
         Of what is drawn.
     budget_usd : float, optional
@@ -109,7 +116,10 @@ class Recipe:
     judge_repeats: int = 1
     coders: tuple[Model, ...] = ()
     codebooks: Sequence[str] = ("release", "esconv", "focus", "safety")
+    coded: Sequence[str] = ()
     report_card: bool = False
+    asked_again: int = 0
+    together: Sequence[str] = ()
     seed: int = 20260109
     budget_usd: float | None = None
     max_concurrency: int | None = None
@@ -131,7 +141,10 @@ KINDS: dict[str, tuple[type, ...]] = {
     "judge_repeats": (int,),
     "coders": (list,),
     "codebooks": (list,),
+    "coded": (list,),
     "report_card": (bool,),
+    "asked_again": (int,),
+    "together": (list,),
     "seed": (int,),
     "budget_usd": (int, float),
     "max_concurrency": (int,),
@@ -354,6 +367,49 @@ def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: 
     return judge_probes(recipe.judges, ledger=ledger, seed=recipe.seed, plan=plan, **how)
 
 
+def recipe_again(
+    recipe: Recipe,
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    *,
+    ledger: Ledger,
+    plan: bool = False,
+    **how: Any,
+) -> pd.DataFrame:
+    """Have the panel of a recipe judge some pairs again, if the recipe says so.
+
+    Parameters
+    ----------
+    recipe, histories, replies, comparisons, ledger, plan, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of verdicts, which is no part of the run's own; the plan if `plan`. No rows if the
+        recipe has no judges, or no ``asked_again``.
+    """
+    from heart_utils.collect.again import PROTOCOL, ask_again
+
+    if not (recipe.asked_again and recipe.judges):
+        return empty_table("verdicts")
+    return ask_again(
+        histories,
+        replies,
+        comparisons,
+        list(recipe.judges),
+        ledger=ledger,
+        responders=recipe_responders(recipe),
+        n_pairs=recipe.asked_again,
+        dimensions=recipe.protocols.get(PROTOCOL),
+        several=list(recipe.together) or None,
+        seed=recipe.seed,
+        plan=plan,
+        **how,
+    )
+
+
 def recipe_requests(
     recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
 ) -> list[Request]:
@@ -387,7 +443,7 @@ def recipe_requests(
     if recipe.coders:
         from heart_utils.collect.code import code_requests
 
-        requests += code_requests(histories, replies, recipe.coders, ledger=ledger, **_coding(recipe))
+        requests += code_requests(histories, _coded(recipe, replies), recipe.coders, ledger=ledger, **_coding(recipe))
     return requests
 
 
@@ -439,7 +495,11 @@ def recipe_codes(
     if not recipe.coders:
         return empty_table("codes")
     step = plan_codes if plan else collect_codes
-    return step(histories, replies, recipe.coders, ledger=ledger, **_coding(recipe), **how)
+    return step(histories, _coded(recipe, replies), recipe.coders, ledger=ledger, **_coding(recipe), **how)
+
+
+def _coded(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
+    return replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
 
 
 def _coding(recipe: Recipe) -> dict[str, Any]:
@@ -475,6 +535,8 @@ def _read_block(run: str, block: Mapping[str, Any]) -> Recipe:
         if settings.get(name, 1) < 1:
             raise RecipeError(f"{name}: expected 1 or more, got {settings[name]}.")
     _check_words("probes", settings.get("probes", ()), PROBES)
+    if settings.get("asked_again", 0) < 0:
+        raise RecipeError(f"asked_again: expected 0 or more pairs, got {settings['asked_again']}.")
     if settings["coders"]:
         from heart_utils.collect.codebook import load_codebooks
 
