@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.heartbench import RubricError
+from heart_utils.analysis.heartbench import SPECIAL, RubricError
 
 __all__ = ["degenerate_hits", "degenerate_replies", "lint_rubric", "lint_rule"]
 
-SPECIAL = "special"
 RATER = "linter"
 FEW_QUESTIONS = 30
 

@@ -10,10 +10,10 @@ from scipy import stats
 from scipy.special import expit
 
 from heart_utils.analysis.board import POINTS
+from heart_utils.analysis.sandwich import FEW_RATERS
 
 __all__ = ["Design", "minimum_gap", "needed_dialogues", "plan_study"]
 
-FEW_RATERS = 20
 MOST_DIALOGUES = 10_000_000
 
 
@@ -163,6 +163,12 @@ def plan_study(designs: list[Design], *, power: float = 0.8, ci_level: float = 0
         The designs' own columns, ``n_verdicts``, ``gap`` (strength), ``gap_points`` (rating points),
         ``win_probability`` (of the better over the other at that gap), and the parts of the variance of a
         difference that come from ``verdicts``, ``dialogues`` and ``raters``.
+
+    Examples
+    --------
+    >>> designs = [Design(n_dialogues=n, n_responders=17, pairs=47, votes=3, n_raters=3) for n in (100, 300)]
+    >>> plan_study(designs)[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(int).values.tolist()
+    [[100, 14100, 56], [300, 42300, 32]]
     """
     rows = []
     for design in designs:

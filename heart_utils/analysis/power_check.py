@@ -8,8 +8,8 @@ from scipy import optimize, stats
 
 from heart_utils.analysis.bradley_terry import BradleyTerry
 from heart_utils.analysis.coverage import draw_study, tends_to
-from heart_utils.analysis.power import FEW_RATERS, Design
-from heart_utils.analysis.sandwich import one_way, two_way
+from heart_utils.analysis.power import Design
+from heart_utils.analysis.sandwich import FEW_RATERS, one_way, two_way
 
 __all__ = ["simulate_power"]
 

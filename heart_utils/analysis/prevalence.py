@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.analysis.prediction_powered import corrected_covariance, labelled_weights
+from heart_utils.analysis.prediction_powered import LEAST_LABELLED, corrected_covariance, labelled_weights
 from heart_utils.analysis.strategies import StrategyError
 
 __all__ = ["coder_errors", "corrected_gap"]
-
-LEAST_LABELLED = 5
 
 
 def corrected_gap(

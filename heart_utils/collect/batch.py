@@ -231,7 +231,8 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
 
 def _body(request: Request) -> dict[str, Any]:
     sampling = request.sampling
-    return {**sampling, **(sampling.pop("extra_body", None) or {})}
+    extra = sampling.pop("extra_body", None) or {}  # a client spreads it over the body; here nobody else would
+    return {**sampling, **extra}
 
 
 def _provider(model: Model) -> tuple[str, str]:

@@ -34,7 +34,6 @@ RULES = (
 )
 ROOM, ROOM_PER_CODE = 60, 16
 """Tokens of an answer: for its form, and for each label."""
-ROOM_OPTIONS = {"max_tokens", "max_completion_tokens"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class _Task:
             f"Labels:\n{labels}\n\n{answer_form(self.codes)}"
         )
         options: dict[str, Any] = {}
-        if not ROOM_OPTIONS & set(self.coder.options):
+        if not self.coder.limits_room:
             options["max_tokens"] = ROOM + ROOM_PER_CODE * len(self.codes)
         if self.schema:
             options["response_format"] = {

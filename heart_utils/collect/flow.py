@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from heart_utils.collect.database import LedgerError
 from heart_utils.collect.lanes import Lane, make_lanes
-from heart_utils.collect.models import Call, Request, load_litellm
+from heart_utils.collect.models import ROOM_OPTIONS, Call, Request, load_litellm
 from heart_utils.collect.outcomes import Answer, Failure
 from heart_utils.collect.prices import BudgetError, answer_bound, cost, reserve
 from heart_utils.collect.sending import answered_call, attempt, backoff, warm_up
@@ -314,8 +314,7 @@ class _Flow:
 
     async def _grow(self, request: Request, room: int) -> bool:
         """Tell whether a truncated answer may be asked for again with twice the room."""
-        sampling = request.sampling
-        limited = "max_tokens" in sampling or "max_completion_tokens" in sampling
+        limited = any(name in request.sampling for name in ROOM_OPTIONS)
         return limited and 2 * room <= MAX_GROWTH * answer_bound(request) and await self._afford(request, 2 * room)
 
     async def _afford(self, request: Request, room: int) -> bool:

@@ -128,7 +128,9 @@ class Ledger:
         with self.reading() as connection:
             for chunk in _chunks(list(keys), 5000):
                 among = keys_in(self.engine, calls.c.key, chunk) & (calls.c.status != "claimed")
-                found.update(connection.execute(sa.select(calls.c.key, calls.c.status).where(among)).tuples().all())
+                found.update(
+                    (key, status) for key, status in connection.execute(sa.select(calls.c.key, calls.c.status).where(among))
+                )
         return found
 
     def claim(

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.collect.exports import PotatoAnswers
+from heart_utils.collect.study_pages import TIE
 
 __all__ = ["StudyImportError", "match_pages", "match_potato", "match_table", "people_of"]
 
-TIE = "No difference"
 QUESTIONS = ("preference", "strength", "reason", "dimension")
 MATCHED = [
     *("person", "comparison_id", "pair_id", "dimension", "verdict", "margin"),

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from heart_utils.tables import ANSWER_FORMATS
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Call", "Model", "ModelError", "Request", "ask_all", "load_litellm", "read_models", "supports_schema"]
 
 MODES = ("replay", "missing", "dry", "batch")
-ANSWER_FORMATS = ("json", "logprob")
 EMBEDDED = "embedded"
 """The word in a YAML's ``model:`` that means the model whose weights come with the project."""
 
@@ -40,6 +41,9 @@ OPTIONS = (
     "extra_body",
 )
 """Sampling options a YAML may name; the rest of a request is the protocol's business."""
+
+ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")
+"""The two names of what limits an answer's length."""
 
 KEY_NAMES = re.compile(r"(^|_)(api_?key|key|token|secret|password|authorization)$", re.IGNORECASE)
 KEY_VALUES = re.compile(
@@ -115,6 +119,11 @@ class Model:
     def identity_digest(self) -> str:
         """A short hash of its identity."""
         return _digest(self.identity)
+
+    @property
+    def limits_room(self) -> bool:
+        """Whether its own options limit an answer's length, so that nobody else does."""
+        return any(name in self.options for name in ROOM_OPTIONS)
 
     @property
     def embedded(self) -> bool:

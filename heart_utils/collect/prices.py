@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from heart_utils.collect.models import Call, Model, Request, load_litellm
+from heart_utils.collect.models import ROOM_OPTIONS, Call, Model, Request, load_litellm
 
 __all__ = ["BudgetError", "check_money", "cost", "is_paid", "plan_call", "price", "reserve"]
 
@@ -57,7 +57,23 @@ def price(model: Model) -> tuple[float, float] | None:
 
 
 def is_paid(model: Model) -> bool:
-    """Tell whether a call may cost money; where no price is known, it may."""
+    """Tell whether a call may cost money; where no price is known, it may.
+
+    Parameters
+    ----------
+    model : Model
+        Who would be asked.
+
+    Returns
+    -------
+    bool
+        False only where both prices are known to be zero.
+
+    Examples
+    --------
+    >>> is_paid(Model("mine", "openai/mine", price_prompt=0, price_completion=0)), is_paid(Model("yours", "openai/unlisted"))
+    (False, True)
+    """
     return price(model) != (0.0, 0.0)
 
 
@@ -110,8 +126,7 @@ def prompt_bound(request: Request) -> int:
 
 def answer_bound(request: Request, default: int = DEFAULT_ROOM) -> int:
     """Tell how many tokens an answer may have."""
-    sampling = request.sampling
-    return int(sampling.get("max_tokens") or sampling.get("max_completion_tokens") or default)
+    return int(next((request.sampling[name] for name in ROOM_OPTIONS if request.sampling.get(name)), default))
 
 
 def plan_call(request: Request) -> Call:

@@ -29,7 +29,6 @@ CHUNK = 2_000
 LOOKED_AT = 40
 """So many of a judge's questions, spread over all, tell how it was asked before."""
 LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
-ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")
 
 
 class Question(NamedTuple):
@@ -108,7 +107,7 @@ class Question(NamedTuple):
         if self.form.answer_format == "logprob":
             return LETTER_OPTIONS
         options: dict[str, Any] = {}
-        if not any(name in self.judge.options for name in ROOM_OPTIONS):
+        if not self.judge.limits_room:
             options["max_tokens"] = ROOM + ROOM_PER_DIMENSION * len(self.form.dimensions)
         if schema:
             what = {"name": "judgement", "strict": True, "schema": self.form.schema}

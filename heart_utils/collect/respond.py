@@ -261,8 +261,7 @@ def _check_last_speaker(histories: pd.DataFrame) -> None:
 
 
 def _request(history: Mapping[Any, Any], model: Model, repeat: int) -> Request:
-    limited = {"max_tokens", "max_completion_tokens"} & set(model.options)
-    options = {} if limited else REPLY_OPTIONS
+    options = {} if model.limits_room else REPLY_OPTIONS
     return Request(model, reply_messages(history["turns"]), options, repeat, stream=True, tag=str(history["history_id"]))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from heart_utils.collect.blinding import JudgeError, check_judges, judge_flags, rows_of
+from heart_utils.collect.codebook import ANSWERED
 from heart_utils.collect.models import Call, Model, Request, ask_all
 from heart_utils.collect.questions import settle_schema
 from heart_utils.collect.rubric_prompts import LANGUAGES, again_message, hits_schema, judge_message, read_hits, reply_message
@@ -24,13 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["collect_hits", "collect_rubric_replies", "plan_hits"]
 
 PROTOCOL = "heartbench"
-LENGTH_OPTIONS = {"max_tokens", "max_completion_tokens"}
 REPLY_ROOM = {"max_tokens": 600}
 ROOM, ROOM_PER_ITEM = 500, 60
 """Tokens of an answer: for its form, and for the reasoning about each item."""
 
 
-ANSWERED = ("ok", "truncated")
 REPLY_COLUMNS = ("reply_id", "history_id", "responder", "text", "state", "simulated")
 
 
@@ -52,7 +51,7 @@ class _Task:
         items = [(item["ability"], None if pd.isna(item["points"]) else item["points"], item["content"]) for item in self.items]
         messages = judge_message(self.turns, self.reply["text"], items, self.language)
         options: dict[str, Any] = {}
-        if not LENGTH_OPTIONS & set(self.judge.options):
+        if not self.judge.limits_room:
             options["max_tokens"] = ROOM + ROOM_PER_ITEM * len(items)
         if self.schema:
             options["response_format"] = hits_schema(len(items), exact=self.judge.checksum is not None)
@@ -99,7 +98,7 @@ def collect_rubric_replies(
         Request(
             model,
             reply_message(history["turns"], language),
-            {} if LENGTH_OPTIONS & set(model.options) else REPLY_ROOM,
+            {} if model.limits_room else REPLY_ROOM,
             stream=True,
             tag=history["history_id"],
         )

@@ -26,6 +26,7 @@ import yaml
 from heart_utils.collect.assignment import assign_raters, assign_writers, check_balance, choose_pairs
 from heart_utils.collect.design import pair_replies
 from heart_utils.collect.instructions import REPLY_INSTRUCTIONS
+from heart_utils.collect.raters import STATEMENT
 from heart_utils.collect.study_pages import check_item, rating_pages, reply_pages, study_config, study_item, to_json
 from heart_utils.runs import Run, RunError, find_root, open_run, write_atomically
 
@@ -34,7 +35,6 @@ __all__ = ["KINDS", "StudyError", "StudyFolder", "load_settings", "start_study",
 KINDS = ("rating", "reply")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ASKED_OF_PUBLIC = ("support_line", "researcher", "review_board", "withdraw_contact", "withdraw_until", "retention", "pay")
-STATEMENT = ("population", "language", "pay")
 SERVER_SECONDS = 60.0
 
 

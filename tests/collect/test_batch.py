@@ -57,6 +57,14 @@ def test_a_batch_is_submitted_waited_for_and_collected_by_another_process(provid
     assert provider.requests == []  # nothing was asked one by one
 
 
+def test_what_a_server_of_ones_own_takes_besides_stands_in_the_body_itself(provider, ledger):
+    requests = requests_for(provider, 1, options={"temperature": 0.5, "extra_body": {"min_p": 0.1}})
+    submit_batches(requests, ledger=ledger)
+    body = json.loads(provider.files["file-1"])["body"]
+    assert {name: body[name] for name in body if name not in ("model", "messages")} == {
+        "temperature": 0.5, "max_tokens": 20, "min_p": 0.1}  # fmt: skip
+
+
 def test_a_batch_costs_half(provider, ledger):
     requests = requests_for(provider)
     submit_batches(requests, ledger=ledger)

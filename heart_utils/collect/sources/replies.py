@@ -7,6 +7,7 @@ import re
 
 import pandas as pd
 
+from heart_utils.collect.instructions import MAX_WORDS
 from heart_utils.collect.sources.errors import DataError
 from heart_utils.collect.sources.esconv import read_dialogues
 from heart_utils.collect.sources.files import read_sample
@@ -16,7 +17,6 @@ from heart_utils.tables import check_table
 
 __all__ = ["flag_reply", "load_replies"]
 
-MAX_WORDS = 40
 """HEART asks its responders for at most so many words."""
 
 GREETING = re.compile(
