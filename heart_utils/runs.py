@@ -240,6 +240,11 @@ def find_root() -> Path:
     ------
     RunError
         If neither holds the project.
+
+    Examples
+    --------
+    >>> (find_root() / "heart_utils" / "runs.py").is_file()
+    True
     """
     given = os.environ.get("HEART_ROOT")
     candidates = [Path(given)] if given else [Path(__file__).resolve().parents[1], Path.cwd(), *Path.cwd().parents]

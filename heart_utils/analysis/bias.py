@@ -112,6 +112,15 @@ def margin_profile(
         (mean margins of pairs whose two orders name one winner, or two), ``difference`` of these with ``ci_low`` and
         ``ci_high``, ``why``. Margins inflate where they are wide and the difference is small. Raters without margins
         have a row that says so.
+
+    Examples
+    --------
+    >>> rows = [("d1", "p", "ab", "a", 5), ("d1", "p", "ba", "b", 5), ("d2", "q", "ab", "a", 2), ("d2", "q", "ba", "a", 2)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict", "margin"])
+    >>> verdicts = verdicts.assign(rater="judge", dimension="overall", state="valid", repeat=0, protocol="heart")
+    >>> found = margin_profile(verdicts, rng=np.random.default_rng(1))
+    >>> found[["mean", "large_share", "agreed", "contradicted"]].values.tolist()
+    [[3.5, 0.5, 2.0, 5.0]]
     """
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
@@ -192,6 +201,16 @@ def feature_bias(
     pandas.DataFrame
         One row a rater, dimension and feature: ``log_odds``, ``se``, ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over the
         features of one rater and dimension), ``n_pairs``, ``n_clusters``, ``provisional``, ``why``.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.simulate import simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all")
+    >>> features = pd.DataFrame({"n_words": np.arange(len(study.replies)) % 7}, index=study.replies["reply_id"])
+    >>> judges = study.verdicts[study.verdicts["rater_kind"] == "model"].assign(rater="judge")
+    >>> found = feature_bias(judges, study.comparisons, features)
+    >>> found[["rater", "feature", "n_clusters"]].values.tolist()
+    [['judge', 'n_words', 40]]
     """
     pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
     joined = combine_orders(verdicts)

@@ -122,6 +122,14 @@ def differing_sources(checked: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Those of the farthest kinds, contradicted: ``claim_id``, ``source``, ``quantity``, ``value``, ``ours``.
+
+    Examples
+    --------
+    >>> checked = pd.DataFrame({"claim_id": ["x", "y"], "source": ["a blog", "the paper"], "quantity": "votes",
+    ...     "value": ["41", "42"], "ours": "42", "source_kind": [max(RANKS, key=RANKS.__getitem__), "paper"],
+    ...     "finding": [CONTRADICTED, "adds up"]})
+    >>> differing_sources(checked)[["claim_id", "value", "ours"]].values.tolist()
+    [['x', '41', '42']]
     """
     far = checked["source_kind"].map(RANKS).eq(max(RANKS.values())) & checked["finding"].eq(CONTRADICTED)
     return checked.loc[far, ["claim_id", "source", "quantity", "value", "ours"]].reset_index(drop=True)

@@ -176,6 +176,14 @@ def twin_contrasts(
         If a slice is missing, no dialogue has both, or a contrast is not one.
     NotComparableError
         If comparisons do not link all responders in each slice.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.simulate import simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=2, n_dialogues=1, n_twins=20, pairs="all")
+    >>> found = twin_contrasts(study.verdicts, n_resamples=50, n_flips=200, rng=np.random.default_rng(1))
+    >>> found.table[["contrast", "delta", "n_clusters"]].round(2).values.tolist()
+    [['human_01 - model_01', 0.3, 20]]
     """
     missing = [column for column in ("slice", "dialogue_id") if column not in verdicts]
     if missing:

@@ -146,6 +146,12 @@ def simulate_heart(
     ------
     FullStudyError
         If the layout is unknown.
+
+    Examples
+    --------
+    >>> study = simulate_heart(rng=np.random.default_rng(1), n_twins=0)
+    >>> len(study.responders), bool(study.verdicts["simulated"].all())
+    (17, True)
     """
     if layout not in LAYOUTS:
         raise FullStudyError(f"layout is {layout!r}, expected one of {', '.join(LAYOUTS)}.")

@@ -140,6 +140,17 @@ def measure_halo(
     ------
     HaloError
         If there is one rater, dimension or responder only, or no conversation is complete.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> quality = rng.normal(size=(20, 3))
+    >>> rows = [(f"c{i}", "xyz"[j], rater, dimension, quality[i, j] + rng.normal(0, 0.5))
+    ...     for i in range(20) for j in range(3) for rater in "kl" for dimension in ("warmth", "safety")]
+    >>> scores = pd.DataFrame(rows, columns=["history_id", "responder", "rater", "dimension", "score"])
+    >>> found = measure_halo(scores.assign(dialogue_id=scores["history_id"], state="valid"), rng=rng, n_resamples=50)
+    >>> found.dimensions[["dimension", "label"]].values.tolist()  # both dimensions are one quality here
+    [['safety', 'not shown to be distinct'], ['warmth', 'not shown to be distinct']]
     """
     block, clusters, (responders, raters, dimensions), n_left_out = complete_scores(scores, cluster=cluster)
     if min(len(responders), len(raters), len(dimensions)) < 2:

@@ -136,6 +136,15 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One row a judge: ``rater``, ``verdict``, ``reasons``, ``told``, ``of``, ``contradicted``.
+
+    Examples
+    --------
+    >>> rows = [(f"d{i}", f"d{i}", order, "b") for i in range(8) for order in ("ab", "ba")]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict"])
+    >>> verdicts = verdicts.assign(responder_a="echo", responder_b="reference", rater="judge", dimension="overall",
+    ...     state="valid", repeat=0)
+    >>> describe_judges(grade_probes(verdicts, {"echo": "worse"}))[["rater", "verdict"]].values.tolist()
+    [['judge', 'passed these probes']]
     """
     rows = []
     for rater, card in grades.groupby("rater", sort=True):

@@ -39,6 +39,15 @@ def describe_rewrites(histories: pd.DataFrame) -> pd.DataFrame:
         One row a pair: ``history_id``, ``twin_id``, ``dialogue_id`` and, rewrite minus original, ``seeker_words`` (mean a
         turn), ``supporter_words``, ``n_turns``, ``explicit_last`` (a feeling named in the last turn) and ``ends_on_leaving``
         (it threatens to break off): 1, 0 or -1; beside them ``leaving``: whether the rewrite does.
+
+    Examples
+    --------
+    >>> calm = [{"speaker": "seeker", "text": "I lost my job."}]
+    >>> upset = [{"speaker": "seeker", "text": "You are useless. I lost my job and I am angry."}]
+    >>> histories = pd.DataFrame({"history_id": ["a", "c"], "twin_id": ["c", "a"], "dialogue_id": "d",
+    ...     "slice": ["adversarial", "calm_twin"], "turns": [upset, calm]})
+    >>> describe_rewrites(histories)[["seeker_words", "n_turns", "explicit_last"]].values.tolist()
+    [[7.0, 0.0, 1.0]]
     """
     told = describe_turns(histories).set_index("history_id")
     last = pd.DataFrame({"reason_id": histories["history_id"], "text": [turns[-1]["text"] for turns in histories["turns"]]})
@@ -76,6 +85,13 @@ def twin_gaps(
     -------
     pandas.DataFrame
         One row a dialogue that has all the authors in both slices: ``dialogue_id``, ``difference``.
+
+    Examples
+    --------
+    >>> verdicts = pd.DataFrame({"dialogue_id": "d", "slice": list(TWINS), "responder_a": "x", "responder_b": "y",
+    ...     "verdict": ["a", "tie"], "state": "valid", "dimension": "overall"})
+    >>> twin_gaps(verdicts, {"x": 1.0, "y": -1.0}).values.tolist()  # from half and half to all and none
+    [['d', 1.0]]
     """
     mine = verdicts[verdicts["dimension"] == dimension]
     gaps = []
@@ -140,6 +156,13 @@ def mean_wins(rows: pd.DataFrame) -> pd.Series:
     -------
     pandas.Series
         By ``responder`` and ``dialogue_id``, from 0 to 1.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"dialogue_id": "d", "responder_a": ["x", "x", "y"], "responder_b": ["y", "z", "z"],
+    ...     "verdict": ["a", "tie", "b"], "state": "valid"})
+    >>> mean_wins(rows).to_dict()
+    {('x', 'd'): 0.75, ('y', 'd'): 0.0, ('z', 'd'): 0.75}
     """
     valid = rows[rows["state"].isin(["valid", "inconsistent"])]
     won = valid["verdict"].map({"a": 1.0, "b": 0.0, "tie": 0.5}).where(valid["state"] == "valid", 0.5)

@@ -131,6 +131,19 @@ def self_preference(
     ------
     SelfPreferenceError
         As :func:`family_ties`.
+
+    Examples
+    --------
+    >>> rows = [(f"d{i}", rater, responder, 4.0 + i % 2 if (rater, responder) == ("j", "mine") else 3.0 + i % 2)
+    ...     for i in range(40) for rater in "jk" for responder in ("mine", "free")]
+    >>> scores = pd.DataFrame(rows, columns=["dialogue_id", "rater", "responder", "score"])
+    >>> scores = scores.assign(history_id=scores["dialogue_id"], reply_id=scores["dialogue_id"] + scores["responder"],
+    ...     rater_kind="model", dimension="empathy", state="valid")
+    >>> scores["flags"] = [["own_family"] if (row.rater, row.responder) == ("j", "mine") else [] for row in scores.itertuples()]
+    >>> who = pd.DataFrame({"responder": ["mine", "free"], "responder_kind": "model"})
+    >>> found = self_preference(scores, who, rng=np.random.default_rng(1), n_resamples=50)
+    >>> found.loc[(found["against"] == "judges") & (found["scale"] == "score"), "estimate"].tolist()
+    [1.0]
     """
     ties = family_ties(scores, responders)
     people = sorted(scores.loc[scores["rater_kind"] == "human", "rater"].unique())

@@ -91,6 +91,13 @@ def profile_by(verdicts: pd.DataFrame, *, by: str) -> pd.DataFrame:
     pandas.DataFrame
         One row a rater and value: ``n`` answers, ``failed_share``, ``tie_share`` and ``first_share`` of the valid ones, and
         ``margin`` (mean).
+
+    Examples
+    --------
+    >>> verdicts = pd.DataFrame({"dimension_position": [0, 0, 1, 1], "verdict": ["a", "b", "tie", None], "order": "ab",
+    ...     "state": ["valid", "valid", "valid", "unparsed"], "rater": "judge", "margin": [3.0, 1.0, None, None]})
+    >>> profile_by(verdicts, by="dimension_position")[["n", "failed_share", "tie_share", "margin"]].values.tolist()
+    [[2.0, 0.0, 0.0, 2.0], [2.0, 0.5, 1.0, nan]]
     """
     rows = []
     for (rater, value), theirs in verdicts.groupby(["rater", by], sort=True):
@@ -128,6 +135,15 @@ def dimension_overlap(
     pandas.DataFrame
         One row a rater and protocol: ``same_share`` over all two dimensions of one pair, ``ci_low``, ``ci_high``,
         ``n_pairs``, ``n_dimensions``, ``provisional``. No rows where only one dimension was asked about.
+
+    Examples
+    --------
+    >>> rows = [("d1", "p", "warmth", "a"), ("d1", "p", "overall", "a"),
+    ...     ("d2", "q", "warmth", "a"), ("d2", "q", "overall", "b")]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "dimension", "verdict"])
+    >>> verdicts = verdicts.assign(rater="judge", protocol="heart", state="valid", order="ab", repeat=0)
+    >>> dimension_overlap(verdicts, rng=np.random.default_rng(1))[["same_share", "n_pairs"]].values.tolist()
+    [[0.5, 2.0]]
     """
     joined = combine_orders(verdicts)
     joined = joined[joined["state"].isin(["valid", "inconsistent"])]
@@ -182,6 +198,17 @@ def score_drift(
         One row a rater and ``part`` from 1: ``gap`` (mean score minus the mean of the model judges other than the rater on
         the same replies), ``ci_low``, ``ci_high``, ``n``. A flat line is no drift against the others; a jump
         may be another rater under the same name.
+
+    Examples
+    --------
+    >>> rows = [(f"h{i:02d}", who, 3.0 + (who == "ann") * i / 40) for i in range(40) for who in ("ann", "judge")]
+    >>> scores = pd.DataFrame(rows, columns=["history_id", "rater", "score"])
+    >>> scores = scores.assign(responder="m", dimension="empathy", state="valid")
+    >>> scores = scores.assign(rater_kind=scores["rater"].map({"ann": "human", "judge": "model"}),
+    ...     reply_id=scores["history_id"], dialogue_id=scores["history_id"])
+    >>> drift = score_drift(scores, n_parts=2, rng=np.random.default_rng(1), n_resamples=50)
+    >>> drift[drift["rater"] == "ann"]["gap"].round(2).tolist()
+    [0.24, 0.74]
     """
     valid = scores[scores["state"] == "valid"]
     judges = sorted(valid.loc[valid["rater_kind"] == "model", "rater"].unique())

@@ -123,6 +123,17 @@ def associate_preference(
     ------
     StrategyError
         If no verdict on the dimension is usable.
+
+    Examples
+    --------
+    >>> rows = [(f"d{i}", f"r{i}", f"s{i}", "a" if i % 4 else "b") for i in range(40)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "reply_a", "reply_b", "verdict"])
+    >>> verdicts = verdicts.assign(dimension="overall", state="valid", responder_a="x", responder_b="y")
+    >>> codes = pd.DataFrame({"reply_id": [*verdicts["reply_a"], *verdicts["reply_b"]], "code": "question"})
+    >>> codes["probability"] = [1.0] * 40 + [0.0] * 40
+    >>> words = pd.Series(20, index=codes["reply_id"])
+    >>> associate_preference(verdicts, codes, words)[["code", "n_verdicts", "n_apart"]].values.tolist()
+    [['question', 40, 40]]
     """
     rows = verdicts[(verdicts["dimension"] == dimension) & verdicts["state"].isin(["valid", "inconsistent"])]
     won = rows["verdict"].map({"a": 1.0, "b": 0.0, "tie": 0.5})

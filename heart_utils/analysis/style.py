@@ -139,6 +139,15 @@ def fit_style(
         If comparisons do not link all responders.
     ConvergenceError
         If a feature foretells every verdict.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.simulate import simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all")
+    >>> features = pd.DataFrame({"n_words": np.arange(len(study.replies)) % 7}, index=study.replies["reply_id"])
+    >>> found = fit_style(study.verdicts, study.comparisons, features)
+    >>> found.coefficients["feature"].tolist(), found.n_clusters
+    (['n_words'], 40)
     """
     if cluster not in verdicts or "comparison_id" not in verdicts:
         raise RatingsError(f"verdicts lack the column {cluster if cluster not in verdicts else 'comparison_id'}.")

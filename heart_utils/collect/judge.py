@@ -87,6 +87,21 @@ def collect_verdicts(
     ------
     JudgeError
         If the tables do not fit each other, or an option is unknown; before the first call.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
+    >>> from heart_utils.runs import find_root
+    >>> recipe = read_recipe("sample")
+    >>> ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)  # the calls that come with the project
+    >>> histories = recipe_histories(recipe)
+    >>> replies = recipe_replies(recipe, histories, ledger=ledger, mode="replay")
+    >>> comparisons = recipe_comparisons(recipe, replies).query("protocol == 'heart'").head(2)
+    >>> how = {"dimensions": ["overall"], "seed": recipe.seed, "mode": "replay"}
+    >>> verdicts = collect_verdicts(histories, replies, comparisons, recipe.judges, ledger=ledger, **how)
+    >>> verdicts[["rater", "order", "state"]].values.tolist()
+    [['SmolLM2-135M-judge', 'ab', 'valid'], ['SmolLM2-135M-judge', 'ba', 'valid']]
     """
     if mode not in ("missing", "replay"):
         raise JudgeError(f"mode is {mode!r}, expected 'missing' or 'replay'; plan_verdicts says what would be asked.")
@@ -172,6 +187,19 @@ def plan_questions(
         If a comparison names a history or a reply that is not there or has no text, has no order,
         or shows replies to different histories; if judges repeat each other; if the protocol does
         not ask about pairs.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.design import pair_replies
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.respond import collect_replies
+    >>> from heart_utils.collect.sources import load_histories
+    >>> histories = load_histories("sample").head(2)
+    >>> replies = collect_replies(histories, ["echo", "advice-only"], ledger=open_ledger("sqlite://"))
+    >>> comparisons = pair_replies(replies, rng=np.random.default_rng(1))
+    >>> questions = plan_questions(histories, replies, comparisons, [Model("judge", "openai/gpt-4o")])
+    >>> len(questions), questions[0].judge.name  # two pairs, both orders, all dimensions in one call
+    (4, 'judge')
     """
     histories, replies = check_table("histories", histories), check_table("replies", replies)
     comparisons = check_table("comparisons", comparisons)

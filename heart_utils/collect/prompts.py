@@ -261,6 +261,16 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
     -------
     str
         Hexadecimal; another word in the rules, the rubric or this module gives another one.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.protocols import load_protocol
+    >>> from heart_utils.collect.rubric import load_rubric
+    >>> rubric = load_rubric("heart")
+    >>> len(prompt_hash(load_protocol("heart"), rubric))
+    64
+    >>> prompt_hash(load_protocol("heart"), rubric) == prompt_hash(load_protocol("heart"), rubric.select(["overall"]))
+    False
     """
     codes = ("reply",) if protocol.asks == "reply" else LETTERS
     turns = [{"speaker": "supporter", "text": "one"}, {"speaker": "seeker", "text": "two"}]

@@ -174,6 +174,12 @@ def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Reci
         If the file or the block is not there, or a setting is unknown or of the wrong kind.
     ModelError
         If a model's settings are wrong, or hold a key.
+
+    Examples
+    --------
+    >>> recipe = read_recipe("sample")
+    >>> recipe.histories, [judge.name for judge in recipe.judges]
+    ('sample', ['SmolLM2-135M-judge'])
     """
     path = find_root() / "params" / f"{run}.yaml" if file is None else Path(file)
     try:
@@ -192,7 +198,28 @@ def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Reci
 
 
 def recipe_ledger(recipe: Recipe) -> Ledger:
-    """Open a recipe's ledger, with the calls that came with the project."""
+    """Open a recipe's ledger, with the calls that came with the project.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Its run, and where recorded calls are.
+
+    Returns
+    -------
+    Ledger
+        The run's own, which then holds the recorded calls too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = recipe_ledger(Recipe(folder, "sample", recorded="data/sample/calls.jsonl"))
+    ...     ledger.counts()["ok"] > 0
+    ...     ledger.close()
+    ...
+    True
+    """
     from heart_utils.collect.ledger import open_ledger
 
     seed = None if recipe.recorded is None else find_root() / recipe.recorded
@@ -217,6 +244,11 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     ------
     RecipeError
         If a slice has fewer histories than asked for.
+
+    Examples
+    --------
+    >>> recipe_histories(Recipe("mine", "sample", slices={"standard": 2, "adversarial": 1}))["slice"].tolist()
+    ['standard', 'standard', 'adversarial']
     """
     from heart_utils.collect.sources import load_histories
 
@@ -247,7 +279,23 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
 
 
 def recipe_responders(recipe: Recipe) -> pd.DataFrame:
-    """List who answers in a recipe: those whose replies came with the histories, models, probes."""
+    """List who answers in a recipe: those whose replies came with the histories, models, probes.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Who answers.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of responders.
+
+    Examples
+    --------
+    >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))[["responder", "responder_kind"]].values.tolist()
+    [['reference', 'reference'], ['echo', 'probe']]
+    """
     from heart_utils.collect.sources import load_responders
 
     tables = [load_responders(recipe.histories)] if recipe.given_replies else []
@@ -273,6 +321,13 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     -------
     pandas.DataFrame
         The table of replies.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",))
+    >>> recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))["responder"].value_counts().to_dict()
+    {'echo': 13}
     """
     responders: list[Model | str] = [*recipe.responders, *recipe.probes]
     replies = [collect_replies(histories, responders, ledger=ledger, repeats=recipe.repeats, **how)]
@@ -285,7 +340,30 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
 
 
 def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
-    """Pair the replies of a recipe, once for each of its protocols that compares."""
+    """Pair the replies of a recipe, once for each of its protocols that compares.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        How, and under which protocols.
+    replies : pandas.DataFrame
+        As :func:`recipe_replies` gives them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of comparisons, without a row where no protocol compares.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> comparisons = recipe_comparisons(mine, replies)
+    >>> len(comparisons), comparisons["pair_id"].nunique(), comparisons["protocol"].unique().tolist()
+    (28, 14, ['heart'])
+    """
     from heart_utils.collect.design import pair_replies
 
     tables = [
@@ -330,6 +408,17 @@ def recipe_verdicts(
     -------
     pandas.DataFrame
         The table of verdicts; the plan if `plan`.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> comparisons = recipe_comparisons(mine, replies)
+    >>> plan = recipe_verdicts(mine, histories, replies, comparisons, ledger=ledger, plan=True)
+    >>> plan[["rater", "n_calls", "n_recorded"]].values.tolist()
+    [['judge', 28, 0]]
     """
     from heart_utils.collect.judge import collect_verdicts, plan_verdicts
 
@@ -359,6 +448,13 @@ def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: 
     pandas.DataFrame
         The table of verdicts, which is no part of the run's own; the plan if `plan`. No rows if the
         recipe has no judges, or no ``report_card``.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", judges=(Model("judge", "openai/gpt-4o"),), report_card=True)
+    >>> recipe_probes(mine, ledger=open_ledger("sqlite://"), plan=True)[["rater", "n_calls"]].values.tolist()
+    [['judge', 432]]
     """
     from heart_utils.collect.probes import judge_probes
 
@@ -461,6 +557,16 @@ def recipe_scores(
     -------
     pandas.DataFrame
         The table of scores; the plan if `plan`.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),),
+    ...     protocols={"likert": None})
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> recipe_scores(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
+    [['judge', 28]]
     """
     from heart_utils.collect.score import collect_scores, plan_scores
 
@@ -489,6 +595,16 @@ def recipe_codes(
     -------
     pandas.DataFrame
         The table of codes, without a row where the recipe names no coder; the plan if `plan`.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),),
+    ...     coders=(Model("coder", "openai/gpt-4o"),), codebooks=("esconv",))
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> recipe_codes(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
+    [['coder', 28]]
     """
     from heart_utils.collect.code import collect_codes, plan_codes
 

@@ -120,6 +120,14 @@ def show_banner(run: str | Run, *, tables: Sequence[str], made: Mapping[str, pd.
         again when one of these tables changes.
     made : mapping of str to pandas.DataFrame, optional
         Tables that the chapter made in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     show_banner(folder, tables=["verdicts"])  # doctest: +ELLIPSIS
+    ...
+    {'text/html': ...No data were found...}
     """
     from IPython.display import display
 

@@ -77,6 +77,23 @@ def run_gate(
     ------
     GateError
         If the two cannot be compared; see :func:`read_sides`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import tempfile
+    >>> from heart_utils.analysis.simulate import Panel, simulate_study
+    >>> strengths, judges = {"old": 0.0, "new": -1.5, "x": 0.4, "y": -0.4}, [Panel("model", 1, 1)]
+    >>> study = simulate_study(
+    ...     rng=np.random.default_rng(1), strengths=strengths, n_dialogues=30, pairs="all", orders="both", panels=judges
+    ... )
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> run = open_run(Path(folder.name) / "run")
+    >>> for name in ("histories", "responders", "replies", "comparisons", "verdicts"):
+    ...     written = run.write(name, getattr(study, name))
+    >>> run_gate("old", "new", run=str(run.folder), n_resamples=50, rng=np.random.default_rng(1)).passed
+    False
+    >>> folder.cleanup()
     """
     sides = read_sides(baseline, candidate, run=run, protocol=protocol)
     return compare_responders(
@@ -117,6 +134,24 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     ------
     GateError
         If a run or a responder is not there, or the runs do not match.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import tempfile
+    >>> from heart_utils.analysis.simulate import Panel, simulate_study
+    >>> strengths, judges = {"old": 0.0, "new": -1.5, "x": 0.4, "y": -0.4}, [Panel("model", 1, 1)]
+    >>> study = simulate_study(
+    ...     rng=np.random.default_rng(1), strengths=strengths, n_dialogues=30, pairs="all", orders="both", panels=judges
+    ... )
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> run = open_run(Path(folder.name) / "run")
+    >>> for name in ("histories", "responders", "replies", "comparisons", "verdicts"):
+    ...     written = run.write(name, getattr(study, name))
+    >>> sides = read_sides("old", "new", run=str(run.folder))
+    >>> sorted(set(sides.verdicts["responder_a"]) | set(sides.verdicts["responder_b"]))
+    ['new', 'old', 'x', 'y']
+    >>> folder.cleanup()
     """
     one, other = _parse(baseline, run), _parse(candidate, run)
     if one[0].folder == other[0].folder:
@@ -161,6 +196,18 @@ def require_pass(comparison: Comparison) -> None:
     ------
     GateFailedError
         If a dimension failed, or cannot be told.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.drops import compare_responders
+    >>> import pandas as pd
+    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
+    >>> require_pass(gate)
+    Traceback (most recent call last):
+    heart_utils.report.gate.GateFailedError: The gate (regression) stops 'new' against 'old'.
     """
     if not comparison.passed:
         said = comparison.table.loc[comparison.table["outcome"] != "passed", "message"]

@@ -43,6 +43,20 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     -------
     list of pathlib.Path
         The three files.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tempfile
+    >>> from heart_utils.analysis.drops import compare_responders
+    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [file.name for file in write_reports(gate, Path(folder))]
+    ...
+    ['gate.html', 'gate.xml', 'gate.md']
     """
     contents = {
         "gate.html": _page(comparison, note),
@@ -101,6 +115,17 @@ def markdown_summary(comparison: Comparison, *, note: str = "") -> str:
     -------
     str
         Markdown with one table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from heart_utils.analysis.drops import compare_responders
+    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
+    >>> print(markdown_summary(gate).splitlines()[0])
+    ## new did not pass against old
     """
     lines = [f"## {_verdict(comparison)}", "", f"{_setting(comparison)} {note}".strip(), ""]
     lines += ["| dimension | drop (points) | bounds | p (Holm) | dialogues | failed answers | outcome |"]
@@ -134,6 +159,17 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
         Right of the solid line is worse than the baseline.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from heart_utils.analysis.drops import compare_responders
+    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
+    >>> plot_drops(gate).get_xlabel()
+    "Drop in rating points (right: worse); bars: one-sided 95% bounds or Holm's, over dialogues"
     """
     import matplotlib.pyplot as plt
 

@@ -137,6 +137,16 @@ def leaderboard_html(ratings: pd.DataFrame, *, title: str = "Leaderboard", whole
     str
         HTML, with the same rows as CSV and JSON to save from it. Without scripts it still shows the
         boards, best first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from heart_utils.analysis.ratings import fit_ratings
+    >>> from heart_utils.analysis.simulate import simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=10, pairs="all")
+    >>> ratings = fit_ratings(study.verdicts, responders=study.responders, n_resamples=20).table
+    >>> leaderboard_html(ratings, whole_page=False).count("<table")
+    1
     """
     rows = leaderboard_rows(ratings)
     parts = [f"<h1>{html.escape(title)}</h1>"] if whole_page else []
@@ -168,6 +178,19 @@ def write_leaderboard(ratings: pd.DataFrame, folder: Path, *, title: str = "Lead
     -------
     list of pathlib.Path
         The three files. They hold names and numbers, no texts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tempfile
+    >>> from heart_utils.analysis.ratings import fit_ratings
+    >>> from heart_utils.analysis.simulate import simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=10, pairs="all")
+    >>> ratings = fit_ratings(study.verdicts, responders=study.responders, n_resamples=20).table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [file.name for file in write_leaderboard(ratings, Path(folder))]
+    ...
+    ['leaderboard.csv', 'leaderboard.json', 'leaderboard.html']
     """
     contents = {ending: content for ending, _, content in _as_text(leaderboard_rows(ratings), title)}
     contents["html"] = leaderboard_html(ratings, title=title)

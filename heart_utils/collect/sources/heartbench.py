@@ -51,6 +51,18 @@ def load_questions(
         If a line lacks a field, is no JSON, or repeats an id.
     DataUnavailableError
         If HeartBench is neither mirrored nor fetched.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> line = {"question_id": "q1", "rubric": [{"dimension": "d", "score": 4, "content": "Names the loss."}],
+    ...     "dialogue": [{"role": "A", "content": "I lost my job."}]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "questions.jsonl"
+    ...     n = file.write_text(json.dumps(line))
+    ...     load_questions(file)[["question_id", "points", "n_turns"]].values.tolist()
+    ...
+    [['q1', 4, 1]]
     """
     names = load_names()
     lookup = {kind: dict(zip(rows["zh"], rows["name"], strict=True)) for kind, rows in names.groupby("kind")}

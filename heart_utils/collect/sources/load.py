@@ -92,6 +92,18 @@ def load_scores(
         If a file does not hold scores; the message names file, row and column.
     DataUnavailableError
         If a data set cannot be had; the message says what to do.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> row = {"reply_id": "r", "history_id": "h", "responder": "m", "rater": "ann", "rater_kind": "human",
+    ...     "dimension": "empathy", "score": 4}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "scores.jsonl"
+    ...     n = file.write_text(json.dumps(row))
+    ...     load_scores(file)[["rater", "score", "state"]].values.tolist()
+    ...
+    [['ann', 4.0, 'valid']]
     """
     name = _name(name_or_path, ("mentalalign", "empathic_comm"), "scores")
     if as_published and name != "mentalalign":
@@ -136,6 +148,18 @@ def load_verdicts(
         does not hold verdicts.
     DataUnavailableError
         If a data set cannot be had; the message says what to do.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> row = {"history_id": "h", "responder_a": "ann", "responder_b": "bot", "rater": "eve",
+    ...     "rater_kind": "human", "dimension": "overall", "verdict": "tie"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "verdicts.jsonl"
+    ...     n = file.write_text(json.dumps(row))
+    ...     load_verdicts(file)[["rater", "verdict", "state"]].values.tolist()
+    ...
+    [['eve', 'tie', 'valid']]
     """
     name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts")
     if name == "mentalalign":

@@ -39,6 +39,12 @@ def load_strategy_turns(*, mirror: str | os.PathLike[str] | None = None) -> pd.D
     ------
     DataUnavailableError
         If ESConv is not at hand; the message says how to bring it.
+
+    Examples
+    --------
+    >>> load_strategy_turns(mirror="nowhere")
+    Traceback (most recent call last):
+    heart_utils.collect.sources.errors.DataUnavailableError: The mirror nowhere has no esconv/test.json.
     """
     held_out = _taken_by_heart()
     files = find_data("esconv", mirror=mirror)
