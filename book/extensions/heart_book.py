@@ -1,5 +1,6 @@
-"""Two things that the book asks of Sphinx and that no setting gives."""
+"""What the book asks of Sphinx and no setting gives."""
 
+import os
 from typing import Any
 
 from docutils import nodes
@@ -11,15 +12,56 @@ from sphinx_thebe import init_thebe_core, update_thebe_context
 
 THEBE = (init_thebe_core, update_thebe_context)
 
+UNDECLARED = ("sphinx_jupyterbook_latex", "sphinx_multitoc_numbering")
+"""They do not say that pages may be read side by side: the first does nothing for HTML, the second counts when all are read."""
+
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Take thebe out of the pages, and let a docstring name a function as its users import it."""
+    """Take thebe out of the pages, let a docstring name a function as its users import it, and build on all cores."""
     app.connect("missing-reference", resolve_short_name)
+    app.connect("env-before-read-docs", read_side_by_side)
+    app.connect("env-updated", forget_unused_code)
+    app.connect("builder-inited", draw_one_sidebar_a_folder)
+    app.parallel = max(app.parallel, int(os.environ.get("JOBS", "2")))  # Jupyter Book has no option for it
     # thebe names a script and a repository outside of the book, and declares its constants twice,
     # which a browser reports as an error on every page. Jupyter Book always loads it.
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def read_side_by_side(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
+    """Allow pages to be read side by side, and deal them out so that no process gets all pages of functions."""
+    for name in UNDECLARED:
+        if name in app.extensions:
+            app.extensions[name].parallel_read_safe = True
+    hands = 6
+    docnames[:] = [name for hand in range(hands) for name in docnames[hand::hands]]
+
+
+def forget_unused_code(app: Sphinx, env: BuildEnvironment) -> None:
+    """Drop modules of others that documented code was looked for in, as Sphinx itself does where it reads page after page."""
+    modules = getattr(env, "_viewcode_modules", {})
+    for name in [name for name, entry in modules.items() if entry and not entry[2]]:
+        del modules[name]
+
+
+def draw_one_sidebar_a_folder(app: Sphinx) -> None:
+    """Draw the list of contents once for all pages of source code in a folder: none of them is in it, so it is the same."""
+    draw = getattr(app.builder, "_get_local_toctree", None)
+    if draw is None:
+        return
+    drawn: dict[tuple[str, str], str] = {}
+
+    def draw_once(docname: str, collapse: bool = True, **options: Any) -> str:
+        if not docname.startswith("_modules/"):
+            return str(draw(docname, collapse, **options))
+        key = docname.rpartition("/")[0], repr((collapse, sorted(options.items())))
+        if key not in drawn:
+            drawn[key] = draw(docname, collapse, **options)
+        return drawn[key]
+
+    app.builder._get_local_toctree = draw_once  # type: ignore[attr-defined]
 
 
 def resolve_short_name(

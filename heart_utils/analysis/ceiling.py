@@ -158,9 +158,10 @@ def estimate_ceiling(
     weights = np.vstack([np.ones((1, len(present))), draw_clusters(len(present), n_resamples, rng)])
     drawn = weights @ sums
     agreement = drawn @ agree / drawn.sum(axis=1)
-    ceiling = np.clip(_mean_of_mixture(drawn, kinds), agreement, _highest(agreement))
     low, high = interval_of(float(agreement[0]), agreement[1:], len(present), ci_level, least=0.0, most=1.0)
     decides = bool((decided[kept] >= ENOUGH_VOTES).mean() >= 0.5)
+    some = slice(None) if decides else slice(1)  # the ends of the bounds need no resampled mixture
+    ceiling = np.clip(_mean_of_mixture(drawn[some], kinds), agreement[some], _highest(agreement[some]))
     ends = interval_of(float(ceiling[0]), ceiling[1:], len(present), ci_level, most=1.0)
     if not decides:
         ends = max(low, 0.5), float(_highest(np.array(high)))

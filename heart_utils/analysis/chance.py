@@ -86,6 +86,21 @@ def cohen_kappa(
     """
     votes, scale, units = prepare(table, cluster, categories)
     first, second = _two_raters(votes, raters)
+    return kappa_of_two(votes, scale, units, first, second, weights, n_resamples, ci_level, rng)
+
+
+def kappa_of_two(
+    votes: Votes,
+    scale: Array,
+    units: Codes,
+    first: int,
+    second: int,
+    weights: str | ArrayLike | None,
+    n_resamples: int,
+    ci_level: float,
+    rng: np.random.Generator | None,
+) -> Coefficient:
+    """Compute kappa of two raters of a table that was read once for all of them."""
     credit = credit_table(weights, votes, scale)
     place = np.full((2, len(votes.units)), -1)
     for row, rater in enumerate((first, second)):

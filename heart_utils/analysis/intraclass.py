@@ -125,6 +125,14 @@ def icc(
     )
 
 
+def icc_of_table(table: Array, row: Codes, kinds: Sequence[str], *, means: bool) -> list[float]:
+    """Compute intraclass correlations of a complete table of replies by raters, each reply in its row; no interval."""
+    n_rows = int(row.max()) + 1
+    squares = _squares_of_means if means else _squares_of_rows
+    parts = squares(table, row, np.zeros(len(table), np.intp), n_rows, np.ones((1, 1)))
+    return [float(_icc(*parts, table.shape[1], kind)[0]) for kind in kinds]
+
+
 def _complete(votes: Votes, raters: Sequence[str] | None) -> tuple[Array, Codes]:
     """Give the table of replies that all raters scored, with the unit and the cluster of each row."""
     chosen = list(votes.raters) if raters is None else list(raters)

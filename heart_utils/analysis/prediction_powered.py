@@ -203,7 +203,7 @@ def _count(entries: Entries, verdicts: pd.DataFrame, who: str) -> tuple[Array, A
     column = "rater_kind" if who in RATER_KINDS else "rater"
     if column not in verdicts:
         raise AgreementError(f"verdicts have no column {column}, so nobody is known to be {who}.")
-    mine = (verdicts[column].iloc[entries.rows] == who).to_numpy(dtype=bool)
+    mine = (verdicts[column] == who).to_numpy(dtype=bool)[entries.rows]
     if not mine.any():
         raise AgreementError(
             f"No verdict that counts is by {who!r}. {column} is: {', '.join(map(str, verdicts[column].unique()[:8]))}."

@@ -132,7 +132,7 @@ def _meetings(votes: Votes, scores: pd.DataFrame, between: tuple[str, str]) -> l
         column = "rater_kind" if who in RATER_KINDS else "rater"
         if column not in scores:
             raise AgreementError(f"scores have no column {column}, so nobody is known to be {who}.")
-        mine = (scores[column].iloc[votes.rows] == who).to_numpy(dtype=bool)
+        mine = (scores[column] == who).to_numpy(dtype=bool)[votes.rows]
         if not mine.any():
             raise AgreementError(f"No score that counts is by {who!r}. Raters are {', '.join(map(str, votes.raters[:8]))}.")
         parties.append(sorted(set(votes.rater[mine].tolist())))

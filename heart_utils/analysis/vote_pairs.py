@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.analysis.votes import AgreementError, Array, Codes, Votes, unit_values
+from heart_utils.analysis.votes import AgreementError, Array, Codes, Votes, codes_of_authors, unit_values
 from heart_utils.tables import RATER_KINDS
 
 __all__ = ["VotePairs", "pair_votes"]
@@ -187,7 +187,7 @@ def _party(votes: Votes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
     column = "rater_kind" if who in RATER_KINDS else "rater"
     if column not in table:
         raise AgreementError(f"verdicts have no column {column}, so nobody is known to be {who}.")
-    mask = (table[column].iloc[votes.rows] == who).to_numpy(dtype=bool)
+    mask = (table[column] == who).to_numpy(dtype=bool)[votes.rows]
     if not mask.any():
         there = ", ".join(map(str, sorted(table[column].dropna().unique())[:8]))
         raise AgreementError(f"No verdict that counts is by {who!r}. {column} is: {there}.")
@@ -264,17 +264,15 @@ def _number(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
 
 def _authors(votes: Votes, table: pd.DataFrame) -> Codes:
     """Give a code to each unit's pair of responders, whichever of them is called a."""
-    a, b = (table[side].iloc[votes.rows].astype(str).to_numpy(dtype=object) for side in ("responder_a", "responder_b"))
-    low, high = np.where(a < b, a, b), np.where(a < b, b, a)
-    codes, names = pd.factorize(np.concatenate([low, high]))
-    pair = codes[: len(low)] * len(names) + codes[len(low) :]
+    a, b, names = codes_of_authors(table, votes.rows)
+    pair = np.minimum(a, b) * len(names) + np.maximum(a, b)
     first = np.zeros(len(votes.units), np.intp)
     first[votes.unit] = pair
     differs = np.flatnonzero(first[votes.unit] != pair)
     if len(differs):
         row = votes.rows[differs[0]]
         raise AgreementError(
-            f"Row {table.index[row]} compares {a[differs[0]]} and {b[differs[0]]}, but its pair "
+            f"Row {table.index[row]} compares {names[a[differs[0]]]} and {names[b[differs[0]]]}, but its pair "
             f"{dict(votes.units.iloc[votes.unit[differs[0]]])} holds other responders in other rows."
         )
     return np.unique(first, return_inverse=True)[1].astype(np.intp)

@@ -116,19 +116,27 @@ def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inco
 
 def unit_values(votes: Votes, table: pd.DataFrame, column: str) -> pd.Series:
     """Give the value of a column for each unit, and refuse one that differs within a unit."""
-    values = table[column].iloc[votes.rows].reset_index(drop=True)
-    codes, _ = pd.factorize(values, use_na_sentinel=False)
+    codes = pd.factorize(table[column], use_na_sentinel=False)[0][votes.rows]
     first = np.zeros(len(votes.units), np.intp)
     first[votes.unit[::-1]] = np.arange(len(votes.unit))[::-1]
     differs = np.flatnonzero(codes != codes[first[votes.unit]])
     if len(differs):
         where = votes.unit[differs[0]]
         name = dict(votes.units.iloc[where])
+        values = table[column].iloc[votes.rows]
         raise AgreementError(
-            f"{column} differs within {name}: {values[first[where]]!r} and {values[differs[0]]!r}. "
+            f"{column} differs within {name}: {values.iloc[first[where]]!r} and {values.iloc[differs[0]]!r}. "
             f"Only what all answers on a unit share can group units."
         )
-    return values.iloc[first].reset_index(drop=True)
+    return table[column].iloc[votes.rows[first]].reset_index(drop=True)
+
+
+def codes_of_authors(table: pd.DataFrame, rows: Codes) -> tuple[Codes, Codes, pd.Index]:
+    """Give the two responders of some rows codes into their names, which are sorted."""
+    found = [pd.factorize(table[side], use_na_sentinel=False) for side in ("responder_a", "responder_b")]
+    names = pd.Index(sorted({str(name) for _, values in found for name in values}))
+    first, second = (names.get_indexer(pd.Index([str(name) for name in values]))[codes[rows]] for codes, values in found)
+    return first, second, names
 
 
 def people_only(table: pd.DataFrame) -> pd.DataFrame:
@@ -205,30 +213,31 @@ def _values(table: pd.DataFrame, kind: str, rows: Codes) -> tuple[Codes, NDArray
     codes = pd.Index(LABELS).get_indexer(pd.Index(word, dtype=object)).astype(np.intp)
     _refuse(codes < 0, table, "verdict", rows, "a, b or tie (a word outside these is not a tie)")
     if {"responder_a", "responder_b"} <= set(table.columns):
-        first, second = (table[side].to_numpy(dtype=object)[rows].astype(str) for side in ("responder_a", "responder_b"))
+        first, second = codes_of_authors(table, rows)[:2]
         codes = np.where(first > second, SWAPPED[codes], codes)
     return codes, np.array(LABELS, dtype=object)
 
 
 def _code_rows(table: pd.DataFrame, keys: Sequence[str], rows: Codes) -> tuple[Codes, pd.DataFrame]:
     """Give a code to each unit; an item that is absent in all rows names nothing."""
-    frame = table[list(keys)].iloc[rows].reset_index(drop=True)
-    frame = frame.loc[:, [key for key in keys if key == keys[0] or frame[key].notna().any()]]
-    _refuse(frame[keys[0]].isna().to_numpy(), table, keys[0], rows, "a name in each row")
-    codes = np.zeros(len(frame), np.intp)
-    for key in frame:
-        found, values = pd.factorize(frame[key], use_na_sentinel=False)
+    absent = {key: table[key].isna().to_numpy()[rows] for key in keys}
+    used = [key for key in keys if key == keys[0] or not absent[key].all()]
+    _refuse(absent[keys[0]], table, keys[0], rows, "a name in each row")
+    codes = np.zeros(len(rows), np.intp)
+    for key in used:
+        # Whole columns are coded, then rows chosen among the codes: to take rows out of a column of texts costs far more.
+        found, values = pd.factorize(pd.factorize(table[key], use_na_sentinel=False)[0][rows])
         codes = codes * max(len(values), 1) + found
     dense, first = np.unique(codes, return_index=True)
     unit = np.searchsorted(dense, codes).astype(np.intp)
-    return unit, frame.iloc[first].reset_index(drop=True)
+    return unit, table[used].iloc[rows[first]].reset_index(drop=True)
 
 
 def _code_column(table: pd.DataFrame, column: str, rows: Codes) -> tuple[Codes, pd.Index]:
-    values = table[column].iloc[rows]
-    _refuse(values.isna().to_numpy(), table, column, rows, "a name in each row")
-    codes, names = pd.factorize(values, sort=True)
-    return codes.astype(np.intp), pd.Index(names)
+    _refuse(table[column].isna().to_numpy()[rows], table, column, rows, "a name in each row")
+    codes, names = pd.factorize(table[column], sort=True)
+    used, codes = np.unique(codes[rows], return_inverse=True)
+    return codes.astype(np.intp), pd.Index(names[used])
 
 
 def _refuse(wrong: NDArray[np.bool_], table: pd.DataFrame, column: str, rows: Codes, expected: str) -> None:

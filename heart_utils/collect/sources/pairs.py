@@ -155,10 +155,11 @@ def _filled(value: str | None, n: int) -> pd.api.extensions.ExtensionArray:
 
 def _pair_ids(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """Name pairs once each: history, responder a, responder b, and the item if scores have one."""
-    of_a = scores.iloc[first][["reply_id", "item"]].reset_index(drop=True)
-    codes = _codes(of_a.assign(other=scores["reply_id"].to_numpy()[second]), ["reply_id", "other", "item"])
+    (reply, ids), (item, items) = (pd.factorize(scores[column], use_na_sentinel=False) for column in ("reply_id", "item"))
+    codes = (reply[first] * len(ids) + reply[second]) * len(items) + item[first]
     _, places, numbers = np.unique(codes, return_index=True, return_inverse=True)
-    a, b = scores.iloc[first[places]].reset_index(drop=True), scores.iloc[second[places]].reset_index(drop=True)
+    named = scores[["reply_id", "item"]]
+    a, b = (named.iloc[rows[places]].reset_index(drop=True) for rows in (first, second))
     names = a["reply_id"].astype(str) + "--" + b["reply_id"].astype(str)
     names = names.where(a["item"].isna(), names + "--" + a["item"].astype(str))
     taken: pd.api.extensions.ExtensionArray = names.astype("str").array.take(numbers)
@@ -168,7 +169,7 @@ def _pair_ids(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd
 def _joined_flags(flags: pd.Series, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Give a pair the flags of both scores, each once."""
     codes, kinds = pd.factorize(pd.Series([tuple(cell) for cell in flags], dtype=object))
-    joined = [[sorted({*one, *other}) for other in kinds] for one in kinds]
+    joined = [sorted({*one, *other}) for one in kinds for other in kinds]
     cells = np.empty(len(first), dtype=object)
-    cells[:] = [list(joined[one][other]) for one, other in zip(codes[first], codes[second], strict=True)]
+    cells[:] = [joined[code].copy() for code in (codes[first] * len(kinds) + codes[second]).tolist()]
     return cells
