@@ -87,6 +87,7 @@ def withheld(mirror):
 
 
 @pytest.mark.mirror
+@pytest.mark.slow
 def test_the_withheld_sets_are_read_whole(withheld, mirror):
     """A turn of ESConv, of HEART and of HeartBench, and a question of MentalAlign."""
     dialogue = json.loads((mirror / "esconv" / "valid.json").read_text(encoding="utf-8").splitlines()[-1])
@@ -94,7 +95,7 @@ def test_the_withheld_sets_are_read_whole(withheld, mirror):
     item = json.loads((mirror / "heartbench" / "question_all.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     question = pd.read_excel(mirror / "mentalalign70k" / "Human_judge.xlsx")["context"].iloc[-1]
     texts = [max((turn["text"] for turn in dialogue["dialog"]), key=len), max(rewrite["dialogue_history"], key=len)]
-    texts += [item["rubric"], question]
+    texts += [max((line["content"] for line in item["rubric"]), key=len), question]
     assert len(texts) == len(WITHHELD)
     assert all(withheld.find(text)[0] for text in texts)
 
