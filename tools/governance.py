@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from heart_utils.collect.sources.catalogue import SOURCES, Source
+from heart_utils.collect.sources.errors import DataError
+from heart_utils.collect.sources.fetch import find_data
 from heart_utils.runs import may_publish, strictest_licence, write_atomically
 from tools.settings import contact_words, launch_words, read_settings
 
@@ -29,7 +33,8 @@ def write_governance(root: Path, book: Path, notes: Iterable[dict[str, Any]]) ->
         What each executed chapter noted (:class:`heart_utils.report.banner.TableNote`).
     """
     settings = read_settings(root)
-    pieces = {"launch.txt": launch_words(settings), "contact.txt": contact_words(settings), "shared.txt": shared_table(notes)}
+    pieces = {"launch.txt": launch_words(settings), "contact.txt": contact_words(settings)}
+    pieces["shared.txt"] = shared_table(notes, sets=_sets_read())
     for name, text in pieces.items():
         write_atomically(book / name, text.encode())
     for name in DOWNLOADS:
@@ -40,18 +45,20 @@ def write_governance(root: Path, book: Path, notes: Iterable[dict[str, Any]]) ->
         write_atomically(book / COLAB, words.replace(NO_ADDRESS, address, 1).encode())
 
 
-def shared_table(notes: Iterable[dict[str, Any]]) -> str:
+def shared_table(notes: Iterable[dict[str, Any]], *, sets: Iterable[Source] = ()) -> str:
     """Write which of the inputs of a book may be passed on, and on which terms.
 
     Parameters
     ----------
     notes : iterable of dict
         As for :func:`write_governance`.
+    sets : iterable of Source
+        Data sets that chapters count in without keeping a table of them.
 
     Returns
     -------
     str
-        A table in MyST, the strictest licence last.
+        A table in MyST, and the strictest licence.
 
     Examples
     --------
@@ -59,7 +66,7 @@ def shared_table(notes: Iterable[dict[str, Any]]) -> str:
     >>> print(shared_table([note]).splitlines()[2])
     | a class of ten | sample/verdicts | CC-BY-NC-4.0 | figures only |
     """
-    tables: dict[tuple[str, str], set[str]] = {}
+    tables: dict[tuple[str, str], set[str]] = {(one.title, one.licence): {"counts in chapters, no table"} for one in sets}
     for note in notes:
         made_up = set(note["rows"]) == {"simulated"}
         source = "simulated by this project" if made_up else note["source"].partition(" (CC ")[0]
@@ -73,3 +80,14 @@ def shared_table(notes: Iterable[dict[str, Any]]) -> str:
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
     strictest = strictest_licence([licence for _, licence in tables])
     return "\n".join([*lines, "", f"The strictest of them is **{strictest}**.", ""])
+
+
+def _sets_read() -> list[Source]:
+    """List the sets with terms of their own that were at hand, so that chapters counted in them."""
+    found = []
+    for source in SOURCES.values():
+        if not source.automatic:
+            with contextlib.suppress(DataError):
+                find_data(source.name)
+                found.append(source)
+    return found

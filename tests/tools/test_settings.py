@@ -5,6 +5,7 @@ import re
 import pytest
 import yaml
 
+from heart_utils.collect.sources.catalogue import find_source
 from heart_utils.runs import find_root
 from tools.governance import shared_table, write_governance
 from tools.settings import Settings, SettingsError, contact_words, launch_words, read_settings
@@ -61,12 +62,14 @@ def test_what_may_be_shared_goes_by_the_licence_of_each_source():
             note("votes", "CC-BY-4.0", "public/verdicts"),
             note("dialogues", "CC-BY-NC-4.0", "esconv"),
             note("votes", "CC-BY-4.0", "public/responders"),
-            note("who knows", "none stated", "mine/verdicts", origin="simulated"),
-        ]
+            note("who knows", "CC0-1.0", "mine/verdicts", origin="simulated"),
+        ],
+        sets=[find_source("heart")],
     )
-    assert table.splitlines()[2:5] == [
+    assert table.splitlines()[2:6] == [
+        f"| {find_source('heart').title} | counts in chapters, no table | none stated | figures only |",
         "| dialogues | esconv | CC-BY-NC-4.0 | figures only |",
-        "| simulated by this project | mine/verdicts | none stated | figures only |",
+        "| simulated by this project | mine/verdicts | CC0-1.0 | all of it |",
         "| votes | public/responders, public/verdicts | CC-BY-4.0 | all of it |",
     ]
     assert table.endswith("The strictest of them is **none stated**.\n")
