@@ -21,7 +21,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env public notebooks book test test-services check data collect full record study bench clean
+.PHONY: help env public notebooks book test test-services check data collect full record study bench release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -97,6 +97,12 @@ study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or
 
 bench: env ## measure speed and coverage, side by side with other programs; NAME= for one bench
 	@$(PYTHON) -m tools.bench $(NAME) $(ARGS)
+
+release: env ## pack the public book and the source in build/release; says first what keeps it from being published
+	@$(PYTHON) -m tools.release --check
+	@rm -f build/html/index.html # so that the pages name this commit
+	@$(MAKE) --no-print-directory book RUN=sample
+	@$(PYTHON) -m tools.release
 
 clean: ## remove build/ (runs/ stays: it may hold paid calls)
 	rm -rf build

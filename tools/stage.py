@@ -26,6 +26,7 @@ from heart_utils.runs import find_root, strictest_licence, write_atomically
 from tools.absent import page_without, unglue
 from tools.build_html import BUILT_ON
 from tools.figure import read_figure
+from tools.governance import write_governance
 from tools.notebooks import NotebookError, read_cells
 from tools.plan import Plan, PlanError, read_plan
 
@@ -71,7 +72,8 @@ def stage_book(root: Path, plan: Plan) -> Path:
     commit, today = current_commit(root), datetime.date.today()
     built = _built_on(commit, today)
     # Sphinx lays every page anew when its settings change; what changes with each commit is put in when the pages are.
-    options["announcement"] = page_banner(plan.run, _notes(copies), commit, today).replace(built, BUILT_ON)
+    notes = _notes(copies)
+    options["announcement"] = page_banner(plan.run, notes, commit, today).replace(built, BUILT_ON)
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     files = {
         "built_on.txt": built,
@@ -83,6 +85,7 @@ def stage_book(root: Path, plan: Plan) -> Path:
     for page in _kept_api_pages(root):  # with its time, so that it is read again only when a function changed
         shutil.copy2(page, stage / "book")
     _stage_front_figure(stage)
+    write_governance(root, stage / "book", notes)
     return stage
 
 

@@ -1,0 +1,116 @@
+"""No word of a text that may not be passed on stands in what is published."""
+
+import json
+import subprocess
+import tarfile
+
+import pandas as pd
+import pytest
+
+from heart_utils.collect.sources.errors import DataError
+from heart_utils.runs import find_root
+from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
+from tools.release import zip_folder
+
+ROOT = find_root()
+SECRET = "I told nobody that the dog's bed still stands in the hall"
+EIGHT = "nobody that the dogs bed still stands in"
+
+
+@pytest.fixture(scope="module")
+def secret():
+    return Withheld([SECRET, "老邻居把钥匙放在红色花盆下面，每个星期三都忘记浇水。"])
+
+
+WAYS = {
+    "plain": "She wrote: nobody that the dog's bed still stands in.",
+    "capitals and dashes": "NOBODY -- that the dog's bed; still STANDS in",
+    "a curly apostrophe": "nobody that the dog\u2019s bed still stands in",
+    "an entity": "nobody that the dog&#8217;s bed still&nbsp;stands in",
+    "tags between words": "nobody that <em>the</em> dog's<br/>bed <span class='x y z'>still</span> stands in",
+    "an attribute": '<img alt="nobody that the dog&#39;s bed still stands in">',
+    "JSON in a script": '<script>var t = "nobody that the dog\\u2019s\\nbed still stands in"</script>',
+    "Chinese": "她说：邻居把钥匙放在红色花盆下面，每个星期三。",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_eight_words_are_found_however_they_are_written(way, secret):
+    assert [leak.file for leak in find_leaks([("page.html", WAYS[way])], secret)] == ["page.html"]
+
+
+FREE = {
+    "seven words": "nobody that the dog's bed still stands",
+    "another word among them": "nobody that the dog's old bed still stands in",
+    "another order": "in stands still bed dog's the that nobody",
+    "fifteen characters": "邻居把钥匙放在红色花盆下面每个",
+    "two texts": "stands in the hall 老邻居把钥匙放",
+}
+
+
+@pytest.mark.parametrize("case", FREE)
+def test_less_is_not_held_against_anybody(case, secret):
+    assert find_leaks([("page.html", FREE[case])], secret) == []
+
+
+def test_a_run_does_not_go_from_one_text_to_the_next():
+    apart = Withheld(["one two three four five", "six seven eight nine ten"])
+    assert apart.find("one two three four five six seven eight nine ten") == (0, "")
+
+
+def test_a_leak_names_its_file_its_first_run_and_how_many(secret):
+    leaks = find_leaks([("a.md", "all is well"), ("b.md", SECRET)], secret)
+    assert [(leak.file, leak.words, leak.n_runs) for leak in leaks] == [("b.md", "i told nobody that the dogs bed still", 5)]
+
+
+def test_archives_are_read_as_folders_are(tmp_path, secret):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "page.html").write_text(SECRET)
+    (tmp_path / "in" / "picture.png").write_bytes(SECRET.encode())
+    zip_folder(tmp_path / "in", tmp_path / "a.zip", prefix="x", when=0)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "in", "y")
+    found = [
+        [leak.file for leak in find_leaks(read_published(tmp_path / name), secret)] for name in ("in", "a.zip", "a.tar.gz")
+    ]
+    assert found == [["page.html"], ["x/page.html"], ["y/page.html"]]
+
+
+def test_without_the_texts_it_is_said_how_to_get_them(tmp_path):
+    with pytest.raises(DataError, match="esconv"):
+        withheld_texts(mirror=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def withheld(mirror):
+    return withheld_texts(mirror=mirror)
+
+
+@pytest.mark.mirror
+@pytest.mark.slow
+def test_the_withheld_sets_are_read_whole(withheld, mirror):
+    """A turn of ESConv, of HEART and of HeartBench, and a question of MentalAlign."""
+    dialogue = json.loads((mirror / "esconv" / "valid.json").read_text(encoding="utf-8").splitlines()[-1])
+    rewrite = json.loads((mirror / "heart" / "dialogues_adversarial.json").read_text(encoding="utf-8"))[-1]
+    item = json.loads((mirror / "heartbench" / "question_all.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    question = pd.read_excel(mirror / "mentalalign70k" / "Human_judge.xlsx")["context"].iloc[-1]
+    texts = [max((turn["text"] for turn in dialogue["dialog"]), key=len), max(rewrite["dialogue_history"], key=len)]
+    texts += [max((line["content"] for line in item["rubric"]), key=len), question]
+    assert len(texts) == len(WITHHELD)
+    assert all(withheld.find(text)[0] for text in texts)
+
+
+@pytest.mark.mirror
+@pytest.mark.slow
+def test_the_book_and_the_source_hold_no_eight_words_of_a_withheld_text(withheld, tmp_path):
+    """In the archives that `make release` packs, of the pages and of all files that are committed."""
+    html = ROOT / "build" / "html"
+    if not (html / "index.html").is_file():
+        pytest.skip("needs book: run `make book`")
+    book, source = tmp_path / "book.zip", tmp_path / "source.tar"
+    zip_folder(html, book, prefix="book", when=0)
+    subprocess.run(["git", "-C", str(ROOT), "archive", "--format=tar", "--output", str(source), "HEAD"], check=True)
+    for archive, expected in ((book, "book/book/intro.html"), (source, "data/sample/histories.jsonl")):
+        published = dict(read_published(archive))
+        assert expected in published
+        assert find_leaks(published.items(), withheld) == []

@@ -1,0 +1,174 @@
+"""What is published agrees with itself, may be passed on, and comes out the same twice."""
+
+import hashlib
+import json
+import os
+import subprocess
+import tarfile
+import zipfile
+
+import pytest
+import yaml
+
+from heart_utils.report.banner import current_commit
+from heart_utils.runs import find_root
+from tools.leak import Withheld
+from tools.release import ReleaseError, find_faults, main, pack_release
+
+NOTHING_WITHHELD = Withheld([])
+CHANGES = (
+    "# Changes\n\nNewest first.\n\n## 1.2.0, 2026-01-09\n\n- A table moved from 3 to 4.\n\n## 1.1.0, 2025-12-01\n\n- Older.\n"
+)
+
+
+class Checkout:
+    """A project of a few files, at a commit, with a book and a run that may be published."""
+
+    def __init__(self, root):
+        self.root, self.html, self.out = root, root / "build" / "html", root / "build" / "release"
+        self.write("pyproject.toml", "[tool.heart]\nrepository = ''\n")
+        self.write("heart_utils/__init__.py", '"""Helpers."""\n\n__version__ = "1.2.0"\n')
+        self.write("CHANGELOG.md", CHANGES)
+        self.write("CITATION.cff", "cff-version: 1.2.0\nversion: 1.2.0\ndate-released: 2026-01-09\n")
+        self.write(".gitignore", "build/\nruns/\n")
+        self.write_licence("CC0-1.0")
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.commit()
+
+    def write(self, name, text):
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text(text)
+
+    def write_licence(self, licence):
+        tables = {"histories": {"licence": "CC0-1.0"}, "verdicts": {"licence": licence}}
+        self.write("runs/sample/manifest.json", json.dumps({"format": 1, "run": "sample", "tables": tables}))
+
+    def git(self, *words):
+        names = {"GIT_AUTHOR_DATE": "2026-01-09T10:00:00Z", "GIT_COMMITTER_DATE": "2026-01-09T10:00:00Z"}
+        settings = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(
+            ["git", *settings, *words], cwd=self.root, env={**os.environ, **names}, check=True, capture_output=True, text=True
+        )
+
+    def commit(self):
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "Change")
+        self.write("build/html/book/intro.html", f"<li>built on 2026-01-09 from commit {current_commit(self.root)}</li>")
+        self.write("build/html/index.html", "<p>Read on.</p>")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    return Checkout(tmp_path / "project")
+
+
+def test_a_checkout_that_agrees_with_itself_has_no_fault(checkout):
+    assert find_faults(checkout.root) == []
+
+
+UNFIT = {
+    "CHANGELOG.md: the newest entry is 1.1.0, the version is 1.2.0": ("CHANGELOG.md", CHANGES[CHANGES.index("## 1.1") :]),
+    "CHANGELOG.md: there is no entry at all": ("CHANGELOG.md", "# Changes\n"),
+    "CHANGELOG.md: 1.2.0 is dated 'not released yet'": ("CHANGELOG.md", CHANGES.replace("2026-01-09", "not released yet")),
+    "CHANGELOG.md: the entry of 1.2.0 is empty": ("CHANGELOG.md", CHANGES.replace("- A table", "A table")),
+    "CITATION.cff: date-released is None, CHANGELOG.md says 2026-01-09": ("CITATION.cff", "version: 1.2.0\n"),
+    "CITATION.cff: date-released is 2026-01-08": ("CITATION.cff", "version: 1.2.0\ndate-released: 2026-01-08\n"),
+    "CITATION.cff says version 1.1.0": ("CITATION.cff", "version: 1.1.0\ndate-released: 2026-01-09\n"),
+    "repository-code is '', pyproject.toml says 'https://": (
+        "pyproject.toml",
+        "[tool.heart]\nrepository = 'https://example.org'\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", UNFIT)
+def test_what_does_not_agree_is_told(fault, checkout):
+    checkout.write(*UNFIT[fault])
+    checkout.commit()
+    (found,) = find_faults(checkout.root)
+    assert fault in found
+
+
+def test_a_tree_with_changes_is_refused_by_name(checkout):
+    checkout.write("CITATION.cff", "cff-version: 1.2.0\nversion: 1.2.0\ndate-released: 2026-01-09\n# more\n")
+    checkout.write("left_over.py", "")
+    (found,) = find_faults(checkout.root)
+    assert "The tree has changes: CITATION.cff, left_over.py." in found
+
+
+@pytest.mark.parametrize("licence", ["CC-BY-NC-4.0", "none stated", "who knows"])
+def test_a_run_whose_words_may_not_be_passed_on_is_refused(licence, checkout):
+    checkout.write_licence(licence)
+    (found,) = find_faults(checkout.root)
+    assert f"(verdicts: {licence})" in found
+
+
+def test_a_folder_that_is_no_checkout_is_refused(checkout, tmp_path):
+    (checkout.root / ".git").rename(tmp_path / "away")
+    with pytest.raises(ReleaseError, match="A release is made from a git checkout"):
+        find_faults(checkout.root)
+
+
+def test_the_same_commit_and_pages_give_the_same_bytes(checkout):
+    first = {
+        file.name: file.read_bytes() for file in pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+    }
+    for file in checkout.html.rglob("*.html"):
+        os.utime(file, (1, 1))
+        file.chmod(0o600)
+    again = {
+        file.name: file.read_bytes() for file in pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+    }
+    assert again == first
+
+
+def test_a_release_holds_the_pages_what_is_committed_what_changed_and_their_checksums(checkout):
+    book, source, changes, sums = pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+    stem = "heart-in-the-open-1.2.0"
+    with zipfile.ZipFile(book) as pages:
+        assert pages.namelist() == [f"{stem}-book/book/intro.html", f"{stem}-book/index.html"]
+        assert pages.infolist()[0].date_time == (2026, 1, 9, 10, 0, 0)
+    with tarfile.open(source) as archive:
+        committed = sorted(member.name for member in archive if member.isfile())
+    names = (".gitignore", "CHANGELOG.md", "CITATION.cff", "heart_utils/__init__.py", "pyproject.toml")
+    assert committed == [f"{stem}/{name}" for name in names]
+    assert changes.read_text() == "- A table moved from 3 to 4.\n"
+    told = dict(reversed(line.split("  ")) for line in sums.read_text().splitlines())
+    assert told == {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in (book, source, changes)}
+
+
+def test_pages_of_another_commit_are_refused(checkout):
+    older = (checkout.html / "book" / "intro.html").read_text()
+    checkout.write("more.md", "More.")
+    checkout.commit()
+    checkout.write("build/html/book/intro.html", older)
+    with pytest.raises(ReleaseError, match=f"is not the book of commit {current_commit(checkout.root)}"):
+        pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+
+
+@pytest.mark.parametrize("name", ["build/html/index.html", "notes.md"])
+def test_withheld_words_stop_a_release_and_nothing_is_left(name, checkout):
+    text = "she never told a soul about the letter in the drawer"
+    if name == "notes.md":
+        checkout.write(name, text)
+        checkout.commit()
+    else:
+        checkout.write(name, f"<p>{text}</p>")
+    with pytest.raises(ReleaseError, match=f"{name.rpartition('/')[2]}: 'she never told a soul about the letter'"):
+        pack_release(checkout.root, checkout.html, checkout.out, Withheld([text]))
+    assert list(checkout.out.iterdir()) == []
+
+
+def test_the_command_says_what_is_wrong_and_fails(checkout, monkeypatch, capsys):
+    monkeypatch.setattr("tools.release.find_root", lambda: checkout.root)
+    checkout.write_licence("none stated")
+    assert main(["--check"]) == 1
+    assert "No release was made." in capsys.readouterr().err
+
+
+def test_this_project_s_version_stands_in_its_citation_and_atop_its_changes():
+    """Only what a working tree always holds to: the rest is for the day of a release."""
+    root = find_root()
+    faults = [fault for fault in find_faults(root) if "The tree has changes" not in fault and "is dated" not in fault]
+    assert [fault for fault in faults if not fault.startswith("The run")] == []
+    assert yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))["title"]

@@ -1,0 +1,95 @@
+"""Addresses are one setting, and nothing is invented while it is empty."""
+
+import re
+
+import pytest
+import yaml
+
+from heart_utils.collect.sources.catalogue import find_source
+from heart_utils.runs import find_root
+from tools.governance import shared_table, write_governance
+from tools.settings import Settings, SettingsError, contact_words, launch_words, read_settings
+
+ROOT = find_root()
+
+
+def write_settings(folder, text):
+    (folder / "pyproject.toml").write_text(text)
+    return folder
+
+
+def test_without_settings_no_address_is_named():
+    assert not re.search("https?:|mybinder|@", launch_words(Settings()) + contact_words(Settings()))
+
+
+@pytest.mark.parametrize(
+    ("address", "launched"),
+    [
+        ("https://github.com/who/what", "https://mybinder.org/v2/gh/who/what/HEAD?"),
+        ("https://github.com/who/what.git", "https://mybinder.org/v2/gh/who/what/HEAD?"),
+        ("https://gitlab.com/who/what/", "https://mybinder.org/v2/gl/who%2Fwhat/HEAD?"),
+        ("https://code.example.org/what", "https://mybinder.org/v2/git/https%3A%2F%2Fcode.example.org%2Fwhat/HEAD?"),
+    ],
+)
+def test_a_known_repository_gets_its_button(address, launched):
+    words = launch_words(Settings(repository=address))
+    assert launched in words
+    assert f"({address.rstrip('/').removesuffix('.git')})" in words
+
+
+def test_a_known_contact_is_named_and_an_unknown_one_is_the_repository_s_list_of_issues():
+    assert "<https://example.org/desk>" in contact_words(Settings(contact="https://example.org/desk"))
+    assert "Open an issue in the repository" in contact_words(Settings(repository="https://github.com/who/what"))
+    assert "<https://github.com/who/what>" in contact_words(Settings(repository="https://github.com/who/what"))
+
+
+def test_settings_are_read_and_what_is_no_setting_is_refused(tmp_path):
+    assert read_settings(write_settings(tmp_path, "[tool.heart]\ncontact = 'a@b.example'\n")) == Settings(contact="a@b.example")
+    assert read_settings(write_settings(tmp_path, "")) == Settings()
+    with pytest.raises(SettingsError, match="no setting is called owner"):
+        read_settings(write_settings(tmp_path, "[tool.heart]\nowner = 'me'\n"))
+    with pytest.raises(SettingsError, match="repository is 'who/what'; expected an address that starts with https://"):
+        read_settings(write_settings(tmp_path, "[tool.heart]\nrepository = 'who/what'\n"))
+
+
+def note(source, licence, table, origin="published"):
+    return {"table": table, "source": source, "licence": licence, "rows": {origin: 3}, "by": {}}
+
+
+def test_what_may_be_shared_goes_by_the_licence_of_each_source():
+    table = shared_table(
+        [
+            note("votes", "CC-BY-4.0", "public/verdicts"),
+            note("dialogues", "CC-BY-NC-4.0", "esconv"),
+            note("votes", "CC-BY-4.0", "public/responders"),
+            note("who knows", "CC0-1.0", "mine/verdicts", origin="simulated"),
+        ],
+        sets=[find_source("heart")],
+    )
+    assert table.splitlines()[2:6] == [
+        f"| {find_source('heart').title} | counts in chapters, no table | none stated | figures only |",
+        "| dialogues | esconv | CC-BY-NC-4.0 | figures only |",
+        "| simulated by this project | mine/verdicts | CC0-1.0 | all of it |",
+        "| votes | public/responders, public/verdicts | CC-BY-4.0 | all of it |",
+    ]
+    assert table.endswith("The strictest of them is **none stated**.\n")
+    assert shared_table([]) == "No table was read for this copy.\n"
+
+
+@pytest.mark.parametrize("address", ["", "https://github.com/who/what"])
+def test_the_staged_notebook_for_colab_knows_the_address_that_the_settings_know(tmp_path, address):
+    project, book = tmp_path / "project", tmp_path / "book"
+    (book / "hosted").mkdir(parents=True)
+    project.mkdir()
+    (project / "data").symlink_to(ROOT / "data")
+    notebook = (ROOT / "book" / "hosted" / "colab.ipynb").read_text(encoding="utf-8")
+    (book / "hosted" / "colab.ipynb").write_text(notebook, encoding="utf-8")
+    write_governance(write_settings(project, f"[tool.heart]\nrepository = '{address}'\n"), book, [])
+    staged = (book / "hosted" / "colab.ipynb").read_text(encoding="utf-8")
+    assert f'repository = \\"{address}\\"  # the address' in staged
+    assert (staged == notebook) == (not address)
+
+
+def test_the_citation_names_no_address_that_the_settings_do_not():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation.get("repository-code", "") == read_settings(ROOT).repository

@@ -1,0 +1,93 @@
+"""What the pages say that hangs on the run and on the project's settings: licences carried, addresses, where to write."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from heart_utils.collect.sources.catalogue import SOURCES, Source
+from heart_utils.collect.sources.errors import DataError
+from heart_utils.collect.sources.fetch import find_data
+from heart_utils.runs import may_publish, strictest_licence, write_atomically
+from tools.settings import contact_words, launch_words, read_settings
+
+__all__ = ["shared_table", "write_governance"]
+
+DOWNLOADS = ("sample/README.md", "sample/croissant.json", "heart/README.md", "heart/croissant.json")
+COLAB, NO_ADDRESS = "hosted/colab.ipynb", 'repository = \\"\\"'
+
+
+def write_governance(root: Path, book: Path, notes: Iterable[dict[str, Any]]) -> None:
+    """Write the pieces that prose pages of a staged book include.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The project's root.
+    book : pathlib.Path
+        The staged folder of prose.
+    notes : iterable of dict
+        What each executed chapter noted (:class:`heart_utils.report.banner.TableNote`).
+    """
+    settings = read_settings(root)
+    pieces = {"launch.txt": launch_words(settings), "contact.txt": contact_words(settings)}
+    pieces["shared.txt"] = shared_table(notes, sets=_sets_read())
+    for name, text in pieces.items():
+        write_atomically(book / name, text.encode())
+    for name in DOWNLOADS:
+        write_atomically(book / "data" / name, (root / "data" / name).read_bytes())
+    if (book / COLAB).is_file():
+        words = (book / COLAB).read_text(encoding="utf-8")
+        address = json.dumps(f"repository = {json.dumps(settings.repository)}")[1:-1]
+        write_atomically(book / COLAB, words.replace(NO_ADDRESS, address, 1).encode())
+
+
+def shared_table(notes: Iterable[dict[str, Any]], *, sets: Iterable[Source] = ()) -> str:
+    """Write which of the inputs of a book may be passed on, and on which terms.
+
+    Parameters
+    ----------
+    notes : iterable of dict
+        As for :func:`write_governance`.
+    sets : iterable of Source
+        Data sets that chapters count in without keeping a table of them.
+
+    Returns
+    -------
+    str
+        A table in MyST, and the strictest licence.
+
+    Examples
+    --------
+    >>> note = {"table": "sample/verdicts", "source": "a class of ten", "licence": "CC-BY-NC-4.0", "rows": {}, "by": {}}
+    >>> print(shared_table([note]).splitlines()[2])
+    | a class of ten | sample/verdicts | CC-BY-NC-4.0 | figures only |
+    """
+    tables: dict[tuple[str, str], set[str]] = {(one.title, one.licence): {"counts in chapters, no table"} for one in sets}
+    for note in notes:
+        made_up = set(note["rows"]) == {"simulated"}
+        source = "simulated by this project" if made_up else note["source"].partition(" (CC ")[0]
+        tables.setdefault((source, note["licence"]), set()).add(note["table"])
+    if not tables:
+        return "No table was read for this copy.\n"
+    lines = ["| source | tables | licence | may be passed on |", "| --- | --- | --- | --- |"]
+    for (source, licence), names in sorted(tables.items()):
+        allowed = "all of it" if may_publish(licence) else "figures only"
+        cells = [source, ", ".join(sorted(names)), licence, allowed]
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    strictest = strictest_licence([licence for _, licence in tables])
+    return "\n".join([*lines, "", f"The strictest of them is **{strictest}**.", ""])
+
+
+def _sets_read() -> list[Source]:
+    """List the sets with terms of their own that were at hand, so that chapters counted in them."""
+    found = []
+    for source in SOURCES.values():
+        if not source.automatic:
+            with contextlib.suppress(DataError):
+                find_data(source.name)
+                found.append(source)
+    return found

@@ -1,0 +1,206 @@
+"""Pack a release: the public book, the source, their checksums; or say what keeps it from being published.
+
+``python -m tools.release --check`` only looks; ``python -m tools.release`` writes ``build/release``. The version is
+that of ``heart_utils/__init__.py``. Nothing is uploaded, tagged or committed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import yaml
+
+from heart_utils.report.banner import current_commit
+from heart_utils.runs import find_root, may_publish, open_run, strictest_licence, write_atomically
+from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
+from tools.settings import read_settings
+
+__all__ = ["ReleaseError", "find_faults", "pack_release", "zip_folder"]
+
+NAME = "heart-in-the-open"
+VERSION = re.compile(r'^__version__ = "([^"]+)"$', flags=re.MULTILINE)
+ENTRY = re.compile(r"^## (?P<version>\S+), (?P<said>[^\n]+)\n(?P<lines>.*?)(?=^## |\Z)", flags=re.MULTILINE | re.DOTALL)
+
+
+class ReleaseError(ValueError):
+    """Something keeps this checkout from being published."""
+
+
+def find_faults(root: Path, *, run: str = "sample") -> list[str]:
+    """List what keeps a checkout from being published, before anything is packed.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The project's root.
+    run : str
+        The run whose book is published.
+
+    Returns
+    -------
+    list of str
+        One sentence a fault, each with what to do.
+    """
+    faults = []
+    changed = _git(root, "status", "--porcelain").splitlines()
+    if changed:
+        faults.append(f"The tree has changes: {', '.join(line[3:] for line in changed[:5])}. Commit them, or put them away.")
+    version, entry = _version(root), _entry(root)
+    citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    if entry is None or entry["version"] != version:
+        said = f"the newest entry is {entry['version']}" if entry else "there is no entry at all"
+        faults.append(f"CHANGELOG.md: {said}, the version is {version}. Write an entry `## {version}, YYYY-MM-DD` above it.")
+    else:
+        date = entry["said"].strip()
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", date):
+            faults.append(f"CHANGELOG.md: {version} is dated {date!r}. Write the day, as in `## {version}, 2026-01-09`.")
+        elif str(citation.get("date-released")) != date:
+            faults.append(f"CITATION.cff: date-released is {citation.get('date-released')}, CHANGELOG.md says {date}.")
+        if not re.search(r"^- \S", entry["lines"], flags=re.MULTILINE):
+            faults.append(f"CHANGELOG.md: the entry of {version} is empty. Say in lines that start with `- ` what changed.")
+    if str(citation.get("version")) != version:
+        faults.append(f"CITATION.cff says version {citation.get('version')}, heart_utils/__init__.py says {version}.")
+    if (address := read_settings(root).repository) != citation.get("repository-code", ""):
+        faults.append(
+            f"CITATION.cff: repository-code is {citation.get('repository-code', '')!r}, pyproject.toml says {address!r} "
+            f"([tool.heart], repository). Write the same in both."
+        )
+    tables = open_run(root / "runs" / run).manifest.get("tables", {})
+    licence = strictest_licence([str(table.get("licence", "none stated")) for table in tables.values()])
+    if not may_publish(licence):
+        bound = sorted(name for name, table in tables.items() if not may_publish(str(table.get("licence", "none stated"))))
+        faults.append(
+            f"The run {run} rests on words that may not be passed on ({', '.join(bound)}: {licence}). Publish the book of "
+            f"another run, such as sample."
+        )
+    return faults
+
+
+def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[Path]:
+    """Write the book as a zip, the source as a tar archive, what changed, and their checksums.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The project's root, at a commit.
+    html : pathlib.Path
+        The book's pages, built from that commit.
+    out : pathlib.Path
+        Where the files are written.
+    withheld : tools.leak.Withheld
+        Words that no file may hold.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files. The same commit and pages give the same bytes.
+
+    Raises
+    ------
+    ReleaseError
+        If the pages are of another commit, or a page or a file holds withheld words; nothing is then
+        left in `out`.
+    """
+    commit, version = current_commit(root), _version(root)
+    front = html / "book" / "intro.html"
+    if not front.is_file() or f"from commit {commit}<" not in front.read_text(encoding="utf-8"):
+        raise ReleaseError(f"{html} is not the book of commit {commit}. Build it with `make book`.")
+    when = int(_git(root, "log", "-1", "--format=%ct"))
+    stem = f"{NAME}-{version}"
+    out.mkdir(parents=True, exist_ok=True)
+    book, source, notes = out / f"{stem}-book.zip", out / f"{stem}-source.tar.gz", out / f"{stem}-changes.md"
+    zip_folder(html, book, prefix=f"{stem}-book", when=when)
+    tar = subprocess.run(
+        ["git", "-C", str(root), "archive", "--format=tar", f"--prefix={stem}/", "HEAD"], capture_output=True, check=True
+    )
+    write_atomically(source, gzip.compress(tar.stdout, mtime=when))
+    entry = _entry(root)
+    write_atomically(notes, (entry["lines"].strip() + "\n").encode() if entry else b"")
+    packed = [book, source, notes]
+    leaks = [
+        f"{file.name}, {leak.file}: {leak.words!r}"
+        for file in packed[:2]
+        for leak in find_leaks(read_published(file), withheld)
+    ]
+    if leaks:
+        for file in packed:
+            file.unlink()
+        raise ReleaseError(
+            f"Words of {', '.join(WITHHELD)} may not be passed on, and stand in: {'; '.join(leaks[:5])}. "
+            f"Show ids or figures in their place."
+        )
+    sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in packed)
+    write_atomically(out / "SHA256SUMS", sums.encode())
+    return [*packed, out / "SHA256SUMS"]
+
+
+def zip_folder(folder: Path, file: Path, *, prefix: str, when: int) -> None:
+    """Zip a folder so that the same files give the same bytes.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        What to pack.
+    file : pathlib.Path
+        The archive.
+    prefix : str
+        The folder that the archive unpacks to.
+    when : int
+        Seconds since 1970: each file's time in the archive, whatever the disk says.
+    """
+    stamp = time.gmtime(max(when, 315532800))[:6]  # a zip knows no time before 1980
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path in sorted(
+            (path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.relative_to(folder).parts
+        ):
+            member = zipfile.ZipInfo(f"{prefix}/{path.relative_to(folder).as_posix()}", stamp)
+            member.compress_type, member.external_attr, member.create_system = zipfile.ZIP_DEFLATED, 0o644 << 16, 3
+            archive.writestr(member, path.read_bytes())
+
+
+def _version(root: Path) -> str:
+    found = VERSION.search((root / "heart_utils" / "__init__.py").read_text(encoding="utf-8"))
+    if found is None:
+        raise ReleaseError('heart_utils/__init__.py has no line `__version__ = "X.Y.Z"`.')
+    return found[1]
+
+
+def _entry(root: Path) -> dict[str, str] | None:
+    """Give the newest entry of the changes."""
+    found = ENTRY.search((root / "CHANGELOG.md").read_text(encoding="utf-8"))
+    return found.groupdict() if found else None
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True)
+    if done.returncode:
+        raise ReleaseError(f"A release is made from a git checkout, and git says: {done.stderr.strip()}")
+    return done.stdout.rstrip("\n")
+
+
+def main(arguments: list[str]) -> int:
+    """Check, and pack unless only a check was asked for."""
+    root = find_root()
+    try:
+        if faults := find_faults(root):
+            raise ReleaseError("\n".join(faults))
+        withheld = withheld_texts()  # before the book is built: without these texts nobody can look for them
+        if "--check" in arguments:
+            return 0
+        for file in pack_release(root, root / "build" / "html", root / "build" / "release", withheld):
+            print(f"{file.relative_to(root)}  {file.stat().st_size / 1e6:.1f} MB")
+    except ValueError as error:  # DataError, SettingsError and RunError are of this kind
+        print(f"No release was made.\n{error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
