@@ -38,19 +38,6 @@ RATER_KINDS = ("human", "model")
 VERDICTS = ("a", "b", "tie")
 STATES = ("valid", "abstained", "refused", "unparsed", "error", "inconsistent")
 ORDERS = ("ab", "ba")
-PROTOCOLS = (
-    "heart",
-    "heart-single",
-    "heart-reworded",
-    "heart-release",
-    "likert",
-    "heartbench",
-    "from_scores",
-    "mtbench",
-    "simulated",
-    "imported",
-    "people",
-)
 ANSWER_FORMATS = ("json", "logprob")
 POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "none")
 DIMENSIONS = (
@@ -117,7 +104,8 @@ FLAGS = Column("list")
 SIMULATED = Column("truth")
 SLICE = Column("text", words=SLICES)
 STATE = Column("text", words=STATES)
-PROTOCOL = Column("text", words=PROTOCOLS)
+PROTOCOL = Column("text")
+"""A name of ``data/protocols``, where a reader may put one of their own, or the word of an import."""
 ORDER = Column("text", nullable=True, words=ORDERS)
 RATER_KIND = Column("text", words=RATER_KINDS)
 RESPONDER_KIND = Column("text", words=RESPONDER_KINDS)

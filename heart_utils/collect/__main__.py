@@ -60,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
+            warnings.filterwarnings(
+                "ignore", "Item .* on TypedDict class", UserWarning
+            )  # pydantic's, of no use to anybody here
             warnings.showwarning = _show_warning
             return _collect(options)
     except KeyboardInterrupt:
@@ -150,7 +153,8 @@ def _batch(requests: list[Request], ledger: Ledger, budget_usd: float | None) ->
 def _plan(recipe: Recipe, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     """Say what each step would take; replies that are not there yet are taken to have 40 words."""
     replies = recipe_replies(recipe, histories, ledger=ledger, mode="dry")
-    steps = [("replies", plan_replies(histories, recipe.responders, ledger=ledger, repeats=recipe.repeats), "responder")]
+    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions}
+    steps = [("replies", plan_replies(histories, recipe.responders, ledger=ledger, **asked), "responder")]
     comparisons = recipe_comparisons(recipe, replies)
     steps.append(("verdicts", recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True), "rater"))
     steps.append(("scores", recipe_scores(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
@@ -203,8 +207,9 @@ def _causes(ledger: Ledger, most: int = 3) -> str:
     return "".join(f"\n  {n} times: {error}" for error, n in failed.most_common(most))
 
 
-def _show_warning(message: Any, *_: Any, **__: Any) -> None:
-    print(f"collect: {message}", file=sys.stderr)
+def _show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+    if category is UserWarning:  # not a library's deprecations, whatever its threads did to the filters
+        print(f"collect: {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":

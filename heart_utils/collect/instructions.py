@@ -44,7 +44,7 @@ def show_turns(turns: Sequence[Mapping[str, str]]) -> str:
     return "\n".join(f"{LABELS[turn['speaker']]}: {' '.join(turn['text'].split())}" for turn in turns)
 
 
-def reply_messages(turns: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], ...]:
+def reply_messages(turns: Sequence[Mapping[str, str]], instructions: str = REPLY_INSTRUCTIONS) -> tuple[dict[str, str], ...]:
     """Ask a model for the supporter's next turn.
 
     The conversation stands in one message, as a transcript, since it may begin with either
@@ -54,6 +54,8 @@ def reply_messages(turns: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], 
     ----------
     turns : sequence of mapping
         A history that ends with the seeker.
+    instructions : str
+        What the writer is told; words of one's own for another language or another task.
 
     Returns
     -------
@@ -61,6 +63,6 @@ def reply_messages(turns: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], 
         Messages with ``role`` and ``content``.
     """
     return (
-        {"role": "system", "content": REPLY_INSTRUCTIONS},
+        {"role": "system", "content": instructions},
         {"role": "user", "content": f"The conversation so far:\n\n{show_turns(turns)}\n\nYour reply as the supporter:"},
     )

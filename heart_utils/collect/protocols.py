@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heart_utils.collect.rubric import read_settings
+from heart_utils.runs import find_root
 
 __all__ = ["Protocol", "ProtocolError", "load_protocol"]
 
@@ -122,6 +123,10 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
             raise ProtocolError(f"{file}: {key} is {value!r}, expected text.")
     if content.get("margin") == "plus" and content["reasoning"] == "each":
         raise ProtocolError(f"{file}: plus signs stand beside a code, with no room for reasoning: expected reasoning: once.")
+    if file.parent == find_root() / "data" / "protocols" and content["name"] != file.stem:
+        raise ProtocolError(
+            f"{file}: name is {content['name']!r}, expected the file's own, {file.stem!r}: it finds the file again."
+        )
     codes = content.pop("codes", ())
     if codes and (len(codes) != 2 or len(set(codes)) < 2 or not all(isinstance(code, str) and code for code in codes)):
         raise ProtocolError(f"{file}: codes is {codes!r}, expected two different texts, for the reply shown first and second.")

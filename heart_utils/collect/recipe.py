@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from heart_utils.collect.instructions import REPLY_INSTRUCTIONS
 from heart_utils.collect.models import Model, Request, read_models
 from heart_utils.collect.respond import PROBES, collect_replies, describe_responders
 from heart_utils.runs import find_root
@@ -54,7 +55,7 @@ class Recipe:
     run : str
         The run's name.
     histories : str
-        As :func:`heart_utils.collect.sources.load_histories` takes it.
+        As :func:`heart_utils.collect.sources.load_histories` takes it; a file of the reader's, from the project's root.
     twins : bool
         Whether the calm originals of adversarial histories come too.
     slices : mapping of str to int
@@ -65,13 +66,15 @@ class Recipe:
         Who answers.
     probes : tuple of str
         Names of :data:`heart_utils.collect.respond.PROBES`.
+    instructions : str
+        What a model is told before it answers; in words of one's own for another language.
     repeats : int
         Replies of a model to a history.
     judges : tuple of Model
         The panel.
     protocols : mapping of str to sequence of str, or None
-        How they are asked, and on which of the protocol's dimensions; None means all. One that
-        asks about a reply alone, such as ``likert``, gives scores.
+        How they are asked, by the names of ``data/protocols``, and on which of the protocol's dimensions;
+        None means all. One that asks about a reply alone, such as ``likert``, gives scores.
     orders : str
         ``both`` or ``random``.
     pairs : str or int
@@ -108,6 +111,7 @@ class Recipe:
     given_replies: bool = True
     responders: tuple[Model, ...] = ()
     probes: tuple[str, ...] = ()
+    instructions: str = REPLY_INSTRUCTIONS
     repeats: int = 1
     judges: tuple[Model, ...] = ()
     protocols: Mapping[str, Sequence[str] | None] = field(default_factory=lambda: {"heart": None})
@@ -133,6 +137,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "given_replies": (bool,),
     "responders": (list,),
     "probes": (list,),
+    "instructions": (str,),
     "repeats": (int,),
     "judges": (list,),
     "protocols": (dict,),
@@ -252,7 +257,10 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     """
     from heart_utils.collect.sources import load_histories
 
-    histories = load_histories(recipe.histories, twins=recipe.twins)
+    given = recipe.histories
+    if Path(given).suffix:  # from the root, since chapters run in a folder of their own
+        given = str(find_root() / Path(given).expanduser())
+    histories = load_histories(given, twins=recipe.twins)
     kept = []
     for name, rows in histories.groupby("slice", sort=False):
         n = recipe.slices.get(str(name))
@@ -330,7 +338,8 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     {'echo': 13}
     """
     responders: list[Model | str] = [*recipe.responders, *recipe.probes]
-    replies = [collect_replies(histories, responders, ledger=ledger, repeats=recipe.repeats, **how)]
+    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions}
+    replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
     if recipe.given_replies:
         from heart_utils.collect.sources import load_replies
 
@@ -658,6 +667,10 @@ def _read_block(run: str, block: Mapping[str, Any]) -> Recipe:
 
         _check_words("codebooks", settings.get("codebooks", ()), load_codebooks())
     _check_words("slices", tuple(settings.get("slices", {})), SLICES)
+    if Path(block["histories"]).suffix and settings.get("given_replies", True):
+        raise RecipeError("given_replies: no replies come with a file of histories; say given_replies: false.")
+    shelf = find_root() / "data" / "protocols"
+    _check_words("protocols", tuple(settings.get("protocols", {})), sorted(file.stem for file in shelf.glob("*.yaml")))
     wrong = [f"{name}: {n!r}" for name, n in settings.get("slices", {}).items() if not isinstance(n, int) or n < 1]
     if wrong:
         raise RecipeError(f"slices: expected whole numbers of 1 or more, got {', '.join(wrong)}.")

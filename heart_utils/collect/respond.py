@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from heart_utils.collect.instructions import MAX_SENTENCES, MAX_WORDS, reply_messages
+from heart_utils.collect.instructions import MAX_SENTENCES, MAX_WORDS, REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.collect.models import Call, Model, Request, ask_all
 from heart_utils.collect.prices import price
 from heart_utils.tables import check_table, empty_table
@@ -61,6 +61,7 @@ def collect_replies(
     *,
     ledger: Ledger,
     repeats: int = 1,
+    instructions: str = REPLY_INSTRUCTIONS,
     mode: str = "missing",
     max_concurrency: int | None = 1,
     budget_usd: float | None = None,
@@ -84,6 +85,8 @@ def collect_replies(
         Where calls are kept.
     repeats : int
         Replies of each model to each history; a probe always says the same, once.
+    instructions : str
+        What a model is told before it reads a conversation.
     mode : str
         As in :func:`heart_utils.collect.models.ask_all`. In mode ``"dry"`` a reply that is not
         recorded is 40 words of filler, flagged ``planned``: good for estimates only.
@@ -127,7 +130,7 @@ def collect_replies(
         for responder in responders
         for repeat in range(repeats if isinstance(responder, Model) else 1)
     ]
-    requests = [_request(history, model, repeat) for history, model, repeat in wanted if isinstance(model, Model)]
+    requests = [_request(history, model, repeat, instructions) for history, model, repeat in wanted if isinstance(model, Model)]
     calls = ask_all(
         requests,
         ledger=ledger,
@@ -145,12 +148,19 @@ def collect_replies(
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
 
 
-def plan_replies(histories: pd.DataFrame, models: Sequence[Model], *, ledger: Ledger, repeats: int = 1) -> pd.DataFrame:
+def plan_replies(
+    histories: pd.DataFrame,
+    models: Sequence[Model],
+    *,
+    ledger: Ledger,
+    repeats: int = 1,
+    instructions: str = REPLY_INSTRUCTIONS,
+) -> pd.DataFrame:
     """Say what :func:`collect_replies` would take, without asking anything.
 
     Parameters
     ----------
-    histories, ledger, repeats
+    histories, ledger, repeats, instructions
         As in :func:`collect_replies`.
     models : sequence of Model
         Who would be asked.
@@ -165,8 +175,8 @@ def plan_replies(histories: pd.DataFrame, models: Sequence[Model], *, ledger: Le
     answerable = histories[~histories["history_id"].isin(skipped)].to_dict("records")
     rows = []
     for model in models:
-        calls = ask_all([_request(history, model, repeat) for history in answerable for repeat in range(repeats)],
-                        ledger=ledger, mode="dry")  # fmt: skip
+        asked = [_request(history, model, repeat, instructions) for history in answerable for repeat in range(repeats)]
+        calls = ask_all(asked, ledger=ledger, mode="dry")
         planned = [call for call in calls if call.status == "planned"]
         costs = [call.cost_usd for call in planned]
         rows.append(
@@ -260,9 +270,11 @@ def _check_last_speaker(histories: pd.DataFrame) -> None:
         )
 
 
-def _request(history: Mapping[Any, Any], model: Model, repeat: int) -> Request:
+def _request(history: Mapping[Any, Any], model: Model, repeat: int, instructions: str) -> Request:
     options = {} if model.limits_room else REPLY_OPTIONS
-    return Request(model, reply_messages(history["turns"]), options, repeat, stream=True, tag=str(history["history_id"]))
+    return Request(
+        model, reply_messages(history["turns"], instructions), options, repeat, stream=True, tag=str(history["history_id"])
+    )
 
 
 def _reply(history: Mapping[Any, Any], responder: str, repeat: int, call: Call) -> dict[str, Any]:

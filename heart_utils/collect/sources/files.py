@@ -172,7 +172,7 @@ def _read_lines(file: Path, content: str) -> pd.DataFrame:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise DataError(f"{file}: line {number} is not JSON ({error.msg} at column {error.colno}).") from None
+            raise DataError(f"{file}: line {number} is not JSON ({error.msg}, column {error.colno}).") from None
         if not isinstance(row, dict):
             raise DataError(f"{file}: line {number} holds a {type(row).__name__}, expected an object.")
         rows.append(row)
