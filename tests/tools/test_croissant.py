@@ -49,7 +49,7 @@ def test_a_column_without_a_sentence_and_a_sentence_without_a_column_are_told(tm
 
 @pytest.mark.services
 def test_the_format_s_own_reader_finds_no_fault_and_reads_every_row(folder):
-    mlcroissant = pytest.importorskip("mlcroissant", reason="needs mlcroissant: run make test-services")
+    mlcroissant = pytest.importorskip("mlcroissant", reason="needs croissant: run make test-services")
     data = mlcroissant.Dataset(jsonld=folder / "croissant.json")
     assert list(data.metadata.ctx.issues.errors) == []
     assert list(data.metadata.ctx.issues.warnings) == []
