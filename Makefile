@@ -16,12 +16,12 @@ PYTEST := $(PYTHON) -m pytest -q
 export HEART_DATA := $(DATA)
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 # JOBS notebooks or tests at once fill the cores already; threads of linear algebra beneath them would wait for each other.
-public notebooks book test test-services full: export OPENBLAS_NUM_THREADS ?= 1
+public notebooks book test test-services coverage full: export OPENBLAS_NUM_THREADS ?= 1
 ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env public notebooks book test test-services check data collect full record study bench release clean
+.PHONY: help env public notebooks book test test-services coverage check data collect full record study bench release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -58,6 +58,9 @@ test: book ## pytest, and the executed notebooks once more, compared
 test-services: book .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
 	@$(PYTEST) -m "slow or services"
+
+coverage: book ## the tests of `make test` with the share of branches they reach: 90 % or more
+	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services" --cov --cov-report=term
 
 check: env ## style, types, import rules, and no output in a committed notebook
 	@$(PYTHON) -m ruff check .

@@ -11,6 +11,7 @@ from scipy import stats
 from heart_utils.analysis.contrasts import TWINS
 from heart_utils.analysis.cues import describe_turns
 from heart_utils.analysis.themes import code_reasons
+from heart_utils.analysis.wins import SHARES
 
 __all__ = ["LEAVING", "adjust_contrast", "describe_rewrites", "mean_wins", "twin_gaps"]
 
@@ -165,7 +166,7 @@ def mean_wins(rows: pd.DataFrame) -> pd.Series:
     {('x', 'd'): 0.75, ('y', 'd'): 0.0, ('z', 'd'): 0.75}
     """
     valid = rows[rows["state"].isin(["valid", "inconsistent"])]
-    won = valid["verdict"].map({"a": 1.0, "b": 0.0, "tie": 0.5}).where(valid["state"] == "valid", 0.5)
+    won = valid["verdict"].map(SHARES).where(valid["state"] == "valid", 0.5)
     if "p_a" in valid:
         won = valid["p_a"].where(valid["p_a"].notna(), won)
     sides = [

@@ -11,6 +11,7 @@ from scipy import stats
 
 from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, bootstrap_ci
 from heart_utils.analysis.strategies import StrategyError
+from heart_utils.analysis.wins import SHARES
 
 __all__ = ["adjust_benjamini_hochberg", "associate_preference", "profile_codes"]
 
@@ -136,7 +137,7 @@ def associate_preference(
     [['question', 40, 40]]
     """
     rows = verdicts[(verdicts["dimension"] == dimension) & verdicts["state"].isin(["valid", "inconsistent"])]
-    won = rows["verdict"].map({"a": 1.0, "b": 0.0, "tie": 0.5})
+    won = rows["verdict"].map(SHARES)
     won = won.where(rows["state"] == "valid", 0.5)
     if "p_a" in rows:
         won = rows["p_a"].where(rows["p_a"].notna(), won)

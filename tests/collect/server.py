@@ -319,13 +319,13 @@ def serving(provider):
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    runner = asyncio.run_coroutine_threadsafe(start(provider), loop).result(10)
+    runner = asyncio.run_coroutine_threadsafe(start(provider), loop).result(60)
     try:
         yield provider
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
 
 
 def choose_first(body):

@@ -393,7 +393,7 @@ def test_two_threads_may_ask_at_once(provider, ledger):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert results["a"] == results["b"]
     assert len(provider.requests) == 30
 
