@@ -75,7 +75,7 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
             kernel_name="python3",
             progress_bar=False,
             record_timing=False,
-            extra_arguments=["--IPKernelApp.log_level=40", f"--IPKernelApp.exec_lines=import sys; {without}"],
+            extra_arguments=["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines=import sys; {without}"],
         )
         os.replace(part, copy)
     except PapermillExecutionError as error:
