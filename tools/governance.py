@@ -14,7 +14,7 @@ from heart_utils.collect.sources.fetch import find_data
 from heart_utils.runs import may_publish, strictest_licence, write_atomically
 from tools.settings import contact_words, launch_words, read_settings
 
-__all__ = ["shared_table", "write_governance"]
+__all__ = ["shared_inputs", "write_governance"]
 
 DOWNLOADS = ("sample/README.md", "sample/croissant.json", "heart/README.md", "heart/croissant.json")
 COLAB, NO_ADDRESS = "hosted/colab.ipynb", 'repository = \\"\\"'
@@ -34,7 +34,7 @@ def write_governance(root: Path, book: Path, notes: Iterable[dict[str, Any]]) ->
     """
     settings = read_settings(root)
     pieces = {"launch.txt": launch_words(settings), "contact.txt": contact_words(settings)}
-    pieces["shared.txt"] = shared_table(notes, sets=_sets_read())
+    pieces["shared.txt"] = shared_inputs(notes, sets=_sets_read())
     for name, text in pieces.items():
         write_atomically(book / name, text.encode())
     for name in DOWNLOADS:
@@ -45,7 +45,7 @@ def write_governance(root: Path, book: Path, notes: Iterable[dict[str, Any]]) ->
         write_atomically(book / COLAB, words.replace(NO_ADDRESS, address, 1).encode())
 
 
-def shared_table(notes: Iterable[dict[str, Any]], *, sets: Iterable[Source] = ()) -> str:
+def shared_inputs(notes: Iterable[dict[str, Any]], *, sets: Iterable[Source] = ()) -> str:
     """Write which of the inputs of a book may be passed on, and on which terms.
 
     Parameters
@@ -58,13 +58,13 @@ def shared_table(notes: Iterable[dict[str, Any]], *, sets: Iterable[Source] = ()
     Returns
     -------
     str
-        A table in MyST, and the strictest licence.
+        A list in MyST, what may not be passed on first, and the strictest licence.
 
     Examples
     --------
     >>> note = {"table": "sample/verdicts", "source": "a class of ten", "licence": "CC-BY-NC-4.0", "rows": {}, "by": {}}
-    >>> print(shared_table([note]).splitlines()[2])
-    | a class of ten | sample/verdicts | CC-BY-NC-4.0 | figures only |
+    >>> print(shared_inputs([note]).splitlines()[0])
+    - **figures only**, CC-BY-NC-4.0: a class of ten (sample/verdicts)
     """
     tables: dict[tuple[str, str], set[str]] = {(one.title, one.licence): {"counts in chapters, no table"} for one in sets}
     for note in notes:
@@ -73,11 +73,10 @@ def shared_table(notes: Iterable[dict[str, Any]], *, sets: Iterable[Source] = ()
         tables.setdefault((source, note["licence"]), set()).add(note["table"])
     if not tables:
         return "No table was read for this copy.\n"
-    lines = ["| source | tables | licence | may be passed on |", "| --- | --- | --- | --- |"]
-    for (source, licence), names in sorted(tables.items()):
-        allowed = "all of it" if may_publish(licence) else "figures only"
-        cells = [source, ", ".join(sorted(names)), licence, allowed]
-        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    lines = [
+        f"- **{'all of it' if may_publish(licence) else 'figures only'}**, {licence}: {source} ({', '.join(sorted(names))})"
+        for (source, licence), names in sorted(tables.items(), key=lambda entry: (may_publish(entry[0][1]), entry[0]))
+    ]
     strictest = strictest_licence([licence for _, licence in tables])
     return "\n".join([*lines, "", f"The strictest of them is **{strictest}**.", ""])
 

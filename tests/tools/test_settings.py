@@ -7,7 +7,7 @@ import yaml
 
 from heart_utils.collect.sources.catalogue import find_source
 from heart_utils.runs import find_root
-from tools.governance import shared_table, write_governance
+from tools.governance import shared_inputs, write_governance
 from tools.settings import Settings, SettingsError, contact_words, launch_words, read_settings
 
 ROOT = find_root()
@@ -57,7 +57,7 @@ def note(source, licence, table, origin="published"):
 
 
 def test_what_may_be_shared_goes_by_the_licence_of_each_source():
-    table = shared_table(
+    table = shared_inputs(
         [
             note("votes", "CC-BY-4.0", "public/verdicts"),
             note("dialogues", "CC-BY-NC-4.0", "esconv"),
@@ -66,14 +66,14 @@ def test_what_may_be_shared_goes_by_the_licence_of_each_source():
         ],
         sets=[find_source("heart")],
     )
-    assert table.splitlines()[2:6] == [
-        f"| {find_source('heart').title} | counts in chapters, no table | none stated | figures only |",
-        "| dialogues | esconv | CC-BY-NC-4.0 | figures only |",
-        "| simulated by this project | mine/verdicts | CC0-1.0 | all of it |",
-        "| votes | public/responders, public/verdicts | CC-BY-4.0 | all of it |",
+    assert table.splitlines()[:4] == [
+        f"- **figures only**, none stated: {find_source('heart').title} (counts in chapters, no table)",
+        "- **figures only**, CC-BY-NC-4.0: dialogues (esconv)",
+        "- **all of it**, CC0-1.0: simulated by this project (mine/verdicts)",
+        "- **all of it**, CC-BY-4.0: votes (public/responders, public/verdicts)",
     ]
     assert table.endswith("The strictest of them is **none stated**.\n")
-    assert shared_table([]) == "No table was read for this copy.\n"
+    assert shared_inputs([]) == "No table was read for this copy.\n"
 
 
 @pytest.mark.parametrize("address", ["", "https://github.com/who/what"])
