@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from heart_utils.analysis.full_study import simulate_heart
+from heart_utils.analysis.full_study import add_times, simulate_heart
 from heart_utils.runs import Run, open_run
 
 __all__ = ["write_full_study"]
@@ -37,6 +37,7 @@ def write_full_study(run: Run, *, seed: int = SEED, layout: str = "fifteen rater
         The tables that changed.
     """
     study = simulate_heart(rng=np.random.default_rng(seed), layout=layout, scores=True)
+    study = add_times(study, rng=np.random.default_rng([seed, 1]))  # of its own, so that the votes stay as they were
     changed = [name for name in TABLES if run.write(name, getattr(study, name))]
     note = {"source": "a simulated study of HEART's size", "licence": "CC0-1.0", "origin": "simulated"}
     run.record(tables=dict.fromkeys(TABLES, note))

@@ -118,7 +118,7 @@ def dimension_overlap(
     ci_level: float = 0.95,
     cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
-    """Measure how often two dimensions get one verdict, for each rater and protocol.
+    """Measure how often two dimensions get one verdict, for each rater, protocol and answer format.
 
     A judge that is asked about all dimensions in one call may let one colour the others. The same judge
     asked one dimension a call (``heart-single``) on the same pairs shows how much of the overlap is that.
@@ -133,8 +133,8 @@ def dimension_overlap(
     Returns
     -------
     pandas.DataFrame
-        One row a rater and protocol: ``same_share`` over all two dimensions of one pair, ``ci_low``, ``ci_high``,
-        ``n_pairs``, ``n_dimensions``, ``provisional``. No rows where only one dimension was asked about.
+        One row a rater, protocol and answer format: ``same_share`` over all two dimensions of one pair, ``ci_low``,
+        ``ci_high``, ``n_pairs``, ``n_dimensions``, ``provisional``. No rows where only one dimension was asked about.
 
     Examples
     --------
@@ -148,7 +148,9 @@ def dimension_overlap(
     joined = combine_orders(verdicts)
     joined = joined[joined["state"].isin(["valid", "inconsistent"])]
     rows = []
-    for (rater, protocol), theirs in joined.groupby(["rater", "protocol"], sort=True):
+    if "answer_format" not in joined:
+        joined = joined.assign(answer_format=None)
+    for (rater, protocol, form), theirs in joined.groupby(["rater", "protocol", "answer_format"], sort=True, dropna=False):
         said = theirs["verdict"].where(theirs["state"] == "valid", "inconsistent")
         wide = theirs.assign(said=said).pivot_table(
             index=["pair_id", "repeat", cluster], columns="dimension", values="said", aggfunc="first"
@@ -165,8 +167,20 @@ def dimension_overlap(
         found = bootstrap_ci(sums.reset_index(drop=True), lambda sums: sums["same"] / sums["n"].where(sums["n"] > 0),
                              cluster=clusters.reset_index(drop=True), rng=rng, n_resamples=n_resamples,
                              ci_level=ci_level)  # fmt: skip
-        rows.append((rater, protocol, found.estimate, found.ci_low, found.ci_high, len(wide), wide.shape[1], found.provisional))
-    columns = ["rater", "protocol", "same_share", "ci_low", "ci_high", "n_pairs", "n_dimensions", "provisional"]
+        rows.append(
+            (rater, protocol, form, found.estimate, found.ci_low, found.ci_high, len(wide), wide.shape[1], found.provisional)
+        )
+    columns = [
+        "rater",
+        "protocol",
+        "answer_format",
+        "same_share",
+        "ci_low",
+        "ci_high",
+        "n_pairs",
+        "n_dimensions",
+        "provisional",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 

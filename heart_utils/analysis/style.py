@@ -134,7 +134,7 @@ def fit_style(
     Raises
     ------
     RatingsError
-        If a verdict's reply has no features, or a feature is constant or follows from the others.
+        If there is no feature, a verdict's reply has none, or a feature is constant or follows from the others.
     NotComparableError
         If comparisons do not link all responders.
     ConvergenceError
@@ -151,6 +151,8 @@ def fit_style(
     """
     if cluster not in verdicts or "comparison_id" not in verdicts:
         raise RatingsError(f"verdicts lack the column {cluster if cluster not in verdicts else 'comparison_id'}.")
+    if features.shape[1] == 0:
+        raise RatingsError("There is no feature of style, so nothing can be held equal: give one that differs between replies.")
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
     n_clusters = len(entries.clusters)
     check_clusters(n_clusters, cluster)

@@ -12,8 +12,17 @@ from heart_utils.report.plots import COLOURS, KIND_COLOURS, KIND_MARKERS, MARKER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.transforms import Bbox
 
 __all__ = ["plot_absent", "plot_confusion", "plot_correlation_ends", "plot_shares", "plot_trend"]
+
+
+PLACES = (
+    *((0, up, "center", edge) for up, edge in ((7, "bottom"), (-7, "top"))),
+    *((across, 0, side, "center") for across, side in ((7, "left"), (-7, "right"))),
+    *((0, up, "center", edge) for up, edge in ((18, "bottom"), (-18, "top"), (29, "bottom"), (-29, "top"))),
+)
+"""Where a point's name is tried, in this order: offsets in points, and what of the text lies there."""
 
 
 def plot_absent(message: str) -> Axes:
@@ -190,20 +199,31 @@ def plot_trend(
     for kind in dict.fromkeys(kinds):
         rows = table[kinds == kind]
         ax.plot(rows[x], rows[y], KIND_MARKERS[kind], color=KIND_COLOURS[kind], zorder=2)
-    for number, (_, one) in enumerate(table.iterrows()):
-        up = number % 2 == 0
-        ax.annotate(
-            str(one["responder"]), (one[x], one[y]), xytext=(0, 7 if up else -7), textcoords="offset points",
-            fontsize="x-small", ha="center", va="bottom" if up else "top",
-        )  # fmt: skip
     if frontier and "on_frontier" in table:
         best = table[table["on_frontier"]].sort_values(x)
         ax.step(best[x], best[y], where="post", color="0.4", linewidth=1, linestyle="--", zorder=0)
     ax.set(xscale="log", xlabel=x_label, ylabel=y_label)
     ax.margins(x=0.24, y=0.14)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _name_points(ax, table[x], table[y], table["responder"])
     mark_simulated(ax, table if "simulated" in table else pd.DataFrame({"simulated": [False]}))
     return ax
+
+
+def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None:
+    """Write each point's name beside it, at the first place where it covers no other name and no point."""
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # so that the layout stands before places are tried
+    points = ax.transData.transform(list(zip(x, y, strict=True)))
+    taken: list[Bbox] = []
+    for one, other, name, at in zip(x, y, names, points, strict=True):
+        text = ax.annotate(str(name), (one, other), xytext=(0, 7), textcoords="offset points", fontsize="x-small")
+        for across, up, side, edge in PLACES:
+            text.set(position=(across, up), ha=side, va=edge)
+            box = text.get_window_extent()
+            beside = [point for point in points if tuple(point) != tuple(at)]
+            if not any(box.overlaps(there) for there in taken) and not any(box.contains(*point) for point in beside):
+                break
+        taken.append(box)
 
 
 def plot_correlation_ends(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:

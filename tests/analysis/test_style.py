@@ -102,6 +102,8 @@ def test_features_that_cannot_be_told_apart_are_refused(data):
         fit_style(verdicts, comparisons, features.assign(flat=3.0))
     with pytest.raises(RatingsError, match="'length' follows from the other features"):
         fit_style(verdicts, comparisons, features.assign(again=2 * features["length"] - 1))
+    with pytest.raises(RatingsError, match="There is no feature of style"):
+        fit_style(verdicts, comparisons, features.iloc[:, :0])
     author = features.index.str.split("-").str[1]
     with pytest.raises(RatingsError, match="'author' follows from .* who wrote"):
         fit_style(verdicts, comparisons, features.assign(author=author.map(theta).to_numpy()))
