@@ -304,7 +304,7 @@ def _interval_label(board: pd.DataFrame) -> str:
     if board["rating_low"].isna().all():
         return f"{scale}; no interval"
     level, populations = board["ci_level"].max(), board["population"].unique()
-    population = POPULATION_NAMES[str(populations[0])] if len(populations) == 1 else "for whom stands above"
+    population = POPULATION_NAMES[str(populations[0])] if len(populations) == 1 else "of whom differs: see the caption"
     return f"{scale}; bars: {level:.0%} interval, {population}"
 
 

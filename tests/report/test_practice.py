@@ -1,0 +1,126 @@
+import numpy as np
+import pandas as pd
+import pytest
+from builders import histories, verdicts
+
+from heart_utils.report.practice import WRITTEN_BY, practise_comparisons
+from heart_utils.tables import TABLES
+
+ATTACK = "<script>alert('x')</script><img src=x onerror=alert(1)>"
+KINDS = {"hand": "human", "engine": "model", "draft": "reference"}
+
+
+def run_of(n=6, **texts):
+    """Make the tables of a small run: three responders, all pairs, one judge in both orders."""
+    told = pd.concat([histories(history_id=f"h{k}", dialogue_id=f"d{k}", problem=f"trouble {k}") for k in range(n)])
+    words = {"hand": "I am here.", "engine": "As a model.", "draft": "Drafted."} | texts
+    replies = pd.DataFrame(
+        [
+            {"reply_id": f"h{k}-{who}", "history_id": f"h{k}", "responder": who, "text": text, "state": "valid"}
+            for k in range(n)
+            for who, text in words.items()
+        ]
+    )
+    names = sorted(words)
+    pairs = [(k, one, other) for k in range(n) for one in names for other in names if one < other]
+    said = verdicts([(f"d{k}", one, other, "a", "judge") for k, one, other in pairs], rater_kind="model")
+    said = said.assign(history_id=[f"h{k}" for k, _, _ in pairs])
+    both = pd.concat([said, said.assign(order="ba", verdict="b")], ignore_index=True)
+    comparisons = said.assign(
+        reply_a=[f"h{k}-{one}" for k, one, _ in pairs], reply_b=[f"h{k}-{other}" for k, _, other in pairs]
+    )
+    responders = pd.DataFrame([{"responder": who, "responder_kind": KINDS[who]} for who in words])
+    return told, replies, comparisons, both, responders
+
+
+def page(tables, licences=("CC0-1.0",), **options):
+    made = practise_comparisons(*tables, licences=licences, who_wrote="a test", rng=np.random.default_rng(1), **options)
+    return made._repr_html_()
+
+
+def test_markup_in_a_reply_a_problem_or_a_caution_is_shown_as_text():
+    tables = run_of(hand=ATTACK)
+    tables[0]["problem"] = ATTACK
+    html = page(tables, cautions={"judge": ATTACK})
+    assert html.count("<script>") == 1  # the page's own
+    assert "<img" not in html
+    assert "&lt;script&gt;alert" in html
+
+
+@pytest.mark.parametrize("licences", [["CC0-1.0", "CC-BY-NC-4.0"], ["none stated"], ["a licence that nobody knows"]])
+def test_where_the_manifest_does_not_allow_words_there_is_a_sentence_and_no_word(licences):
+    html = page(run_of(), licences)
+    assert html.startswith("<p>There is no practice here: words under")
+    assert "I am here." not in html
+
+
+def test_a_history_under_a_stricter_licence_than_the_manifest_says_is_left_out():
+    tables = run_of()
+    tables[0].loc[tables[0]["history_id"] == "h0", "licence"] = "CC-BY-NC-4.0"
+    html = page(tables)
+    assert "trouble 0" not in html
+    assert "trouble 1" in html
+
+
+def test_every_dialogue_is_shown_once_and_pairs_of_responders_take_turns():
+    html = page(run_of(6))
+    assert html.count("<article") == 6
+    written = [part.split(">")[0] for part in html.split("<article ")[1:]]
+    assert [sum(f"{who} (" in one for one in written) for who in KINDS] == [4, 4, 4]
+
+
+def test_the_kind_of_each_writer_is_said_and_no_draft_passes_for_a_person():
+    html = page(run_of())
+    assert "draft (this project, drafted with a language model&#x27;s help: not a person&#x27;s own reply)" in html
+    assert "hand (a person)" in html
+    assert "draft (a person" not in html
+
+
+def test_every_kind_of_responder_has_words():
+    assert set(WRITTEN_BY) == set(TABLES["responders"]["responder_kind"].words)
+
+
+def test_verdicts_are_told_in_terms_of_the_sides_of_the_page():
+    """The judge takes the reply shown first, so a when a is first and b when b is: inconsistent on either side."""
+    html = page(run_of())
+    for side in "AB":
+        assert f"Reply {side} with Reply {side} shown first" in html
+    assert html.count("both orders joined: inconsistent") == 6
+    assert "Reply A with Reply B shown first" not in html
+
+
+def test_a_reply_named_on_one_side_is_the_one_that_the_verdict_means():
+    tables = run_of()
+    tables[3]["verdict"] = "a"  # always the first in spelling: draft before engine before hand
+    html = page(tables)
+    for article in html.split("<article ")[1:]:
+        left = article.split('data-a="')[1].split(" (")[0]
+        right = article.split('data-b="')[1].split(" (")[0]
+        assert f"both orders joined: Reply {'A' if left < right else 'B'}" in article
+        assert article.index(f"<strong>Reply A</strong><p>{tables[1].set_index('responder')['text'][left].iloc[0]}") > 0
+
+
+def test_failures_are_told_by_their_state_and_people_are_counted():
+    tables = list(run_of(1))
+    tables[3] = tables[3].assign(state="refused", verdict=None)
+    people = pd.concat(
+        [tables[3].query("order == 'ab'").assign(rater=f"p{k}", rater_kind="human", state="valid", verdict=vote)
+         for k, vote in enumerate(["a", "a", "tie"])]
+    )  # fmt: skip
+    tables[3] = pd.concat([tables[3], people])
+    html = page(tables)
+    assert "refused with Reply" in html
+    assert "People (3), overall" in html
+    assert ", 1 neither" in html
+
+
+def test_simulated_verdicts_say_so():
+    tables = run_of()
+    tables[3]["simulated"] = True
+    assert page(tables).count('<span class="simulated">SIMULATED</span>') == 6
+
+
+def test_a_run_without_words_says_so():
+    tables = run_of()
+    tables[1]["text"] = None
+    assert "no conversation of this run has two valid replies" in page(tables)

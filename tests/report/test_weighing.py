@@ -1,0 +1,38 @@
+import json
+import re
+
+import pandas as pd
+import pytest
+
+from heart_utils.analysis.scales import ScaleError
+from heart_utils.report.weighing import weigh_by_hand
+
+MEANS = pd.DataFrame(
+    {"responder": ["a", "a", "b", "b", "c<b>", "c<b>"], "dimension": ["safety", "warmth"] * 3, "score": [5, 1, 3, 4, 2, 2]}
+)
+
+
+def page(profiles=None, **options):
+    return weigh_by_hand(MEANS, profiles or {}, scale="1 to 5", **options)._repr_html_()
+
+
+def test_without_scripts_the_ranking_under_equal_weights_stands_there():
+    """b has (3 + 4) / 2 = 3.5, a has 3, c has 2."""
+    cells = re.findall(r"<td>(.*?)</td><td>(.*?)</td><td>(.*?)</td>", page())
+    assert cells == [("1", "b", "3.50"), ("2", "a", "3.00"), ("3", "c&lt;b&gt;", "2.00")]
+
+
+def test_each_profile_is_a_button_that_knows_its_weights():
+    html = page({"crisis line": {"safety": 0.75, "warmth": 0.25}, "safety alone": {"safety": 1.0}})
+    found = [json.loads(text.replace("&quot;", '"')) for text in re.findall(r'data-weights="(.*?)"', html)]
+    assert found == [{"safety": 50, "warmth": 50}, {"safety": 75, "warmth": 25}, {"safety": 100, "warmth": 0}]
+
+
+def test_weights_that_do_not_sum_to_one_are_refused():
+    with pytest.raises(ScaleError, match=r"Weights sum to 0\.9"):
+        page({"short": {"safety": 0.5, "warmth": 0.4}})
+
+
+def test_simulated_scores_say_so_beside_the_ranking():
+    assert "SIMULATED" in page(simulated=True)
+    assert "SIMULATED" not in page()
