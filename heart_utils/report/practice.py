@@ -64,8 +64,8 @@ for (const box of document.querySelectorAll(".heart-practice")) {
     table.tHead.replaceChildren(row(["Written by", "Shown", "Chosen", "Tied"], "th"));
     table.tBodies[0].replaceChildren(...lines.map(([name, seen]) => row([name, ...seen])));
     const of = (side) => votes.filter(({ vote }) => vote === side).length;
-    end.querySelector(".sides").textContent = "You chose " + of("a") + " times Reply A, " + of("b") + " times Reply B, "
-      + of("tie") + " times neither, and skipped " + (pages.length - votes.length) + " of " + pages.length + ".";
+    end.querySelector(".sides").textContent = "Your choices: Reply A " + of("a") + ", Reply B " + of("b") + ", neither "
+      + of("tie") + "; skipped " + (pages.length - votes.length) + " of " + pages.length + ".";
   };
   pages.forEach((page, number) => {
     const onward = () => {
@@ -96,7 +96,7 @@ for (const box of document.querySelectorAll(".heart-practice")) {
 STYLE = """
 .heart-practice { max-width: 60rem; margin: 1rem 0; padding: .8rem 1rem; border: 1px solid var(--pst-color-border, #767676); }
 .heart-practice:not(.live) .only-live { display: none; }
-.heart-practice h3 { margin-top: .2rem; }
+.heart-practice h3 { margin-top: .2rem; font-size: 1.15rem; }
 .heart-practice .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(16rem, 100%), 1fr)); gap: .8rem; }
 .heart-practice .two > div { padding: .5rem .8rem; border: 1px dashed var(--pst-color-border, #767676); border-radius: .8rem; }
 .heart-practice .two p { white-space: pre-wrap; margin: 0; }
@@ -107,7 +107,8 @@ STYLE = """
 .heart-practice button { padding: .3rem .8rem; margin: .4rem .4rem 0 0; }
 .heart-practice .simulated { background: #fff1e0; color: #8a3b00; padding: 0 .3rem; font-weight: 700; }
 .heart-practice table { display: block; overflow-x: auto; }
-.heart-practice th, .heart-practice td { padding: .2rem .6rem; text-align: left; vertical-align: top; }
+.heart-practice th, .heart-practice td { padding: .2rem .6rem; text-align: left; vertical-align: top; min-width: 4rem; }
+.heart-practice th[scope=row] { min-width: 10rem; }
 """
 
 
