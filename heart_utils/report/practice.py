@@ -274,7 +274,7 @@ def _what_was_said(verdicts: pd.DataFrame, flip: bool, cautions: Mapping[str, st
 def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:
     """Say one answer: what was chosen, in which order, and the probability that the chosen one got."""
     first = {"ab": "a", "ba": "b"}.get(str(row["order"]))
-    when = f" with {side[first]} shown first" if first else ""
+    when = (f" with {side[first]} shown first" if first else "") + (", asked again" if row["repeat"] else "")
     if row["state"] != "valid":
         return f"{row['state']}{when}"
     share = row.get("p_a")

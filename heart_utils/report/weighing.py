@@ -57,11 +57,12 @@ STYLE = """
 .heart-weights fieldset { border: 0; padding: 0; margin: 0 0 .5rem; min-width: 0; }
 .heart-weights legend { font-size: 1rem; font-weight: 600; }
 .heart-weights label { display: grid; grid-template-columns: 9rem minmax(4rem, 1fr) 3.5rem; gap: .5rem; align-items: center; }
+.heart-weights input { min-width: 0; width: 100%; }
 .heart-weights button { padding: .2rem .7rem; margin: .3rem .3rem 0 0; }
 .heart-weights td:last-child, .heart-weights th:last-child { text-align: right; }
 .heart-weights th, .heart-weights td { padding: .15rem .7rem; text-align: left; overflow-wrap: normal; }
 .heart-weights .simulated { background: #fff1e0; color: #8a3b00; padding: 0 .3rem; font-weight: 700; }
-@media (max-width: 30rem) { .heart-weights label { grid-template-columns: 6.5rem minmax(3rem, 1fr) 3rem; gap: .3rem; } }
+@media (max-width: 30rem) { .heart-weights label { grid-template-columns: 7.5rem minmax(2rem, 1fr) 2.6rem; gap: .3rem; } }
 """
 
 

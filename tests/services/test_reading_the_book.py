@@ -1,0 +1,253 @@
+"""The built book in a real browser, as somebody reads it who has no mouse, a narrow screen, or a dark one."""
+
+import importlib.resources
+import json
+import time
+
+import pandas as pd
+import pytest
+
+from heart_utils.analysis.scales import weigh_scores
+from heart_utils.runs import find_root
+from tools.study_visitor import BrowserMissing, browser
+
+pytestmark = pytest.mark.services
+
+HTML = find_root() / "build" / "html"
+PATIENCE = 60_000  # milliseconds; a wait ends when its condition holds
+
+# What stands on a page a hundred times is looked at a few times: rows of tables, listings (their colours are
+# checked by themselves below), functions, formulas. axe takes minutes a page otherwise.
+THIN = """() => {
+  const few = (choice, kept) => document.querySelectorAll(choice).forEach((one, place) => place < kept || one.remove());
+  document.querySelectorAll("tbody").forEach((body) => [...body.rows].slice(2).forEach((row) => row.remove()));
+  document.querySelectorAll("div.highlight pre").forEach((one) => one.replaceChildren(one.textContent.slice(0, 20)));
+  few("dl.py", 3); few("table.indextable li", 10); few("mjx-container", 3); few(".heart-turn", 6);
+  few("main p:not([class*=heart-] *)", 20); few("main li:not([class*=heart-] *)", 20);
+}"""
+GRAVE = ("serious", "critical")
+
+
+@pytest.fixture(scope="module")
+def pages():
+    found = sorted(page for folder in ("book", "notebooks") for page in (HTML / folder).glob("*.html"))
+    if not found:
+        pytest.skip("needs book: run `make book`")
+    return [*found, HTML / "search.html", HTML / "genindex.html"]
+
+
+@pytest.fixture(scope="module")
+def chromium(pages):
+    try:
+        with browser() as program:
+            yield program
+    except BrowserMissing as error:
+        pytest.skip(f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt")
+
+
+@pytest.fixture
+def visit(chromium):
+    """Open a page of the book; what it asks for and every error are kept."""
+    opened = []
+
+    def open_page(name, **settings):
+        context = chromium.new_context(**{"viewport": {"width": 1400, "height": 900}} | settings)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.asked, page.errors = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.goto((HTML / name).as_uri(), wait_until="load")
+        opened.append(context)
+        return page
+
+    yield open_page
+    for context in opened:
+        context.close()
+
+
+# They hold one of everything: conversations, figures, listings, boards, the practice, the sliders, functions.
+KINDS_OF_PAGES = ("intro", "01_the_histories", "04_the_raters", "05_who_is_preferred", "10_heartbench", "api_report", "search")
+
+
+def grave_faults(chromium, pages, scheme, width, rules):
+    """List what axe-core calls serious or critical, by page and rule."""
+    axe = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(PATIENCE)
+    tab = context.new_page()
+    faults = []
+    for page in pages:
+        tab.goto(page.as_uri(), wait_until="load")
+        tab.evaluate(THIN)
+        tab.evaluate(axe)
+        found = tab.evaluate("(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})", rules)
+        grave = [fault for fault in found["violations"] if fault["impact"] in GRAVE]
+        faults += [(page.name, fault["id"], node["html"][:200]) for fault in grave for node in fault["nodes"]]
+    context.close()
+    return faults
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 1400)])
+def test_axe_finds_no_serious_fault_on_any_page(pages, chromium, scheme, width):
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"], "rules": {"color-contrast": {"enabled": False}}}
+    assert grave_faults(chromium, pages, scheme, width, rules) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_what_is_under_them(pages, chromium, scheme):
+    kinds = [page for page in pages if page.stem in KINDS_OF_PAGES]
+    assert len(kinds) == len(KINDS_OF_PAGES)
+    assert grave_faults(chromium, kinds, scheme, 1400, {"runOnly": ["color-contrast"]}) == []
+
+
+def press_to(page, element):
+    """Press Tab until an element holds the focus, as somebody does who has no mouse."""
+    for _ in range(40):
+        if element.evaluate("one => one === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"Tab does not reach {element}")
+
+
+def test_a_comparison_is_read_voted_on_and_revealed_by_the_keyboard_alone(visit):
+    page = visit("notebooks/04_the_raters.html")
+    box = page.locator(".heart-practice")
+    kept, asked = page.evaluate("JSON.stringify({...localStorage}) + document.cookie"), len(page.asked)
+    first = box.locator("article").first
+    assert not first.is_visible()
+    assert "Content note" in box.inner_text()
+    box.get_by_role("button", name="Show the first comparison").focus()
+    page.keyboard.press("Enter")
+    assert first.is_visible()
+    writers = [first.get_attribute("data-a"), first.get_attribute("data-b")]
+    hidden = first.inner_text()
+    assert not any(writer in hidden for writer in writers)
+    press_to(page, first.get_by_label("Reply A"))
+    page.keyboard.press("Space")
+    press_to(page, first.get_by_role("button", name="Choose, and see who wrote them"))
+    page.keyboard.press("Enter")
+    shown = first.inner_text()
+    assert all(writer in shown for writer in writers)
+    assert "not evidence about support" in shown
+    assert all(writer in box.locator("[aria-live]").inner_text() for writer in writers)
+    press_to(page, first.get_by_role("button", name="Go on"))
+    page.keyboard.press("Enter")
+    n = box.locator("article").count()
+    for place in range(1, n):
+        box.locator("article").nth(place).get_by_role("button", name="Skip this one").click()
+    end = box.locator(".end")
+    assert f"Your choices: Reply A 1, Reply B 0, neither 0; skipped {n - 1} of {n}." in end.inner_text()
+    rows = end.locator("tbody tr").all_inner_texts()
+    assert [row.split("\t") for row in rows] == [[writers[0], "1", "1", "0"], [writers[1], "1", "0", "0"]]
+    assert page.evaluate("JSON.stringify({...localStorage}) + document.cookie") == kept
+    assert page.asked[asked:] == []
+    assert page.errors == []
+
+
+def test_without_scripts_the_comparisons_stand_there_and_open_by_themselves(visit):
+    page = visit("notebooks/04_the_raters.html", java_script_enabled=False)
+    article = page.locator(".heart-practice article").nth(1)
+    assert article.is_visible()
+    assert not article.get_by_role("button").first.is_visible()
+    article.locator("summary").click()
+    assert article.get_attribute("data-a") in article.inner_text()
+
+
+def test_a_slider_moves_the_ranking_to_what_the_weights_give(visit):
+    page = visit("notebooks/10_heartbench.html")
+    box = page.locator(".heart-weights")
+    sliders = box.get_by_role("slider")
+    names = [slider.get_attribute("name") for slider in sliders.all()]
+    scores = {
+        row.get_attribute("data-name"): json.loads(row.get_attribute("data-scores")) for row in box.locator("tbody tr").all()
+    }
+    means = pd.DataFrame([(who, *pair) for who, row in scores.items() for pair in zip(names, row, strict=True)])
+    means.columns = ["responder", "dimension", "score"]
+
+    def shown():
+        return [tuple(row.split("\t")) for row in box.locator("tbody tr").all_inner_texts()]
+
+    def expected(weights):
+        ranked = weigh_scores(means, {name: weight / sum(weights.values()) for name, weight in weights.items()})
+        return [(str(row.rank), row.responder, f"{row.score:.2f}") for row in ranked.itertuples()]
+
+    def places(rows):
+        return [row[:2] for row in rows]
+
+    assert places(shown()) == places(expected(dict.fromkeys(names, 50)))
+    for place in range(1, len(names)):
+        sliders.nth(place).focus()
+        page.keyboard.press("Home")
+    assert places(shown()) == places(expected({names[0]: 1}))
+    page.keyboard.press("ArrowRight")
+    assert places(shown()) == places(expected({names[0]: 50, names[-1]: 1}))
+    assert f"1 {shown()[0][1]}" in box.locator("[aria-live]").inner_text()
+    for slider in sliders.all():
+        slider.focus()
+        page.keyboard.press("Home")
+    assert "No dimension has a weight" in box.locator("[aria-live]").inner_text()
+    box.get_by_role("button", name="equal weights").click()
+    found = {who: float(score) for _, who, score in shown()}
+    assert found == pytest.approx({who: float(score) for _, who, score in expected(dict.fromkeys(names, 50))}, abs=0.011)
+    assert page.errors == []
+
+
+def test_a_board_in_its_chapter_sorts_by_the_keyboard(visit):
+    page = visit("notebooks/05_who_is_preferred.html")
+    board = page.locator("table.board").first
+    heading = board.get_by_role("button", name="Rating")
+    heading.focus()
+    page.keyboard.press("Enter")
+    rating = board.locator("tbody td:nth-child(4)")
+    rising = [float(text) for text in rating.all_inner_texts()]
+    page.keyboard.press("Enter")
+    assert rising == sorted(rising)
+    assert [float(text) for text in rating.all_inner_texts()] == rising[::-1]
+
+
+def test_every_solution_of_every_chapter_opens_by_the_keyboard(pages, chromium):
+    context = chromium.new_context(viewport={"width": 360, "height": 800})
+    context.set_default_timeout(PATIENCE)
+    tab = context.new_page()
+    for page in pages:
+        if page.parent.name != "notebooks":
+            continue
+        tab.goto(page.as_uri(), wait_until="load")
+        solutions = tab.locator("details.sd-dropdown:has(> summary:has-text('Solution'))")
+        assert solutions.count() >= 1, page.name
+        for place in range(solutions.count()):
+            solution = solutions.nth(place)
+            assert not solution.evaluate("one => one.open"), page.name
+            solution.locator("> summary").focus()
+            tab.keyboard.press("Enter")
+            assert solution.evaluate("one => one.open && one.innerText.length > 30"), page.name
+    context.close()
+
+
+def test_the_front_page_is_there_soon(visit):
+    """The aim is a second from disk; ten times that, so that a busy machine fails nobody."""
+    started = time.monotonic()
+    visit("book/intro.html")
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_colour_of_a_listing_can_be_read(visit, scheme):
+    """Contrast of 4.5 to 1 at least, by the formula of WCAG 2, for each colour that a listing of the book uses."""
+    page = visit("notebooks/03_the_judging.html", color_scheme=scheme)
+    colours = page.evaluate(
+        """() => [...new Set([...document.querySelectorAll("div.cell_input div.highlight")].flatMap((listing) =>
+          [...listing.querySelectorAll("pre span")].map((word) =>
+            getComputedStyle(word).color + "|" + getComputedStyle(listing.querySelector("pre")).backgroundColor)))]"""
+    )
+    assert len(colours) > 3
+
+    def light(text):
+        parts = [int(part) / 255 for part in text.strip("rgba()").split(",")[:3]]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for colour in colours:
+        high, low = sorted(map(light, colour.split("|")), reverse=True)
+        assert (high + 0.05) / (low + 0.05) >= 4.5, colour
