@@ -261,12 +261,12 @@ def _what_was_said(verdicts: pd.DataFrame, flip: bool, cautions: Mapping[str, st
         counts = ", ".join(f"{count} {answer}" for answer, count in found.most_common())
         lines.append(_line(f"People ({rows['rater'].nunique()}), {line}", counts, bool(rows["simulated"].any())))
     models = verdicts[verdicts["rater_kind"] == "model"]
-    for (rater, line, protocol), rows in models.groupby(["rater", "dimension", "protocol"], sort=False):
+    for (rater, asked, protocol), rows in models.groupby(["rater", "dimension", "protocol"], sort=False):
         each = [_answer(row, side) for row in rows.to_dict("records")]
         joined = combine_orders(rows)
         if len(joined) < len(rows):
             each += [f"both orders joined: {_answer(row | {'order': None}, side)}" for row in joined.to_dict("records")]
-        lines.append(_line(f"{rater} (a model), {line}, protocol {protocol}", "; ".join(each), bool(rows["simulated"].any())))
+        lines.append(_line(f"{rater} (a model), {asked}, protocol {protocol}", "; ".join(each), bool(rows["simulated"].any())))
     lines += [f"<li><em>{escape(cautions[rater])}</em></li>" for rater in verdicts["rater"].unique() if rater in cautions]
     return lines
 

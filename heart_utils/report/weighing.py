@@ -101,6 +101,7 @@ def weigh_by_hand(
     dimensions = list(dict.fromkeys(means["dimension"]))
     ranking = weigh_scores(means, {name: 1 / len(dimensions) for name in dimensions})
     wide = means.pivot_table("score", "responder", "dimension")[dimensions]
+    scores = dict(zip(wide.index, wide.to_numpy().tolist(), strict=True))
     sliders = "".join(
         f'<label>{escape(name)}<input type="range" name="{escape(name)}" min="0" max="100" value="50" '
         f'autocomplete="off"><span></span></label>'
@@ -115,9 +116,9 @@ def weigh_by_hand(
         for name, steps in choices.items()
     )
     rows = "".join(
-        f'<tr data-name="{escape(row.responder)}" data-scores="{json.dumps(wide.loc[row.responder].tolist())}">'
-        f"<td>{row.rank}</td><td>{escape(row.responder)}</td><td>{row.score:.2f}</td></tr>"
-        for row in ranking.itertuples()
+        f'<tr data-name="{escape(str(row["responder"]))}" data-scores="{json.dumps(scores[row["responder"]])}">'
+        f"<td>{row['rank']}</td><td>{escape(str(row['responder']))}</td><td>{row['score']:.2f}</td></tr>"
+        for row in ranking.to_dict("records")
     )
     caption = f"{escape(scale)}; it opens with equal weights"
     head = "".join(f'<th scope="col">{name}</th>' for name in ("Rank", "Written by", "Weighted score"))
