@@ -133,6 +133,12 @@ def recover_faults(
     pandas.DataFrame
         One row a judge of :data:`PLANTED` and measure that its fault moves: ``fault``, ``measure`` in words, ``planted`` (what
         the measure is by arithmetic), ``found``, ``ci_low``, ``ci_high``, ``simulated``.
+
+    Examples
+    --------
+    >>> found = recover_faults(rng=np.random.default_rng(1), n_pairs=40, n_resamples=20).set_index("fault")
+    >>> round(float(found.loc["forgets", "planted"]), 2)  # the same answer to the same question
+    0.82
     """
     how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     rows = []

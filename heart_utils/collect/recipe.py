@@ -494,6 +494,18 @@ def recipe_again(
     pandas.DataFrame
         The table of verdicts, which is no part of the run's own; the plan if `plan`. No rows if the
         recipe has no judges, or no ``asked_again``.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> judge = Model("judge", "openai/gpt-4o")
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(judge,), asked_again=1)
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> comparisons = recipe_comparisons(mine, replies)
+    >>> plan = recipe_again(mine, histories, replies, comparisons, ledger=ledger, plan=True)
+    >>> int(plan["n_calls"].sum())
+    20
     """
     from heart_utils.collect.again import PROTOCOL, ask_again
 
