@@ -1,5 +1,8 @@
 """Every chapter, as it is committed: its shape, its parameters, its figures, and the tables it names."""
 
+import re
+from collections import Counter
+
 import pytest
 import yaml
 
@@ -45,6 +48,19 @@ def test_a_chapter_opens_with_a_label_and_a_question(chapter):
     assert label.endswith(")=")
     assert title.startswith("# ")
     assert title.endswith("?")
+
+
+def test_no_two_chapters_give_a_label_to_different_things():
+    labels = []
+    for path in CHAPTERS:
+        for cell in read_cells(path):
+            figure = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
+            labels += [figure] if figure else []
+            labels += (
+                re.findall(r"^\(([\w-]+)\)=$", cell["source"], flags=re.MULTILINE) if cell["cell_type"] == "markdown" else []
+            )
+    assert len(labels) > 50
+    assert [label for label, count in Counter(labels).items() if count > 1] == []
 
 
 def test_a_chapter_declares_the_run_and_runs_offline_from_its_defaults(chapter):
