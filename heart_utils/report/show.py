@@ -37,5 +37,6 @@ def show_table(table: pd.DataFrame, *, digits: int = 3) -> Styler:
     """
     says = [column for column in table.columns if not (table[column].isna() | table[column].astype(str).eq("")).all()]
     kept = table[says] if len(table) else table
-    shown = kept.style.format(precision=digits, na_rep=DASH)
+    # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
+    shown = kept.style.format(precision=digits, na_rep=DASH).set_table_attributes('class="dataframe"')
     return shown.hide(axis="index") if isinstance(kept.index, pd.RangeIndex) or not kept.index.is_unique else shown
