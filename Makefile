@@ -82,9 +82,9 @@ else
 	@$(PYTHON) -m heart_utils.collect $(RUN) $(ARGS)
 endif
 
-full: public ## draw a simulated study of HEART's size into runs/full, and run the chapters on it
+full: public ## draw a simulated study of HEART's size into runs/full, run the chapters on it, build build/html-full
 	@$(PYTHON) -m tools.full_study
-	@$(MAKE) --no-print-directory notebooks RUN=full
+	@$(MAKE) --no-print-directory book RUN=full
 
 record: env ## ask for what the recorded calls of the sample lack, and write them down
 	@$(PYTHON) -m heart_utils.collect sample --yes --record data/sample/calls.jsonl

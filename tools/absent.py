@@ -13,7 +13,7 @@ HEADED = re.compile(r"^\((?P<label>[\w-]+)\)=\n(?P<heading>#+ .+)$", flags=re.MU
 GLUED = re.compile(r"\{glue[^}]*\}`(?:\.\./)*notebooks/(?P<chapter>\w+)\.ipynb::[^`]+`")
 
 
-def page_without(notebook: Path, run: str) -> str:
+def page_without(notebook: Path, run: str, reason: str = "") -> str:
     """Write the page of a chapter that did not run: its headings under their labels, and why it is empty.
 
     Parameters
@@ -22,6 +22,8 @@ def page_without(notebook: Path, run: str) -> str:
         The chapter's source.
     run : str
         The run that leaves it out.
+    reason : str
+        Why, in a sentence, as the run's settings say under `left_out:`.
 
     Returns
     -------
@@ -31,8 +33,10 @@ def page_without(notebook: Path, run: str) -> str:
     words = "\n\n".join("".join(cell["source"]) for cell in read_cells(notebook) if cell["cell_type"] == "markdown")
     headed = [(found["label"], found["heading"]) for found in HEADED.finditer(words)]
     title = next((line for line in words.splitlines() if line.startswith("# ")), f"# {notebook.stem}")
-    said = f"The run `{run}` leaves this chapter out, so it has no figures here. Name `{notebook.stem}` under `chapters:` in\n"
-    said += f"`params/{run}.yaml` to have it run."
+    said = f"The run `{run}` leaves this chapter out, so it has no figures here."
+    said += (
+        f" {reason.strip()}" if reason else f" Name `{notebook.stem}` under `chapters:` in\n`params/{run}.yaml` to have it run."
+    )
     parts = [f"({label})=\n{heading}\n" for label, heading in headed if heading != title]
     above = next((f"({label})=\n" for label, heading in headed if heading == title), "")
     return "\n".join([f"{above}{title}\n", f"{said}\n", *(re.sub(r"^(\([^\n]+\n)#+", r"\1##", part) for part in parts)])

@@ -1,7 +1,7 @@
 """Draw a study of HEART's size into ``runs/full``, so that the chapters can be run on it.
 
 ``python -m tools.full_study`` writes tables in which every row is marked as simulated;
-``make notebooks RUN=full`` then runs the chapters that ``params/full.yaml`` lists.
+``make book RUN=full`` then runs the chapters that ``params/full.yaml`` lists.
 """
 
 from __future__ import annotations

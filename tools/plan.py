@@ -16,7 +16,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,13 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """The chapters of a run, in order, the values that each one gets, and the recipe they collect by."""
+    """The chapters of a run, in order, the values that each one gets, the recipe, and why it leaves others out."""
 
     run: str
     chapters: tuple[Chapter, ...]
     parameters: dict[str, dict[str, Any]]
     recipe: dict[str, Any] | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 def read_plan(root: Path, run: str) -> Plan:
@@ -78,19 +79,25 @@ def read_plan(root: Path, run: str) -> Plan:
     if not isinstance(given, dict):
         raise PlanError(f"{file} holds no blocks; expected `chapters:` with a list of notebooks.")
     recipe = given.pop("collect", None)
+    left_out = given.pop("left_out", None) or {}
     names = given.pop("chapters", None) or _sample_chapters(root, run)
     if not isinstance(names, list) or not names:
         raise PlanError(f"{file}: expected `chapters:` with a list of notebooks, such as `- 05_who_is_preferred`.")
     for name in names:
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise PlanError(f"{file} lists {name!r}, and notebooks/{name}.ipynb is not there.")
+    if not isinstance(left_out, dict):
+        raise PlanError(f"{file}: expected `left_out:` with a chapter and why it is left out on each line.")
+    for name in left_out:
+        if name in names or not (root / "notebooks" / f"{name}.ipynb").is_file():
+            raise PlanError(f"{file}: `left_out` says why {name!r} is left out, and it is {_what(name, names)}.")
     chapters = tuple(read_chapter(root / "notebooks" / f"{name}.ipynb") for name in names)
     shared = given.pop("all", None) or {}
     blocks = {name: given.pop(name, None) or {} for name in names}
     if given:
-        known = f"`chapters`, `all`, `collect` nor a listed chapter ({', '.join(names)})"
+        known = f"`chapters`, `left_out`, `all`, `collect` nor a listed chapter ({', '.join(names)})"
         raise PlanError(f"{file}: {', '.join(given)} is neither {known}.")
-    return Plan(run, chapters, _fit(file, run, chapters, shared, blocks), recipe)
+    return Plan(run, chapters, _fit(file, run, chapters, shared, blocks), recipe, left_out)
 
 
 def write_plan(root: Path, plan: Plan) -> None:
@@ -145,6 +152,10 @@ def stamp_table(root: Path, run: str, table: str) -> None:
 def _sample_chapters(root: Path, run: str) -> list[str] | None:
     """Give another run the notebooks of the sample, unless it says otherwise."""
     return None if run == "sample" else [chapter.name for chapter in read_plan(root, "sample").chapters]
+
+
+def _what(name: str, listed: list[str]) -> str:
+    return "listed under `chapters`" if name in listed else "no notebook"
 
 
 def _fit(

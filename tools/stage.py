@@ -62,7 +62,8 @@ def stage_book(root: Path, plan: Plan) -> Path:
         shutil.copy2(copy, stage / "notebooks")
     for notebook in sorted((root / "notebooks").glob("*.ipynb")):
         if notebook.stem not in ran:
-            write_atomically(stage / "notebooks" / f"{notebook.stem}.md", page_without(notebook, plan.run).encode())
+            instead = page_without(notebook, plan.run, plan.left_out.get(notebook.stem, ""))
+            write_atomically(stage / "notebooks" / f"{notebook.stem}.md", instead.encode())
     for page in (stage / "book").rglob("*.md"):
         words = page.read_text(encoding="utf-8")
         if (kept := unglue(words, ran)) != words:

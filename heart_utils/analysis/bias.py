@@ -311,6 +311,8 @@ def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_
     covariance = bread @ (scores.T @ scores) @ bread * n_clusters / (n_clusters - 1.0)
     there = np.flatnonzero(varies[: len(names)])
     se = np.sqrt(np.diag(covariance))[: len(there)]
+    if not se.all():
+        return table.assign(why=table["why"].where(table["why"] != "", "every pair is a tie or undecided"))
     reach = stats.t.ppf(0.5 + ci_level / 2.0, n_clusters - 1) * se
     table.loc[there, "log_odds"], table.loc[there, "se"] = beta[: len(there)], se
     table.loc[there, "ci_low"], table.loc[there, "ci_high"] = beta[: len(there)] - reach, beta[: len(there)] + reach

@@ -10,6 +10,7 @@ from scipy import stats
 
 from heart_utils.analysis.contrasts import TWINS
 from heart_utils.analysis.cues import describe_turns
+from heart_utils.analysis.strategy_use import adjust_benjamini_hochberg
 from heart_utils.analysis.themes import code_reasons
 from heart_utils.analysis.wins import SHARES
 
@@ -127,9 +128,9 @@ def adjust_contrast(
     Returns
     -------
     pandas.DataFrame
-        A row without a covariate and one for each: ``covariate``, ``difference``, ``ci_low``, ``ci_high``,
-        ``mean_change``, ``n_near_zero`` (pairs with a change on the other side of zero, or none), ``n``. ``nan`` where the
-        covariate never varies.
+        A row without a covariate and one for each: ``covariate``, ``difference``, ``ci_low``, ``ci_high``, ``p_value``,
+        ``mean_change``, ``n_near_zero`` (pairs with a change on the other side of zero, or none), ``n`` and ``q_value``
+        (Benjamini-Hochberg over the covariates: exploratory). ``nan`` where the covariate never varies.
 
     Examples
     --------
@@ -142,7 +143,11 @@ def adjust_contrast(
     changes = rewrites.groupby("dialogue_id")[list(covariates)].mean().reindex(means.index)
     rows = [_line("none", means.to_numpy(float), None, ci_level)]
     rows += [_line(name, means.to_numpy(float), changes[name].to_numpy(float), ci_level) for name in covariates]
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    tested = table["p_value"].notna() & (table["covariate"] != "none")
+    table["q_value"] = np.nan
+    table.loc[tested, "q_value"] = adjust_benjamini_hochberg(table.loc[tested, "p_value"].to_numpy())
+    return table
 
 
 def mean_wins(rows: pd.DataFrame) -> pd.Series:
@@ -179,8 +184,8 @@ def mean_wins(rows: pd.DataFrame) -> pd.Series:
 
 def _line(name: str, values: np.ndarray, change: np.ndarray | None, ci_level: float) -> Mapping[str, object]:
     n = len(values)
-    row = {"covariate": name, "difference": np.nan, "ci_low": np.nan, "ci_high": np.nan, "mean_change": np.nan,
-           "n_near_zero": n, "n": n}  # fmt: skip
+    row = {"covariate": name, "difference": np.nan, "ci_low": np.nan, "ci_high": np.nan, "p_value": np.nan,
+           "mean_change": np.nan, "n_near_zero": n, "n": n}  # fmt: skip
     design = np.ones((n, 1))
     if change is not None:
         side = np.sign(np.nanmean(change))
@@ -194,5 +199,8 @@ def _line(name: str, values: np.ndarray, change: np.ndarray | None, ci_level: fl
     inverse = np.linalg.inv(design.T @ design)
     beta = inverse @ design.T @ values
     residual = values - design @ beta
-    reach = float(stats.t.ppf((1 + ci_level) / 2, freedom) * np.sqrt(inverse[0, 0] * (residual @ residual) / freedom))
+    se = float(np.sqrt(inverse[0, 0] * (residual @ residual) / freedom))
+    reach = float(stats.t.ppf((1 + ci_level) / 2, freedom)) * se
+    if se > 0:
+        row["p_value"] = float(2 * stats.t.sf(abs(beta[0]) / se, freedom))
     return row | {"difference": float(beta[0]), "ci_low": float(beta[0]) - reach, "ci_high": float(beta[0]) + reach}

@@ -25,15 +25,16 @@ Codes = NDArray[np.intp]
 
 
 def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFrame:
-    """Lay out histories: one a dialogue, then two a dialogue of twins."""
+    """Lay out histories: one a dialogue, then two a dialogue of twins, each of which names the other."""
     number = np.arange(len(slices))
     dialogue = np.where(number < n_dialogues, number, n_dialogues + (number - n_dialogues) // 2)
+    other = number + np.where((number - n_dialogues) % 2, -1, 1)
     rows = {
         "history_id": [f"h{at:05d}" for at in number],
         "dialogue_id": [f"d{at:05d}" for at in dialogue],
         "source": "simulated",
         "slice": slices,
-        "twin_id": words([None if at < n_dialogues else f"twin_{at:05d}" for at in dialogue], number),
+        "twin_id": words([None if at < n_dialogues else f"h{to:05d}" for at, to in zip(number, other, strict=True)], number),
         **dict.fromkeys(("emotion", "problem", "situation"), nothing(len(number))),
         "turns": [[{"speaker": "seeker", "text": f"(a simulated history, number {at})"}] for at in number],
         "licence": "CC0-1.0",

@@ -78,6 +78,8 @@ class StrategyCoder:
         pandas.DataFrame
             The index of `texts`, a column a strategy.
         """
+        if texts.empty:
+            return pd.DataFrame(index=texts.index, columns=list(self._scale.classes_), dtype=float)
         chances = self._scale.predict_proba(_margins_of(self._margins, self._words.transform(texts)))
         return pd.DataFrame(chances, index=texts.index, columns=list(self._scale.classes_))
 

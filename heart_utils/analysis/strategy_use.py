@@ -46,7 +46,7 @@ def profile_codes(
         One row an author, coder and code: `by`, ``coder``, ``code``, ``share``, ``ci_low``, ``ci_high``,
         ``ci_level``, ``n``, ``n_failed`` (replies that the coder did not code), ``n_clusters``, ``simulated``. No
         interval from one cluster; where nobody or everybody does it the open end is exact for that many clusters.
-        No row where no reply was coded.
+        Where no reply could be coded there is a row without a share, with ``n`` 0.
 
     Examples
     --------
@@ -59,6 +59,9 @@ def profile_codes(
     for (name, coder, code), mine in codes.groupby([by, "coder", "code"], sort=True):
         known = mine.dropna(subset=["probability"])
         if known.empty:
+            nothing = dict.fromkeys(("share", "ci_low", "ci_high"), np.nan) | {"ci_level": ci_level, "n": 0, "n_clusters": 0}
+            failed = {"n_failed": len(mine), "simulated": bool(mine["simulated"].any())}
+            rows.append({by: name, "coder": coder, "code": code} | nothing | failed)
             continue
         cells = pd.DataFrame({"held": known["probability"], "n": 1.0, cluster: known[cluster]})
         n_clusters = known[cluster].nunique()

@@ -167,6 +167,13 @@ def test_a_judge_that_follows_length_without_exception_has_no_finite_price(rng):
     assert row["why"] == "the verdicts follow it without exception"
 
 
+def test_a_judge_that_only_ties_has_no_price_and_no_chance(rng):
+    verdicts, comparisons, features = length_study(rng, 100, 0.5)
+    row = feature_bias(verdicts.assign(verdict="tie"), comparisons, features, within_authors=False).iloc[0]
+    assert row["why"] == "every pair is a tie or undecided"
+    assert row[["log_odds", "ci_low", "p", "p_holm"]].isna().all()
+
+
 def test_verdicts_without_their_comparisons_are_refused(rng):
     verdicts, comparisons, features = length_study(rng, 10, 0.5)
     with pytest.raises(BiasError, match="comparisons of these verdicts"):

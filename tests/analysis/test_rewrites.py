@@ -77,3 +77,5 @@ def test_a_difference_that_only_comes_from_length_is_adjusted_away(rng):
     assert found.loc["none", "ci_low"] > 0
     assert found.loc["seeker_words", "ci_low"] < 0 < found.loc["seeker_words", "ci_high"]
     assert np.isnan(found.loc["ends_on_leaving", "difference"])  # nearly all rewrites end so: nothing to adjust by
+    assert found["q_value"].notna().tolist() == [False, True, False]  # over the covariates that could be fitted, here one
+    assert found.loc["seeker_words", "q_value"] == found.loc["seeker_words", "p_value"] > 0.05 > found.loc["none", "p_value"]

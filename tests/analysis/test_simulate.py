@@ -49,10 +49,13 @@ def test_no_rater_judges_a_pair_twice_and_a_is_the_smaller_reply(study):
     assert (study.comparisons["reply_a"] < study.comparisons["reply_b"]).all()
 
 
-def test_twins_share_a_dialogue(study):
-    twins = study.histories.dropna(subset="twin_id")
-    assert twins.groupby("twin_id")["slice"].agg(list).tolist() == [["adversarial", "calm_twin"]] * 5
-    assert (twins.groupby("twin_id")["dialogue_id"].agg(set).map(len) == 1).all()
+def test_twins_share_a_dialogue_and_name_each_other(study):
+    twins = study.histories.dropna(subset="twin_id").set_index("history_id")
+    assert twins["slice"].tolist() == ["adversarial", "calm_twin"] * 5
+    other = twins.loc[twins["twin_id"]]
+    assert other["twin_id"].tolist() == twins.index.tolist()
+    assert (other["slice"].to_numpy() != twins["slice"].to_numpy()).all()
+    assert other["dialogue_id"].tolist() == twins["dialogue_id"].tolist()
 
 
 def test_the_same_generator_gives_the_same_study():

@@ -103,6 +103,16 @@ def test_a_profile_counts_what_was_not_coded_apart(rng):
     assert row["ci_low"] < 0.4 < row["ci_high"]
 
 
+def test_a_code_whose_answers_all_failed_keeps_its_row(rng):
+    codes = pd.DataFrame({
+        "reply_id": range(60), "coder": "c", "code": np.repeat(["question", "reframing"], 30), "responder": "m",
+        "simulated": False, "probability": [1.0] * 30 + [None] * 30, "dialogue_id": np.arange(60) % 30,
+    })  # fmt: skip
+    failed = profile_codes(codes, rng=rng).set_index("code").loc["reframing"]
+    assert failed[["share", "ci_low", "ci_high"]].isna().all()
+    assert (failed["n"], failed["n_failed"], failed["n_clusters"]) == (0, 30, 0)
+
+
 def test_nobody_seen_doing_it_still_has_an_upper_end(rng):
     codes = pd.DataFrame({"reply_id": range(36), "coder": "c", "code": "question", "responder": "m", "simulated": False,
                           "probability": 0.0, "dialogue_id": np.arange(36) % 24})  # fmt: skip

@@ -121,10 +121,13 @@ def test_a_whole_number_may_stand_for_a_fraction(two):
         (TWO + "01_first: {seed: '7'}\n", "01_first.seed is '7', a str; the notebook's default 1 is a int"),
         (TWO + "01_first: {seed: true}\n", "01_first.seed is True, a bool"),
         (TWO + "01_first: {run: other}\n", "`run` is the name of this file"),
-        (TWO + "03_third: {seed: 1}\n", "03_third is neither `chapters`, `all`, `collect` nor a listed chapter"),
+        (TWO + "03_third: {seed: 1}\n", "03_third is neither `chapters`, `left_out`, `all`, `collect` nor a listed chapter"),
         ("chapters: [09_absent]\n", "notebooks/09_absent.ipynb is not there"),
         ("all: {seed: 1}\n", "expected `chapters:`"),
         ("chapters: [\n", "is not YAML"),
+        (TWO + "left_out: [03_third]\n", "expected `left_out:` with a chapter and why"),
+        (TWO + "left_out: {02_second: No words.}\n", "why '02_second' is left out, and it is listed"),
+        (TWO + "left_out: {03_third: No words.}\n", "why '03_third' is left out, and it is no notebook"),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(two, text, said):

@@ -10,6 +10,7 @@ from small_project import cell, write_notebook
 
 import heart_utils
 from heart_utils.runs import find_root
+from tools.absent import page_without
 from tools.build_html import build_html
 from tools.figure import read_figure
 from tools.notebooks import NotebookError
@@ -100,14 +101,20 @@ def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a
 def test_a_chapter_that_the_run_leaves_out_has_a_page_that_says_so_and_holds_its_labels(staged):
     words = "(why-not)=\n# Why not?\n\nWords.\n\n(a-part)=\n### A part"
     staged.write_chapter("06_not_run", cell(words, kind="markdown"), cell("glue('n', 1)"))
+    staged.write_parameters("chapters: [05_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n")
     intro = "# Front\n\n{ref}`why-not` {ref}`a-part` {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n"
     (staged.root / "book" / "intro.md").write_text(intro)
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
     build_html(stage, staged.root / "build" / "html")
     page = (staged.root / "build" / "html" / "notebooks" / "06_not_run.html").read_text()
-    assert "leaves this chapter out" in page
+    assert "leaves this chapter out, so it has no figures here. Nobody wrote any words." in page
     assert "Words." not in page
     assert "(not in this run)" in (staged.root / "build" / "html" / "book" / "intro.html").read_text()
+
+
+def test_a_chapter_left_out_without_a_reason_says_how_to_have_it(tmp_path):
+    notebook = write_notebook(tmp_path / "06_not_run.ipynb", cell("# Why not?", kind="markdown"))
+    assert "Name `06_not_run` under `chapters:` in\n`params/heart.yaml`" in page_without(notebook, "heart")
 
 
 def test_the_page_of_functions_is_written_anew_only_when_a_function_changed(staged):
