@@ -34,7 +34,7 @@ def tags(page):
 
 
 def read_pages():
-    return sorted(page for folder in ("book", "notebooks") for page in (HTML / folder).glob("*.html"))
+    return sorted(page for folder in ("book", "notebooks") for page in (HTML / folder).rglob("*.html"))
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,11 @@ def pages():
     if not read_pages():
         pytest.skip("needs book: run `make book`")
     return read_pages()
+
+
+def test_the_worked_pages_are_among_the_pages_looked_at(pages):
+    worked = {page.stem for page in (ROOT / "book" / "adapt").glob("*.md")}
+    assert worked <= {page.stem for page in pages if page.parent.name == "adapt"}
 
 
 def test_every_page_says_what_it_rests_on(pages):

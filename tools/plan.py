@@ -70,7 +70,10 @@ def read_plan(root: Path, run: str) -> Plan:
     file = root / "params" / f"{run}.yaml"
     if not file.is_file():
         known = ", ".join(sorted(path.stem for path in (root / "params").glob("*.yaml"))) or "none"
-        raise PlanError(f"There is no {file}, so nobody knows which chapters run {run!r} has. Runs with parameters: {known}.")
+        raise PlanError(
+            f"There is no {file}, so nobody knows which chapters run {run!r} has. Copy params/sample.yaml there and "
+            f"change it; for votes alone one line is enough, `chapters: [05_who_is_preferred]`. Runs with parameters: {known}."
+        )
     try:
         given = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:

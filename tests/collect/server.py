@@ -330,8 +330,11 @@ def serving(provider):
 
 def choose_first(body):
     """Answer a question for a judge in JSON: the reply shown first, on each dimension."""
-    asked = body["messages"][1]["content"]
-    winner = re.search(r"^Reply (\w+):$", asked, flags=re.MULTILINE)[1]
+    asked = body["messages"][-1]["content"]
+    shown = re.search(r"^Reply (\w+):$", asked, flags=re.MULTILINE)
+    if shown is None:  # the same server may be asked for a reply
+        return "It makes sense that this weighs on you."
+    winner = shown[1]
     line = {"reasoning": "Because.", "winner": winner, "margin": 3}
     return json.dumps(dict.fromkeys(re.findall(r"^- (\w+): ", asked, flags=re.MULTILINE), line))
 
@@ -343,7 +346,7 @@ def main():
     parser.add_argument("--hang", type=float, default=30.0)
     parser.add_argument("--words", type=int, default=40)
     parser.add_argument("--retry-after", type=float)
-    parser.add_argument("--judge", action="store_true", help="answer as a judge, in JSON")
+    parser.add_argument("--judge", action="store_true", help="answer judges in JSON, and others in words")
     options = parser.parse_args()
     faults = {name: float(share) for name, share in (entry.split("=") for entry in options.fault)}
     provider = Provider(
