@@ -86,14 +86,6 @@ def test_a_figure_has_a_name_a_caption_and_words_for_those_who_cannot_see_it(cha
             assert len(said["image"]["alt"].split()) >= 5
 
 
-def test_no_two_chapters_give_a_figure_the_same_name():
-    cells = [cell for notebook in CHAPTERS for cell in read_cells(notebook)]
-    names = [cell["metadata"].get("mystnb", {}).get("figure", {}).get("name") for cell in cells]
-    found = [name for name in names if name]
-    assert found
-    assert sorted({name for name in found if found.count(name) > 1}) == []
-
-
 def test_the_kernel_is_the_one_that_every_environment_has(chapter):
     import json
 
