@@ -330,7 +330,7 @@ def serving(provider):
 
 def choose_first(body):
     """Answer a question for a judge in JSON: the reply shown first, on each dimension."""
-    asked = body["messages"][-1]["content"]
+    asked = "\n".join(message["content"] for message in body["messages"] if message["role"] == "user")  # a repair comes last
     shown = re.search(r"^Reply (\w+):$", asked, flags=re.MULTILINE)
     if shown is None:  # the same server may be asked for a reply
         return "It makes sense that this weighs on you."
