@@ -21,13 +21,13 @@ from heart_utils.collect.database import LedgerError, calls, connect, keys_in, n
 from heart_utils.collect.models import Call, Request
 from heart_utils.runs import Run
 
-__all__ = ["Claim", "Ledger", "LedgerError", "Money", "open_ledger", "pack_call"]
+__all__ = ["LEVEL", "Claim", "Ledger", "LedgerError", "Money", "open_ledger", "pack_call"]
 
 LEASE_S = 60.0
 """A process not heard of for so long is taken for dead, and its claims are free."""
 
 LEVEL = 3
-"""Of compression; 6 makes a ledger a few percent smaller, and takes twice the time."""
+"""Of compression; 6 makes the prompts of a study 2 % smaller, and takes twice the time."""
 
 BATCH = "batch"
 """The host of an owner that is a provider's batch: it never dies, it ends."""

@@ -187,11 +187,7 @@ class Request:
 
     def messages_json(self) -> str:
         """Give the messages as the ledger keeps them."""
-        # What `_json` gives, in a third of the time: studies have a quarter of a million.
-        quoted = (
-            (json.encoder.encode_basestring(m["content"]), json.encoder.encode_basestring(m["role"])) for m in self.messages
-        )
-        return "[" + ",".join(f'{{"content":{content},"role":{role}}}' for content, role in quoted) + "]"
+        return _json([{"role": message["role"], "content": message["content"]} for message in self.messages])
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 import zstandard
 
 from heart_utils.collect.database import LedgerError, about, calls, parts, upsert
-from heart_utils.collect.ledger import Ledger, pack_call
+from heart_utils.collect.ledger import LEVEL, Ledger, pack_call
 from heart_utils.collect.models import Call, Request
 from heart_utils.runs import write_atomically
 
@@ -133,7 +133,7 @@ def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> R
 
 
 def _read_lines(lines: Sequence[str], name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    pack = zstandard.ZstdCompressor(level=6)
+    pack = zstandard.ZstdCompressor(level=LEVEL)
     bodies, rows = [], []
     for number, line in enumerate(lines, start=1):
         try:
