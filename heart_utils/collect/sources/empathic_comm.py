@@ -83,6 +83,13 @@ def load_empathic_comm(*, mirror: str | os.PathLike[str] | None = None) -> pd.Da
     ------
     DataError
         If a file lacks a column or a score leaves its scale.
+
+    Examples
+    --------
+    >>> load_empathic_comm(mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no ...
     """
     files = find_data("empathic_comm", mirror=mirror)
     parts = [_scores(files[f"{name}__{rater}_ratings.csv"], name, rater) for name in SETS for rater in RATERS]

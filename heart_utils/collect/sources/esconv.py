@@ -58,6 +58,13 @@ def read_dialogues(*, mirror: str | os.PathLike[str] | None = None) -> dict[str,
     -------
     dict
         ``"train"``, ``"valid"``, ``"test"`` -> 910, 195 and 195 dialogues.
+
+    Examples
+    --------
+    >>> read_dialogues(mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no esconv/test.json. Add it, or unset HEART_DATA_MIRROR and run ...
     """
     files = find_data("esconv", mirror=mirror)
     dialogues = {}
@@ -83,6 +90,13 @@ def load_esconv(*, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame
         and ``distress_after`` (the seeker's, 1 to 5), ``seeker_empathy`` and ``seeker_relevance``
         (the seeker's scores of the supporter, 1 to 5; 150 seekers gave only the first). A dialogue
         that ends with the supporter, as 875 do, has the flag ``ends_with_supporter``.
+
+    Examples
+    --------
+    >>> load_esconv(mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no esconv/test.json. Add it, or unset HEART_DATA_MIRROR and run ...
     """
     rows = [_history(dialogue) for split in read_dialogues(mirror=mirror).values() for dialogue in split]
     return check_table("histories", pd.DataFrame(rows))

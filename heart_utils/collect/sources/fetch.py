@@ -51,6 +51,13 @@ def find_data(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dic
         If it cannot be had; the message says what to do.
     DamagedDataError
         If a file is there with another content than the one known.
+
+    Examples
+    --------
+    >>> find_data("mtbench", mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no mtbench_human/gpt4_pair.jsonl. Add it, or unset ...
     """
     source = find_source(name)
     place = mirror or os.environ.get("HEART_DATA_MIRROR")
@@ -89,6 +96,13 @@ def fetch_data(name: str) -> dict[str, Path]:
         If the official place does not answer, or does not have the file.
     DamagedDataError
         If what came is not what was expected.
+
+    Examples
+    --------
+    >>> fetch_data("no-such-set")
+    Traceback (most recent call last):
+        ...
+    DataError: There is no data set called 'no-such-set'. The data sets are mtbench, mentalalign, empathic_comm, ...
     """
     from tqdm import tqdm
 
@@ -99,7 +113,20 @@ def fetch_data(name: str) -> dict[str, Path]:
 
 
 def cache_folder() -> Path:
-    """Tell where fetched files are kept: ``HEART_DATA_CACHE``, else ``build/data`` under the root."""
+    """Tell where fetched files are kept: ``HEART_DATA_CACHE``, else ``build/data`` under the root.
+
+    Returns
+    -------
+    pathlib.Path
+        Absolute; it need not be there.
+
+    Examples
+    --------
+    >>> from unittest.mock import patch
+    >>> with patch.dict(os.environ, HEART_DATA_CACHE="/somewhere/else"):
+    ...     cache_folder().as_posix()
+    '/somewhere/else'
+    """
     named = os.environ.get("HEART_DATA_CACHE")
     return Path(named).expanduser().resolve() if named else find_root() / "build" / "data"
 

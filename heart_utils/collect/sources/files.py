@@ -59,7 +59,7 @@ file does not state is ``none stated``, the strictest, so nothing is published b
 
 
 def read_file(table: str, path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read a user's file as one of the project's tables.
+    r"""Read a user's file as one of the project's tables.
 
     Parameters
     ----------
@@ -80,6 +80,18 @@ def read_file(table: str, path: str | os.PathLike[str]) -> pd.DataFrame:
         Naming the file and the line, row or column: not there, empty, another encoding, a broken
         line, a missing or unknown column, a word outside the vocabulary, an id twice, a responder
         compared with itself, a history without a turn or that ends with the supporter.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "votes.csv")
+    ...     _ = file.write_text("history_id,responder_a,responder_b,rater,rater_kind,verdict\nh1,x,y,kim,human,better\n")
+    ...     read_file("verdicts", file)
+    Traceback (most recent call last):
+        ...
+    DataError: votes.csv: verdicts.verdict: row 0 says 'better' (1 rows like it); expected a, b ...
     """
     file = Path(path).expanduser().resolve()
     rows = _read(file, table)
@@ -98,7 +110,23 @@ def read_file(table: str, path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def read_sample(table: str) -> pd.DataFrame:
-    """Read a table of the sample that was written for this project and comes with it."""
+    """Read a table of the sample that was written for this project and comes with it.
+
+    Parameters
+    ----------
+    table : str
+        ``"histories"``, ``"replies"`` or ``"responders"``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table, checked.
+
+    Examples
+    --------
+    >>> len(read_sample("histories")), read_sample("responders")["responder_kind"].unique().tolist()
+    (36, ['reference'])
+    """
     file = find_root() / "data" / "sample" / f"{table}.jsonl"
     rows = _read(file, table)
     try:

@@ -50,6 +50,13 @@ def load_heart(*, twins: bool = False, mirror: str | os.PathLike[str] | None = N
         whose released reply belongs to another item), ``damaged_text`` (80, 82 and 90, where the
         release lost quotation marks, in 82 and 90 also the last words; here they are whole),
         ``repeated_history`` (a calm twin with the same turns as an earlier one).
+
+    Examples
+    --------
+    >>> load_heart(mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no esconv/test.json. Add it, or unset HEART_DATA_MIRROR and run ...
     """
     dialogues = read_dialogues(mirror=mirror)
     regular = _index("heart_regular_index.csv")
@@ -78,6 +85,14 @@ def next_turns(histories: pd.DataFrame, *, mirror: str | os.PathLike[str] | None
     pandas.DataFrame
         Columns ``history_id``, ``text``, ``n_before`` and ``n_after`` (how many supporter turns
         stand before and after it in its dialogue); no row where the seeker speaks next.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.sources.files import read_sample
+    >>> next_turns(read_sample("histories"), mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no esconv/test.json. Add it, or unset HEART_DATA_MIRROR and run ...
     """
     dialogues = {dialogue.dialogue_id: dialogue for split in read_dialogues(mirror=mirror).values() for dialogue in split}
     rows = []

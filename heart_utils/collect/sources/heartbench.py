@@ -107,6 +107,17 @@ def load_question_histories(
         The table ``histories``. Role A is the seeker, B the supporter; turns stay as released
         (in three of HeartBench's questions one speaker has two in a row). ``hard`` is a flag. A
         file of one's own has no stated licence, the strictest.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> line = {"question_id": "q1", "rubric": [{"dimension": "d", "score": 4, "content": "Names the loss."}],
+    ...     "dialogue": [{"role": "A", "content": "I lost my job."}]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "questions.jsonl"
+    ...     _ = file.write_text(json.dumps(line))
+    ...     load_question_histories(file)[["history_id", "source", "licence"]].values.tolist()
+    [['q1', 'questions', 'none stated']]
     """
     own = name_or_path != "heartbench"
     rows = [

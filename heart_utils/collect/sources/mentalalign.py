@@ -96,6 +96,13 @@ def load_mentalalign(*, as_published: bool = False, mirror: str | os.PathLike[st
     ------
     DataError
         If a file lacks a column or a question has another number in one of the judges' files.
+
+    Examples
+    --------
+    >>> load_mentalalign(mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no mentalalign70k/Human_judge.xlsx. Add it, or unset ...
     """
     files = find_data("mentalalign", mirror=mirror)
     tables = {rater: _read(files[name]) for rater, name in _FILES.items()}
@@ -114,7 +121,7 @@ def load_mentalalign(*, as_published: bool = False, mirror: str | os.PathLike[st
 
 
 def _read(file: Path) -> pd.DataFrame:
-    table = pd.read_excel(file, dtype=str)
+    table = pd.read_excel(file, dtype=str, engine="calamine")
     table.columns = [re.sub(r"^(human|judge)_response_", "", column.strip()) for column in table.columns]
     missing = [column for column in ("ConvID", "context", *_RESPONDERS) if column not in table]
     if missing:

@@ -40,6 +40,13 @@ def load_mtbench(*, mirror: str | os.PathLike[str] | None = None) -> pd.DataFram
         are those shown, and GPT-4 saw both orders, so ``order`` is empty. Where GPT-4 contradicted
         itself between orders (380), the state is ``inconsistent`` and there is no verdict. A second
         vote of one person on one pair has ``repeat`` 1 (there is one). ``attrs["notes"]`` counts.
+
+    Examples
+    --------
+    >>> load_mtbench(mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no mtbench_human/gpt4_pair.jsonl. Add it, or unset ...
     """
     files = find_data("mtbench", mirror=mirror)
     people = _verdicts(pd.read_json(files["human.jsonl"], lines=True), "human")

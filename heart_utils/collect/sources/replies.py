@@ -56,6 +56,15 @@ def load_replies(name: str, *, twins: bool = False, mirror: str | os.PathLike[st
     ------
     DataError
         If the set has no replies.
+
+    Examples
+    --------
+    >>> load_replies("sample")["responder"].value_counts().to_dict()
+    {'reference': 36}
+    >>> load_replies("mtbench")
+    Traceback (most recent call last):
+        ...
+    DataError: No replies come with 'mtbench'; they do with heart, esconv and sample.
     """
     if name == "sample":
         return read_sample("replies")
