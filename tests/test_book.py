@@ -1,11 +1,14 @@
 """The built book as a reader gets it: in the files, and in a real browser."""
 
+import html
 import os
 import re
 import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -64,6 +67,16 @@ def test_every_picture_has_words_in_its_place(pages):
         assert all(attributes.get("alt", "").strip() for attributes in pictures), page
 
 
+def test_every_table_with_a_name_has_a_number_and_its_caption_above_it(pages):
+    named = 0
+    for page in pages:
+        for figure in re.findall(r'<figure[^>]*id="tab-[\w-]+".*?</figure>', page.read_text(encoding="utf-8"), re.DOTALL):
+            above = re.match(r'<figure[^>]*>\s*<figcaption>\s*<p><span class="caption-number">Table \d+\.\d+', figure)
+            assert above, figure[:300]
+            named += 1
+    assert named > 50
+
+
 def test_no_page_names_a_file_from_outside(pages):
     loading = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
     for page in pages:
@@ -72,6 +85,24 @@ def test_no_page_names_a_file_from_outside(pages):
             if tag == "link" and attributes.get("rel") in ("canonical", "author", "copyright"):
                 continue
             assert not re.match(r"(https?:)?//", address), (page, tag, address)
+
+
+def test_every_link_within_the_book_leads_somewhere(pages):
+    places: dict[Path, set[str]] = {}
+    dead, followed = [], set()
+    for page in [*pages, HTML / "index.html", *sorted((HTML / "code").rglob("*.html"))]:
+        for address in re.findall(r'<a [^>]*href="([^"]+)"', page.read_text(encoding="utf-8")):
+            file, _, place = html.unescape(address).partition("#")
+            if re.match(r"[a-z]+:", file):
+                continue
+            found = (page.parent / unquote(file)).resolve() if file else page
+            if found.suffix == ".html" and found.is_file() and found not in places:
+                places[found] = set(re.findall(r'\bid="([^"]+)"', found.read_text(encoding="utf-8")))
+            if not found.is_file() or (place and found.suffix == ".html" and unquote(place) not in places[found]):
+                dead.append((page.relative_to(HTML), address))
+            followed.add(found.relative_to(HTML).parts[0])
+    assert dead == []
+    assert {"book", "notebooks", "code"} <= followed
 
 
 def test_pages_are_light(pages):

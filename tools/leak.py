@@ -213,7 +213,7 @@ def _digests(numbers: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint
 def _strings(file: Path) -> Iterator[str]:
     """Give each text that a file of a data set holds."""
     if file.suffix == ".xlsx":
-        for sheet in pd.read_excel(file, sheet_name=None, header=None, dtype=str).values():
+        for sheet in pd.read_excel(file, sheet_name=None, header=None, dtype=str, engine="calamine").values():
             yield from (cell for column in sheet for cell in sheet[column].dropna())
     elif file.suffix in (".json", ".jsonl"):
         words = file.read_text(encoding="utf-8")

@@ -29,10 +29,11 @@ from tools.figure import read_figure
 from tools.governance import write_governance
 from tools.notebooks import NotebookError, read_cells
 from tools.plan import Plan, PlanError, read_plan
+from tools.source_pages import write_source_pages
 
 __all__ = ["api_pages", "page_banner", "stage_book"]
 
-FRONT_FIGURE = ("notebooks/05_who_is_preferred.ipynb", "fig-leaderboard")
+FRONT_FIGURE = ("notebooks/05_who_is_preferred.ipynb", "fig-attribute-board")
 """The figure that the front page shows, taken from its chapter with its words."""
 
 
@@ -59,7 +60,7 @@ def stage_book(root: Path, plan: Plan) -> Path:
     copies = [root / "build" / "executed" / plan.run / f"{name}.ipynb" for name in sorted(ran)]
     (stage / "notebooks").mkdir()
     for copy in copies:
-        shutil.copy2(copy, stage / "notebooks")
+        _stage_copy(copy, stage / "notebooks" / copy.name)
     for notebook in sorted((root / "notebooks").glob("*.ipynb")):
         if notebook.stem not in ran:
             instead = page_without(notebook, plan.run, plan.left_out.get(notebook.stem, ""))
@@ -83,11 +84,21 @@ def stage_book(root: Path, plan: Plan) -> Path:
     }
     for name, text in files.items():
         write_atomically(stage / name, text.encode())
-    for page in _kept_api_pages(root):  # with its time, so that it is read again only when a function changed
-        shutil.copy2(page, stage / "book")
+    shutil.copytree(_kept_api_pages(root), stage / "book", dirs_exist_ok=True)  # with their times
     _stage_front_figure(stage)
     write_governance(root, stage / "book", notes)
     return stage
+
+
+def _stage_copy(copy: Path, place: Path) -> None:
+    """Fold the cell in which papermill repeats the values of this run; the cell above it has them, each with its unit."""
+    notebook = json.loads(copy.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if "injected-parameters" in (tags := cell["metadata"].get("tags", [])):
+            tags.append("hide-input")
+            cell["metadata"]["mystnb"] = {"code_prompt_show": "Show the values that this page was built with"}
+    place.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
+    shutil.copystat(copy, place)  # so that Sphinx reads again only what ran again
 
 
 def _stage_front_figure(stage: Path) -> None:
@@ -183,17 +194,21 @@ def api_pages() -> dict[str, str]:
     return {f"{name}.md": "\n".join(lines) for name, lines in pages.items()}
 
 
-def _kept_api_pages(root: Path) -> list[Path]:
-    """Give the pages of functions as last written, if no function changed: to write them, all modules are imported."""
+def _kept_api_pages(root: Path) -> Path:
+    """Give the folder with the pages of functions and of code as last written, if no line of code changed.
+
+    To write them takes seconds, since all modules are imported; and a page that kept its time is not read again.
+    """
     folder, code = root / "build" / "api", root / "build" / "code.stamp"
     kept = sorted(folder.glob("*.md"))
-    sources = [path.stat().st_mtime_ns for path in (code, Path(__file__)) if path.is_file()]
+    writers = (Path(__file__), Path(__file__).with_name("source_pages.py"))
+    sources = [path.stat().st_mtime_ns for path in (code, *writers) if path.is_file()]
     if not (code.is_file() and kept and min(page.stat().st_mtime_ns for page in kept) > max(sources)):
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
         for name, text in api_pages().items():
             write_atomically(folder / name, text.encode())
-    return sorted(folder.glob("*.md"))
+        write_source_pages(root / "heart_utils", folder / "extra")
+    return folder
 
 
 _API_PARTS = {

@@ -1,23 +1,53 @@
 """What the book asks of Sphinx and no setting gives."""
 
+import importlib
+import inspect
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.transforms import SphinxTransform
 from sphinx.util.nodes import make_refnode
 from sphinx_thebe import init_thebe_core, update_thebe_context
 
+import heart_utils
+
+ROOT = Path(heart_utils.__path__[0]).resolve().parent
 BOX = "pst-scrollable-table-container"
 THEBE = (init_thebe_core, update_thebe_context)
-TABLE = re.compile(r'<table border="1" class="dataframe">.*?</table>', re.DOTALL)
+TABLE = re.compile(r'<table (?:border="1" class="dataframe"|id="T_\w+"(?: class="dataframe")?)>.*?</table>', re.DOTALL)
+PICTURE = re.compile(r'<img [^>]*src="[^"]*_images/[^>]*>')
 SCROLLED = r'<div class="heart-scroll" tabindex="0" role="group" aria-label="Table">\g<0></div>'
 
 UNDECLARED = ("sphinx_jupyterbook_latex", "sphinx_multitoc_numbering")
 """They do not say that pages may be read side by side: the first does nothing for HTML, the second counts when all are read."""
+
+
+class captioned_table(nodes.figure):  # noqa: N801  docutils finds what lays a node out by its class's name
+    """A table that a cell shows, with its number and caption."""
+
+
+class table_caption(nodes.caption):  # noqa: N801
+    """What stands above it."""
+
+
+class NumberTables(SphinxTransform):
+    """Number what a cell names `tab-...` among the tables: MyST-NB makes a figure of all that has a caption."""
+
+    default_priority = 400  # before Sphinx gives numbers
+
+    def apply(self, **kwargs: Any) -> None:
+        """Change them where they stand, since others point at them."""
+        for figure in self.document.findall(nodes.figure):
+            if any(name.startswith("tab-") for name in figure["names"]):
+                figure.__class__ = captioned_table
+                for caption in figure.findall(nodes.caption):
+                    caption.__class__ = table_caption
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -25,15 +55,35 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("missing-reference", resolve_short_name)
     app.connect("html-page-context", mend_page, priority=900)  # after the theme
     app.connect("env-before-read-docs", read_side_by_side)
-    app.connect("env-updated", forget_unused_code)
-    app.connect("builder-inited", draw_one_sidebar_a_folder)
+    app.connect("config-inited", lambda _, config: setattr(config, "linkcode_resolve", link_to_line))
+    app.add_enumerable_node(captioned_table, "table", html=(_open_table, _close_table))
+    app.add_node(table_caption, html=(_open_caption, _close_caption))
+    app.add_transform(NumberTables)
     app.parallel = max(app.parallel, int(os.environ.get("JOBS", "2")))  # Jupyter Book has no option for it
     # thebe names a script and a repository outside of the book, and declares its constants twice,
     # which a browser reports as an error on every page. Jupyter Book always loads it.
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 4}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 8}
+
+
+def _open_table(writer: Any, node: nodes.Element) -> None:
+    writer.visit_figure(node)
+
+
+def _close_table(writer: Any, node: nodes.Element) -> None:
+    writer.body.append("</figure>\n")
+
+
+def _open_caption(writer: Any, node: nodes.Element) -> None:
+    writer.visit_caption(node)
+
+
+def _close_caption(writer: Any, node: nodes.Element) -> None:
+    """End it before the table: docutils ends it with the figure, for there it stands last."""
+    writer.depart_caption(node)
+    writer.body.append("</figcaption>\n")
 
 
 def mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
@@ -41,6 +91,8 @@ def mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], do
     if "body" in context:
         # What scrolls must be reached by the keyboard: the box around a table is, and the table stays a table.
         body = TABLE.sub(SCROLLED, context["body"]).replace(f'class="{BOX}"', f'class="{BOX}" tabindex="0"')
+        # On a narrow screen a figure keeps its size and scrolls; the theme's script lets the keyboard reach what does.
+        body = PICTURE.sub(rf'<div class="heart-figure {BOX}">\g<0></div>', body)
         # docutils says that references are a list, and that its entries are something else.
         body = body.replace(' role="doc-biblioentry"', "")
         context["body"] = body.replace(' role="list" class="citation', ' class="citation')
@@ -66,29 +118,19 @@ def read_side_by_side(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -
     docnames[:] = [name for hand in range(hands) for name in docnames[hand::hands]]
 
 
-def forget_unused_code(app: Sphinx, env: BuildEnvironment) -> None:
-    """Drop modules of others that documented code was looked for in, as Sphinx itself does where it reads page after page."""
-    modules = getattr(env, "_viewcode_modules", {})
-    for name in [name for name, entry in modules.items() if entry and not entry[2]]:
-        del modules[name]
-
-
-def draw_one_sidebar_a_folder(app: Sphinx) -> None:
-    """Draw the list of contents once for all pages of source code in a folder: none of them is in it, so it is the same."""
-    draw = getattr(app.builder, "_get_local_toctree", None)
-    if draw is None:
-        return
-    drawn: dict[tuple[str, str], str] = {}
-
-    def draw_once(docname: str, collapse: bool = True, **options: Any) -> str:
-        if not docname.startswith("_modules/"):
-            return str(draw(docname, collapse, **options))
-        key = docname.rpartition("/")[0], repr((collapse, sorted(options.items())))
-        if key not in drawn:
-            drawn[key] = draw(docname, collapse, **options)
-        return drawn[key]
-
-    app.builder._get_local_toctree = draw_once  # type: ignore[attr-defined]
+def link_to_line(domain: str, info: dict[str, str]) -> str | None:
+    """Lead from a function to its line in the pages of code, which `tools/source_pages.py` writes."""
+    if domain != "py":
+        return None
+    found: Any = (module := importlib.import_module(info["module"]))
+    for name in info["fullname"].split("."):
+        found = getattr(found, name, None)
+    try:
+        file, (_, line) = inspect.getsourcefile(inspect.unwrap(found)), inspect.getsourcelines(found)
+    except (TypeError, OSError):  # a constant or a field: its module is as near as one gets
+        file, line = module.__file__, 1
+    path = Path(str(file)).resolve().relative_to(ROOT).with_suffix(".html")
+    return f"../code/{path.as_posix()}#L-{line}"
 
 
 def resolve_short_name(

@@ -93,7 +93,7 @@ def test_the_withheld_sets_are_read_whole(withheld, mirror):
     dialogue = json.loads((mirror / "esconv" / "valid.json").read_text(encoding="utf-8").splitlines()[-1])
     rewrite = json.loads((mirror / "heart" / "dialogues_adversarial.json").read_text(encoding="utf-8"))[-1]
     item = json.loads((mirror / "heartbench" / "question_all.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    question = pd.read_excel(mirror / "mentalalign70k" / "Human_judge.xlsx")["context"].iloc[-1]
+    question = pd.read_excel(mirror / "mentalalign70k" / "Human_judge.xlsx", engine="calamine")["context"].iloc[-1]
     texts = [max((turn["text"] for turn in dialogue["dialog"]), key=len), max(rewrite["dialogue_history"], key=len)]
     texts += [max((line["content"] for line in item["rubric"]), key=len), question]
     assert len(texts) == len(WITHHELD)

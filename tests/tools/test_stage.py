@@ -15,7 +15,7 @@ from tools.build_html import build_html
 from tools.figure import read_figure
 from tools.notebooks import NotebookError
 from tools.plan import read_plan
-from tools.stage import api_pages, page_banner, stage_book
+from tools.stage import FRONT_FIGURE, api_pages, page_banner, stage_book
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 DAY = datetime.date(2026, 1, 9)
@@ -25,7 +25,7 @@ def note(table="codes", origin="live", licence="MIT", source="a study"):
     return {"table": table, "source": source, "licence": licence, "rows": {origin: 3}, "by": {}}
 
 
-def drawing(name="fig-leaderboard"):
+def drawing(name="fig-attribute-board"):
     words = {"figure": {"name": name, "caption": "Two overlap."}, "image": {"alt": "Two bars that overlap."}}
     drawn = cell("plot()", mystnb=words)
     drawn["outputs"] = [{"output_type": "display_data", "data": {"image/png": PIXEL}, "metadata": {}}]
@@ -59,12 +59,12 @@ def test_every_public_name_stands_on_the_page_of_functions_and_every_module_on_o
 
 
 def test_a_figure_comes_with_its_words(tmp_path):
-    figure = read_figure(write_notebook(tmp_path / "x.ipynb", cell("1"), drawing()), "fig-leaderboard")
+    figure = read_figure(write_notebook(tmp_path / "x.ipynb", cell("1"), drawing()), "fig-attribute-board")
     assert (figure.png, figure.alt, figure.caption) == (base64.b64decode(PIXEL), "Two bars that overlap.", "Two overlap.")
 
 
 def test_a_figure_that_is_not_there_is_told_with_those_that_are(tmp_path):
-    with pytest.raises(NotebookError, match="no figure 'fig-other'. It has fig-leaderboard"):
+    with pytest.raises(NotebookError, match="no figure 'fig-other'. It has fig-attribute-board"):
         read_figure(write_notebook(tmp_path / "x.ipynb", drawing()), "fig-other")
 
 
@@ -78,7 +78,7 @@ def staged(project):
         {"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": {"heart_rests_on": [note(origin="simulated")]}}
     ]
     copy = project.root / "build" / "executed" / "sample" / "05_who_is_preferred.ipynb"
-    write_notebook(copy, cell("(q)=\n# Who?", kind="markdown"), rests_on, drawing())
+    write_notebook(copy, cell("(q)=\n# Who?", kind="markdown"), rests_on, drawing(FRONT_FIGURE[1]))
     (project.root / "book" / "intro.md").write_text("# Front\n\n```{include} front.txt\n```\n")
     (project.root / "_toc.yml").write_text(
         "format: jb-book\nroot: book/intro\n"
