@@ -17,6 +17,7 @@ import html
 import importlib.metadata
 import platform
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +28,16 @@ import pandas as pd
 from heart_utils.runs import Run, open_run, strictest_licence
 from heart_utils.tables import TABLES
 
-__all__ = ["ORIGINS", "TableNote", "banner_html", "current_commit", "note_tables", "show_banner", "versions"]
+__all__ = [
+    "ORIGINS",
+    "TableNote",
+    "banner_html",
+    "current_commit",
+    "note_tables",
+    "show_banner",
+    "show_versions",
+    "versions",
+]
 
 ORIGINS = {
     "published": "measured by others and published",
@@ -177,11 +187,12 @@ def banner_html(notes: Iterable[TableNote]) -> str:
         "measured": "#0b5394;background:#eef5fc",
         "none": "#555;background:#f4f4f4",
     }
-    items = "".join(f"<li>{html.escape(_sentence(note))}</li>" for note in notes)
+    items = f"<ul>{''.join(f'<li>{html.escape(_sentence(note))}</li>' for note in notes)}</ul>" if notes else ""
+    if len(notes) > 2:  # which would fill a telephone's screen twice
+        items = f"<details><summary>{html.escape(_sum(notes))}</summary>{items}</details>"
     return (
         f'<div role="note" class="heart-rests-on heart-{kind}" style="border-left:.4rem solid {colours[kind]};'
-        f'color:#222;padding:.5rem .8rem"><strong>{html.escape(head)}</strong>'
-        f"{f'<ul>{items}</ul>' if items else ''}</div>"
+        f'color:#222;padding:.5rem .8rem"><strong>{html.escape(head)}</strong>{items}</div>'
     )
 
 
@@ -197,6 +208,11 @@ def current_commit(root: Path) -> str:
     -------
     str
         Twelve hexadecimal digits, or ``"unknown"`` outside a git checkout.
+
+    Examples
+    --------
+    >>> current_commit(Path("/nowhere"))
+    'unknown'
     """
     try:
         said = [
@@ -215,8 +231,27 @@ def versions() -> dict[str, str]:
     -------
     dict
         Name -> version.
+
+    Examples
+    --------
+    >>> list(versions())[:3]
+    ['python', 'heart-utils', 'numpy']
     """
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def show_versions() -> None:
+    """Print :func:`versions` in one line, with which a chapter ends.
+
+    Nothing in it depends on the day or the folder, so a chapter run again in the same environment prints
+    the same line.
+
+    Examples
+    --------
+    >>> show_versions()  # doctest: +ELLIPSIS
+    Run with python 3..., heart-utils 0..., numpy ..., jupyter-book ...
+    """
+    print(f"Run with {', '.join(f'{name} {version}' for name, version in versions().items())}.")
 
 
 def _notes_of(run: str | Run, name: str) -> list[TableNote]:
@@ -260,7 +295,19 @@ def _note(table: str, entry: Mapping[str, Any], rows: pd.DataFrame) -> TableNote
     )
 
 
+def _sum(notes: Iterable[TableNote]) -> str:
+    """Add up where the rows of all tables come from; the licence is what a head about simulated rows leaves unsaid."""
+    notes, rows = list(notes), Counter[str]()
+    for note in notes:
+        rows.update(note.rows)
+    strictest = strictest_licence([note.licence for note in notes])
+    return f"{len(notes)} tables: {_rows(rows)}; strictest licence {strictest}. One by one:"
+
+
+def _rows(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} rows {ORIGINS.get(origin, origin)}" for origin, count in counts.items()) or "no rows"
+
+
 def _sentence(note: TableNote) -> str:
-    rows = ", ".join(f"{count:,} rows {ORIGINS.get(origin, origin)}" for origin, count in note.rows.items()) or "no rows"
     people = " and ".join(f"{count:,} by {WRITERS.get(kind, kind)}" for kind, count in note.by.items())
-    return f"{note.table}: {note.source}; {rows}{f' ({people})' if people else ''}; licence {note.licence}."
+    return f"{note.table}: {note.source}; {_rows(note.rows)}{f' ({people})' if people else ''}; licence {note.licence}."

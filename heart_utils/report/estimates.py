@@ -105,9 +105,7 @@ def plot_estimates(
     return ax
 
 
-def plot_agreement(
-    table: pd.DataFrame, *, label: str, xlabel: str | None = None, simulated: bool = False, ax: Axes | None = None
-) -> Axes:
+def plot_agreement(table: pd.DataFrame, *, label: str, simulated: bool = False, ax: Axes | None = None) -> Axes:
     """Draw agreement beside what the authors' names alone would reach, each with its interval.
 
     Parameters
@@ -116,8 +114,6 @@ def plot_agreement(
         Rows of the ``table`` of a :class:`heart_utils.analysis.agreement.Agreement`, in the order from top to bottom.
     label : str
         Column that names the rows of the figure.
-    xlabel : str, optional
-        By default says which share and which interval.
     simulated : bool
         Whether the figure says SIMULATED across its face.
     ax : matplotlib.axes.Axes, optional
@@ -142,7 +138,7 @@ def plot_agreement(
         for name, words in kinds.items()
     ]
     level = table["ci_level"].max()
-    said = xlabel or f"Share of pairs of votes; bars: {level:.0%} interval over dialogues like these"
+    said = f"Share of pairs of votes; bars: {level:.0%} interval over dialogues like these"
     reference = {"a coin": 0.5}
     return plot_estimates(
         pd.concat(parts), value="share", label=label, by="kind", reference=reference, xlabel=said, simulated=simulated, ax=ax

@@ -18,9 +18,10 @@ def use_cjk_font() -> None:
 
     Examples
     --------
-    >>> use_cjk_font()
-    >>> import matplotlib
-    >>> matplotlib.rcParams["font.sans-serif"][-1]
+    >>> import matplotlib as mpl
+    >>> with mpl.rc_context():  # what was set before comes back after it
+    ...     use_cjk_font()
+    ...     mpl.rcParams["font.sans-serif"][-1]
     'HeartBench Names SC'
     """
     import matplotlib as mpl

@@ -113,8 +113,9 @@ def run_gate(
 def read_sides(baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
-    Two runs match if they share histories word for word, protocol, judges, and opponents with the
-    same replies. The opponents' verdicts on one another are taken once, from the baseline's run.
+    Two runs match if they share histories word for word, protocol, and opponents with the same
+    replies; that the judges are the same is for the comparison to check. The opponents' verdicts on
+    one another are taken once, from the baseline's run.
 
     Parameters
     ----------
@@ -285,7 +286,7 @@ def _between(verdicts: pd.DataFrame, own: set[str], opponents: set[str], *, fiel
 
 
 def _check_histories(one: Run, other: Run, mine: pd.DataFrame, theirs: pd.DataFrame) -> None:
-    """Refuse runs whose judges read other histories, worked under another protocol, or are others."""
+    """Refuse runs whose judges read other histories or worked under another protocol."""
     if set(mine["protocol"]) != set(theirs["protocol"]):
         raise GateError(
             f"The runs follow other protocols: {', '.join(sorted(set(mine['protocol'])))} in {one.name!r}, "

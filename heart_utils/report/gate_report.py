@@ -80,6 +80,17 @@ def junit_xml(comparison: Comparison) -> str:
     -------
     str
         A document with one ``testsuite``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from heart_utils.analysis.drops import compare_responders
+    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
+    >>> ElementTree.fromstring(junit_xml(gate).encode()).attrib["failures"]
+    '1'
     """
     table = comparison.table
     suite = ElementTree.Element(
@@ -179,7 +190,9 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     for outcome, rows in table.groupby("outcome"):
         colour, mark = COLOURS[str(outcome)], MARKS[str(outcome)]
         ax.hlines(rows.index, rows["drop_low"], rows["drop_high"], color=colour)
-        ax.plot(rows["drop"].fillna(0), rows.index, mark, color=colour, label=outcome)
+        ax.plot(rows["drop"], rows.index, mark, color=colour, label=outcome)
+    for row in table.index[table["drop"].isna()]:  # a drop that nobody knows is not a drop of zero
+        ax.text(0.5, row, "no estimate", ha="center", va="center", color="0.35", transform=ax.get_yaxis_transform())
     ax.axvline(0, color="black", linewidth=1)
     if comparison.mode == "non-inferiority":
         ax.axvline(comparison.max_drop, color="black", linewidth=1, linestyle="--", label="margin")

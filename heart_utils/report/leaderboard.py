@@ -10,17 +10,12 @@ from typing import Any
 
 import pandas as pd
 
+from heart_utils.report.plots import POPULATION_NAMES
 from heart_utils.runs import write_atomically
 from heart_utils.tables import check_table
 
 __all__ = ["leaderboard_html", "leaderboard_rows", "write_leaderboard"]
 
-POPULATION_NAMES = {
-    "benchmark": "this benchmark's dialogues, other raters",
-    "dialogues": "dialogues like these",
-    "dialogues_and_raters": "dialogues and raters like these",
-    "none": "nothing: no interval, or one that stands for no population",
-}
 HEADINGS = {
     "rank": "Rank",
     "responder": "Written by",
@@ -45,8 +40,8 @@ NOTES = {
 
 SCRIPT = """
 for (const table of document.querySelectorAll("table.board")) {
-  const body = table.tBodies[0], said = table.parentElement.querySelector(".said");
-  const search = table.parentElement.querySelector("input");
+  const body = table.tBodies[0], part = table.closest("section"), said = part.querySelector(".said");
+  const search = part.querySelector("input");
   search.addEventListener("input", () => {
     const words = search.value.toLowerCase().split(/\\s+/);
     let shown = 0;
@@ -76,11 +71,16 @@ for (const table of document.querySelectorAll("table.board")) {
 """
 
 STYLE = """
-.boards { font: 15px/1.4 system-ui, sans-serif; max-width: 70rem; }
-.boards table { border-collapse: collapse; width: 100%; margin: .5rem 0 2rem; }
-.boards th, .boards td { padding: .3rem .6rem; border-bottom: 1px solid #ccc; text-align: right; }
-.boards th:nth-child(2), .boards td:nth-child(2), .boards td:last-child, .boards th:last-child { text-align: left; }
+.boards { font: 14px/1.4 system-ui, sans-serif; max-width: 70rem; }
+.boards .scroll { overflow-x: auto; margin: .5rem 0 2rem; }
+.boards table { border-collapse: collapse; width: 100%; margin: 0; }
+.boards caption { caption-side: top; text-align: left; }
+.boards caption span { position: sticky; left: 0; display: inline-block; max-width: min(44rem, 85vw); }
+.boards th, .boards td { padding: .3rem; border-bottom: 1px solid #ccc; text-align: right; white-space: nowrap; }
+.boards th { vertical-align: bottom; white-space: normal; }
+.boards .word { text-align: left; }
 .boards th button { font: inherit; font-weight: 600; border: 0; background: none; cursor: pointer; padding: 0; }
+.boards th button { text-align: inherit; }
 .boards th[aria-sort=ascending] button::after { content: " \\2191"; }
 .boards th[aria-sort=descending] button::after { content: " \\2193"; }
 .boards .simulated { background: #fff3cd; color: #222; border: 1px solid #b58900; padding: .3rem .6rem; }
@@ -108,6 +108,15 @@ def leaderboard_rows(ratings: pd.DataFrame) -> pd.DataFrame:
     ------
     heart_utils.tables.TableError
         If it is not a ratings table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from heart_utils.analysis.ratings import fit_ratings
+    >>> votes = pd.DataFrame({"dialogue_id": list("defg"), "responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
+    >>> ratings = fit_ratings(votes, n_resamples=20, rng=np.random.default_rng(1)).table
+    >>> leaderboard_rows(ratings)[["rank", "responder", "n_verdicts", "notes"]].values.tolist()
+    [['1-2', 'x', 4, 'provisional'], ['1-2', 'y', 4, 'provisional']]
     """
     table = check_table("ratings", ratings)
     low, high = table["rank_low"], table["rank_high"]
@@ -217,21 +226,26 @@ def _board(group: dict[str, Any], board: pd.DataFrame) -> str:
     said = [f"{name.replace('_', ' ')} <b>{html.escape(str(group[name]))}</b>" for name in GROUPS if not pd.isna(group[name])]
     note = '<p class="simulated">Simulated: drawn by a program from known strengths, measured on nobody.</p>'
     simulated = note if board["notes"].str.contains("simulated").any() else ""
-    caption = (
-        f"{', '.join(said)}. Method: {html.escape(group['method'])}. Intervals speak of "
-        f"{POPULATION_NAMES[group['population']]}; rank ranges hold for all at once."
-    )
+    spoken = f"Intervals speak of {POPULATION_NAMES[group['population']]}; rank ranges hold for all at once."
+    intervals = "There are no intervals." if board["rating_low"].isna().all() else spoken
+    caption = f"{', '.join(said)}. Method: {html.escape(group['method'])}. {intervals}"
     used = [word for word in NOTES if board["notes"].str.contains(word).any()]
     legend = "".join(f"<li><b>{word}</b>: {NOTES[word]}</li>" for word in used)
-    heads = "".join(f'<th scope="col"><button type="button">{heading}</button></th>' for heading in HEADINGS.values())
-    lines = "".join(f"<tr>{''.join(_cell(name, row[name]) for name in HEADINGS)}</tr>" for row in board.to_dict("records"))
+    shown = [name for name in HEADINGS if name != "notes" or used]
+    heads = "".join(f'<th scope="col"{_word(name)}><button type="button">{HEADINGS[name]}</button></th>' for name in shown)
+    lines = "".join(f"<tr>{''.join(_cell(name, row[name]) for name in shown)}</tr>" for row in board.to_dict("records"))
     count = f"{len(board)} of {len(board)} rows"
     return (
         f'<section>{simulated}<label>Search <input type="search"></label> '
         f'<span class="said" aria-live="polite">{count}</span>'
-        f'<table class="board"><caption>{caption}</caption><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{lines}</tbody></table><ul>{legend}</ul></section>"
+        '<div class="scroll" tabindex="0" role="group" aria-label="Board">'
+        f'<table class="board"><caption><span>{caption}</span></caption><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div><ul>{legend}</ul></section>"
     )
+
+
+def _word(name: str) -> str:
+    return ' class="word"' if name in ("responder", "kind", "notes") else ""
 
 
 def _cell(name: str, value: Any) -> str:
@@ -241,4 +255,4 @@ def _cell(name: str, value: Any) -> str:
         return f'<td data-value="{html.escape(str(value).split("-")[0])}">{html.escape(value)}</td>'
     if isinstance(value, float):
         return f'<td data-value="{value!r}">{value:.{DIGITS[name]}f}</td>'
-    return f"<td>{html.escape(str(value))}</td>"
+    return f"<td{_word(name)}>{html.escape(str(value))}</td>"

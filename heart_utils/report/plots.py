@@ -21,7 +21,10 @@ __all__ = [
     "KIND_COLOURS",
     "KIND_MARKERS",
     "MARKERS",
+    "POPULATION_NAMES",
+    "hatch_by_colour",
     "mark_simulated",
+    "note_origin",
     "plot_boards",
     "plot_leaderboard",
     "plot_win_probabilities",
@@ -31,8 +34,10 @@ __all__ = [
 # seaborn's colorblind palette; the marker repeats what the colour says.
 COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#d55e00", "#949494", "#56b4e9", "#ca9161")
 MARKERS = ("o", "s", "D", "^", "v", "X", "P", "*")
+HATCHES = ("", "//", "..", "\\\\", "xx", "--", "++", "oo")
+"""What a bar or an area has in place of a marker."""
 # The same, by the kind of author.
-KIND_COLOURS = {"human": "#0173b2", "model": "#de8f05", "reference": "#029e73", "source": "#cc78bc", "probe": "#949494"}
+KIND_COLOURS = dict(zip(("human", "model", "reference", "source"), COLOURS, strict=False)) | {"probe": COLOURS[5]}
 KIND_MARKERS = {"human": "o", "model": "s", "reference": "D", "source": "^", "probe": "X"}
 KIND_NAMES = {
     "human": "people",
@@ -42,11 +47,13 @@ KIND_NAMES = {
     "probe": "probe",
 }
 POPULATION_NAMES = {
-    "benchmark": "this benchmark's dialogues",
+    "benchmark": "this benchmark's dialogues, other raters",
     "dialogues": "dialogues like these",
     "dialogues_and_raters": "dialogues and raters like these",
-    "none": "none",
+    "dialogues_and_writers": "dialogues and writers like these",
+    "none": "no population",
 }
+"""What an interval speaks of, in words for a reader."""
 
 
 def use_book_style() -> None:
@@ -54,7 +61,11 @@ def use_book_style() -> None:
 
     Examples
     --------
-    >>> use_book_style()
+    >>> import matplotlib as mpl
+    >>> with mpl.rc_context():  # what was set before comes back after it
+    ...     use_book_style()
+    ...     mpl.rcParams["axes.titlelocation"]
+    'left'
     """
     import matplotlib as mpl
     import seaborn as sns
@@ -171,7 +182,7 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4) -> Figure:
     figure, axs = plt.subplots(
         rows,
         columns,
-        figsize=(1.6 + 2.1 * columns, rows * (0.9 + 0.24 * len(order)) + 0.5),
+        figsize=(1.8 + 1.5 * columns, rows * (0.9 + 0.24 * len(order)) + 0.5),  # no wider than a page: it is not shrunk there
         sharex=True,
         sharey=True,
         squeeze=False,
@@ -186,6 +197,7 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4) -> Figure:
             ax.hlines(height, of_kind["rating_low"], of_kind["rating_high"], color=colour, linewidth=1.6)
             ax.plot(of_kind["rating"], height, KIND_MARKERS[str(kind)], color=colour, markersize=4)
         ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
+        ax.locator_params(axis="x", nbins=3)
         ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
         mark_simulated(ax, board, size=14)
     for ax in axs.flat[len(panels) :]:
@@ -284,6 +296,68 @@ def mark_simulated(ax: Axes, table: pd.DataFrame, *, size: float = 30) -> None:
         )  # fmt: skip
 
 
+def note_origin(ax: Axes, text: str) -> None:
+    """Write above a figure what it rests on, so that a screenshot says it too.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        A figure without a title.
+    text : str
+        Whose data, and where they come from: ``"MT-Bench: measured"``.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> ax = plt.figure().subplots()
+    >>> note_origin(ax, "Run sample; histories: drafted")
+    >>> ax.get_title(loc="left")
+    'Run sample; histories: drafted'
+    """
+    ax.set_title(text, loc="left", fontsize="x-small", color="0.35", pad=16)  # above the names of reference lines
+
+
+def hatch_by_colour(ax: Axes) -> Axes:
+    """Give bars and areas of one colour one hatch, in the legend too, so that nobody has to tell them apart by colour.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        With its bars and its legend.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The same.
+
+    Raises
+    ------
+    ValueError
+        If there are more colours than hatches.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> ax = plt.figure().subplots()
+    >>> bars = ax.bar([0, 1], [3, 2], color=["blue", "orange"])
+    >>> [patch.get_hatch() for patch in hatch_by_colour(ax).patches]
+    ['', '//']
+    """
+    from matplotlib.colors import to_hex
+    from matplotlib.patches import Patch
+
+    legend = ax.get_legend()
+    patches = [*ax.patches, *(legend.findobj(Patch)[:-1] if legend else [])]  # the last is the legend's own frame
+    colours = dict.fromkeys(to_hex(patch.get_facecolor()) for patch in ax.patches)
+    if len(colours) > len(HATCHES):
+        raise ValueError(f"{len(colours)} colours cannot be told apart; a figure takes {len(HATCHES)} or fewer.")
+    hatches = dict(zip(colours, HATCHES, strict=False))
+    for patch in patches:
+        if (colour := to_hex(patch.get_facecolor())) in hatches:
+            patch.set(hatch=hatches[colour], edgecolor="white", linewidth=0.6)
+    return ax
+
+
 def _check_board(board: pd.DataFrame) -> None:
     if board.empty:
         raise ValueError("There is no board to draw: the table has no row.")
@@ -311,10 +385,15 @@ def _interval_label(board: pd.DataFrame) -> str:
 def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame) -> None:
     """Put the size of what a board rests on, and every caveat it carries, inside the figure."""
     n_verdicts = int(board["n_verdicts"].sum()) // 2  # each is counted for both who met
-    said = [f"{n_verdicts:,} verdicts, {board['n_clusters'].max():,} dialogues"]
+    n_clusters = int(board["n_clusters"].max())  # that somebody met; 0 where nothing was resampled
+    counted = f"{n_clusters:,} dialogues" + (" at most each" if board["n_clusters"].min() < n_clusters else "")
+    few = "fewer than 30 dialogues"
+    if board["population"].eq("dialogues_and_raters").all():  # the table counts what there is less of
+        counted, few = f"{n_clusters:,} or more dialogues and raters", "fewer than 30 dialogues or raters"
+    said = [f"{n_verdicts:,} verdicts" + (f", {counted}" if n_clusters else "")]
     said.append("simulated" if board["simulated"].any() else "measured")
     if board["provisional"].any():
-        said.append("provisional: fewer than 30 dialogues")
+        said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if board["penalised"].any():
         said.append("* always wins or loses: held by a weak prior")
     ax.text(0, 1.015, "; ".join(said), transform=ax.transAxes, fontsize="x-small", color="0.35", va="bottom", ha="left")

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from heart_utils.report.plots import COLOURS, MARKERS, mark_simulated
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_profile_bars", "plot_profile_radar", "plot_rank_sweep"]
 
-COLOURS = ("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc", "#949494")
-MARKERS = ("o", "s", "D", "^", "v", "X")
+CROWD = 6
+"""Responders in one profile, at most."""
 
 
 def plot_profile_radar(
@@ -68,7 +70,7 @@ def plot_profile_radar(
     between = float(np.degrees(angles[1]) / 2)  # numbers stand between two spokes
     ax.set(ylim=(low, high), yticks=np.linspace(low, high, 5)[1:-1], rlabel_position=between)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3, frameon=False)
-    _say(ax, simulated)
+    mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))
     return ax
 
 
@@ -117,7 +119,7 @@ def plot_profile_bars(means: pd.DataFrame, *, scale: str, simulated: bool = Fals
     ax.set(yticks=place, yticklabels=wide.columns, ylim=(-0.6, len(place) - 0.4))
     ax.set_xlabel(scale)
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
-    _say(ax, simulated)
+    mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))
     return ax
 
 
@@ -167,12 +169,6 @@ def _wide(means: pd.DataFrame) -> pd.DataFrame:
     wide = means.pivot_table("score", "responder", "dimension", sort=False)[list(dict.fromkeys(means["dimension"]))]
     if wide.isna().any(axis=None):
         raise ValueError("A responder has no score on some dimension; a profile shows all of them or none.")
-    if len(wide) > len(COLOURS):
-        raise ValueError(f"{len(wide)} responders cannot be told apart in one figure; choose {len(COLOURS)} or fewer.")
+    if len(wide) > CROWD:
+        raise ValueError(f"{len(wide)} responders cannot be told apart in one figure; choose {CROWD} or fewer.")
     return wide
-
-
-def _say(ax: Axes, simulated: bool) -> None:
-    from heart_utils.report.plots import mark_simulated
-
-    mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))

@@ -7,11 +7,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from heart_utils.report.plots import mark_simulated
+from heart_utils.report.plots import COLOURS, mark_simulated
 
 __all__ = ["plot_detection", "plot_raters"]
 
-KEPT, LEFT_OUT = ("#0173b2", "o", "kept"), ("#de8f05", "X", "left out")
+KEPT, LEFT_OUT = (COLOURS[0], "o", "kept"), (COLOURS[1], "X", "left out")
 
 
 def plot_raters(quality: pd.DataFrame, decisions: pd.DataFrame, *, simulated: bool = False, ax: Axes | None = None) -> Axes:

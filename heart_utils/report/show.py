@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 __all__ = ["show_table"]
 
 DASH = "–"
+LONG = 36
+"""Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays whole."""
 
 
-def show_table(table: pd.DataFrame, *, digits: int = 3) -> Styler:
+def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False) -> Styler:
     """Lay a table out for reading.
 
     Parameters
@@ -23,6 +25,8 @@ def show_table(table: pd.DataFrame, *, digits: int = 3) -> Styler:
         Any; it is not changed. An index that only counts is not shown, nor a column without a value in any row.
     digits : int
         Of numbers that are not whole by type.
+    wrap : bool
+        Whether each cell may go on in the next line, for tables of words; otherwise only a sentence may.
 
     Returns
     -------
@@ -34,9 +38,19 @@ def show_table(table: pd.DataFrame, *, digits: int = 3) -> Styler:
     >>> table = pd.DataFrame({"judge": ["x", "y"], "value": [0.12345, None], "why": ["", ""]})
     >>> "0.123" in (html := show_table(table).to_html()), "–" in html, "nan" in html, "why" in html
     (True, True, False, False)
+    >>> "white-space: normal" in show_table(table, wrap=True).to_html()
+    True
     """
     says = [column for column in table.columns if not (table[column].isna() | table[column].astype(str).eq("")).all()]
     kept = table[says] if len(table) else table
+    if not kept.index.is_unique:  # such an index is not shown
+        kept = kept.reset_index(drop=True)
     # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
-    shown = kept.style.format(precision=digits, na_rep=DASH).set_table_attributes('class="dataframe"')
-    return shown.hide(axis="index") if isinstance(kept.index, pd.RangeIndex) or not kept.index.is_unique else shown
+    shown = kept.style.format(precision=digits, na_rep=DASH).set_table_attributes('class="dataframe"').map(_give_room)
+    if wrap:
+        shown = shown.set_properties(None, **{"white-space": "normal"})
+    return shown.hide(axis="index") if isinstance(kept.index, pd.RangeIndex) else shown
+
+
+def _give_room(value: object) -> str:
+    return "white-space: normal; min-width: 11rem" if isinstance(value, str) and len(value) > LONG else ""

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from heart_utils.report.plots import mark_simulated
+from heart_utils.report.plots import COLOURS, MARKERS, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_coverage", "plot_gaps", "plot_interval_kinds"]
-
-MARKERS = "osD^vPX"
 
 
 def plot_interval_kinds(boards: pd.DataFrame, *, by: str, title: str | None = None, ax: Axes | None = None) -> Axes:
@@ -54,11 +52,10 @@ def plot_interval_kinds(boards: pd.DataFrame, *, by: str, title: str | None = No
     order = boards.groupby("responder")["rating"].mean().sort_values().index
     if ax is None:
         _, ax = plt.subplots(figsize=(7.5, 1.3 + 0.11 * len(order) * (len(kinds) + 1)), layout="constrained")
-    colours = plt.rcParams["axes.prop_cycle"].by_key()["color"]
     for number, kind in enumerate(kinds):
         rows = boards[boards[by] == kind]
         height = order.get_indexer(rows["responder"]) + 0.35 - 0.7 * (number + 0.5) / len(kinds)
-        colour, marker = colours[number % len(colours)], MARKERS[number % len(MARKERS)]
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         ax.hlines(height, rows["rating_low"], rows["rating_high"], color=colour, linewidth=1.8)
         ax.plot(rows["rating"], height, marker, color=colour, markersize=4, label=kind)
     ax.set(yticks=range(len(order)), yticklabels=order)
@@ -111,7 +108,6 @@ def plot_coverage(coverage: pd.DataFrame, *, by: str, ax: Axes | None = None) ->
     promised = float(coverage["promised"].iloc[0])
     ax.axvspan(100 * promised - 2, 100 * promised + 2, color="0.9", zorder=0)
     ax.axvline(100 * promised, color="0.5", linewidth=1, zorder=1)
-    colours = plt.rcParams["axes.prop_cycle"].by_key()["color"]
     for number, design in enumerate(designs):
         rows = coverage[coverage[by] == design]
         height = kinds.get_indexer(rows["interval"]) + 0.35 - 0.7 * (number + 0.5) / len(designs)
@@ -120,7 +116,7 @@ def plot_coverage(coverage: pd.DataFrame, *, by: str, ax: Axes | None = None) ->
             height,
             xerr=200 * rows["mc_error"],
             fmt=MARKERS[number % len(MARKERS)],
-            color=colours[number % len(colours)],
+            color=COLOURS[number % len(COLOURS)],
             markersize=5,
             label=design,
         )
@@ -171,7 +167,8 @@ def plot_gaps(plans: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
         _, ax = plt.subplots(figsize=(7.5, 4), layout="constrained")
     for number, (value, rows) in enumerate(plans.groupby(by, sort=False)):
         ordered = rows.sort_values("n_dialogues")
-        ax.plot(ordered["n_dialogues"], ordered["gap_points"], marker=MARKERS[number % len(MARKERS)], label=str(value))
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        ax.plot(ordered["n_dialogues"], ordered["gap_points"], marker=marker, color=colour, label=str(value))
     ax.set(xscale="log", yscale="log")
     ticks = sorted(plans["n_dialogues"].unique())
     ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks], minor=False)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_card", "plot_drift"]
 
-EXPECTED_COLOURS = {"worse": "#0173b2", "not_better": "#de8f05", "even": "#949494"}
+EXPECTED_COLOURS = {"worse": COLOURS[0], "not_better": COLOURS[1], "even": COLOURS[5]}
 EXPECTED_MARKERS = {"worse": "o", "not_better": "s", "even": "D"}
 EXPECTED_WORDS = {"worse": "is worse: should be right of the line", "not_better": "adds nothing: should not be left of it",
                   "even": "says who wrote it: should be on it"}  # fmt: skip

@@ -62,7 +62,7 @@ STYLE = """
 .heart-weights td:last-child, .heart-weights th:last-child { text-align: right; }
 .heart-weights th, .heart-weights td { padding: .15rem .7rem; text-align: left; overflow-wrap: normal; }
 .heart-weights .simulated { background: #fff1e0; color: #8a3b00; padding: 0 .3rem; font-weight: 700; }
-@media (max-width: 30rem) { .heart-weights label { grid-template-columns: 7.5rem minmax(2rem, 1fr) 2.6rem; gap: .3rem; } }
+@media (max-width: 30rem) { .heart-weights label { grid-template-columns: 8.2rem minmax(2rem, 1fr) 2.6rem; gap: .3rem; } }
 """
 
 

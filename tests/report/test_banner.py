@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from heart_utils.report.banner import TableNote, banner_html, current_commit, note_tables, show_banner
+from heart_utils.report.banner import TableNote, banner_html, current_commit, note_tables, show_banner, show_versions, versions
 from heart_utils.runs import open_run
 
 
@@ -104,3 +104,12 @@ def test_the_notes_travel_with_the_output(run, monkeypatch):
 
 def test_a_folder_that_is_no_checkout_has_no_commit(tmp_path):
     assert current_commit(tmp_path) == "unknown"
+
+
+def test_the_last_line_of_a_chapter_names_each_version_that_the_manifest_records(capsys):
+    show_versions()
+    said = capsys.readouterr().out
+    show_versions()
+    assert capsys.readouterr().out == said
+    assert said.startswith("Run with python 3.")
+    assert said.removeprefix("Run with ").removesuffix(".\n").split(", ") == [" ".join(item) for item in versions().items()]

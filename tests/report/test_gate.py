@@ -8,7 +8,7 @@ from gate_case import DIMENSIONS, THETA, write_run
 
 from heart_utils.analysis.drops import compare_responders
 from heart_utils.report.gate import GateError, GateFailedError, read_sides, require_pass, run_gate
-from heart_utils.report.gate_report import junit_xml, markdown_summary, write_reports
+from heart_utils.report.gate_report import junit_xml, markdown_summary, plot_drops, write_reports
 
 
 @pytest.fixture
@@ -139,11 +139,7 @@ def test_junit_counts_failures_and_errors(failing, rng):
     suite = ElementTree.fromstring(junit_xml(failing).split("\n", 1)[1])
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "2", "0")
     assert all("worse than the baseline" in failure.get("message") for failure in suite.iter("failure"))
-    flat = pd.DataFrame(
-        [(f"d{i}", "old", "new", "a") for i in range(9)], columns=["dialogue_id", "responder_a", "responder_b", "v"]
-    )
-    flat = flat.assign(history_id=flat["dialogue_id"], rater="judge", dimension="<&>", state="inconsistent", verdict=None)
-    cannot = compare_responders(flat, baseline="old", candidate="new", rng=rng)
+    cannot = compare_responders(flat_verdicts("<&>"), baseline="old", candidate="new", rng=rng)
     suite = ElementTree.fromstring(junit_xml(cannot).split("\n", 1)[1])
     assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
     with pytest.raises(GateFailedError, match="no verdict told anyone apart"):
@@ -153,6 +149,13 @@ def test_junit_counts_failures_and_errors(failing, rng):
 def test_a_page_is_written_even_where_nothing_can_be_told(tmp_path, rng):
     cannot = compare_responders(flat_verdicts("overall"), baseline="old", candidate="new", rng=rng)
     assert "cannot tell" in write_reports(cannot, tmp_path)[0].read_text(encoding="utf-8")
+
+
+def test_a_drop_that_nobody_knows_is_not_drawn_as_zero(rng):
+    cannot = compare_responders(flat_verdicts("overall"), baseline="old", candidate="new", rng=rng)
+    ax = plot_drops(cannot)
+    assert all(pd.isna(line.get_xdata()).all() for line in ax.lines if line.get_label() == "cannot tell")
+    assert "no estimate" in [text.get_text() for text in ax.texts]
 
 
 def test_the_summary_is_a_table_that_holds_each_dimension(failing):

@@ -69,6 +69,13 @@ def test_the_page_loads_nothing_and_shows_each_board_best_first(ratings):
     assert "<b>simulated</b>: drawn by a program" in page
 
 
+def test_a_page_without_intervals_claims_none(ratings):
+    none = ratings.assign(rating_low=np.nan, rating_high=np.nan, population="none")
+    assert "There are no intervals." in leaderboard_html(none)
+    assert "Intervals speak of" not in leaderboard_html(none)
+    assert "Intervals speak of no population" in leaderboard_html(ratings.assign(population="none"))
+
+
 def test_the_page_carries_its_own_csv_and_json(ratings, tmp_path):
     csv, as_json, page = write_leaderboard(ratings, tmp_path)
     carried = re.findall(r'download="leaderboard\.(\w+)" href="data:[^"]*;base64,([^"]+)"', page.read_text())

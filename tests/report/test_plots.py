@@ -75,6 +75,12 @@ def test_every_small_board_and_heat_map_of_simulated_rows_is_marked():
 def test_caveats_stand_in_the_figure():
     said = texts(plot_leaderboard(board(provisional=True)))
     assert "provisional: fewer than 30 dialogues" in said
+    said = texts(plot_leaderboard(board(provisional=True, n_clusters=0)))  # nobody counted dialogues where none were drawn
+    assert "600 verdicts; measured; provisional: nothing was resampled" in said
+    said = texts(plot_leaderboard(board(n_clusters=[40, 40, 30])))  # not everybody was met in each dialogue
+    assert "600 verdicts, 40 dialogues at most each; measured" in said
+    said = texts(plot_leaderboard(board(population="dialogues_and_raters", n_clusters=20, provisional=True)))
+    assert "20 or more dialogues and raters; measured; provisional: fewer than 30 dialogues or raters" in said
     ax = plot_leaderboard(board(penalised=[True, False, False]))
     assert ax.get_yticklabels()[2].get_text() == "ann *"
     assert "weak prior" in texts(ax)
