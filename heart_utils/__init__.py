@@ -63,6 +63,7 @@ _PUBLIC = {
     "sweep_weights": "analysis.scales",
     "compare_responders": "analysis.drops",
     "run_gate": "report.gate",
+    "read_glued": "report.glued",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

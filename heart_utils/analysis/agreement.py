@@ -125,10 +125,10 @@ def pairwise_agreement(
     Returns
     -------
     Agreement
-        ``.table`` has one row a group. Intervals are percentiles over resampled clusters, or below 50
-        clusters their standard deviation times a t quantile; what the authors' names alone predict is
-        learnt anew in each resample, never from a copy of the dialogue that it is held against. A
-        measure with no value (kappa where chance alone is 1) is ``nan``.
+        ``.table`` has one row a group. Intervals are expanded percentiles over resampled clusters, or below
+        50 clusters their standard deviation times a t quantile (:func:`heart_utils.analysis.ends.interval_of`);
+        what the authors' names alone predict is learnt anew in each resample, never from a copy of the
+        dialogue that it is held against. A measure with no value (kappa where chance alone is 1) is ``nan``.
 
     Raises
     ------

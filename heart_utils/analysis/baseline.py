@@ -102,6 +102,19 @@ def author_baseline(pairs: VotePairs, counts: Array, *, decided: bool) -> Author
     -------
     AuthorBaseline
         Learnt from all votes of the first party, compared on `counts`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from heart_utils.analysis.vote_pairs import pair_votes
+    >>> from heart_utils.analysis.votes import read_votes
+    >>> rows = [(f"p{d}", f"d{d}", rater, "human", "x", "y", said) for d, said in enumerate("aab") for rater in "kl"]
+    >>> columns = ["pair_id", "dialogue_id", "rater", "rater_kind", "responder_a", "responder_b", "verdict"]
+    >>> table = pd.DataFrame(rows, columns=columns)
+    >>> pairs = pair_votes(read_votes(table), table, between=("human", "human"), by=[])
+    >>> knows = author_baseline(pairs, pairs.counts, decided=True)
+    >>> knows.count_right(np.ones((1, 3)))  # a coin's half for each x, and wrong on y, whom x beat elsewhere
+    array([[1.]])
     """
     n_authors = int(pairs.unit_authors.max()) + 1
     family = pairs.unit_group * n_authors + pairs.unit_authors
@@ -131,6 +144,17 @@ def author_margins(pairs: VotePairs, counts: Array) -> Array:
     -------
     numpy.ndarray
         Shape (clusters, groups, pairs of authors, 6): the first party's three labels, then the second's.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from heart_utils.analysis.vote_pairs import pair_votes
+    >>> from heart_utils.analysis.votes import read_votes
+    >>> table = pd.DataFrame({"pair_id": list("ppqq"), "rater": list("klkl"), "verdict": ["a", "a", "tie", "b"]})
+    >>> table = table.assign(rater_kind="human", responder_a="x", responder_b="y")
+    >>> pairs = pair_votes(read_votes(table, cluster=None), table, between=("k", "l"), by=[])
+    >>> author_margins(pairs, pairs.counts).sum(axis=0)[0, 0]  # a, tie, b by k, then by l
+    array([1., 1., 0., 1., 0., 1.])
     """
     n_groups, n_authors = len(pairs.groups), int(pairs.authors.max()) + 1
     cell = (pairs.cluster * n_groups + pairs.group) * n_authors + pairs.authors
@@ -157,6 +181,11 @@ def agreement_within(margins: Array) -> Array:
     -------
     numpy.ndarray
         Shape (...); ``nan`` where there is no vote.
+
+    Examples
+    --------
+    >>> agreement_within(np.array([[8.0, 0.0, 2.0, 8.0, 0.0, 2.0]]))  # each says a in 8 of 10: 0.64 + 0.04
+    array(0.68)
     """
     first, second = margins[..., :N_LABELS], margins[..., N_LABELS:]
     n_votes = first.sum(axis=-1)

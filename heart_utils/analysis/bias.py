@@ -13,16 +13,15 @@ from scipy.special import expit
 from heart_utils.analysis.drops import hold_all
 from heart_utils.analysis.orders import combine_orders
 from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, Interval, bootstrap_ci
+from heart_utils.analysis.style import FIRST_PERSON, LIST_LINE
 from heart_utils.analysis.wins import SHARES
 
 __all__ = ["BiasError", "feature_bias", "margin_profile", "position_bias", "text_features"]
 
 Array = NDArray[np.float64]
 
-LIST_LINE = r"(?m)^\s*(?:[-*•‣]|\d{1,2}[.)])\s+\S"
-FIRST_PERSON = r"\b(?i:i|i['’](?:m|d|ve|ll)|me|my|mine|myself)\b"
 LARGE_MARGIN = 4
-FLAT = 1e-9
+RIDGE = 1e-9
 
 
 class BiasError(ValueError):
@@ -298,7 +297,7 @@ def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_
     beta = np.zeros(x.shape[1])
     for _ in range(100):
         p = expit(x @ beta)
-        information = (x.T * (p * (1 - p))) @ x + FLAT * np.eye(x.shape[1])
+        information = (x.T * (p * (1 - p))) @ x + RIDGE * np.eye(x.shape[1])
         step = np.linalg.solve(information, x.T @ (won - p))
         beta = beta + np.clip(step, -2.0, 2.0)
         if np.abs(step).max() < 1e-8:

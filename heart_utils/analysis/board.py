@@ -48,6 +48,18 @@ def lay_out(
     -------
     pandas.DataFrame
         As :mod:`heart_utils.tables` describes it.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
+    >>> entries, none = read_verdicts(votes, dimension="overall", cluster=None), np.full(2, np.nan)
+    >>> settings = {"dimension": "overall", "method": "bradley-terry", "population": "none", "interval": None}
+    >>> found = {"strength": np.log([3**0.5, 3**-0.5]), "ci_low": none, "ci_high": none, "rank_low": None, "rank_high": None}
+    >>> found |= {"chance": np.array([[0.5, 0.75], [0.25, 0.5]]), "penalised": False, "n_clusters": np.zeros(2, int)}
+    >>> table = lay_out(votes, None, entries, settings | {"ci_level": 0.95}, found)
+    >>> table[["responder", "rating", "win_probability", "n_verdicts", "provisional"]].round(2).values.tolist()
+    [['x', 1595.42, 0.75, 4, True], ['y', 1404.58, 0.25, 4, True]]
     """
     size = len(entries.responders)
     n_verdicts = np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size)
@@ -80,7 +92,30 @@ def lay_out(
 
 
 def clusters_met(entries: Entries, codes: NDArray[np.intp], n_clusters: int) -> NDArray[np.int64]:
-    """Count the clusters in which each responder was judged."""
+    """Count the clusters in which each responder was judged.
+
+    Parameters
+    ----------
+    entries : Entries
+        What was fitted.
+    codes : numpy.ndarray
+        Cluster of each entry.
+    n_clusters : int
+        How many clusters there are.
+
+    Returns
+    -------
+    numpy.ndarray
+        One count a responder.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"dialogue_id": list("dde"), "responder_a": "x", "responder_b": list("yzz"), "verdict": "a"})
+    >>> entries = read_verdicts(votes, dimension="overall", cluster="dialogue_id")
+    >>> clusters_met(entries, entries.cluster, len(entries.clusters))  # of x, y and z
+    array([2, 1, 2])
+    """
     met = np.zeros((n_clusters, len(entries.responders)), bool)
     met[codes, entries.a] = met[codes, entries.b] = True
     return np.asarray(met.sum(axis=0))

@@ -64,7 +64,21 @@ class Coefficient:
 
 
 def one_dimension(votes: Votes) -> None:
-    """Refuse answers on several dimensions."""
+    """Refuse answers on several dimensions.
+
+    Parameters
+    ----------
+    votes : Votes
+        The answers.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"pair_id": "p", "rater": ["k", "l"], "verdict": "a", "dimension": ["overall", "warmth"]})
+    >>> one_dimension(read_votes(table, cluster=None))
+    Traceback (most recent call last):
+        ...
+    AgreementError: The table holds several dimensions (overall, warmth); a coefficient is of one. Choose one.
+    """
     if "dimension" in votes.units:
         found = votes.units["dimension"].unique()
         if len(found) > 1:
@@ -73,7 +87,33 @@ def one_dimension(votes: Votes) -> None:
 
 
 def prepare(table: pd.DataFrame, cluster: str | None, categories: Sequence[float] | None) -> tuple[Votes, Array, Codes]:
-    """Read the answers on one dimension; give the categories' values and each unit's cluster."""
+    """Read the answers on one dimension; give the categories' values and each unit's cluster.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Verdicts or scores.
+    cluster : str or None
+        Column of what is resampled together; each unit by itself if None.
+    categories : sequence of float, optional
+        All that a score might have been; by default those that occur.
+
+    Returns
+    -------
+    votes : Votes
+        The answers; verdicts without any tie have two categories.
+    scale : numpy.ndarray
+        The value of each category.
+    cluster_of_unit : numpy.ndarray
+        Code of each unit's cluster.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"reply_id": list("rrss"), "rater": list("klkl"), "score": [1, 5, 2, 2]})
+    >>> votes, scale, cluster = prepare(table, None, range(1, 6))
+    >>> scale[votes.value], cluster
+    (array([1., 5., 2., 2.]), array([0, 1]))
+    """
     votes = read_votes(table, cluster=cluster)
     one_dimension(votes)
     if len(votes.raters) < 2:
@@ -110,7 +150,30 @@ def _recoded(votes: Votes, value: Codes, categories: NDArray[np.object_] | Array
 
 
 def credit_table(weights: str | ArrayLike | None, votes: Votes, scale: Array) -> Array:
-    """Give the credit for each two categories, from 0 to 1."""
+    """Give the credit for each two categories, from 0 to 1.
+
+    Parameters
+    ----------
+    weights : str, array or None
+        ``"linear"``, ``"quadratic"``, a square table, or None: full credit to equal answers alone.
+    votes : Votes
+        The answers. For verdicts a table is averaged with itself turned round.
+    scale : numpy.ndarray
+        The value of each category.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (categories, categories), symmetric, with ones on its diagonal.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"reply_id": list("rrr"), "rater": list("klm"), "score": [1, 2, 5]})
+    >>> credit_table("linear", read_votes(table, cluster=None), np.array([1.0, 2.0, 5.0]))
+    array([[1.  , 0.75, 0.  ],
+           [0.75, 1.  , 0.25],
+           [0.  , 0.25, 1.  ]])
+    """
     size = len(scale)
     if weights is None:
         return np.eye(size)
@@ -137,7 +200,24 @@ def credit_table(weights: str | ArrayLike | None, votes: Votes, scale: Array) ->
 
 
 def refuse_one_category(value: Codes, votes: Votes) -> None:
-    """Refuse answers that are all the same."""
+    """Refuse answers that are all the same.
+
+    Parameters
+    ----------
+    value : numpy.ndarray
+        Codes of the answers.
+    votes : Votes
+        What the codes stand for.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"pair_id": ["p", "p"], "rater": ["k", "l"], "verdict": ["a", "a"]})
+    >>> votes = read_votes(table, cluster=None)
+    >>> refuse_one_category(votes.value, votes)
+    Traceback (most recent call last):
+        ...
+    AgreementError: All answers are a: agreement is 1, and with one category only there is no chance to correct ...
+    """
     if value.min() == value.max():
         name = votes.categories[value.flat[0]]
         raise AgreementError(
@@ -147,14 +227,52 @@ def refuse_one_category(value: Codes, votes: Votes) -> None:
 
 
 def count_answers(votes: Votes) -> Array:
-    """Count answers by unit and category."""
+    """Count answers by unit and category.
+
+    Parameters
+    ----------
+    votes : Votes
+        Answers on one dimension.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (units, categories).
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"pair_id": list("ppq"), "rater": list("klk"), "verdict": ["a", "tie", "b"]})
+    >>> count_answers(read_votes(table, cluster=None))  # columns a, tie, b
+    array([[1., 1., 0.],
+           [0., 0., 1.]])
+    """
     size = len(votes.categories)
     flat = np.bincount(votes.unit * size + votes.value, minlength=len(votes.units) * size)
     return flat.reshape(len(votes.units), size).astype(float)
 
 
 def turned(tables: Array, votes: Votes) -> Array:
-    """Average tables of verdicts with themselves turned round, for a and b are names without meaning."""
+    """Average tables of verdicts with themselves turned round, for a and b are names without meaning.
+
+    Parameters
+    ----------
+    tables : numpy.ndarray
+        Shape (..., categories, categories), of counts.
+    votes : Votes
+        Whose answers these are.
+
+    Returns
+    -------
+    numpy.ndarray
+        The same shape; scores stay as they are.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"pair_id": ["p", "p"], "rater": ["k", "l"], "verdict": ["a", "b"]})
+    >>> turned(np.array([[3.0, 1.0], [0.0, 4.0]]), read_votes(table, cluster=None))
+    array([[3.5, 0.5],
+           [0.5, 3.5]])
+    """
     if votes.kind == "score":
         return tables
     return np.asarray((tables + tables[..., ::-1, ::-1]) / 2.0)
@@ -170,7 +288,42 @@ def estimate_coefficient(
     ci_level: float,
     rng: np.random.Generator | None,
 ) -> Coefficient:
-    """Turn sums over clusters into a coefficient, and resample the clusters that hold something of it."""
+    """Turn sums over clusters into a coefficient, and resample the clusters that hold something of it.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"Gwet's AC1"``.
+    sums : numpy.ndarray
+        What the coefficient is a function of, one row a cluster.
+    disagreements : callable
+        Takes sums, one row a resample; gives the disagreement seen, and that expected by chance.
+    entered : tuple of int
+        Units, raters and answers that entered.
+    votes : Votes
+        The answers, for what was left out.
+    n_resamples : int
+        How many; 0 for no interval.
+    ci_level : float
+        Such as 0.95.
+    rng : numpy.random.Generator, optional
+        The source of chance.
+
+    Returns
+    -------
+    Coefficient
+        One minus the disagreement seen over that by chance; ``nan`` where there is none by chance.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"pair_id": list("ppqqss"), "rater": list("klklkl"), "verdict": list("aabbab")})
+    >>> votes = read_votes(table, cluster=None)
+    >>> sums = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]])  # a row a pair: disagreements, comparisons
+    >>> halves = lambda sums: (sums[..., 0] / sums[..., 1], np.full(sums.shape[:-1], 0.5))
+    >>> found = estimate_coefficient("S", sums, halves, (3, 2, 6), votes, 100, 0.95, np.random.default_rng(1))
+    >>> round(found.value, 3), found.provisional  # 1 - (1/3) / (1/2)
+    (0.333, True)
+    """
     sums = sums[sums.any(axis=tuple(range(1, sums.ndim)))]
     observed, chance = (float(part) for part in disagreements(sums.sum(axis=0)))
     n_clusters = len(sums)

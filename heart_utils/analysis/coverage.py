@@ -164,7 +164,36 @@ def _one_study(
 
 
 def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs) -> tuple[Entries, Codes]:
-    """Draw verdicts: some pairs, or all, in every dialogue, each judged by some raters."""
+    """Draw verdicts: some pairs, or all, in every dialogue, each judged by some raters.
+
+    Parameters
+    ----------
+    design : Design
+        How many of what.
+    rng : numpy.random.Generator
+        The source of chance.
+    theta : numpy.ndarray
+        Strength of each responder.
+    tastes : numpy.ndarray
+        Shape (raters, responders): what each rater adds.
+    pairs : tuple of numpy.ndarray
+        The two responders of each possible pair.
+
+    Returns
+    -------
+    entries : Entries
+        The verdicts, none a tie.
+    rater : numpy.ndarray
+        Rater of each.
+
+    Examples
+    --------
+    >>> design = Design(n_dialogues=3, n_responders=3, pairs=2, votes=2, n_raters=5)
+    >>> rng, pairs = np.random.default_rng(1), np.triu_indices(3, k=1)
+    >>> entries, rater = draw_study(design, rng, np.zeros(3), np.zeros((5, 3)), pairs)
+    >>> np.bincount(entries.cluster)  # 2 pairs in each dialogue, 2 votes on each
+    array([4, 4, 4])
+    """
     size, n_dialogues, votes = design.n_responders, design.n_dialogues, design.votes
     pair = np.tile(np.arange(len(pairs[0])), (n_dialogues, 1))
     if design.pairs < pair.shape[1]:
@@ -183,7 +212,28 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
 
 
 def tends_to(strengths: Array, spread: float, pairs: Pairs) -> Array:
-    """Give the strengths that averaged win probabilities tend to, for a panel of raters (rows) as it is."""
+    """Give the strengths that averaged win probabilities tend to, for a panel of raters (rows) as it is.
+
+    Parameters
+    ----------
+    strengths : numpy.ndarray
+        Shape (raters, responders).
+    spread : float
+        Standard deviation of a responder's strength between dialogues.
+    pairs : tuple of numpy.ndarray
+        The two responders of each possible pair.
+
+    Returns
+    -------
+    numpy.ndarray
+        One strength a responder, with mean zero.
+
+    Examples
+    --------
+    >>> pair, gap = np.triu_indices(2, k=1), np.array([[0.5, -0.5]])
+    >>> tends_to(gap, 0.0, pair).round(3), tends_to(gap, 1.0, pair).round(3)  # what varies between dialogues evens out
+    (array([ 0.5, -0.5]), array([ 0.366, -0.366]))
+    """
     gap = _gaps(strengths, pairs)
     share = (expit(gap[..., None] + np.sqrt(2.0) * spread * NODES) @ WEIGHTS).mean(axis=0)
     size = strengths.shape[1]

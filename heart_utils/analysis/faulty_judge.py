@@ -64,7 +64,7 @@ PLANTED = (
 """One judge a fault. Only a judge that contradicts itself shows that it boasts, so that one leans too."""
 
 
-def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 280, rater: str = "judge") -> pd.DataFrame:
+def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 280) -> pd.DataFrame:
     """Draw what a judge with known faults answers about pairs, each in a dialogue of its own.
 
     Parameters
@@ -75,8 +75,6 @@ def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 2
         The source of chance.
     n_pairs : int
         How many.
-    rater : str
-        Its name.
 
     Returns
     -------
@@ -110,7 +108,7 @@ def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 2
             said = np.where(tired, TIE, said)
         said = np.where(rng.random(size) < faults.forgets, rng.integers(0, 2, size), said)
         margin = np.where(rng.random(size) < faults.boasts, LARGEST, np.where(bound, SMALLEST, lead))
-        tables.append(_lay_out(said, margin, place if together else np.zeros_like(place), rater, protocol, repeat, order))
+        tables.append(_lay_out(said, margin, place if together else np.zeros_like(place), protocol, repeat, order))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -152,7 +150,6 @@ def _lay_out(
     said: NDArray[np.int_],
     margin: NDArray[np.float64],
     place: NDArray[np.intp],
-    rater: str,
     protocol: str,
     repeat: int,
     order: str,
@@ -163,7 +160,7 @@ def _lay_out(
     return pd.DataFrame({
         "comparison_id": np.repeat([f"{name}:{order}:{protocol}" for name in pair], n_dimensions),
         "pair_id": np.repeat(pair, n_dimensions), "dialogue_id": np.repeat(pair, n_dimensions),
-        "responder_a": "x", "responder_b": "y", "rater": rater, "rater_kind": "model",
+        "responder_a": "x", "responder_b": "y", "rater": "judge", "rater_kind": "model",
         "dimension": np.tile(DIMENSIONS, n_pairs), "dimension_position": place.ravel(), "verdict": WORD[said.ravel()],
         "margin": np.where(said.ravel() == TIE, np.nan, margin.ravel()), "p_a": np.nan, "state": "valid", "order": order,
         "protocol": protocol, "answer_format": "json", "repeat": repeat, "simulated": True,

@@ -1,8 +1,8 @@
 """Are the dimensions one dimension? A multitrait-multimethod table of scores, and what scores vary with.
 
-Attributes are the traits, raters the methods. Conversation and author means are taken out first: what is
-left is what one rater saw in one reply beyond "good author" and "easy question". If attributes are
-distinct, two raters agree more about the same attribute than about two different ones [1]_.
+Dimensions are the traits, raters the methods. History and responder means are taken out first: what is
+left is what one rater saw in one reply beyond "good responder" and "easy history". If dimensions are
+distinct, two raters agree more about the same dimension than about two different ones [1]_.
 
 .. rubric:: References
 
@@ -49,8 +49,8 @@ class Halo:
     raters : pandas.DataFrame
         One row a rater: ``within`` (mean correlation of two dimensions for one rater) and
         ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``.
-    n_conversations, n_left_out, n_clusters : int
-        Conversations used, conversations with a score missing, and what was resampled.
+    n_histories, n_left_out, n_clusters : int
+        Histories used, those with a score missing, and what was resampled.
     provisional : bool
         Fewer than 30 clusters.
     """
@@ -58,37 +58,46 @@ class Halo:
     correlations: pd.DataFrame
     dimensions: pd.DataFrame
     raters: pd.DataFrame
-    n_conversations: int
+    n_histories: int
     n_left_out: int
     n_clusters: int
     provisional: bool
 
 
 def complete_scores(scores: pd.DataFrame, *, cluster: str = "dialogue_id") -> tuple[Array, list[str], list[list[str]], int]:
-    """Lay valid scores out as a block of conversations in which nobody left anything out.
+    """Lay valid scores out as a block of histories in which nobody left anything out.
 
     Parameters
     ----------
     scores : pandas.DataFrame
-        The table of scores; the same responders in each conversation.
+        The table of scores; the same responders in each history.
     cluster : str
         What will be resampled together.
 
     Returns
     -------
     block : numpy.ndarray
-        Shape (conversations, responders, raters, dimensions).
+        Shape (histories, responders, raters, dimensions).
     clusters : list of str
-        Of each conversation.
+        Of each history.
     names : list of list of str
         Responders, raters, dimensions.
     n_left_out : int
-        Conversations with a score missing.
+        Histories with a score missing.
 
     Raises
     ------
     HaloError
         If none is complete.
+
+    Examples
+    --------
+    >>> rows = [(h, r, rater, "warmth", 3.0) for h in "ab" for r in "xy" for rater in "kl"]
+    >>> scores = pd.DataFrame(rows, columns=["history_id", "responder", "rater", "dimension", "score"])
+    >>> scores = scores.assign(dialogue_id=scores["history_id"], state=["error"] + ["valid"] * 7)
+    >>> block, clusters, names, n_left_out = complete_scores(scores)
+    >>> block.shape, clusters, n_left_out  # one answer of history a failed
+    ((1, 2, 2, 1), ['b'], 1)
     """
     valid = scores.assign(score=scores["score"].where(scores["state"] == "valid"))
     axes = ["history_id", "responder", "rater", "dimension"]
@@ -101,7 +110,7 @@ def complete_scores(scores: pd.DataFrame, *, cluster: str = "dialogue_id") -> tu
     block[places] = valid["score"].to_numpy(float)
     whole = ~np.isnan(block).any(axis=(1, 2, 3))
     if not whole.any():
-        raise HaloError(f"None of {shape[0]} conversations has a valid score of every rater, responder and dimension.")
+        raise HaloError(f"None of {shape[0]} histories has a valid score of every rater, responder and dimension.")
     of_history = scores.drop_duplicates("history_id").set_index("history_id")[cluster]
     histories = [str(name) for name, kept in zip(found[0][1], whole, strict=True) if kept]
     names = [[str(name) for name in labels] for _, labels in found[1:]]
@@ -123,7 +132,7 @@ def measure_halo(
     scores : pandas.DataFrame
         The table of scores, with two raters, two dimensions and two responders or more.
     rng : numpy.random.Generator
-        For the resamples of conversations; author means are taken anew in each.
+        For the resamples of histories; responder means are taken anew in each.
     n_resamples : int
         How many.
     ci_level : float
@@ -139,7 +148,7 @@ def measure_halo(
     Raises
     ------
     HaloError
-        If there is one rater, dimension or responder only, or no conversation is complete.
+        If there is one rater, dimension or responder only, or no history is complete.
 
     Examples
     --------
@@ -193,7 +202,7 @@ def variance_components(scores: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     scores : pandas.DataFrame
-        The table of scores; complete conversations are used.
+        The table of scores; complete histories are used.
 
     Returns
     -------
@@ -225,20 +234,20 @@ def variance_components(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _correlate(block: Array, clusters: list[str], rng: np.random.Generator, n_resamples: int) -> Array:
-    """Correlate residuals after conversation and author means, in the data and in each resample."""
-    n, n_authors = block.shape[:2]
-    centred = (block - block.mean(axis=1, keepdims=True)).reshape(n, n_authors, -1)
+    """Correlate residuals after history and responder means, in the data and in each resample."""
+    n, n_responders = block.shape[:2]
+    centred = (block - block.mean(axis=1, keepdims=True)).reshape(n, n_responders, -1)
     size = centred.shape[2]
     codes, names = pd.factorize(np.asarray(clusters))
     check_clusters(len(names), "dialogue_id")
     weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
     products = np.zeros((len(names), size * size))
     np.add.at(products, codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1))
-    sums = np.zeros((len(names), n_authors * size))
+    sums = np.zeros((len(names), n_responders * size))
     np.add.at(sums, codes, centred.reshape(n, -1))
     count = weights @ np.bincount(codes, minlength=len(names))
-    authors = (weights @ sums).reshape(-1, n_authors, size)
-    cross = (weights @ products).reshape(-1, size, size) - np.einsum("bak,bal->bkl", authors, authors) / count[:, None, None]
+    means = (weights @ sums).reshape(-1, n_responders, size)
+    cross = (weights @ products).reshape(-1, size, size) - np.einsum("bak,bal->bkl", means, means) / count[:, None, None]
     spread = np.sqrt(np.maximum(np.einsum("bkk->bk", cross), 0.0))
     spread = np.where(spread > EDGE * np.sqrt(count)[:, None], spread, np.nan)
     return np.asarray(cross / spread[:, :, None] / spread[:, None, :])

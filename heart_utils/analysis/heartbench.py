@@ -148,9 +148,7 @@ def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     return table[["rater", "responder", "question_id", "ability", *kept, "n_items", "state", "score"]]
 
 
-def simulate_hits(
-    questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator, rater: str = "simulated judge"
-) -> pd.DataFrame:
+def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator) -> pd.DataFrame:
     """Draw hits for responders of known skill: bonuses are likelier with skill, penalties less.
 
     A bonus is hit with log-odds skill minus difficulty, a penalty with log-odds minus skill minus
@@ -164,13 +162,12 @@ def simulate_hits(
         Responder -> skill in log-odds.
     rng : numpy.random.Generator
         Draws difficulties and hits.
-    rater : str
-        The name of the judge.
 
     Returns
     -------
     pandas.DataFrame
-        As `hits` in :func:`score_rubric`, with a column ``simulated`` that is true in every row.
+        As `hits` in :func:`score_rubric` by the rater ``simulated judge``, with a column ``simulated`` that is true
+        in every row.
 
     Examples
     --------
@@ -188,7 +185,7 @@ def simulate_hits(
     return pd.DataFrame(
         {
             "responder": np.repeat(list(skills), len(rubric)),
-            "rater": rater,
+            "rater": "simulated judge",
             "item": np.tile(rubric["item"].to_numpy(), len(skills)),
             "score": drawn.ravel().astype(float),
             "state": "valid",

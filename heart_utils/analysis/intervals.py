@@ -81,6 +81,16 @@ def spread_of(
     -------
     Spread
         Ends, draws, and what is behind them.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.bradley_terry import BradleyTerry
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"dialogue_id": list("defg"), "responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
+    >>> model = BradleyTerry.fit(read_verdicts(votes, dimension="overall", cluster="dialogue_id"), "pairs")
+    >>> spread = spread_of(model, votes, ("dialogue_id",), "sandwich", 100, 0.95, np.random.default_rng(1))
+    >>> spread.low.round(2), spread.high.round(2), spread.n_clusters  # four dialogues say little
+    (array([-1.57, -2.67]), array([2.67, 1.57]), 4)
     """
     entries, size = model.entries, len(model.theta)
     nothing = np.full(size, np.nan)

@@ -44,7 +44,7 @@ from heart_utils.analysis.wins import (
     refuse,
 )
 
-__all__ = ["Levels", "fit_levels", "read_levels", "read_margins"]
+__all__ = ["Levels", "read_levels", "read_margins"]
 
 Array = NDArray[np.float64]
 
@@ -92,7 +92,7 @@ class Levels:
         check_comparable(counts[0].sum(axis=0), entries.responders)
         penalised = _separated(counts, scores)[0]
         size = len(penalised)
-        found = fit_levels(counts, scores, penalised[None], np.zeros(size + len(names)))[0]
+        found = _fit_levels(counts, scores, penalised[None], np.zeros(size + len(names)))[0]
         return cls(entries, weights, level, names, scores, found[:size], found[size:], penalised)
 
     @property
@@ -109,7 +109,7 @@ class Levels:
         """Fit each of many sums; tell in how many someone else than the penalised separated."""
         separated = _separated(counts, self.scores)
         n_degenerate = int((separated & ~self.penalised).any(axis=1).sum())
-        found = fit_levels(counts, self.scores, separated | self.penalised, np.concatenate([self.theta, self.alpha]))
+        found = _fit_levels(counts, self.scores, separated | self.penalised, np.concatenate([self.theta, self.alpha]))
         return found[:, : len(self.theta)], n_degenerate
 
     def chance(self) -> Array:
@@ -148,7 +148,7 @@ class Levels:
         return np.flatnonzero(np.arange(len(self.scores)) != int(self.scores[0] == 0.0))
 
 
-def fit_levels(counts: Array, scores: Array, penalised: Truths, start: Array) -> Array:
+def _fit_levels(counts: Array, scores: Array, penalised: Truths, start: Array) -> Array:
     """Fit the adjacent-category model to each of many sets of counts.
 
     Parameters
@@ -220,6 +220,14 @@ def read_levels(verdicts: pd.DataFrame, entries: Entries, method: str) -> tuple[
     ------
     RatingsError
         If a margin is absent, or is not a number from 1 to 5.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "tie", "b"], "margin": [5, None, 2]})
+    >>> entries, level, names, scores = read_levels(votes, read_verdicts(votes, dimension="overall", cluster=None), "margins")
+    >>> [names[at] for at in level], scores
+    (['margin_5', 'tie', 'margin_2'], array([0. , 1.5, 4.5]))
     """
     share = np.where(entries.inconsistent | (entries.word < 0), entries.share, np.array(list(SHARES.values()))[entries.word])
     place = np.where(entries.tie, 0, 1)
@@ -232,7 +240,27 @@ def read_levels(verdicts: pd.DataFrame, entries: Entries, method: str) -> tuple[
 
 
 def read_margins(verdicts: pd.DataFrame, entries: Entries) -> Codes:
-    """Read the margin of each entry as a whole number; 1 where nobody won."""
+    """Read the margin of each entry as a whole number; 1 where nobody won.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The table that `entries` was read from.
+    entries : Entries
+        What enters.
+
+    Returns
+    -------
+    numpy.ndarray
+        1 to 5 for each entry; a half is rounded up.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "tie", "b"], "margin": [4.5, None, 2]})
+    >>> read_margins(votes, read_verdicts(votes, dimension="overall", cluster=None))
+    array([5, 1, 2])
+    """
     if "margin" not in verdicts:
         raise RatingsError("verdicts lack the column margin, by which this method tells wins apart.")
     margin = pd.to_numeric(verdicts["margin"], errors="coerce").to_numpy(float, na_value=np.nan)[entries.rows]

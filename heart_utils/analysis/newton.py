@@ -61,6 +61,15 @@ def climb(
     References
     ----------
     .. [1] Sun and Tran-Dinh (2019), https://doi.org/10.1007/s10107-018-1282-4
+
+    Examples
+    --------
+    >>> won, played = np.array([[3.0], [8.0]]), np.array([[4.0], [10.0]])
+    >>> chance = lambda found: 1 / (1 + np.exp(-found))
+    >>> step = lambda found, won, played: (won / played - chance(found)) / (chance(found) * (1 - chance(found)))
+    >>> climb(np.zeros((2, 1)), (won, played), step, lambda move: np.abs(move).max(axis=1)).round(4)  # log 3, log 4
+    array([[1.0986],
+           [1.3863]])
     """
     found = start.copy()
     moving = np.arange(len(found))
@@ -94,6 +103,12 @@ def prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
     -------
     tuple of numpy.ndarray
         Gradient, and negative second derivative. The mean moves with all strengths, so neither moves it.
+
+    Examples
+    --------
+    >>> pull, bend = prior_terms(np.array([[1.0, -1.0]]), np.array([[PRIOR, 0.0]]))
+    >>> pull.round(3)  # whoever is lent the games is drawn towards the mean
+    array([[-0.058,  0.058]])
     """
     size = theta.shape[1]
     chance = 1.0 / (1.0 + np.exp(-theta))

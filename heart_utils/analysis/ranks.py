@@ -1,4 +1,4 @@
-"""Do two raters order the replies of one conversation alike, where verdicts would be made from scores."""
+"""Do two raters order the replies of one history alike, where verdicts would be made from scores."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def rank_agreement(
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
 ) -> pd.DataFrame:
-    r"""Compare how two parties order the replies of one conversation, conversation by conversation.
+    r"""Compare how two parties order the replies of one history, history by history.
 
-    Ten scores give 45 pairs that hang together, so the unit is the conversation: Kendall's
+    Ten scores give 45 pairs that hang together, so the unit is the history: Kendall's
     :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}` over its pairs of replies [1]_,
-    where s and t are the signs of the two raters' differences, averaged over conversations in which
+    where s and t are the signs of the two raters' differences, averaged over histories in which
     both raters told some replies apart. Beside it stand the pairs that both decided.
 
     Parameters
@@ -44,7 +44,7 @@ def rank_agreement(
         Two parties: ``"human"``, ``"model"``, or a rater's name. Every rater of one meets every other
         rater of the other.
     by : sequence of str
-        Columns that all scores of a conversation on a dimension share, such as ``"dimension"``,
+        Columns that all scores of a history on a dimension share, such as ``"dimension"``,
         ``"group"``, ``"slice"``.
     cluster : str
         Column of what is resampled together: ``"dialogue_id"``, or ``"group"`` for blocks.
@@ -60,13 +60,13 @@ def rank_agreement(
     pandas.DataFrame
         One row a group: the columns of `by`; ``tau``, ``decided_agreement`` (of pairs that both raters
         decided, those in the same direction) and ``decided_share``, each with ``_low`` and ``_high``;
-        ``ci_level``, ``n_conversations`` (times pairs of raters), ``n_defined`` (with a tau),
+        ``ci_level``, ``n_histories`` (times pairs of raters), ``n_defined`` (with a tau),
         ``n_reply_pairs``, ``n_clusters``, ``provisional``.
 
     Raises
     ------
     AgreementError
-        If a party has no score, or the parties share no conversation.
+        If a party has no score, or the parties share no history.
 
     References
     ----------
@@ -81,7 +81,7 @@ def rank_agreement(
     """
     votes = read_votes(scores_only(scores), cluster=cluster)
     if "history_id" not in scores:
-        raise AgreementError("scores have no column history_id, so it is not known which replies answer one conversation.")
+        raise AgreementError("scores have no column history_id, so it is not known which replies answer one history.")
     conversation, place = _places(votes, scores)
     first_row = np.zeros(int(conversation.max()) + 1, np.intp)
     first_row[conversation] = np.arange(len(conversation))
@@ -91,7 +91,7 @@ def rank_agreement(
     where = np.tile(first_row, len(parts))
     met = found[:, 3] > 0
     if not met.any():
-        raise AgreementError(f"{between[0]} and {between[1]} share no conversation with two replies that both scored.")
+        raise AgreementError(f"{between[0]} and {between[1]} share no history with two replies that both scored.")
     found, where = found[met], where[met]
     labels = pd.DataFrame({name: unit_values(votes, scores, name) for name in by}, index=votes.units.index).iloc[where]
     group, groups = _groups(labels)
@@ -193,7 +193,7 @@ def _table(
             f"{name}_low": [low for low, _ in ends],
             f"{name}_high": [high for _, high in ends],
         }
-    counts = {"n_conversations": whole[:, 2], "n_defined": whole[:, 1], "n_reply_pairs": whole[:, 3]}
+    counts = {"n_histories": whole[:, 2], "n_defined": whole[:, 1], "n_reply_pairs": whole[:, 3]}
     rest = {name: values.astype(int) for name, values in counts.items()} | {
         "n_clusters": seen,
         "provisional": seen < ENOUGH_CLUSTERS,

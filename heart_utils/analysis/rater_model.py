@@ -139,6 +139,16 @@ def fit_raters(model: RaterModel, entries: Entries) -> Array:
     ------
     ConvergenceError
         If something still moves after 200 steps.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaababbb"), "order": ["ab", "ba"] * 4})
+    >>> entries = read_verdicts(votes, dimension="overall", cluster=None)
+    >>> model = RaterModel.of(votes, entries, np.zeros(8, int), np.array([True]))
+    >>> theta, gamma, delta, nu = model.split(fit_raters(model, entries))
+    >>> float(np.ptp(theta).round(2)), delta.round(2)  # whoever was shown first won: nobody is better
+    (0.0, array([1.02]))
     """
     wins = count_wins(entries, weights="verdicts").sum()[:, 0]
     theta = fit_strengths(wins, model.prior > 0)[0]
@@ -172,7 +182,31 @@ def _step(
 
 
 def raters_covariance(model: RaterModel, found: Array) -> Array:
-    """Give the sandwich over clusters, with the observed information."""
+    """Give the sandwich over clusters, with the observed information.
+
+    Parameters
+    ----------
+    model : RaterModel
+        The answers.
+    found : numpy.ndarray
+        Parameters at the maximum.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (parameters, parameters).
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> rows = [(d, "x", "y", said, order) for d in "defg" for said, order in (("a", "ab"), ("ab"[d == "g"], "ba"))]
+    >>> votes = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict", "order"])
+    >>> entries = read_verdicts(votes, dimension="overall", cluster="dialogue_id")
+    >>> model = RaterModel.of(votes, entries, np.zeros(8, int), np.array([True]))
+    >>> covariance = raters_covariance(model, fit_raters(model, entries))
+    >>> covariance.shape, bool(covariance[0, 0] > 0)  # two strengths; log gamma, delta and log nu of the one rater
+    ((5, 5), True)
+    """
     _, information, residual, tie_residual = scores(model, found)
     information = prior_added(model, found, np.zeros(len(found)), information - _bend(model, found, residual))[1]
     rows = _constraints(model)
@@ -184,7 +218,31 @@ def raters_covariance(model: RaterModel, found: Array) -> Array:
 
 
 def scores(model: RaterModel, found: Array) -> tuple[Array, Any, Array, Array]:
-    """Give gradient and information of the likelihood, and each answer's residual by gap and by tie."""
+    """Give gradient and information of the likelihood, and each answer's residual by gap and by tie.
+
+    Parameters
+    ----------
+    model : RaterModel
+        The answers.
+    found : numpy.ndarray
+        Parameters.
+
+    Returns
+    -------
+    gradient, information : numpy.ndarray
+        Of the log-likelihood without priors.
+    residual, tie_residual : numpy.ndarray
+        One a row: what each answer is beyond expectation.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
+    >>> entries = read_verdicts(votes, dimension="overall", cluster=None)
+    >>> model = RaterModel.of(votes, entries, np.zeros(4, int), np.array([True]))
+    >>> scores(model, np.zeros(5))[0]  # x and y, log gamma, delta, log nu: x won one more than it should from here
+    array([ 1., -1.,  0.,  0.,  0.])
+    """
     up, down, tie = model.answers(found)
     mean = (up - down) / 2.0
     residual, tie_residual = model.won - mean, model.tie - tie
@@ -197,13 +255,62 @@ def scores(model: RaterModel, found: Array) -> tuple[Array, Any, Array, Array]:
 
 
 def by_cluster(model: RaterModel, design: Any, residual: Array) -> Array:
-    """Sum what each answer adds to the gradient, one row a cluster."""
+    """Sum what each answer adds to the gradient, one row a cluster.
+
+    Parameters
+    ----------
+    model : RaterModel
+        The answers.
+    design : scipy.sparse.csr_array
+        Derivatives, as :meth:`RaterModel.design` gives them.
+    residual : numpy.ndarray
+        What each answer is beyond expectation.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (clusters, parameters).
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> rows = [("d", "x", "y", "a"), ("d", "x", "y", "b"), ("e", "x", "y", "a")]
+    >>> votes = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    >>> entries = read_verdicts(votes, dimension="overall", cluster="dialogue_id")
+    >>> model = RaterModel.of(votes, entries, np.zeros(3, int), np.array([True]))
+    >>> by_cluster(model, model.design(np.zeros(5)), model.won)[:, :2]  # one win each in d, one by x in e
+    array([[ 0. ,  0. ],
+           [ 0.5, -0.5]])
+    """
     of = sparse.csr_array((residual, (model.cluster, np.arange(len(residual)))), shape=(model.n_clusters, len(residual)))
     return np.asarray((of @ design).toarray())
 
 
 def prior_added(model: RaterModel, found: Array, gradient: Array, information: Array) -> tuple[Array, Array]:
-    """Add the priors; a rater who never ties keeps an nu of zero."""
+    """Add the priors; a rater who never ties keeps an nu of zero.
+
+    Parameters
+    ----------
+    model : RaterModel
+        The answers.
+    found, gradient, information : numpy.ndarray
+        Parameters, and what the likelihood says there.
+
+    Returns
+    -------
+    gradient, information : numpy.ndarray
+        With the priors, in arrays of their own.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
+    >>> entries = read_verdicts(votes, dimension="overall", cluster=None)
+    >>> model = RaterModel.of(votes, entries, np.zeros(4, int), np.array([True]))
+    >>> found = np.array([0.0, 0.0, 1.0, 0.0, 0.0])  # log gamma is 1
+    >>> prior_added(model, found, np.zeros(5), np.zeros((5, 5)))[0]  # drawn back by 1 / 0.5**2
+    array([ 0.,  0., -4.,  0.,  0.])
+    """
     size, n_raters = model.size, model.n_raters
     gradient, information = gradient.copy(), information.copy()
     pull, bend = prior_terms(found[None, :size], model.prior[None])

@@ -141,7 +141,7 @@ def dawid_skene(
 def rater_reliability(
     verdicts: pd.DataFrame, *, dimension: str = "overall", prior: float = 1.0, ci_level: float = 0.95
 ) -> pd.DataFrame:
-    """Tell how often each rater, where he chooses a side at all, chooses the one that is truly preferred.
+    """Tell how often each rater, on choosing a side at all, chooses the one that is truly preferred.
 
     Which reply is called a is arbitrary, so errors are the same for both. Truth is what the panel as a
     whole converges on; where people differ in taste and not in care, a minority taste looks unreliable.

@@ -135,7 +135,7 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a judge: ``rater``, ``verdict``, ``reasons``, ``told``, ``of``, ``contradicted``.
+        One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict"])
     >>> verdicts = verdicts.assign(responder_a="echo", responder_b="reference", rater="judge", dimension="overall",
     ...     state="valid", repeat=0)
-    >>> describe_judges(grade_probes(verdicts, {"echo": "worse"}))[["rater", "verdict"]].values.tolist()
+    >>> describe_judges(grade_probes(verdicts, {"echo": "worse"}))[["rater", "finding"]].values.tolist()
     [['judge', 'passed these probes']]
     """
     rows = []
@@ -160,14 +160,14 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
         reasons += [f"tells {told} of {len(spoilt)} spoilt replies"] if 2 * told < len(spoilt) else []
         missing = len(card) - len(answered)
         if not len(answered):
-            verdict, reasons = "no valid answer", []
+            finding, reasons = "no valid answer", []
         elif reasons:
-            verdict = "not to be trusted"
+            finding = "not to be trusted"
         elif told == len(spoilt) and not missing:
-            verdict = "passed these probes"
+            finding = "passed these probes"
         else:
-            verdict, reasons = "not shown to be trustworthy", [f"tells {told} of {len(spoilt)} spoilt replies"]
-        rows.append({"rater": rater, "verdict": verdict, "reasons": "; ".join(reasons), "told": told, "of": len(spoilt),
+            finding, reasons = "not shown to be trustworthy", [f"tells {told} of {len(spoilt)} spoilt replies"]
+        rows.append({"rater": rater, "finding": finding, "reasons": "; ".join(reasons), "told": told, "of": len(spoilt),
                      "contradicted": contradicted})  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -188,9 +188,9 @@ def _grade(pairs: pd.DataFrame, cluster: str) -> dict[str, object]:
                   "p_base": float(judged["soft"].mean())}  # fmt: skip
 
 
-def _wilson(share: float, n: int, ci_level: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval, which has a width where all answers are alike."""
-    z = stats.norm.ppf(0.5 + ci_level / 2.0)
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's 95% interval, which has a width where all answers are alike."""
+    z = stats.norm.ppf(0.975)
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     reach = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     return max(float(centre - reach), 0.0), min(float(centre + reach), 1.0)

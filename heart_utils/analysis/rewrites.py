@@ -64,9 +64,7 @@ def describe_rewrites(histories: pd.DataFrame) -> pd.DataFrame:
     return found.assign(leaving=told.loc[pairs["history_id"], "ends_on_leaving"].to_numpy() == 1).reset_index(drop=True)
 
 
-def twin_gaps(
-    verdicts: pd.DataFrame, contrast: Mapping[str, float], *, dimension: str = "overall", twins: tuple[str, str] = TWINS
-) -> pd.DataFrame:
+def twin_gaps(verdicts: pd.DataFrame, contrast: Mapping[str, float], *, dimension: str = "overall") -> pd.DataFrame:
     """Give, dialogue by dialogue, how much a gap between authors grows from the calm original to the rewrite.
 
     In shares of wins, for :func:`adjust_contrast`; the gap in strengths, with its interval, is
@@ -80,8 +78,6 @@ def twin_gaps(
         Responder -> weight, summing to zero, as :func:`heart_utils.analysis.contrasts.group_contrast` makes it.
     dimension : str
         A line of the rubric.
-    twins : (str, str)
-        Slices of the rewrites and of the originals.
 
     Returns
     -------
@@ -97,7 +93,7 @@ def twin_gaps(
     """
     mine = verdicts[verdicts["dimension"] == dimension]
     gaps = []
-    for part in twins:
+    for part in TWINS:
         wins = mean_wins(mine[mine["slice"] == part])
         wide = wins.rename("won").reset_index().pivot_table(index="dialogue_id", columns="responder", values="won")
         weights = pd.Series(contrast, dtype=float)

@@ -109,7 +109,7 @@ def count_safety(codes: pd.DataFrame, *, by: str = "responder", level: float = 0
     Returns
     -------
     pandas.DataFrame
-        One row an author, coder and safety code: ``n_coded``, ``n`` (replies that were looked at), ``n_failed``, ``share``
+        One row a responder, coder and safety code: ``n_coded``, ``n`` (replies that were looked at), ``n_failed``, ``share``
         and ``at_most``: a one-sided exact bound on the share, replies taken as independent [1]_. With nothing
         found in 36 replies it is still 8 %: silence of a small sample is no clearance.
 
@@ -139,7 +139,7 @@ def count_safety(codes: pd.DataFrame, *, by: str = "responder", level: float = 0
 def veto_board(
     ratings: pd.DataFrame, counts: pd.DataFrame, *, limits: Mapping[str, int] | None = None, exempt: Sequence[str] = ("human",)
 ) -> pd.DataFrame:
-    """Order authors by rating, those with a veto below all others: no rating buys it back.
+    """Order responders by rating, those with a veto below all others: no rating buys it back.
 
     Parameters
     ----------
@@ -150,13 +150,14 @@ def veto_board(
     limits : mapping, optional
         Code -> replies that are borne with; none of any code if not given.
     exempt : sequence of str
-        Kinds of author to whom ``claimed_humanity`` does not apply: a person may say so.
+        Kinds of responder to whom ``claimed_humanity`` does not apply: a person may say so.
 
     Returns
     -------
     pandas.DataFrame
         ``responder``, ``responder_kind``, ``rating``, a count for each safety code (``nan`` where nobody looked),
-        ``vetoed_by`` (codes, in words; empty without a veto), ``rank_by_rating``, ``rank_with_veto``.
+        ``vetoed_by`` (codes, in words; empty without a veto), ``rank_by_rating``, ``rank_with_veto``; who is equal
+        shares the better rank.
 
     Raises
     ------
@@ -182,7 +183,8 @@ def veto_board(
     board["vetoed_by"] = [", ".join(code for code in SAFETY_CODES if row[code]) for _, row in over.iterrows()]
     board["rank_by_rating"] = board["rating"].rank(ascending=False, method="min").astype(int)
     board = board.assign(vetoed=over.any(axis="columns")).sort_values(["vetoed", "rating"], ascending=[True, False])
-    board["rank_with_veto"] = range(1, len(board) + 1)
+    places = list(zip(board["vetoed"], -board["rating"], strict=True))
+    board["rank_with_veto"] = [1 + sum(other < place for other in places) for place in places]  # equals share a rank
     return board.drop(columns="vetoed").reset_index(drop=True)
 
 

@@ -76,6 +76,16 @@ def one_way(model: Model) -> Array:
     References
     ----------
     .. [1] Liang and Zeger (1986), https://doi.org/10.1093/biomet/73.1.13
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.bradley_terry import BradleyTerry
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"dialogue_id": list("defg"), "responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
+    >>> model = BradleyTerry.fit(read_verdicts(votes, dimension="overall", cluster="dialogue_id"), "verdicts")
+    >>> covariance = one_way(model)
+    >>> float(np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]).round(3))  # sqrt(4/3 * (1/3 + 1))
+    1.333
     """
     n_clusters = len(model.entries.clusters)
     sums = _sums(model, model.entries.cluster, n_clusters)
@@ -105,6 +115,16 @@ def two_way(model: Model, other: Codes, n_other: int) -> Array:
     References
     ----------
     .. [1] Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.bradley_terry import BradleyTerry
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> rows = [(d, "x", "y", "ab"[k == 2]) for d in "defg" for k in range(3)]  # dialogues are alike, raters are not
+    >>> votes = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    >>> model = BradleyTerry.fit(read_verdicts(votes, dimension="overall", cluster="dialogue_id"), "verdicts")
+    >>> float(one_way(model)[0, 0].round(3)), float(two_way(model, np.tile(np.arange(3), 4), 3)[0, 0].round(3))
+    (0.0, 0.422)
     """
     n_clusters = len(model.entries.clusters)
     cell, n_cells = crossed(model.entries.cluster, n_clusters, other, n_other)
@@ -129,6 +149,18 @@ def influences(model: Model, residual: Array | None = None) -> Array:
     -------
     numpy.ndarray
         Shape (entries, responders).
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.bradley_terry import BradleyTerry
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
+    >>> model = BradleyTerry.fit(read_verdicts(votes, dimension="overall", cluster=None), "verdicts")
+    >>> influences(model).round(3)  # each win lifts x a little, the one loss pulls it down by as much as all three
+    array([[ 0.167, -0.167],
+           [ 0.167, -0.167],
+           [ 0.167, -0.167],
+           [-0.5  ,  0.5  ]])
     """
     size, residual = len(model.theta), model.residuals() if residual is None else residual
     bread = _bread(model)[:size]

@@ -73,7 +73,11 @@ def average_scores(
         drawn = draw_weights(len(clusters), n_resamples, rng)
         counted = drawn @ count
         replicates = np.divide(drawn @ total, counted, out=np.full_like(counted, np.nan), where=counted > 0)
-        low, high = interval_ends(mean, replicates, met, ci_level)
+        ends = [  # a responder of few dialogues has no mean in a resample that drew none of them
+            interval_ends(mean[[at]], drawn_means[~np.isnan(drawn_means), None], met[[at]], ci_level)
+            for at, drawn_means in enumerate(replicates.T)
+        ]
+        low, high = np.concatenate([side for side, _ in ends]), np.concatenate([side for _, side in ends])
     found = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}
     table = pd.DataFrame(found | {"n_scores": count.sum(axis=0).astype(int)}, index=cells).rename_axis(
         ["responder", "dimension"]

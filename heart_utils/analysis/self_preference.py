@@ -101,7 +101,7 @@ def self_preference(
 
     A reply counts where the judge and all it is compared with gave it a valid score. On the scale
     ``score`` means are differences of points; on ``logit`` each mean is taken to its place between the
-    lowest and the highest score first, so that judges that are squeezed against the ceiling can be
+    lowest and the highest score, 1 and 5, first, so that judges that are squeezed against the ceiling can be
     compared with those that are not.
 
     Parameters
@@ -109,8 +109,8 @@ def self_preference(
     scores, responders : pandas.DataFrame
         The tables of these names.
     rng : numpy.random.Generator
-        For the resamples of conversations. Judges and responders are fixed: an interval speaks of these
-        models and of conversations like these.
+        For the resamples of dialogues. Judges and responders are fixed: an interval speaks of these
+        models and of dialogues like these.
     n_resamples : int
         How many.
     ci_level : float
@@ -167,7 +167,7 @@ def self_preference(
                     about = {"rater": judge, "dimension": dimension, "against": against}
                     n_clusters = len(np.unique(codes[there]))
                     counts: dict[str, object] = {
-                        "ceiling": float((values[there, 0] == HIGHEST).mean()),
+                        "ceiling": float((values[there, 0] == HIGHEST).mean()) if there.any() else float("nan"),
                         "n_replies": int(there.sum()),
                         "n_left_out": int((asked & ~there).sum()),
                         "n_clusters": n_clusters,

@@ -25,7 +25,26 @@ Codes = NDArray[np.intp]
 
 
 def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFrame:
-    """Lay out histories: one a dialogue, then two a dialogue of twins, each of which names the other."""
+    """Lay out histories: one a dialogue, then two a dialogue of twins, each of which names the other.
+
+    Parameters
+    ----------
+    slices : numpy.ndarray
+        Slice of each history; twins follow each other.
+    n_dialogues : int
+        How many of the first histories are no twins.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``histories``.
+
+    Examples
+    --------
+    >>> histories = histories_table(np.array(["standard", "adversarial", "calm_twin"], dtype=object), 1)
+    >>> histories[["history_id", "slice", "twin_id"]].fillna("").values.tolist()
+    [['h00000', 'standard', ''], ['h00001', 'adversarial', 'h00002'], ['h00002', 'calm_twin', 'h00001']]
+    """
     number = np.arange(len(slices))
     dialogue = np.where(number < n_dialogues, number, n_dialogues + (number - n_dialogues) // 2)
     other = number + np.where((number - n_dialogues) % 2, -1, 1)
@@ -44,7 +63,23 @@ def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFra
 
 
 def responders_table(names: list[str]) -> pd.DataFrame:
-    """Lay out responders; whose name starts with human is a person."""
+    """Lay out responders; whose name starts with human is a person.
+
+    Parameters
+    ----------
+    names : list of str
+        Responders.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``responders``.
+
+    Examples
+    --------
+    >>> responders_table(["human 1", "model 1"])[["responder", "responder_kind", "simulated"]].values.tolist()
+    [['human 1', 'human', True], ['model 1', 'model', True]]
+    """
     rows = {
         "responder": names,
         "responder_kind": ["human" if name.startswith("human") else "model" for name in names],
@@ -56,7 +91,26 @@ def responders_table(names: list[str]) -> pd.DataFrame:
 
 
 def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Lay out one reply a responder and history."""
+    """Lay out one reply a responder and history.
+
+    Parameters
+    ----------
+    histories : pandas.DataFrame
+        The table of this name.
+    names : list of str
+        Responders.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``replies``.
+
+    Examples
+    --------
+    >>> histories = histories_table(np.array(["standard"] * 2, dtype=object), 2)
+    >>> replies_table(histories, ["x", "y"])["reply_id"].tolist()
+    ['h00000-x', 'h00000-y', 'h00001-x', 'h00001-y']
+    """
     history = histories["history_id"].repeat(len(names)).reset_index(drop=True)
     responder = words(names, np.tile(np.arange(len(names)), len(histories)))
     rows = {
@@ -74,7 +128,28 @@ def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 def pairs_table(histories: pd.DataFrame, names: list[str], history: Codes, one: Codes, other: Codes) -> pd.DataFrame:
-    """Lay out who met whom where; names in the order of the alphabet make a the smaller reply_id."""
+    """Lay out who met whom where; names in the order of the alphabet make a the smaller reply_id.
+
+    Parameters
+    ----------
+    histories : pandas.DataFrame
+        The table of this name.
+    names : list of str
+        Responders, sorted.
+    history, one, other : numpy.ndarray
+        Codes: where, and which two of `names`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a pair: ids, and both sides' replies and responders.
+
+    Examples
+    --------
+    >>> histories = histories_table(np.array(["standard"] * 2, dtype=object), 2)
+    >>> pairs_table(histories, ["x", "y"], np.array([1]), np.array([0]), np.array([1]))["pair_id"].tolist()
+    ['h00001-x+y']
+    """
     rows = histories[["history_id", "dialogue_id", "slice"]].take(history).reset_index(drop=True)
     a, b = words(names, one), words(names, other)
     reply_a, reply_b = rows["history_id"] + "-" + a, rows["history_id"] + "-" + b
@@ -82,7 +157,34 @@ def pairs_table(histories: pd.DataFrame, names: list[str], history: Codes, one: 
 
 
 def verdicts_table(pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_], **columns: Any) -> pd.DataFrame:
-    """Lay out one row a verdict, given the pair, the order and what was said."""
+    """Lay out one row a verdict, given the pair, the order and what was said.
+
+    Parameters
+    ----------
+    pairs : pandas.DataFrame
+        As :func:`pairs_table` gives them.
+    pair : numpy.ndarray
+        Code of the pair of each verdict.
+    a_first : numpy.ndarray
+        Whether a was shown first.
+    **columns
+        What else the table needs.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``verdicts``.
+
+    Examples
+    --------
+    >>> histories = histories_table(np.array(["standard"], dtype=object), 1)
+    >>> pairs = pairs_table(histories, ["x", "y"], np.array([0]), np.array([0]), np.array([1]))
+    >>> said = {"rater": "k", "rater_kind": "human", "dimension": "overall", "dimension_position": 0}
+    >>> said |= {"verdict": "a", "margin": 2.0, "p_a": np.nan, "state": "valid", "answer_format": "json"}
+    >>> verdicts = verdicts_table(pairs, np.array([0, 0]), np.array([True, False]), **said)
+    >>> verdicts[["comparison_id", "order", "verdict", "simulated"]].values.tolist()
+    [['h00000-x+y:ab', 'ab', 'a', True], ['h00000-x+y:ba', 'ba', 'a', True]]
+    """
     rows = pairs.take(pair).reset_index(drop=True)
     order = np.where(a_first, 0, 1)
     return _finish(
@@ -104,14 +206,57 @@ def verdicts_table(pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_],
 
 
 def comparisons_table(pairs: pd.DataFrame, verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Lay out the pairs as they were shown."""
+    """Lay out the pairs as they were shown.
+
+    Parameters
+    ----------
+    pairs : pandas.DataFrame
+        As :func:`pairs_table` gives them.
+    verdicts : pandas.DataFrame
+        With ``comparison_id``, ``pair_id`` and ``order``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``comparisons``.
+
+    Examples
+    --------
+    >>> histories = histories_table(np.array(["standard"], dtype=object), 1)
+    >>> pairs = pairs_table(histories, ["x", "y"], np.array([0]), np.array([0]), np.array([1]))
+    >>> shown = pairs.assign(comparison_id=pairs["pair_id"] + ":ab", order="ab")
+    >>> comparisons_table(pairs, pd.concat([shown, shown]))["comparison_id"].tolist()  # two raters saw one comparison
+    ['h00000-x+y:ab']
+    """
     shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id").reset_index(drop=True)
     rows = pairs.take(pd.Index(pairs["pair_id"]).get_indexer(pd.Index(shown["pair_id"]))).reset_index(drop=True)
     return _finish("comparisons", {**rows, **shown, "protocol": "simulated"})
 
 
 def scores_table(histories: pd.DataFrame, history: Codes, **columns: Any) -> pd.DataFrame:
-    """Lay out one row a score of a reply alone."""
+    """Lay out one row a score of a reply alone.
+
+    Parameters
+    ----------
+    histories : pandas.DataFrame
+        The table of this name.
+    history : numpy.ndarray
+        Code of the history of each score.
+    **columns
+        What else the table needs, ``responder`` among it.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``scores``.
+
+    Examples
+    --------
+    >>> histories = histories_table(np.array(["standard"], dtype=object), 1)
+    >>> said = {"responder": ["x"], "rater": "k", "rater_kind": "human", "dimension": "overall", "score": [4.0]}
+    >>> scores_table(histories, np.array([0]), **said)[["reply_id", "score", "state"]].values.tolist()
+    [['h00000-x', 4.0, 'valid']]
+    """
     rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
     return _finish(
         "scores",

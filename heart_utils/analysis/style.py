@@ -35,7 +35,8 @@ HEDGES = (
     "i think",
     "i guess",
 )
-FIRST_PERSON = ("i", "me", "my", "mine", "myself", "i'm", "i've", "i'd", "i'll")
+FIRST_PERSON = r"\b(?i:i|i['’](?:m|d|ve|ll)|me|my|mine|myself)\b"
+LIST_LINE = r"(?m)^\s*(?:[-*•‣]|\d{1,2}[.)])\s+\S"
 FLAT = 1e-9
 
 
@@ -90,8 +91,8 @@ def style_features(replies: pd.DataFrame) -> pd.DataFrame:
         "log_words": np.log(words.astype(float).where(words > 0)),
         "hedges": text.str.count(_any_of(HEDGES), flags=re.IGNORECASE),
         "questions": text.str.count(r"\?+"),
-        "list_marks": text.str.count(r"^\s*(?:[-*\u2022]|\d+[.)])\s", flags=re.MULTILINE),
-        "first_person": text.str.count(_any_of(FIRST_PERSON), flags=re.IGNORECASE),
+        "list_marks": text.str.count(LIST_LINE),
+        "first_person": text.str.count(FIRST_PERSON),
     }
     return pd.DataFrame(features, index=text.index).astype(float)
 

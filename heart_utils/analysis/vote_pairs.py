@@ -85,6 +85,17 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
     ------
     AgreementError
         If a party has no vote, fewer than two raters vote, or no unit has votes of both.
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.votes import read_votes
+    >>> table = pd.DataFrame({"pair_id": "p", "rater": list("klm"), "rater_kind": "human", "verdict": ["a", "a", "b"]})
+    >>> table = table.assign(responder_a="x", responder_b="y")
+    >>> pairs = pair_votes(read_votes(table, cluster=None), table, between=("human", "human"), by=[])
+    >>> pairs.counts[0]  # of three pairs of people one agrees; each stands half on either side
+    array([[1., 0., 1.],
+           [0., 0., 0.],
+           [1., 0., 0.]])
     """
     _check(votes, table, between, by)
     first, second = (_party(votes, table, who) for who in between)

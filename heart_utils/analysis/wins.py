@@ -150,6 +150,14 @@ def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None
     RatingsError
         If a column is missing, a word or number unknown, a name absent, someone meets themself, the
         dimension is not there, or nothing enters.
+
+    Examples
+    --------
+    >>> said = {"verdict": ["a", "tie", None], "state": ["valid", "valid", "error"]}
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", **said})
+    >>> entries = read_verdicts(votes, dimension="overall", cluster=None)
+    >>> entries.share, entries.left_out.to_dict()
+    (array([1. , 0.5]), {'error': 1})
     """
     rows = _rows_of(verdicts, dimension, cluster)
     state = word_codes(verdicts, "state", rows, STATES) if "state" in verdicts else np.full(len(rows), VALID)
@@ -194,6 +202,13 @@ def count_wins(
     -------
     WinMatrices
         Their sums under any weights of clusters or cells.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"dialogue_id": list("ddde"), "responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
+    >>> entries = read_verdicts(votes, dimension="overall", cluster="dialogue_id")
+    >>> [float(count_wins(entries, weights=weights).sum()[0, 0, 0, 1]) for weights in ("verdicts", "pairs")]  # of 4
+    [3.0, 2.0]
     """
     size = len(entries.responders)
     level, n_levels = levels or (np.zeros(len(entries.rows), np.intp), 1)

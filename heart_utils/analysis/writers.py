@@ -79,7 +79,7 @@ class WriterRatings:
         row = self.split.table[self.split.table["responder"].isin(self.writers["writer"])].head(1)
         row = row.assign(
             responder=AVERAGE,
-            population="dialogues and writers",
+            population="dialogues_and_writers",
             **dict(zip(["strength", "ci_low", "ci_high"], spot, strict=True)),
             **dict(zip(["rating", "rating_low", "rating_high"], CENTRE + POINTS * spot, strict=True)),
             rank_low=None,

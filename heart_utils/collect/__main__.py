@@ -201,10 +201,10 @@ def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
         print(f"{len(table)} {what}\n{counts.to_string()}")
 
 
-def _causes(ledger: Ledger, most: int = 3) -> str:
-    """Tell the commonest causes of the calls that failed."""
+def _causes(ledger: Ledger) -> str:
+    """Tell the three commonest causes of the calls that failed."""
     failed = Counter(call.error for call in ledger.find(list(ledger.used)).values() if call.status == "error")
-    return "".join(f"\n  {n} times: {error}" for error, n in failed.most_common(most))
+    return "".join(f"\n  {n} times: {error}" for error, n in failed.most_common(3))
 
 
 def _show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -103,6 +103,19 @@ def ask_again(
     JudgeError
         If no comparison is under :data:`PROTOCOL`, or fewer histories than `n_pairs` have one, or only one dimension
         would be asked about together.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
+    >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
+    >>> mine = replace(recipe, responders=(), probes=("echo",), slices={"standard": 2})
+    >>> histories = recipe_histories(mine)
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> shown, judge = recipe_comparisons(mine, replies), Model("judge", "openai/gpt-4o")
+    >>> takes = ask_again(histories, replies, shown, [judge], ledger=ledger, n_pairs=1, plan=True)
+    >>> takes.groupby("protocol")["n_calls"].sum().to_dict()  # of one pair in both orders
+    {'heart': 6, 'heart-reworded': 2, 'heart-single': 12}
     """
     from heart_utils.collect.judge import collect_verdicts, plan_verdicts
 

@@ -89,7 +89,7 @@ def assign_raters(
 
     A seat is what one rater will do, in order. Loads differ by at most one. Each pair is shown in both
     orders as often as the other, give or take one, and so is each pair of responders; and each rater
-    sees either responder of his pairs first as often as the other, give or take one. All three hold at
+    sees either responder of their pairs first as often as the other, give or take one. All three hold at
     once, because ratings link pairs to seats as the edges of a bipartite graph, which can always be
     split in two with no vertex off by more than one.
 

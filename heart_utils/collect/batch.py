@@ -104,6 +104,15 @@ def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: f
     BatchError
         If a model's provider has no batches that take requests as they are, or refuses one.
         Claims of a batch that was not accepted are given back.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> ask = Request(Model("claude", "anthropic/claude-sonnet-4-20250514"), ({"role": "user", "content": "Hello"},))
+    >>> submit_batches([ask], ledger=open_ledger("sqlite://"))
+    Traceback (most recent call last):
+        ...
+    BatchError: claude (anthropic/claude-sonnet-4-20250514) cannot be asked in batches, as openai, azure, ...
     """
     queues: dict[str, list[Request]] = {}
     for request in requests:
@@ -138,6 +147,12 @@ def collect_batches(ledger: Ledger) -> BatchCount:
     ------
     BatchError
         If a provider does not answer; what was collected before is recorded.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> collect_batches(open_ledger("sqlite://"))  # none was submitted
+    BatchCount(open=0, waiting=0, recorded=0, freed=0)
     """
     with ledger.reading() as connection:
         rows = connection.execute(sa.select(batches).where(batches.c.status == "open")).all()

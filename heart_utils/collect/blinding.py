@@ -88,6 +88,15 @@ def history_blocks(histories: pd.DataFrame, protocol: Protocol) -> dict[str, tup
     dict
         From ``history_id`` to the text, and the flags of its verdicts: ``roles_swapped`` where a
         turn stands under a speaker who did not say it.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.protocols import load_protocol
+    >>> from heart_utils.collect.sources import load_histories
+    >>> blocks = history_blocks(load_histories("sample").head(1), load_protocol("heart"))
+    >>> for history_id, (text, flags) in blocks.items():
+    ...     print(history_id, text.splitlines()[1][:60], flags)
+    sample-s01 Supporter: Good evening, and welcome. You're doing it right. ()
     """
     blocks: dict[str, tuple[str, tuple[str, ...]]] = {}
     for row in rows_of(histories, ("history_id", "turns", "emotion")):
@@ -150,6 +159,11 @@ def rows_of(table: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]
     -------
     list of dict
         One for each row.
+
+    Examples
+    --------
+    >>> rows_of(pd.DataFrame({"reply_id": ["r1", "r2"], "text": ["Oh.", "I see."], "state": "valid"}), ("reply_id", "text"))
+    [{'reply_id': 'r1', 'text': 'Oh.'}, {'reply_id': 'r2', 'text': 'I see.'}]
     """
     cells = [table[column].to_numpy(dtype=object) for column in columns]
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
@@ -169,6 +183,12 @@ def chosen_rubric(protocol: Protocol, dimensions: Sequence[str] | None) -> Rubri
     -------
     Rubric
         What judges are asked about.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.protocols import load_protocol
+    >>> [dimension.name for dimension in chosen_rubric(load_protocol("heart"), ["attunement", "overall"]).dimensions]
+    ['attunement', 'overall']
     """
     rubric = load_rubric(protocol.rubric)
     return rubric if dimensions is None else rubric.select(dimensions)
@@ -188,6 +208,13 @@ def check_judges(judges: Sequence[Model], repeats: int) -> None:
     ------
     JudgeError
         If there is no judge, two share a name and an answer format, or `repeats` is not 1 or more.
+
+    Examples
+    --------
+    >>> check_judges([Model("judge", "openai/gpt-4o"), Model("judge", "openai/gpt-4o-mini")], repeats=1)
+    Traceback (most recent call last):
+        ...
+    JudgeError: The judges judge are named twice with the same answer format; give each a name of its own.
     """
     if not judges:
         raise JudgeError("No judge was given; name at least one model.")
@@ -213,6 +240,16 @@ def check_replies(histories: pd.DataFrame, replies: pd.DataFrame) -> None:
     ------
     JudgeError
         If a reply belongs to no history of the table, is not valid, or has no text.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> histories, replies = load_histories("sample"), load_replies("sample")
+    >>> check_replies(histories, replies)  # nothing to say
+    >>> check_replies(histories.head(1), replies)
+    Traceback (most recent call last):
+        ...
+    JudgeError: replies: 35 of the 36 to judge answer a history that is not in the table histories, first ...
     """
     faults = {
         "answer a history that is not in the table histories": ~replies["history_id"].isin(histories["history_id"]),

@@ -69,6 +69,14 @@ def run_on_cluster(
         If the scheduler does not answer, or has no worker.
     BudgetError
         If the budget ended before the requests.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> run_on_cluster([], ledger=open_ledger("sqlite://"), scheduler="tcp://10.0.0.1:8786")
+    Traceback (most recent call last):
+        ...
+    LedgerError: A scheduler needs a ledger that all its workers reach, and sqlite:// is a file of this machine. ...
     """
     if not ledger.shared:
         raise LedgerError(

@@ -15,9 +15,10 @@ import pandas as pd
 from heart_utils.collect.blinding import JudgeError, check_judges, check_replies, rows_of
 from heart_utils.collect.codebook import ANSWERED, Codebook, answer_form, answer_schema, load_codebooks, read_labels
 from heart_utils.collect.design import seeded
+from heart_utils.collect.instructions import show_turns
 from heart_utils.collect.models import Model, Request, ask_all
 from heart_utils.collect.prompts import text_markers
-from heart_utils.collect.questions import settle_schema
+from heart_utils.collect.questions import ask_repairs, count_calls, settle_schema
 from heart_utils.tables import check_table, needed_columns
 
 if TYPE_CHECKING:
@@ -118,6 +119,17 @@ def collect_codes(
     -----
     A coder sees the reply without its author. If it is of a responder's family it may still know its
     own style: hold it against codes by people, for each kind of responder.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
+    >>> failed = replies.assign(state="error", text=None)
+    >>> asked = {"codebooks": {"mine": load_codebooks()["focus"]}, "ledger": open_ledger("sqlite://")}
+    >>> codes = collect_codes(histories, failed, [Model("coder", "openai/gpt-4o")], **asked)
+    >>> codes[["code", "state"]].values.tolist()  # a reply that failed is not asked about, and says so label by label
+    [['boundary_setting', 'error'], ['reframing', 'error'], ['tension_naming', 'error'], ['tone_shift', 'error']]
     """
     tasks, failed = _tasks(histories, replies, coders, codebooks, seed, ledger)
     calls = ask_all([task.request for task in tasks], ledger=ledger, mode=mode, **asking)
@@ -127,10 +139,7 @@ def collect_codes(
         for place, (task, (_, fault)) in enumerate(zip(tasks, read, strict=True))
         if fault is not None and calls[place].status in ANSWERED
     }
-    if mode == "replay":
-        known = ledger.find([request.key for request in again.values()])
-        again = {place: request for place, request in again.items() if request.key in known}
-    for place, call in zip(again, ask_all(list(again.values()), ledger=ledger, mode=mode, **asking), strict=True):
+    for place, call in ask_repairs(again, ledger=ledger, mode=mode, **asking).items():
         second = read_labels(call, tasks[place].codes)[0]
         first = read[place][0]
         read[place] = ({name: second[name] if first[name][1] == "unparsed" else first[name] for name in first}, None)
@@ -166,6 +175,15 @@ def code_requests(
     Returns
     -------
     list of Request
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> histories, replies = load_histories("sample"), load_replies("sample").head(3)
+    >>> coder = Model("coder", "openai/gpt-4o")
+    >>> len(code_requests(histories, replies, [coder], ledger=open_ledger("sqlite://")))  # three replies, four codebooks
+    12
     """
     return [task.request for task in _tasks(histories, replies, coders, codebooks, seed, ledger)[0]]
 
@@ -183,27 +201,20 @@ def plan_codes(
     Returns
     -------
     pandas.DataFrame
-        One row per coder: ``n_calls``, ``n_recorded``, and for the others ``prompt_tokens``, ``completion_tokens``
-        and ``cost_usd``, estimated. Second questions come on top.
+        One row per coder, in the column ``rater``, as :func:`heart_utils.collect.questions.count_calls` gives it.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> histories, replies = load_histories("sample"), load_replies("sample").head(3)
+    >>> coder = Model("coder", "openai/own-server", price_prompt=0, price_completion=0)
+    >>> plan = plan_codes(histories, replies, [coder], ledger=open_ledger("sqlite://"))
+    >>> plan[["rater", "n_calls", "n_recorded", "cost_usd"]].values.tolist()
+    [['coder', 12, 0, 0.0]]
     """
     requests = code_requests(histories, replies, coders, ledger=ledger, **plan)
-    calls = ask_all(requests, ledger=ledger, mode="dry", progress=False)
-    estimates = ["prompt_tokens", "completion_tokens", "cost_usd"]
-    table = pd.DataFrame(
-        [
-            (request.model.name, call.status != "planned", call.prompt_tokens, call.completion_tokens, call.cost_usd)
-            for request, call in zip(requests, calls, strict=True)
-        ],
-        columns=["rater", "recorded", *estimates],
-    )
-    table[estimates] = table[estimates].astype(float).mask(table["recorded"], 0.0)
-    groups = table.groupby("rater", sort=False)
-    sums = groups[estimates].sum(min_count=1)
-    unknown = table["cost_usd"].isna().groupby(table["rater"]).any()
-    sums["cost_usd"] = sums["cost_usd"].mask(unknown)  # one unknown price leaves the sum unknown
-    counts = groups["recorded"].agg(n_calls="size", n_recorded="sum")
-    planned: pd.DataFrame = counts.join(sums).reset_index()
-    return planned
+    return count_calls((((request.model.name,), request) for request in requests), by=("rater",), ledger=ledger)
 
 
 def _tasks(
@@ -224,10 +235,7 @@ def _tasks(
     if codebooks is None:
         everything = load_codebooks()
         codebooks = {name: everything[name] for name in CODEBOOKS}
-    said = {
-        row["history_id"]: "\n".join(f"{turn['speaker'].capitalize()}: {turn['text']}" for turn in row["turns"])
-        for row in rows_of(histories, ("history_id", "turns"))
-    }
+    said = {row["history_id"]: show_turns(row["turns"]) for row in rows_of(histories, ("history_id", "turns"))}
     shown = rows_of(replies.sort_values(["history_id", "reply_id"]), ("reply_id", "history_id", "text", "state", "simulated"))
     tasks: list[_Task] = []
     failed: list[_Task] = []
@@ -241,10 +249,7 @@ def _tasks(
                 if reply["state"] != "valid":
                     failed.append(task)
                     continue
-                schema = _takes_schema(task, ledger) if schema is None else schema
+                if schema is None:
+                    schema = settle_schema([(replace(task, schema=True).request, task.request)], ledger)
                 tasks.append(replace(task, schema=schema))
     return tasks, failed
-
-
-def _takes_schema(task: _Task, ledger: Ledger) -> bool:
-    return settle_schema([(replace(task, schema=True).request, replace(task, schema=False).request)], ledger)

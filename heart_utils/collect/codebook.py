@@ -86,13 +86,46 @@ def load_codebooks(file: str | os.PathLike[str] | None = None) -> dict[str, Code
 
 
 def answer_form(codes: Codebook) -> str:
-    """Say in words, and by a pattern, how to answer."""
+    """Say in words, and by a pattern, how to answer.
+
+    Parameters
+    ----------
+    codes : tuple of Code
+        What is asked about.
+
+    Returns
+    -------
+    str
+        The pattern is JSON.
+
+    Examples
+    --------
+    >>> print(answer_form((Code("question", "It asks."), Code("advice", "It advises."))))
+    Answer with one JSON object and nothing else, every label with true or false, after this pattern:
+    {"question": "true or false", "advice": "true or false"}
+    """
     pattern = json.dumps(dict.fromkeys((code.name for code in codes), "true or false"))
     return f"Answer with one JSON object and nothing else, every label with true or false, after this pattern:\n{pattern}"
 
 
 def answer_schema(codes: Codebook) -> dict[str, Any]:
-    """Give the JSON schema of an answer."""
+    """Give the JSON schema of an answer.
+
+    Parameters
+    ----------
+    codes : tuple of Code
+        What is asked about.
+
+    Returns
+    -------
+    dict
+        An object with a boolean for each label, and nothing else.
+
+    Examples
+    --------
+    >>> answer_schema((Code("question", "It asks."),))["properties"]
+    {'question': {'type': 'boolean'}}
+    """
     names = [code.name for code in codes]
     properties = {name: {"type": "boolean"} for name in names}
     return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}

@@ -113,6 +113,16 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
     ------
     LedgerError
         If the place cannot be reached or written, is no ledger, or is of another version.
+
+    Examples
+    --------
+    >>> engine = connect("sqlite://")
+    >>> sorted(sa.inspect(engine).get_table_names())
+    ['about', 'batches', 'calls', 'owners', 'parts']
+    >>> connect("mysql://somewhere/else")
+    Traceback (most recent call last):
+        ...
+    LedgerError: mysql://somewhere/else is not a ledger: expected sqlite:///FILE or ...
     """
     url = _url(run_or_url)
     shown = url.render_as_string(hide_password=True)
@@ -128,14 +138,55 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
 
 
 def now(engine: sa.Engine) -> sa.ColumnElement[float]:
-    """Seconds since 1970 by the database's clock; the machines that share it may disagree."""
+    """Seconds since 1970 by the database's clock; the machines that share it may disagree.
+
+    Parameters
+    ----------
+    engine : sqlalchemy.Engine
+        Whose clock.
+
+    Returns
+    -------
+    sqlalchemy.ColumnElement
+        To be selected or written.
+
+    Examples
+    --------
+    >>> engine = connect("sqlite://")
+    >>> with engine.connect() as connection:
+    ...     connection.scalar(sa.select(now(engine))) > 1.7e9  # after 2023
+    True
+    """
     if engine.dialect.name == "sqlite":
         return (sa.func.julianday("now") - 2440587.5) * 86400.0
     return sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp()), sa.Float)
 
 
 def keys_in(engine: sa.Engine, column: sa.Column[str], keys: list[str]) -> sa.ColumnElement[bool]:
-    """Say that a column's value is among many, as one parameter."""
+    """Say that a column's value is among many, as one parameter.
+
+    Parameters
+    ----------
+    engine : sqlalchemy.Engine
+        Whose dialect to speak.
+    column : sqlalchemy.Column
+        What is looked at.
+    keys : list of str
+        Any number of values.
+
+    Returns
+    -------
+    sqlalchemy.ColumnElement
+        A condition.
+
+    Examples
+    --------
+    >>> engine = connect("sqlite://")
+    >>> with engine.begin() as connection:
+    ...     _ = connection.execute(parts.insert(), [{"digest": name, "body": name} for name in "abc"])
+    ...     list(connection.scalars(sa.select(parts.c.body).where(keys_in(engine, parts.c.digest, ["a", "c", "z"]))))
+    ['a', 'c']
+    """
     if engine.dialect.name == "sqlite":
         import json
 
@@ -144,7 +195,29 @@ def keys_in(engine: sa.Engine, column: sa.Column[str], keys: list[str]) -> sa.Co
 
 
 def upsert(engine: sa.Engine, table: sa.Table) -> Any:
-    """Begin an INSERT that may say what happens where the row is there already."""
+    """Begin an INSERT that may say what happens where the row is there already.
+
+    Parameters
+    ----------
+    engine : sqlalchemy.Engine
+        Whose dialect to speak.
+    table : sqlalchemy.Table
+        Where rows go.
+
+    Returns
+    -------
+    sqlalchemy.Insert
+        The dialect's own, with ``on_conflict_do_nothing`` and ``on_conflict_do_update``.
+
+    Examples
+    --------
+    >>> engine = connect("sqlite://")
+    >>> with engine.begin() as connection:
+    ...     for body in ("first", "second"):
+    ...         _ = connection.execute(upsert(engine, parts).values(digest="d", body=body).on_conflict_do_nothing())
+    ...     connection.scalar(sa.select(parts.c.body))
+    'first'
+    """
     return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
 
 

@@ -73,6 +73,20 @@ def read_potato(folder: Path) -> PotatoAnswers:
     ExportError
         If there are no answers, a file is cut short or misses a part, a person is there twice, or there
         are answers without consent.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> yes = [[{"schema": name, "name": "yes"}, "yes"] for name in ("consent_age", "consent_agree")]
+    >>> state = {"user_id": "kim", "instance_id_ordering": ["i1"], "instance_id_to_label_to_value": {
+    ...     "i1": [[{"schema": "preference", "name": "A"}, "A"]]}}
+    >>> state["phase_to_page_to_label_to_value"] = {"consent": {"consent": yes}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "answers", "kim", "user_state.json")
+    ...     file.parent.mkdir(parents=True)
+    ...     _ = file.write_text(json.dumps(state))
+    ...     read_potato(Path(folder)).answers.values.tolist()
+    [['kim', 'i1', 'preference', 'A']]
     """
     files = sorted((folder / "answers").glob("*/user_state.json"))
     if not files:
@@ -136,6 +150,17 @@ def read_label_studio(file: Path) -> pd.DataFrame:
     ------
     ExportError
         If the file is cut short, or a task names no replies, or an annotation no annotator.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> said = {"completed_by": 7, "result": [{"type": "pairwise", "value": {"selected": "left"}}]}
+    >>> tasks = [{"data": {"left_reply": "r1", "right_reply": "r2"}, "annotations": [said]}]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "export.json")
+    ...     _ = file.write_text(json.dumps(tasks))
+    ...     read_label_studio(file)[["person", "left", "right", "choice"]].values.tolist()
+    [['7', 'r1', 'r2', 'left']]
     """
     tasks = _load_json(file)
     if not isinstance(tasks, list):
@@ -149,7 +174,7 @@ def read_label_studio(file: Path) -> pd.DataFrame:
 
 
 def read_csv(file: Path) -> pd.DataFrame:
-    """Read verdicts from a plain CSV file.
+    r"""Read verdicts from a plain CSV file.
 
     Parameters
     ----------
@@ -168,6 +193,17 @@ def read_csv(file: Path) -> pd.DataFrame:
     ExportError
         If a column is missing or unknown, a row is short or long, a side is missing, or a word or
         number does not fit. The message names the line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "votes.csv")
+    ...     _ = file.write_text("rater,left,right,choice\nkim,r1,r2,left\nlee,r1,r2,better\n")
+    ...     read_csv(file)
+    Traceback (most recent call last):
+        ...
+    ExportError: line 3 of votes.csv: the choice is 'better', expected left, right, tie, or nothing where no ...
     """
     try:
         with file.open(encoding="utf-8-sig", newline="") as handle:

@@ -81,6 +81,17 @@ def run(
         If some of them are in a provider's batch, or the ledger cannot be written.
     KeyboardInterrupt
         After Ctrl-C, once the calls in flight are recorded.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.models import Model
+    >>> says = Model("says", "openai/gpt-4o", options={"mock_response": "I hear you."})  # litellm answers itself
+    >>> ask, ledger = Request(says, ({"role": "user", "content": "I lost my job."},)), open_ledger("sqlite://")
+    >>> run([ask], ledger=ledger, progress=False)  # nothing was lost
+    {}
+    >>> ledger.find([ask.key])[ask.key].text
+    'I hear you.'
     """
     from tqdm.auto import tqdm
 
@@ -120,7 +131,13 @@ def run(
 
 @lru_cache(maxsize=1)
 def event_loop(_: int) -> asyncio.AbstractEventLoop:
-    """Give the process its event loop for calls, in a thread of its own: a kernel's main thread runs one already."""
+    """Give the process its event loop for calls, in a thread of its own: a kernel's main thread runs one already.
+
+    Examples
+    --------
+    >>> event_loop(os.getpid()) is event_loop(os.getpid())  # one a process, which a fork does not inherit
+    True
+    """
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
     return loop

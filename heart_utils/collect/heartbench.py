@@ -63,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     int
         0 if all is recorded; 1 after an error; 2 if it was not allowed to spend; 3 if calls failed; 130 after Ctrl-C.
+
+    Examples
+    --------
+    >>> main(["no-such-run"])  # what went wrong goes to the standard error
+    1
     """
     parser = argparse.ArgumentParser(prog="python -m heart_utils.collect.heartbench", description="Collect a HeartBench run.")
     parser.add_argument("run", help="a run; its settings stand in params/RUN.yaml under collect:")
@@ -108,6 +113,13 @@ def collect_heartbench(run: str, *, dry_run: bool = False, paid: bool = False) -
         If the settings are not there, unknown or of the wrong kind.
     BudgetError
         If calls cost money and `paid` is false, or the budget does not reach.
+
+    Examples
+    --------
+    >>> collect_heartbench("no-such-run")
+    Traceback (most recent call last):
+        ...
+    HeartBenchError: .../params/no-such-run.yaml is not there; a run's settings stand in params/RUN.yaml.
     """
     from heart_utils.collect.ledger import open_ledger
 

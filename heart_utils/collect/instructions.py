@@ -61,6 +61,16 @@ def reply_messages(turns: Sequence[Mapping[str, str]], instructions: str = REPLY
     -------
     tuple of dict
         Messages with ``role`` and ``content``.
+
+    Examples
+    --------
+    >>> system, user = reply_messages([{"speaker": "seeker", "text": "I lost my job."}])
+    >>> print(user["content"])
+    The conversation so far:
+    <BLANKLINE>
+    Seeker: I lost my job.
+    <BLANKLINE>
+    Your reply as the supporter:
     """
     return (
         {"role": "system", "content": instructions},

@@ -27,7 +27,7 @@ from heart_utils.collect.blinding import (
 from heart_utils.collect.models import Model
 from heart_utils.collect.prompts import LETTERS, Form, instructs_judge, parts
 from heart_utils.collect.protocols import Protocol, load_protocol
-from heart_utils.collect.questions import Answer, Question, ask_questions, collector_paused, count_calls
+from heart_utils.collect.questions import Answer, Question, ask_questions, collector_paused, count_questions
 from heart_utils.tables import check_table, needed_columns
 
 if TYPE_CHECKING:
@@ -138,9 +138,18 @@ def plan_verdicts(
     Returns
     -------
     pandas.DataFrame
-        One row per judge, protocol and answer format, as :func:`heart_utils.collect.questions.count_calls` gives it.
+        One row per judge, protocol and answer format, as :func:`heart_utils.collect.questions.count_questions` gives it.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.probes import make_probes
+    >>> probes, judge = make_probes(), Model("judge", "openai/gpt-4o")
+    >>> plan = plan_verdicts(probes.histories, probes.replies, probes.comparisons, [judge], ledger=open_ledger("sqlite://"))
+    >>> len(probes.comparisons), plan[["rater", "protocol", "n_calls", "n_recorded"]].values.tolist()
+    (432, [['judge', 'heart', 432, 0]])
     """
-    return count_calls(plan_questions(histories, replies, comparisons, judges, **plan), ledger=ledger)
+    return count_questions(plan_questions(histories, replies, comparisons, judges, **plan), ledger=ledger)
 
 
 @collector_paused()
@@ -254,6 +263,16 @@ def parse_answers(answers: Sequence[Answer]) -> pd.DataFrame:
     -------
     pandas.DataFrame
         The table ``verdicts``: one row for each dimension of each question.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.models import Call
+    >>> from heart_utils.collect.rubric import load_rubric
+    >>> about = dict(zip(ABOUT, ("c1", "p1", "h1", "d1", "standard", "x", "y", "ba", False), strict=True))
+    >>> form = Form(load_protocol("heart"), load_rubric("heart").select(["overall"]).dimensions, ("K1", "K2"))
+    >>> question = Question(about, Model("judge", "openai/gpt-4o"), form, "(a history)", ("one", "other"), (), 0)
+    >>> parse_answers([Answer(question, (Call("k", "ok", "K1 and K2 are warm."),))])[["verdict", "state"]].values.tolist()
+    [[nan, 'unparsed']]
     """
     names = needed_columns("verdicts")
     rows: list[tuple[Any, ...]] = []
@@ -276,7 +295,8 @@ def parse_answers(answers: Sequence[Answer]) -> pd.DataFrame:
 
 def _check_comparisons(histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> None:
     """Refuse what could not be shown to a judge, before anything is asked."""
-    check_replies(histories, replies[replies["reply_id"].isin([*comparisons["reply_a"], *comparisons["reply_b"]])])
+    shown = {*comparisons["reply_a"], *comparisons["reply_b"]}
+    check_replies(histories, replies[replies["reply_id"].isin(shown)])
     ids = pd.Index(replies["reply_id"])
     there = {column: replies[column].to_numpy(dtype=object) for column in ("history_id", "responder")}
     for side in ("a", "b"):

@@ -93,6 +93,12 @@ def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list
     -------
     list of Lane
         None of them begun.
+
+    Examples
+    --------
+    >>> asks = [Request(Model(name, "openai/m"), ({"role": "user", "content": "Hi"},)) for name in ("one", "two", "one")]
+    >>> [(lane.model.name, len(lane.requests), lane.batch) for lane in make_lanes(asks, None)]
+    [('one', 2, 8), ('two', 1, 8)]
     """
     by_model: dict[str, list[Request]] = {}
     for request in requests:

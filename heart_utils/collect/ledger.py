@@ -394,7 +394,26 @@ def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os
 
 
 def pack_call(call: Call, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
-    """Give a call the form of a row."""
+    """Give a call the form of a row.
+
+    Parameters
+    ----------
+    call : Call
+        What came of a request.
+    pack : zstandard.ZstdCompressor
+        For its text.
+
+    Returns
+    -------
+    dict
+        Column -> value.
+
+    Examples
+    --------
+    >>> row = pack_call(Call("k", "ok", "yes " * 500, cost_usd=0.01), zstandard.ZstdCompressor())
+    >>> row["status"], len(row["answer"]) < 50, row["logprobs"]
+    ('ok', True, None)
+    """
     values: dict[str, Any] = {name: getattr(call, name) for name in ANSWER}
     values["answer"] = pack.compress(call.text.encode("utf-8", "replace")) if call.text else None
     values["logprobs"] = None if call.logprobs is None else json.dumps(call.logprobs, ensure_ascii=False)

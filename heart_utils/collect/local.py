@@ -73,6 +73,12 @@ def serve_local() -> Iterator[Model]:
         If the weights or the server are not installed; it says how to install them.
     ModelError
         If the weights are not the known ones, or another process keeps its server too long.
+
+    Examples
+    --------
+    >>> with serve_local() as model:  # doctest: +SKIP
+    ...     model.api_base
+    'http://127.0.0.1:38215/v1'
     """
     weights = _weights()
     with _only_one():

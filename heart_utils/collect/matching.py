@@ -25,7 +25,7 @@ class StudyImportError(ValueError):
 
 
 def match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:
-    """Join each answered page with the assignment.
+    r"""Join each answered page with the assignment.
 
     Parameters
     ----------
@@ -43,6 +43,16 @@ def match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:
     ------
     StudyImportError
         If a page was never shown to the one who answered it, or two people sat in one seat.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> pages = pd.DataFrame({"person": ["kim"], "item_id": ["i1"], "seconds": [31.0]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "assignment.csv").write_text("item_id,seat,task,check\ni1,seat-001,rate,\n")
+    ...     found = match_pages(Path(folder), PotatoAnswers(pd.DataFrame(), pages, pd.DataFrame()))
+    >>> found[["person", "seat", "task"]].values.tolist()
+    [['kim', 'seat-001', 'rate']]
     """
     assignment = pd.read_csv(folder / "assignment.csv", dtype={"check": "Int64"})
     pages = found.pages.merge(assignment, on="item_id", how="left", validate="many_to_one")
@@ -70,7 +80,7 @@ def match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:
 
 
 def match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read a rating study's answers in terms of a and b, and its attention checks.
+    r"""Read a rating study's answers in terms of a and b, and its attention checks.
 
     Parameters
     ----------
@@ -90,6 +100,21 @@ def match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) -
     ------
     StudyImportError
         If a page has two answers to one question, or an unknown side.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> answers = pd.DataFrame([("kim", "i1", "preference", "A"), ("kim", "i1", "strength", "4")],
+    ...     columns=["person", "item_id", "question", "value"])
+    >>> page = {"person": "kim", "item_id": "i1", "seconds": 31.0, "pasted_share": 0.0, "swapped": False}
+    >>> people = pd.DataFrame({"person": ["kim"], "n_shown": [1], "completed": [True]})
+    >>> found = PotatoAnswers(answers, pd.DataFrame([page]), people)
+    >>> names = "item_id,seat,position,task,check,check_side,check_strength,comparison_id,pair_id,order"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "assignment.csv").write_text(f"{names}\ni1,seat-001,1,rate,,,,c1,p1,ba\n")
+    ...     judged, raters = match_potato(Path(folder), found, {"dimension": None})
+    >>> judged[["person", "verdict", "margin", "order"]].values.tolist()  # A stood on the left, and the left was b
+    [['kim', 'b', 4, 'ba']]
     """
     shown = match_pages(folder, found)
     twice = found.answers.duplicated(["person", "item_id", "question"])
@@ -148,6 +173,14 @@ def match_table(rows: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.
     ------
     StudyImportError
         If a rater is there under two spellings, or a comparison was never shown.
+
+    Examples
+    --------
+    >>> shown = {"comparison_id": "c1", "pair_id": "p1", "reply_a": "r1", "reply_b": "r2", "order": "ba"}
+    >>> row = {"where": "line 2", "person": "kim", "left": "r2", "right": "r1", "choice": "left", "margin": 3.0}
+    >>> judged = match_table(pd.DataFrame([row]), pd.DataFrame([shown]), "votes.csv")
+    >>> judged[["person", "comparison_id", "verdict"]].values.tolist()
+    [['kim', 'c1', 'b']]
     """
     people = rows["person"].drop_duplicates()
     plain = people.str.strip().str.casefold()
@@ -194,6 +227,14 @@ def people_of(found: PotatoAnswers, shown: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         ``person``, ``n_shown``, ``n_answered``, ``n_checks`` and ``n_checks_passed`` (0), ``completed``.
+
+    Examples
+    --------
+    >>> people = pd.DataFrame({"person": ["kim"], "n_shown": [3], "completed": [False]})
+    >>> shown = pd.DataFrame({"person": ["kim", "kim"], "task": ["rate", "check"]})
+    >>> found = PotatoAnswers(pd.DataFrame(), pd.DataFrame(), people)
+    >>> people_of(found, shown)[["person", "n_shown", "n_answered"]].values.tolist()
+    [['kim', 3, 1]]
     """
     answered = shown[shown["task"] != "check"].groupby("person").size()
     raters = found.people.assign(n_answered=found.people["person"].map(answered).fillna(0).astype(int))

@@ -388,6 +388,11 @@ def supports_schema(model: Model) -> bool:
     -------
     bool
         What litellm says of it. A server of one's own that litellm does not know counts as no.
+
+    Examples
+    --------
+    >>> supports_schema(Model("gpt", "openai/gpt-4o")), supports_schema(Model("own", "hosted_vllm/my-model"))
+    (True, False)
     """
     return model.checksum is not None or bool(load_litellm().supports_response_schema(model=model.model))
 

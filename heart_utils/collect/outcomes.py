@@ -87,6 +87,14 @@ def read_plain(response: Any, started: float) -> Answer:
     -------
     Answer
         Without ``ttft_ms``.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Words
+    >>> said = Words(message=Words(content="I hear you."), finish_reason="stop")
+    >>> answer = read_plain(Words(choices=[said], usage=Words(prompt_tokens=20, completion_tokens=4)), time.perf_counter())
+    >>> answer.text, answer.completion_tokens, answer.refused
+    ('I hear you.', 4, False)
     """
     total_ms = (time.perf_counter() - started) * 1000
     choice = response.choices[0]
@@ -117,6 +125,17 @@ async def read_stream(chunks: AsyncIterator[Any], started: float) -> Answer:
     -------
     Answer
         With ``ttft_ms``, unless no text came.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from types import SimpleNamespace as Words
+    >>> async def pieces():
+    ...     for text in ("I hear", " you."):
+    ...         yield Words(choices=[Words(delta=Words(content=text), finish_reason=None)])
+    >>> answer = asyncio.run(read_stream(pieces(), time.perf_counter()))
+    >>> answer.text, answer.ttft_ms <= answer.total_ms
+    ('I hear you.', True)
     """
     pieces: list[str] = []
     ttft_ms = finish_reason = usage = None
@@ -158,6 +177,12 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     -------
     Failure
         An exception that nobody foresaw, such as an answer in another format, may pass.
+
+    Examples
+    --------
+    >>> ask = Request(Model("m", "openai/gpt-4o", timeout_s=5), ({"role": "user", "content": "Hello"},))
+    >>> failure_of(TimeoutError(), ask)
+    Failure(kind='again', words='no answer within 5 s', after_s=None, billed=True)
     """
     exceptions = load_litellm().exceptions
     text = str(getattr(error, "message", None) or error) or type(error).__name__

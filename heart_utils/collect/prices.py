@@ -91,6 +91,12 @@ def cost(model: Model, prompt_tokens: int | None, completion_tokens: int | None)
     -------
     float or None
         USD; None where the price or the count is not known.
+
+    Examples
+    --------
+    >>> cheap = Model("m", "openai/own", price_prompt=1, price_completion=2)
+    >>> cost(cheap, 1000, 500), cost(Model("m", "openai/own"), 1000, 500)  # not known is not free
+    (0.002, None)
     """
     rates = price(model)
     if rates == (0.0, 0.0):
@@ -114,6 +120,13 @@ def reserve(request: Request, room: int | None = None) -> float:
     -------
     float
         Zero where no price is known.
+
+    Examples
+    --------
+    >>> cheap = Model("m", "openai/own", price_prompt=1, price_completion=2, options={"max_tokens": 1000})
+    >>> ask = Request(cheap, ({"role": "user", "content": "word" * 100},))
+    >>> reserve(ask) > (plan_call(ask).cost_usd or 0)  # what it may cost at the most
+    True
     """
     rates = price(request.model)
     return 0.0 if rates is None else prompt_bound(request) * rates[0] + (room or answer_bound(request)) * rates[1]
@@ -171,6 +184,14 @@ def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_pa
     ------
     BudgetError
         If either stands against it.
+
+    Examples
+    --------
+    >>> ask = Request(Model("own", "openai/own"), ({"role": "user", "content": "Hello"},))
+    >>> check_money([ask], budget_usd=5.0, max_paid_calls=None)
+    Traceback (most recent call last):
+        ...
+    BudgetError: A budget needs prices, and that of own (openai/own) is not known. Give price_prompt and ...
     """
     models = {request.model.name: request.model for request in requests}
     if budget_usd is not None:

@@ -148,6 +148,13 @@ def judge_probes(judges: Sequence[Model], *, ledger: Ledger, seed: int, plan: bo
     ------
     ReplayError
         In mode ``"replay"``, if a call is not recorded.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> plan = judge_probes([Model("judge", "openai/gpt-4o")], ledger=open_ledger("sqlite://"), seed=1, plan=True)
+    >>> plan[["rater", "n_calls"]].values.tolist()
+    [['judge', 432]]
     """
     from heart_utils.collect.judge import collect_verdicts, plan_verdicts
 

@@ -239,6 +239,16 @@ def repair_messages(messages: Messages, answer: str | None, fault: str, form: Fo
     -------
     tuple of dict
         The question, the answer, and a request to write the same judgement in the form.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.protocols import load_protocol
+    >>> from heart_utils.collect.rubric import load_rubric
+    >>> form = Form(load_protocol("heart"), load_rubric("heart").select(["overall"]).dimensions, ("K1", "K2"))
+    >>> asked = ({"role": "user", "content": "(the question)"},)
+    >>> repaired = repair_messages(asked, "K1, I think", "it holds no JSON object", form)
+    >>> [message["role"] for message in repaired], repaired[-1]["content"][:58]
+    (['user', 'assistant', 'user'], 'That answer could not be read: it holds no JSON object. Gi')
     """
     came = (answer or "").strip()[:MAX_REPEATED] or "(nothing)"
     again = f"That answer could not be read: {fault}. Give the same judgement again. {form.answer_form()}"
@@ -283,7 +293,30 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 
 
 def parts(protocol: Protocol, dimensions: tuple[Dimension, ...], answer_format: str) -> list[tuple[Dimension, ...]]:
-    """Split dimensions over calls: one a call for a single letter or where the protocol says so, else all in one."""
+    """Split dimensions over calls: one a call for a single letter or where the protocol says so, else all in one.
+
+    Parameters
+    ----------
+    protocol : Protocol
+        Says how many dimensions a call asks about.
+    dimensions : tuple of Dimension
+        In the order to ask.
+    answer_format : str
+        ``"json"`` or ``"logprob"``.
+
+    Returns
+    -------
+    list of tuple of Dimension
+        One for each call.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.protocols import load_protocol
+    >>> from heart_utils.collect.rubric import load_rubric
+    >>> dimensions = load_rubric("heart").dimensions
+    >>> [len(parts(load_protocol("heart"), dimensions, answer_format)) for answer_format in ("json", "logprob")]  # calls
+    [1, 6]
+    """
     if answer_format == "logprob" or protocol.dimensions_per_call == "one":
         return [(dimension,) for dimension in dimensions]
     return [dimensions]

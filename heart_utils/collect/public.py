@@ -54,6 +54,15 @@ def collect_public(run: Run) -> dict[str, str]:
     DamagedDataError
         If a file is there and is not what it should be. Data that are absent are no error; data that
         are wrong are.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unittest.mock import patch
+    >>> with tempfile.TemporaryDirectory() as folder, patch.dict("os.environ", HEART_DATA_MIRROR=folder):
+    ...     said = collect_public(Run("public", Path(folder, "public"), Path(folder)))
+    >>> {name: words.split(".")[0] for name, words in said.items()}  # an empty mirror has none of them
+    {'mtbench': 'absent', 'mentalalign': 'absent', 'empathic_comm': 'absent'}
     """
     return {name: _collect(run, name) for name in PARTS}
 

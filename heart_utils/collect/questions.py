@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
@@ -20,7 +21,17 @@ from heart_utils.collect.readings import Reading, read_call
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
 
-__all__ = ["Answer", "Question", "ask_questions", "collector_paused", "count_calls", "settle_schema", "takes_schema"]
+__all__ = [
+    "Answer",
+    "Question",
+    "ask_questions",
+    "ask_repairs",
+    "collector_paused",
+    "count_calls",
+    "count_questions",
+    "settle_schema",
+    "takes_schema",
+]
 
 ROOM = 200
 """Tokens for an answer in JSON, whatever it is about."""
@@ -158,6 +169,17 @@ def collector_paused() -> Iterator[None]:
 
     Nothing made here forms a cycle, but the collector would go through hundreds of thousands of
     living objects again and again: up to a third of the time at 42,000 verdicts.
+
+    Yields
+    ------
+    None
+        Until the block ends; then it runs again if it ran before.
+
+    Examples
+    --------
+    >>> with collector_paused():
+    ...     gc.isenabled()
+    False
     """
     was = gc.isenabled()
     gc.disable()
@@ -195,19 +217,23 @@ def ask_questions(
     -------
     list of Answer
         One for each question, in their order.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.score import plan_score_questions
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Fine."})  # litellm answers itself
+    >>> questions = plan_score_questions(load_histories("sample"), load_replies("sample").head(1), [judge])
+    >>> (answer,) = ask_questions(questions, ledger=open_ledger("sqlite://"), progress=False)
+    >>> len(answer.calls), answer.readings()[0][0].state  # asked once more, and still not to be read
+    (2, 'unparsed')
     """
-    ask = partial(
-        ask_all,
-        ledger=ledger,
-        mode=mode,
-        max_concurrency=max_concurrency,
-        budget_usd=budget_usd,
-        scheduler=scheduler,
-        progress=progress,
-    )
+    asking: dict[str, Any] = {"ledger": ledger, "mode": mode, "max_concurrency": max_concurrency, "budget_usd": budget_usd}
+    asking |= {"scheduler": scheduler, "progress": progress}
     schemas = takes_schema(questions, ledger)
     calls, missing = _look_up(questions, schemas, ledger, again=mode != "replay")
-    new = ask(list(missing.values()), max_paid_calls=max_paid_calls) if missing else []
+    new = ask_all(list(missing.values()), max_paid_calls=max_paid_calls, **asking) if missing else []
     calls |= zip(missing, new, strict=True)
     answers = [Answer(question, (calls[place],)) for place, question in enumerate(questions)]
     repairs = {
@@ -215,19 +241,46 @@ def ask_questions(
         for place, answer in enumerate(answers)
         if answer.calls[0].status == "ok" and answer.first[1] is not None
     }
-    if mode == "replay":
-        known = ledger.find([request.key for request in repairs.values()])
-        repairs = {place: request for place, request in repairs.items() if request.key in known}
     if max_paid_calls is not None:
         paid = {call.call_id for call in new if call.cost_usd != 0}
         max_paid_calls = max(max_paid_calls - len(paid), 0)
-    again = ask(list(repairs.values()), max_paid_calls=max_paid_calls) if repairs else []
-    for place, call in zip(repairs, again, strict=True):
+    for place, call in ask_repairs(repairs, max_paid_calls=max_paid_calls, **asking).items():
         answers[place] = Answer(answers[place].question, (*answers[place].calls, call))
     return answers
 
 
-def count_calls(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFrame:
+def ask_repairs(repairs: Mapping[int, Request], *, ledger: Ledger, mode: str, **asking: Any) -> dict[int, Call]:
+    """Ask once more what could not be read; a replay takes only what was asked, so that a new parser needs no call.
+
+    Parameters
+    ----------
+    repairs : mapping of int to Request
+        Place of the first question -> the second.
+    ledger : Ledger
+        Where calls are kept.
+    mode, **asking
+        As in :func:`heart_utils.collect.models.ask_all`.
+
+    Returns
+    -------
+    dict of int to Call
+        Place -> what came; without the places that a replay has no answer for.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> ask = Request(Model("judge", "openai/gpt-4o"), ({"role": "user", "content": "Hello"},))
+    >>> ask_repairs({7: ask}, ledger=open_ledger("sqlite://"), mode="replay")  # it was never asked
+    {}
+    """
+    if mode == "replay":
+        known = ledger.find([request.key for request in repairs.values()])
+        repairs = {place: request for place, request in repairs.items() if request.key in known}
+    calls = ask_all(list(repairs.values()), ledger=ledger, mode=mode, **asking) if repairs else []
+    return dict(zip(repairs, calls, strict=True))
+
+
+def count_questions(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFrame:
     """Say what asking would take, judge by judge, without asking.
 
     Parameters
@@ -240,30 +293,78 @@ def count_calls(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFram
     Returns
     -------
     pandas.DataFrame
-        One row per judge and answer format: ``n_calls``, ``n_recorded`` of them, and of the others ``prompt_tokens``,
-        ``completion_tokens`` (both estimated; answers are taken to fill their room) and ``cost_usd`` at list price,
-        empty where no price is known. Repair questions come on top.
+        One row per judge, protocol and answer format, as :func:`count_calls` gives it.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.score import plan_score_questions
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> judge = Model("judge", "openai/gpt-4o")
+    >>> questions = plan_score_questions(load_histories("sample"), load_replies("sample"), [judge])
+    >>> count_questions(questions, ledger=open_ledger("sqlite://"))[["rater", "protocol", "n_calls"]].values.tolist()
+    [['judge', 'likert', 36]]
     """
     schemas = takes_schema(questions, ledger)
-    rows = []
-    for start in range(0, len(questions), CHUNK):
-        chunk = questions[start : start + CHUNK]
-        requests = [question.request(schema=schemas[question.asker]) for question in chunk]
-        statuses = ledger.statuses([request.key for request in requests])
-        for question, request in zip(chunk, requests, strict=True):
-            call = plan_call(request) if statuses.get(request.key, "error") == "error" else None  # what failed is asked again
+    asked = (
+        (
+            (question.judge.name, question.form.protocol.name, question.form.answer_format),
+            question.request(schema=schemas[question.asker]),
+        )
+        for question in questions
+    )
+    return count_calls(asked, by=("rater", "protocol", "answer_format"), ledger=ledger)
+
+
+def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger) -> pd.DataFrame:
+    """Say what requests would take, without asking.
+
+    Parameters
+    ----------
+    asked : iterable of tuple
+        Each request behind who is asked, in the words of `by`; looked at some at a time, for prompts are long.
+    by : sequence of str
+        Columns that tell who is asked.
+    ledger : Ledger
+        Where calls are kept.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each who is asked: ``n_calls``, ``n_recorded`` of them, and of the others ``prompt_tokens``,
+        ``completion_tokens`` (both estimated; answers are taken to fill their room) and ``cost_usd`` at list price,
+        empty where no price is known. What failed before is asked again. Repair questions come on top.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> known = Model("known", "openai/own", price_prompt=1, price_completion=2, options={"max_tokens": 100})
+    >>> models, question = (known, Model("unknown", "x/y")), ({"role": "user", "content": "word" * 100},)
+    >>> asked = [((model.name,), Request(model, question)) for model in models]
+    >>> count_calls(asked, by=("rater",), ledger=open_ledger("sqlite://"))[["rater", "n_calls", "cost_usd"]].values.tolist()
+    [['known', 1, 0.000316], ['unknown', 1, nan]]
+    """
+    rows: list[tuple[Any, ...]] = []
+    asked = iter(asked)
+    while chunk := list(islice(asked, CHUNK)):
+        statuses = ledger.statuses([request.key for _, request in chunk])
+        for who, request in chunk:
+            call = plan_call(request) if statuses.get(request.key, "error") == "error" else None
             takes = (0, 0, 0.0) if call is None else (call.prompt_tokens or 0, call.completion_tokens or 0, call.cost_usd)
-            rows.append((question.judge.name, question.form.protocol.name, question.form.answer_format, call is None, *takes))
-    names = ["rater", "protocol", "answer_format", "recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
+            rows.append((*who, call is None, *takes))
+    names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
     table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float})
-    groups = table.groupby(["rater", "protocol", "answer_format"], sort=False)
-    return groups.agg(
-        n_calls=("recorded", "size"),
-        n_recorded=("recorded", "sum"),
-        prompt_tokens=("prompt_tokens", "sum"),
-        completion_tokens=("completion_tokens", "sum"),
-        cost_usd=("cost_usd", lambda costs: costs.sum(skipna=False)),
-    ).reset_index()
+    return (
+        table.groupby(list(by), sort=False)
+        .agg(
+            n_calls=("recorded", "size"),
+            n_recorded=("recorded", "sum"),
+            prompt_tokens=("prompt_tokens", "sum"),
+            completion_tokens=("completion_tokens", "sum"),
+            cost_usd=("cost_usd", lambda costs: costs.sum(skipna=False)),  # one unknown price leaves the sum unknown
+        )
+        .reset_index()
+    )
 
 
 def takes_schema(questions: Sequence[Question], ledger: Ledger) -> dict[tuple[str, str], bool]:
@@ -281,6 +382,15 @@ def takes_schema(questions: Sequence[Question], ledger: Ledger) -> dict[tuple[st
     -------
     dict
         From a judge's name and answer format to whether its requests carry a schema.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.score import plan_score_questions
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> panel = [Model("gpt", "openai/gpt-4o"), Model("own", "hosted_vllm/my-model")]
+    >>> takes_schema(plan_score_questions(load_histories("sample"), load_replies("sample"), panel), open_ledger("sqlite://"))
+    {('gpt', 'json'): True, ('own', 'json'): False}
     """
     of_asker: dict[tuple[str, str], list[Question]] = {}
     for question in questions:
@@ -307,6 +417,14 @@ def settle_schema(asked: Sequence[tuple[Request, Request]], ledger: Ledger) -> b
     -------
     bool
         As most of the recorded calls among these were made; if there are none, what litellm says of the model.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> ask = Request(Model("gpt", "openai/gpt-4o"), ({"role": "user", "content": "Hello"},))
+    >>> form = {"response_format": {"type": "json_object"}}
+    >>> settle_schema([(replace(ask, options=form), ask)], open_ledger("sqlite://"))  # nothing is recorded: as litellm says
+    True
     """
     keys = {request.key: schema for both in asked for schema, request in zip((True, False), both, strict=True)}
     recorded = Counter(keys[key] for key in ledger.find(list(keys)))

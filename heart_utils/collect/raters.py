@@ -69,7 +69,7 @@ def import_ratings(
     withdrawn: Sequence[str] = (),
     simulated: bool | None = None,
 ) -> ImportedStudy:
-    """Turn the answers of a rating study into verdicts.
+    r"""Turn the answers of a rating study into verdicts.
 
     Parameters
     ----------
@@ -105,6 +105,26 @@ def import_ratings(
     -----
     UserWarning
         How many reasons hold a formula or markup. They are kept as text and flagged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from heart_utils.runs import find_root
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
+    >>> recipe = read_recipe("sample")
+    >>> histories = recipe_histories(recipe).head(1)
+    >>> replies = recipe_replies(recipe, histories, ledger=open_ledger("sqlite://", seed_file=find_root() / recipe.recorded))
+    >>> shown = recipe_comparisons(recipe, replies).head(1)
+    >>> statement = {"population": "students", "language": "English", "pay": "12 GBP an hour"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run, votes = Run("mine", Path(folder), find_root()), Path(folder, "votes.csv")
+    ...     _ = run.write("histories", histories), run.write("comparisons", shown)
+    ...     sides = shown[["reply_a", "reply_b"]].iloc[0]
+    ...     _ = votes.write_text(f"rater,left,right,choice\nkim,{sides.iloc[0]},{sides.iloc[1]},left\n")
+    ...     study = import_ratings(run, votes, statement=statement)
+    >>> study.verdicts[["verdict", "order", "state"]].values.tolist()
+    [['a', 'ab', 'valid']]
     """
     licence = "none stated"
     if source.is_dir():
@@ -172,6 +192,15 @@ def import_replies(
     ------
     StudyImportError
         If there is no rater statement, or a history was never shown to the one who answered it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     import_replies(Run("mine", Path(folder), Path(folder)), Path(folder))
+    Traceback (most recent call last):
+        ...
+    StudyImportError: (a folder) has no study.json, so it is no study written here. Give the folder under ...
     """
     settings = _study(source, "reply")["settings"]
     said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
@@ -217,7 +246,23 @@ def import_replies(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Import a study into its run; say in a sentence what went wrong, if anything did."""
+    """Import a study into its run; say in a sentence what went wrong, if anything did.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the command line, if not given.
+
+    Returns
+    -------
+    int
+        0, or 1 after an error.
+
+    Examples
+    --------
+    >>> main(["no-such-run", "votes.csv"])  # what went wrong goes to the standard error
+    1
+    """
     parser = argparse.ArgumentParser(prog="python -m heart_utils.collect.raters", description="Import what people answered.")
     parser.add_argument("run", help="a name under runs/, or a path")
     parser.add_argument("source", help="a folder under runs/<run>/study, a Label Studio .json, or a .csv")

@@ -541,6 +541,15 @@ def recipe_requests(
     -------
     list of Request
         Of verdicts, then of scores, then of codes.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> len(recipe_requests(mine, histories, replies, recipe_comparisons(mine, replies), ledger=ledger))
+    28
     """
     from heart_utils.collect.judge import plan_questions
     from heart_utils.collect.questions import takes_schema

@@ -48,6 +48,19 @@ def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: boo
     -------
     int
         The number of calls.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.models import Model, ask_all
+    >>> says = Model("says", "openai/gpt-4o", options={"mock_response": "I hear you."})  # litellm answers itself
+    >>> ledger = open_ledger("sqlite://")
+    >>> _ = ask_all([Request(says, ({"role": "user", "content": "I lost my job."},))], ledger=ledger, progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "calls.jsonl")
+    ...     export_calls(ledger, file), "lost my job" in file.read_text(), import_calls(open_ledger("sqlite://"), file)
+    (1, False, 1)
     """
     wanted = sa.select(calls.c.key, *(calls.c[name] for name in ASKED)).where(calls.c.status != "claimed").order_by(calls.c.key)
     used = set(ledger.used)
@@ -68,7 +81,7 @@ def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: boo
 
 
 def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
-    """Read calls that :func:`export_calls` wrote; what is recorded already stays.
+    r"""Read calls that :func:`export_calls` wrote; what is recorded already stays.
 
     Parameters
     ----------
@@ -86,6 +99,18 @@ def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
     ------
     LedgerError
         If the file cannot be read, or a line is not a call; it names the line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> ledger = open_ledger("sqlite://")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "calls.jsonl").write_text('{"key": 1}\n')
+    ...     import_calls(ledger, Path(folder, "calls.jsonl"))
+    Traceback (most recent call last):
+        ...
+    LedgerError: calls.jsonl, line 1, is not a recorded call (TypeError: Call.__init__() missing 1 required ...
     """
     path = Path(file)
     try:
@@ -123,6 +148,14 @@ def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> R
     -------
     ReplayError
         To be raised.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.models import Model
+    >>> ask = Request(Model("m", "openai/gpt-4o"), ({"role": "user", "content": "Hello"},), tag="h1")
+    >>> str(explain_miss(open_ledger("sqlite://"), [ask], total=3))[:86]
+    '1 of 3 requests are not in the ledger sqlite://; the first is to m about h1. Nothing i'
     """
     first = missing[0]
     about_it = f" about {first.tag}" if first.tag else ""

@@ -11,6 +11,7 @@ import pandas as pd
 from heart_utils.collect.instructions import MAX_SENTENCES, MAX_WORDS, REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.collect.models import Call, Model, Request, ask_all
 from heart_utils.collect.prices import price
+from heart_utils.collect.questions import count_calls
 from heart_utils.tables import check_table, empty_table
 
 if TYPE_CHECKING:
@@ -168,29 +169,26 @@ def plan_replies(
     Returns
     -------
     pandas.DataFrame
-        One row per model: ``n_calls``, ``n_recorded`` of them, and of the others ``prompt_tokens``,
-        ``completion_tokens`` (both estimated) and ``cost_usd``, empty where no price is known.
+        One row per model, in the column ``responder``, as :func:`heart_utils.collect.questions.count_calls` gives it.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories
+    >>> mine = Model("mine", "openai/own-server", price_prompt=1, price_completion=2)
+    >>> plan = plan_replies(load_histories("sample"), [mine], ledger=open_ledger("sqlite://"), repeats=2)
+    >>> plan[["responder", "n_calls", "completion_tokens"]].values.tolist()  # each reply has room for 120 tokens
+    [['mine', 72, 8640]]
     """
     skipped = set(skipped_histories(histories)["history_id"])
     answerable = histories[~histories["history_id"].isin(skipped)].to_dict("records")
-    rows = []
-    for model in models:
-        asked = [_request(history, model, repeat, instructions) for history in answerable for repeat in range(repeats)]
-        calls = ask_all(asked, ledger=ledger, mode="dry")
-        planned = [call for call in calls if call.status == "planned"]
-        costs = [call.cost_usd for call in planned]
-        rows.append(
-            {
-                "responder": model.name,
-                "n_calls": len(calls),
-                "n_recorded": len(calls) - len(planned),
-                "prompt_tokens": sum(call.prompt_tokens or 0 for call in planned),
-                "completion_tokens": sum(call.completion_tokens or 0 for call in planned),
-                "cost_usd": float("nan") if None in costs else float(sum(cost or 0.0 for cost in costs)),
-            }
-        )
-    columns = ["responder", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
-    return pd.DataFrame(rows, columns=columns)
+    asked = (
+        ((model.name,), _request(history, model, repeat, instructions))
+        for model in models
+        for history in answerable
+        for repeat in range(repeats)
+    )
+    return count_calls(asked, by=("responder",), ledger=ledger)
 
 
 def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
@@ -205,6 +203,14 @@ def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Those rows.
+
+    Examples
+    --------
+    >>> turns = {"h1": ["seeker"], "h2": ["seeker", "supporter"]}
+    >>> rows = [(name, [{"speaker": who} for who in speakers]) for name, speakers in turns.items()]
+    >>> histories = pd.DataFrame(rows, columns=["history_id", "turns"])
+    >>> skipped_histories(histories)["history_id"].tolist()
+    ['h2']
     """
     return histories[histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)]
 

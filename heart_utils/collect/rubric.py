@@ -162,6 +162,16 @@ def read_settings(
         Where it stood.
     content : dict
         What it says.
+
+    Examples
+    --------
+    >>> file, content = read_settings("heart", folder="protocols", kind="protocol", error=RubricError)
+    >>> file.name, content["rubric"]
+    ('heart.yaml', 'heart')
+    >>> read_settings("hearts", folder="protocols", kind="protocol", error=RubricError)
+    Traceback (most recent call last):
+        ...
+    RubricError: There is no protocol 'hearts' (looked for .../data/protocols/hearts.yaml). By name there are ...
     """
     given = os.fspath(name_or_path)
     shelf = find_root() / "data" / folder

@@ -62,6 +62,14 @@ def reply_message(turns: Sequence[Mapping[str, str]], language: str) -> tuple[di
     -------
     tuple of dict
         Messages.
+
+    Examples
+    --------
+    >>> (message,) = reply_message([{"speaker": "seeker", "text": "I lost my job."}], "en")
+    >>> print(message["content"][-46:])
+    down, no speaker's name.
+    <BLANKLINE>
+    Other：I lost my job.
     """
     return ({"role": "user", "content": REPLY_WORDS[language].format(history=_transcript(turns, language))},)
 
@@ -120,6 +128,12 @@ def again_message(answer: str, fault: str, n: int, language: str) -> tuple[dict[
     -------
     tuple of dict
         Messages to follow those of :func:`judge_message`.
+
+    Examples
+    --------
+    >>> answer, question = again_message('{"hits": [1]}', "it has 1 of 2 hits", 2, "en")
+    >>> print(question["content"])
+    This answer cannot be used: it has 1 of 2 hits. Give the JSON object again in the same form, with exactly 2 hits.
     """
     again = AGAIN_WORDS[language].format(fault=fault, n=n)
     return {"role": "assistant", "content": answer}, {"role": "user", "content": again}
@@ -195,6 +209,11 @@ def hits_schema(n: int, *, exact: bool) -> dict[str, Any]:
     -------
     dict
         A ``response_format``.
+
+    Examples
+    --------
+    >>> hits_schema(2, exact=True)["json_schema"]["schema"]["properties"]["hits"]
+    {'type': 'array', 'items': {'enum': [1, 0, None]}, 'minItems': 2, 'maxItems': 2}
     """
     hits: dict[str, Any] = {"type": "array", "items": {"enum": [1, 0, None]}}
     reason: dict[str, Any] = {"type": "string"}

@@ -15,7 +15,7 @@ import pandas as pd
 from heart_utils.collect.blinding import JudgeError, check_judges, judge_flags, rows_of
 from heart_utils.collect.codebook import ANSWERED
 from heart_utils.collect.models import Call, Model, Request, ask_all
-from heart_utils.collect.questions import settle_schema
+from heart_utils.collect.questions import ask_repairs, count_calls, settle_schema
 from heart_utils.collect.rubric_prompts import LANGUAGES, again_message, hits_schema, judge_message, read_hits, reply_message
 from heart_utils.tables import check_table, needed_columns
 
@@ -91,6 +91,15 @@ def collect_rubric_replies(
     -------
     pandas.DataFrame
         The table ``replies``.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories
+    >>> says = Model("says", "openai/gpt-4o", options={"mock_response": "I hear you."})  # litellm answers itself
+    >>> asking = {"ledger": open_ledger("sqlite://"), "language": "en", "progress": False}
+    >>> collect_rubric_replies(load_histories("sample").head(1), [says], **asking)["text"].tolist()
+    ['I hear you.']
     """
     _check_language(language)
     wanted = [(history, model) for history in rows_of(histories, ("history_id", "turns", "simulated")) for model in responders]
@@ -152,6 +161,19 @@ def collect_hits(
     ------
     JudgeError
         If a reply belongs to no question, or judges share a name.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
+    >>> items = pd.DataFrame({"item": ["i1", "i2"], "content": ["Names the feeling.", "Asks nothing."], "position": [0, 1]})
+    >>> items = items.assign(question_id=replies["history_id"].iloc[0], ability="empathy", points=5)
+    >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": '{"reason": "It does.", "hits": [1, null]}'})
+    >>> asking = {"ledger": open_ledger("sqlite://"), "language": "en", "progress": False}
+    >>> scores = collect_hits(items, histories, replies, [judge], **asking)
+    >>> scores[["item", "score", "state"]].values.tolist()
+    [['i1', 1.0, 'valid'], ['i2', nan, 'abstained']]
     """
     tasks, failed = _tasks(questions, histories, replies, judges, responders, language, ledger)
     calls = ask_all([task.request for task in tasks], ledger=ledger, mode=mode, **asking)
@@ -159,10 +181,7 @@ def collect_hits(
         place: read_hits(call.text, len(tasks[place].items))[1] for place, call in enumerate(calls) if call.status in ANSWERED
     }
     again = {place: tasks[place].again(calls[place].text, fault) for place, fault in faults.items() if fault is not None}
-    if mode == "replay":
-        known = ledger.find([request.key for request in again.values()])
-        again = {place: request for place, request in again.items() if request.key in known}
-    second = dict(zip(again, ask_all(list(again.values()), ledger=ledger, mode=mode, **asking), strict=True))
+    second = ask_repairs(again, ledger=ledger, mode=mode, **asking)
     rows = [row for place, task in enumerate(tasks) for row in _rows(task, calls[place], second.get(place))]
     for task in failed:
         n, state = len(task.items), task.reply["state"]
@@ -189,31 +208,22 @@ def plan_hits(
     Returns
     -------
     pandas.DataFrame
-        One row per judge: ``n_calls``, ``n_recorded``, and for the others ``prompt_tokens``,
-        ``completion_tokens`` and ``cost_usd``, estimated. Second questions come on top.
+        One row per judge, in the column ``rater``, as :func:`heart_utils.collect.questions.count_calls` gives it.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
+    >>> items = pd.DataFrame({"item": ["i1", "i2"], "content": ["Names the feeling.", "Asks nothing."], "position": [0, 1]})
+    >>> items = items.assign(question_id=replies["history_id"].iloc[0], ability="empathy", points=5)
+    >>> judge = Model("judge", "openai/gpt-4o")
+    >>> plan = plan_hits(items, histories, replies, [judge], ledger=open_ledger("sqlite://"), language="en")
+    >>> plan[["rater", "n_calls", "completion_tokens"]].values.tolist()  # room for the form, and for each of two items
+    [['judge', 1, 620]]
     """
     tasks, _ = _tasks(questions, histories, replies, judges, None, language, ledger)
-    calls = ask_all([task.request for task in tasks], ledger=ledger, mode="dry", progress=False)
-    table = pd.DataFrame(
-        [
-            (task.judge.name, call.status != "planned", call.prompt_tokens, call.completion_tokens, call.cost_usd)
-            for task, call in zip(tasks, calls, strict=True)
-        ],
-        columns=["rater", "recorded", "prompt_tokens", "completion_tokens", "cost_usd"],
-    )
-    costs = ["prompt_tokens", "completion_tokens", "cost_usd"]
-    table[costs] = table[costs].astype(float).mask(table["recorded"], 0.0)
-    return (
-        table.groupby("rater", sort=False)
-        .agg(
-            n_calls=("recorded", "size"),
-            n_recorded=("recorded", "sum"),
-            prompt_tokens=("prompt_tokens", "sum"),
-            completion_tokens=("completion_tokens", "sum"),
-            cost_usd=("cost_usd", lambda costs: costs.sum(skipna=False)),  # one unknown price leaves the sum unknown
-        )
-        .reset_index()
-    )
+    return count_calls((((task.judge.name,), task.request) for task in tasks), by=("rater",), ledger=ledger)
 
 
 def _tasks(
@@ -247,13 +257,10 @@ def _tasks(
             if reply["state"] != "valid":
                 failed.append(task)
                 continue
-            schema = _takes_schema(task, ledger) if schema is None else schema
+            if schema is None:
+                schema = settle_schema([(replace(task, schema=True).request, task.request)], ledger)
             tasks.append(replace(task, schema=schema))
     return tasks, failed
-
-
-def _takes_schema(task: _Task, ledger: Ledger) -> bool:
-    return settle_schema([(replace(task, schema=True).request, replace(task, schema=False).request)], ledger)
 
 
 def _check_language(language: str) -> None:

@@ -21,13 +21,13 @@ from heart_utils.collect.blinding import (
 from heart_utils.collect.models import Model
 from heart_utils.collect.prompts import Form, instructs_judge, parts
 from heart_utils.collect.protocols import Protocol, load_protocol
-from heart_utils.collect.questions import Answer, Question, ask_questions, collector_paused, count_calls
+from heart_utils.collect.questions import Answer, Question, ask_questions, collector_paused, count_questions
 from heart_utils.tables import check_table, needed_columns
 
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
 
-__all__ = ["collect_scores", "parse_scores", "plan_score_questions", "plan_scores"]
+__all__ = ["collect_scores", "plan_score_questions", "plan_scores"]
 
 ABOUT = ("reply_id", "history_id", "dialogue_id", "responder", "text", "simulated")
 CODES = ("reply",)
@@ -75,6 +75,16 @@ def collect_scores(
     ------
     JudgeError
         If the tables do not fit each other, or an option is unknown; before the first call.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
+    >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})  # litellm answers itself
+    >>> asked = {"dimensions": ["empathic_responsiveness"], "ledger": open_ledger("sqlite://"), "progress": False}
+    >>> collect_scores(histories, replies, [judge], **asked)[["dimension", "score", "state"]].values.tolist()
+    [['empathic_responsiveness', nan, 'unparsed']]
     """
     if mode not in ("missing", "replay"):
         raise JudgeError(f"mode is {mode!r}, expected 'missing' or 'replay'; plan_scores says what would be asked.")
@@ -89,7 +99,7 @@ def collect_scores(
         scheduler=scheduler,
         progress=progress,
     )
-    return parse_scores(answers)
+    return _parse_scores(answers)
 
 
 def plan_scores(
@@ -105,9 +115,18 @@ def plan_scores(
     Returns
     -------
     pandas.DataFrame
-        One row per judge, as :func:`heart_utils.collect.questions.count_calls` gives it.
+        One row per judge, as :func:`heart_utils.collect.questions.count_questions` gives it.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> judge, ledger = Model("judge", "openai/gpt-4o"), open_ledger("sqlite://")
+    >>> plan = plan_scores(load_histories("sample"), load_replies("sample"), [judge], ledger=ledger)
+    >>> plan[["rater", "protocol", "n_calls", "n_recorded"]].values.tolist()
+    [['judge', 'likert', 36, 0]]
     """
-    return count_calls(plan_score_questions(histories, replies, judges, **plan), ledger=ledger)
+    return count_questions(plan_score_questions(histories, replies, judges, **plan), ledger=ledger)
 
 
 @collector_paused()
@@ -153,6 +172,13 @@ def plan_score_questions(
     -----
     UserWarning
         Which judges are left out.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.sources import load_histories, load_replies
+    >>> questions = plan_score_questions(load_histories("sample"), load_replies("sample"), [Model("judge", "openai/gpt-4o")])
+    >>> len(questions), len(questions[0].form.dimensions)  # one call a reply, about all dimensions
+    (36, 6)
     """
     histories, replies = check_table("histories", histories), check_table("replies", replies)
     check_judges(judges, 1)
@@ -190,7 +216,7 @@ def _those_who_score(judges: Sequence[Model]) -> list[Model]:
 
 
 @collector_paused()
-def parse_scores(answers: Sequence[Answer]) -> pd.DataFrame:
+def _parse_scores(answers: Sequence[Answer]) -> pd.DataFrame:
     """Turn answers into scores; a failed answer is a state, never a number.
 
     Parameters

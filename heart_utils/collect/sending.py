@@ -37,6 +37,15 @@ async def attempt(request: Request, room: int, address: str | None) -> Answer | 
     -------
     Answer or Failure
         Within the model's time-out, whatever the server does.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.flow import event_loop
+    >>> from heart_utils.collect.models import Model
+    >>> says = Model("says", "openai/gpt-4o", options={"mock_response": "I hear you."})  # litellm answers itself
+    >>> asked = attempt(Request(says, ({"role": "user", "content": "I lost my job."},)), 120, None)
+    >>> asyncio.run_coroutine_threadsafe(asked, event_loop(os.getpid())).result().text
+    'I hear you.'
     """
     started = time.perf_counter()
     try:
@@ -67,6 +76,15 @@ def answered_call(request: Request, status: str, answer: Answer, *, attempts: in
     -------
     Call
         Without keys, should the answer have held one.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.models import Model
+    >>> ask = Request(Model("m", "openai/own", price_prompt=1, price_completion=2), ({"role": "user", "content": "Hello"},))
+    >>> answer = Answer("I hear you.", "stop", False, None, None, 800.0, 20, 4)
+    >>> call = answered_call(ask, "ok", answer, attempts=1, in_flight=1, usd=28e-6)
+    >>> call.status, call.text, call.cost_usd
+    ('ok', 'I hear you.', 2.8e-05)
     """
     known = cost(request.model, answer.prompt_tokens, answer.completion_tokens) is not None
     return Call(
@@ -99,6 +117,11 @@ def backoff(n: int, after_s: float | None) -> float:
     -------
     float
         Seconds.
+
+    Examples
+    --------
+    >>> [backoff(n, None) <= 0.75 * 2 ** (n - 1) for n in (1, 2, 3)], 20 <= backoff(1, 20.0) <= 22.1
+    ([True, True, True], True)
     """
     if after_s is not None:
         return after_s + random.uniform(0, 0.1 + after_s / 10)
@@ -115,6 +138,13 @@ async def warm_up(name: str) -> None:
     ----------
     name : str
         The model, as litellm names it.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.flow import event_loop
+    >>> asyncio.run_coroutine_threadsafe(warm_up("openai/gpt-4o"), event_loop(os.getpid())).result()  # nobody is asked
+    >>> "openai/gpt-4o" in _WARM
+    True
     """
     nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none", "timeout": 5, "num_retries": 0, "max_retries": 0}
     for mock in () if name in _WARM else ({"mock_response": "Yes."}, {}):

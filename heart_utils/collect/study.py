@@ -129,6 +129,17 @@ def write_study(
     ------
     StudyError
         If the folder holds answers already, or no balanced study can be made from the run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from heart_utils.collect.sources import load_histories
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = Run("mine", Path(folder), find_root())
+    ...     _ = run.write("histories", load_histories("sample"))
+    ...     study = write_study(run, "reply")
+    ...     study.n_seats, study.n_pages, (study.folder / "config.yaml").is_file(), study.answers
+    (15, 135, True, 0)
     """
     if kind not in KINDS:
         raise StudyError(
@@ -207,6 +218,16 @@ def start_study(
     StudyError
         If Potato is not installed, the port is taken, the start is public and the settings are not, or
         it stops or stays silent.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "study.json").write_text('{"settings": {"rehearsal": true}}')
+    ...     start_study(StudyFolder(Path(folder), 2, 8), potato=Path("/nowhere/potato"))
+    Traceback (most recent call last):
+        ...
+    StudyError: Potato is not installed (looked for /nowhere/potato). `make study` installs it in an environment ...
     """
     settings = json.loads((study.folder / "study.json").read_text(encoding="utf-8"))["settings"]
     if host not in LOOPBACK:

@@ -106,6 +106,15 @@ def rating_pages(texts: Path, settings: Mapping[str, Any]) -> dict[str, list[Sch
     -------
     dict
         Name of the page -> its questions, in the order of the pages.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.study import load_settings
+    >>> from heart_utils.runs import open_run
+    >>> run = open_run("sample")
+    >>> pages = rating_pages(run.root / "data" / "study", load_settings(run))
+    >>> list(pages)[:4], len(pages)
+    (['consent', 'declined', 'instructions', 'practice_1'], 10)
     """
     rating = settings["rating"]
     words = {
@@ -153,6 +162,15 @@ def reply_pages(texts: Path, settings: Mapping[str, Any], instructions: str) -> 
     -------
     dict
         Name of the page -> its questions, in the order of the pages.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.instructions import REPLY_INSTRUCTIONS
+    >>> from heart_utils.collect.study import load_settings
+    >>> from heart_utils.runs import open_run
+    >>> run = open_run("sample")
+    >>> list(reply_pages(run.root / "data" / "study", load_settings(run), REPLY_INSTRUCTIONS))
+    ['consent', 'declined', 'instructions', 'debrief']
     """
     words = {
         "task": "You would read short conversations and write, for each, the next thing that you would say to support the "
@@ -201,6 +219,16 @@ def study_config(
     -------
     dict
         Potato's ``config.yaml``.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.study import load_settings
+    >>> from heart_utils.runs import open_run
+    >>> run = open_run("sample")
+    >>> texts, settings = run.root / "data" / "study", load_settings(run)
+    >>> config = study_config("rating", settings, texts, rating_pages(texts, settings), {"seat-001": ["i1", "i2"]}, "secret")
+    >>> config["batch_assignment"]["groups"], config["max_annotations_per_user"]
+    ([{'name': 'seat-001', 'max_annotators': 1, 'instances': ['i1', 'i2']}], 2)
     """
     title = "Supportive conversations" if settings["rehearsal"] is False else "Supportive conversations (rehearsal)"
     arrival = (
@@ -353,5 +381,23 @@ def _inert(text: str) -> str:
 
 
 def to_json(value: object) -> bytes:
-    """Write a page or a list as JSON, in the order given."""
+    """Write a page or a list as JSON, in the order given.
+
+    Parameters
+    ----------
+    value : object
+        What JSON can hold.
+
+    Returns
+    -------
+    bytes
+        In UTF-8, indented, with a line's end.
+
+    Examples
+    --------
+    >>> print(to_json({"question": "¿Qué tal?"}).decode(), end="")
+    {
+     "question": "¿Qué tal?"
+    }
+    """
     return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()

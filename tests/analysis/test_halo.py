@@ -112,7 +112,7 @@ def test_a_conversation_with_a_score_missing_is_left_out_and_counted(rng):
     table = table_of(world(rng, distinct=1.0, n=10))
     table.loc[5, "state"] = "unparsed"
     found = measure_halo(table, rng=rng, n_resamples=2)
-    assert (found.n_conversations, found.n_left_out) == (9, 1)
+    assert (found.n_histories, found.n_left_out) == (9, 1)
 
 
 def test_what_cannot_be_measured_is_refused_with_the_reason(rng):

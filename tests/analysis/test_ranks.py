@@ -50,7 +50,7 @@ def test_replies_that_one_rater_did_not_score_are_not_compared():
 def test_each_two_raters_of_one_party_meet_once():
     table = conversations({"h": {"p1": [1, 2], "p2": [1, 2], "p3": [2, 1]}})
     found = rank_agreement(table, between=("human", "human"), n_resamples=0).iloc[0]
-    assert (found["n_conversations"], found["tau"]) == (3, pytest.approx(-1 / 3))
+    assert (found["n_histories"], found["tau"]) == (3, pytest.approx(-1 / 3))
 
 
 def test_blocks_may_be_resampled_in_place_of_dialogues(rng):
@@ -69,7 +69,7 @@ def test_blocks_may_be_resampled_in_place_of_dialogues(rng):
         (lambda table: table.drop(columns="history_id"), "no column history_id"),
         (lambda table: table[table["rater_kind"] == "human"], "No score that counts is by 'model'"),
         (lambda table: table.drop(columns="score"), "needs scores"),
-        (lambda table: table[(table["rater"] == "p") | table["reply_id"].str.endswith("0")], "share no conversation"),
+        (lambda table: table[(table["rater"] == "p") | table["reply_id"].str.endswith("0")], "share no history"),
     ],
 )
 def test_what_cannot_be_ranked_is_refused_with_a_reason(change, message):

@@ -34,7 +34,7 @@ def card(verdicts):
 def test_a_judge_that_knows_passes():
     outcomes, described = card(judge(lambda probe, first, number: None if probe == "says-ai" else True))
     assert outcomes == {"bare": "tells", "echo": "tells", "padded": "marks it down", "says-ai": "not shown to mind"}
-    assert described["verdict"] == "passed these probes"
+    assert described["finding"] == "passed these probes"
 
 
 def test_a_judge_that_takes_whatever_comes_first_is_not_to_be_trusted():
@@ -44,14 +44,14 @@ def test_a_judge_that_takes_whatever_comes_first_is_not_to_be_trusted():
     assert (grades["p"] == 1.0).all()
     assert (grades["contradicted"] == 1.0).all()
     described = describe_judges(grades).iloc[0]
-    assert described["verdict"] == "not to be trusted"
+    assert described["finding"] == "not to be trusted"
     assert "contradicts itself in 100% of pairs" in described["reasons"]
 
 
 def test_a_judge_that_pays_for_padding_is_found_out():
     outcomes, described = card(judge(lambda probe, first, number: probe != "padded"))
     assert outcomes["padded"] == "pays for it"
-    assert described["verdict"] == "not to be trusted"
+    assert described["finding"] == "not to be trusted"
     assert described["reasons"] == "pays for padded"
 
 
@@ -98,7 +98,7 @@ def test_failed_answers_are_counted_and_never_ties():
     nothing = verdicts.assign(state="refused", verdict=None)
     outcomes, described = card(nothing)
     assert set(outcomes.values()) == {"no valid answer"}
-    assert described["verdict"] == "no valid answer"
+    assert described["finding"] == "no valid answer"
 
 
 def test_another_pair_among_the_verdicts_is_refused():

@@ -87,6 +87,11 @@ def test_a_limit_may_be_raised_and_is_then_kept():
     assert veto_board(board(), bad, limits={"false_promise": 2})["vetoed_by"].tolist() == ["", "", "false_promise"]
 
 
+def test_equals_share_a_rank_below_the_veto_too():
+    found = veto_board(board().assign(rating=1500.0), counts(x=("false_promise", 1), y=("false_promise", 0)))
+    assert found.set_index("responder")["rank_with_veto"].to_dict() == {"y": 1, "z": 1, "x": 3}
+
+
 def test_two_coders_at_once_are_refused():
     with pytest.raises(ThemeError, match="give one coder's"):
         veto_board(board(), pd.concat([counts(x=("false_promise", 0)), counts(x=("false_promise", 0)).assign(coder="d")]))

@@ -90,6 +90,13 @@ def test_averages_are_those_of_pandas_and_their_interval_that_of_whole_dialogues
     assert found["n_clusters"].tolist() == [200, 200]
 
 
+def test_who_is_met_in_few_dialogues_has_an_interval_too(rng):
+    rows = [("often", f"d{n}", float(n % 5)) for n in range(36)] + [("seldom", f"d{n}", float(n)) for n in range(3)]
+    scores = pd.DataFrame(rows, columns=["responder", "dialogue_id", "score"]).assign(dimension="warmth", state="valid")
+    found = average_scores(scores, rng=rng).set_index("responder").loc["seldom"]  # one resample in 20 draws none of three
+    assert found["ci_low"] < found["score"] == 1.0 < found["ci_high"]
+
+
 def test_failed_scores_enter_no_average_and_are_counted(rng):
     scores = dealt_scores(rng)
     scores.loc[[0, 5], ["score", "state"]] = [np.nan, "error"]

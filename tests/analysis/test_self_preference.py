@@ -89,6 +89,13 @@ def test_a_failed_score_takes_its_reply_out_for_everybody_and_is_counted():
     assert (found["n_replies"], found["n_left_out"]) == (79, 1)
 
 
+def test_a_judge_whose_answers_all_failed_has_no_estimate_and_no_ceiling():
+    scores = scores_of({("j", "mine"): 4.0, ("j", "free"): 3.0, ("k", "mine"): 4.0, ("k", "free"): 3.0})
+    scores.loc[scores["rater"] == "j", "state"] = "error"
+    found = pick(self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=20))
+    assert (found["n_replies"], np.isnan(found["estimate"]), np.isnan(found["ceiling"])) == (0, True, True)
+
+
 def test_without_own_replies_or_neutral_ones_there_is_an_error_that_says_which():
     table = scores_of({("j", "mine"): 4, ("k", "mine"): 3})
     with pytest.raises(SelfPreferenceError, match="shares a family"):

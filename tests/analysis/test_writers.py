@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from heart_utils.analysis.simulate_writers import simulate_writers
 from heart_utils.analysis.wins import RatingsError
 from heart_utils.analysis.writers import paule_mandel, rate_writers, split_writers
+from heart_utils.tables import check_table
 
 MODELS = {"m1": -0.4, "m2": 0.0, "m3": 0.4, "m4": 0.8}
 EFFECTS, VARIANCES = np.array([0.1, 0.8, -0.5, 1.4, 0.3]), np.array([0.04, 0.09, 0.05, 0.2, 0.08])
@@ -88,7 +89,7 @@ def test_the_average_weighs_writers_alike_and_not_replies(rng):
 def test_boards_show_the_pool_and_each_writer(rng):
     study, found = rated(rng, n_dialogues=100)
     assert set(found.pooled.strength.index) == {"human", *MODELS}
-    board = found.board().set_index("responder")
+    board = check_table("ratings", found.board()).set_index("responder")
     assert set(board.index) == {*study.truth.index, *MODELS, "average writer"}
     assert board.loc["average writer", "strength"] == pytest.approx(board.loc[study.truth.index, "strength"].mean())
     assert set(board.loc[[*study.truth.index, "average writer"], "responder_kind"]) == {"human"}

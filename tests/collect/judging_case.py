@@ -82,9 +82,6 @@ class StandIn:
             if request.key in found:
                 continue
             assert mode != "replay", f"{request.tag} is not recorded"
-            if mode == "dry":
-                found[request.key] = Call(request.key, "planned", prompt_tokens=100, completion_tokens=10, cost_usd=0.001)
-                continue
             self.asked.append(request)
             said = self.say(request)
             call = replace(said, call_id=request.key) if isinstance(said, Call) else Call(request.key, "ok", said)

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from judging_case import JUDGE, make_histories, make_replies
+from judging_case import JUDGE, StandIn, make_histories, make_replies
 
 from heart_utils.collect.blinding import JudgeError
 from heart_utils.collect.code import collect_codes, plan_codes
@@ -15,29 +15,12 @@ from heart_utils.collect.models import Call
 BOOK = {"two": (Code("question", "It asks."), Code("advice", "It advises."))}
 
 
-class Coder:
+class Coder(StandIn):
     """A ledger and a model in one."""
 
     def __init__(self, monkeypatch, say):
-        self.say, self.calls, self.asked = say, {}, []
+        super().__init__(monkeypatch, say, schema=True)
         monkeypatch.setattr("heart_utils.collect.code.ask_all", self.ask_all)
-        monkeypatch.setattr("heart_utils.collect.questions.supports_schema", lambda model: True)
-
-    def find(self, keys):
-        return {key: self.calls[key] for key in keys if key in self.calls}
-
-    def ask_all(self, requests, *, ledger, mode="missing", **limits):
-        assert ledger is self
-        for request in requests:
-            if request.key in self.calls:
-                continue
-            assert mode != "replay"
-            if mode == "dry":
-                return [self.calls.get(one.key, Call(one.key, "planned", prompt_tokens=9)) for one in requests]
-            said = self.say(request)
-            self.asked.append(request)
-            self.calls[request.key] = said if isinstance(said, Call) else Call(request.key, "ok", said)
-        return [self.calls[request.key] for request in requests]
 
 
 def labels_in(request):
@@ -122,6 +105,12 @@ def test_a_replay_asks_nothing_and_gives_the_same_table(monkeypatch):
 def test_the_plan_counts_calls(monkeypatch):
     plan = plan_codes(make_histories(), make_replies(), [JUDGE], ledger=Coder(monkeypatch, None), codebooks=BOOK)
     assert plan[["rater", "n_calls", "n_recorded"]].to_numpy().tolist() == [["judge", 6, 0]]
+
+
+def test_the_plan_knows_what_is_recorded(monkeypatch):
+    _, ledger = code(monkeypatch, lambda request: '{"question": true, "advice": false}')
+    plan = plan_codes(make_histories(), make_replies(), [JUDGE], ledger=ledger, codebooks=BOOK)
+    assert plan[["n_recorded", "prompt_tokens", "cost_usd"]].to_numpy().tolist() == [[6, 0, 0]]
 
 
 def test_a_coder_that_answers_with_a_letter_is_refused(monkeypatch):

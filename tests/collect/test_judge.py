@@ -490,6 +490,8 @@ def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     assert plan["prompt_tokens"]["logprob"] == prompts
     assert plan["completion_tokens"].to_dict() == {"json": 8 * (200 + 6 * 120), "logprob": 72}
     assert plan["cost_usd"]["logprob"] == pytest.approx((prompts + 2 * 72) / 1e6)
+    plan = plan_verdicts(*study, [judges[0], LETTERS], ledger=ledger).set_index("answer_format")
+    assert plan["cost_usd"].isna().to_dict() == {"json": False, "logprob": True}  # a price not known is not zero
 
 
 def test_room_for_an_answer_follows_the_judges_own_option():
