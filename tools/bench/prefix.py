@@ -9,6 +9,7 @@ import random
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from heart_utils.collect.judge import plan_questions
 from heart_utils.collect.ledger import open_ledger
@@ -33,11 +34,11 @@ def run(quick: bool) -> Iterator[Figure]:
     Figure
         One at a time.
     """
-    n_histories, pairs = (2, 1) if quick else (3, 3)
-    requests = _questions(n_histories)
-    shuffled = random.Random(1).sample(requests, len(requests))
+    n_histories, n_each, pairs = (2, 8, 1) if quick else (3, 12, 3)
     spans: dict[str, list[float]] = {"sorted": [], "shuffled": []}
-    with serve_local():
+    with serve_local() as served:
+        requests = [replace(one, model=replace(one.model, api_base=served.api_base)) for one in _questions(n_histories, n_each)]
+        shuffled = random.Random(1).sample(requests, len(requests))
         _ask(requests[:2])
         for pair in range(pairs):
             for name, asked in (("sorted", requests), ("shuffled", shuffled))[:: -1 if pair % 2 else 1]:
@@ -49,15 +50,16 @@ def run(quick: bool) -> Iterator[Figure]:
     yield Figure("time shuffled over sorted by history", statistics.median(ratios), "times", "", None, note)
 
 
-def _questions(n_histories: int) -> list[Request]:
-    """Write down, in the order in which they are sent, the sample's questions on its first histories."""
+def _questions(n_histories: int, n_each: int) -> list[Request]:
+    """Write down, in the order in which they are sent, the first of the sample's questions on its first histories."""
     recipe = read_recipe("sample")
     histories = recipe_histories(recipe).head(n_histories)
     replies = recipe_replies(recipe, histories, ledger=recipe_ledger(recipe), mode="replay")
     comparisons = recipe_comparisons(recipe, replies)
     comparisons = comparisons[comparisons["protocol"] == "heart"]
     planned = plan_questions(histories, replies, comparisons, recipe.judges, dimensions=["overall"], seed=recipe.seed)
-    return [question.request(schema=False) for question in planned]
+    by_history = [[one for one in planned if one.about["history_id"] == name] for name in histories["history_id"]]
+    return [question.request(schema=False) for asked in by_history for question in asked[:n_each]]
 
 
 def _ask(requests: list[Request]) -> float:
