@@ -77,13 +77,50 @@ def test_a_chapter_says_what_it_rests_on(chapter):
     assert read & evidence <= shown, "show_banner(run, tables=[...]) must name them"
 
 
-def test_a_figure_has_a_name_a_caption_and_words_for_those_who_cannot_see_it(chapter):
+def test_a_figure_or_table_has_a_name_a_caption_and_a_drawn_one_words_for_those_who_cannot_see_it(chapter):
     for cell in read_cells(chapter):
         said = cell["metadata"].get("mystnb", {})
         if "figure" in said:
-            assert said["figure"]["name"]
+            assert said["figure"]["name"].startswith(("fig-", "tab-"))
             assert said["figure"]["caption"].rstrip().endswith(".")
-            assert len(said["image"]["alt"].split()) >= 5
+            assert said["figure"]["name"].startswith("tab-") or len(said["image"]["alt"].split()) >= 5
+
+
+def test_what_has_a_number_glues_nothing_beside_it(chapter):
+    """Each output of such a cell would become a figure of its own, glued ones empty, all by one name."""
+    numbered = [cell for cell in read_cells(chapter) if "figure" in cell["metadata"].get("mystnb", {})]
+    assert [cell["id"] for cell in numbered if "glue(" in cell["source"]] == []
+
+
+def test_the_list_at_the_end_names_each_work_that_a_chapter_cites_and_no_other():
+    lists = 0
+    for path in CHAPTERS:
+        words = [cell["source"] for cell in read_cells(path) if cell["cell_type"] == "markdown"]
+        for closing in (text for text in words if text.startswith("## References and versions") and "{cite:t}" in text):
+            others = "\n".join(text for text in words if text != closing)
+            named, cited = (
+                {key for keys in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in keys.split(",")}
+                for text in (closing, others)
+            )
+            assert named == cited, path.name
+            lists += 1
+    assert lists >= 6
+
+
+# Words with which something is found: what lies where, who leads, how many.
+FINDS = re.compile(
+    r"\b(no|none|only|both|all|every|each|several|most\w*|more|fewer|fewest|less|above|below|near|close|far|flat|apart|overlap\w*"
+    r"|leads?|falls?|lies?|first|last|highest|lowest|wide\w*|ahead|between|outermost|jumps|sits?)\b"
+)
+ASIDE = re.compile(r"the sentences? after|absent|a frame|no model coded|no figure", re.IGNORECASE)
+
+
+def test_words_in_place_of_a_figure_begin_with_what_is_drawn_and_go_on_to_what_is_found(chapter):
+    for cell in read_cells(chapter):
+        if alt := cell["metadata"].get("mystnb", {}).get("image", {}).get("alt"):
+            assert not re.match(r"(an? |the )?(figure|image|picture|plot|chart|graph)\b", alt, flags=re.IGNORECASE), alt
+            _, *found = [part for part in re.split(r"(?<=[;:.,]) ", alt) if not ASIDE.search(part)]
+            assert any(FINDS.search(part) for part in found), alt
 
 
 def test_the_kernel_is_the_one_that_every_environment_has(chapter):
