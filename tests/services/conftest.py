@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.study_visitor import BrowserMissing, browser
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "collect"))
 
 
@@ -46,6 +48,16 @@ def postgresql():
     finally:
         subprocess.run(_as_postgres([control, "-D", str(data), "-m", "immediate", "stop"]), capture_output=True, cwd=folder)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser without a window; playwright allows one at a time, so it ends with its module."""
+    try:
+        with browser() as program:
+            yield program
+    except BrowserMissing as error:
+        pytest.skip(f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt")
 
 
 @pytest.fixture

@@ -6,25 +6,20 @@ import pytest
 from heart_utils.analysis.ratings import fit_ratings
 from heart_utils.analysis.simulate import simulate_study
 from heart_utils.report.leaderboard import write_leaderboard
-from tools.study_visitor import BrowserMissing, browser
 
 pytestmark = pytest.mark.services
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def page(tmp_path_factory, chromium):
     study = simulate_study(rng=np.random.default_rng(1), n_responders=8, n_dialogues=40, pairs=20)
     table = fit_ratings(study.verdicts, responders=study.responders, n_resamples=50).table
     file = write_leaderboard(table, tmp_path_factory.mktemp("board"))[2]
-    try:
-        with browser() as program:
-            opened = program.new_page()
-            opened.asked = []
-            opened.on("request", lambda request: opened.asked.append(request.url))
-            opened.goto(file.as_uri())
-            yield opened
-    except BrowserMissing as error:
-        pytest.skip(f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt")
+    opened = chromium.new_page()
+    opened.asked = []
+    opened.on("request", lambda request: opened.asked.append(request.url))
+    opened.goto(file.as_uri())
+    return opened
 
 
 def column(page, number):

@@ -9,7 +9,6 @@ import pytest
 
 from heart_utils.analysis.scales import weigh_scores
 from heart_utils.runs import find_root
-from tools.study_visitor import BrowserMissing, browser
 
 pytestmark = pytest.mark.services
 
@@ -30,23 +29,14 @@ GRAVE = ("serious", "critical")
 
 @pytest.fixture(scope="module")
 def pages():
-    found = sorted(page for folder in ("book", "notebooks") for page in (HTML / folder).glob("*.html"))
+    found = sorted(page for folder in ("book", "notebooks") for page in (HTML / folder).rglob("*.html"))
     if not found:
         pytest.skip("needs book: run `make book`")
     return [*found, HTML / "search.html", HTML / "genindex.html"]
 
 
-@pytest.fixture(scope="module")
-def chromium(pages):
-    try:
-        with browser() as program:
-            yield program
-    except BrowserMissing as error:
-        pytest.skip(f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt")
-
-
 @pytest.fixture
-def visit(chromium):
+def visit(pages, chromium):
     """Open a page of the book; what it asks for and every error are kept."""
     opened = []
 
@@ -70,8 +60,55 @@ def visit(chromium):
 KINDS_OF_PAGES = ("intro", "01_the_histories", "04_the_raters", "05_who_is_preferred", "10_heartbench", "api_report", "search")
 
 
-def grave_faults(chromium, pages, scheme, width, rules):
-    """List what axe-core calls serious or critical, by page and rule."""
+# Contrast by the formula of WCAG 2, of each visible word with what lies under it: large letters need 3 to 1, others 4.5.
+# A single sign is let pass, as axe does.
+WEAK = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const over = ([r, g, b, a = 1], under) => [r, g, b].map((part, place) => part * a + under[place] * (1 - a));
+  const light = (colour) => colour.map((part) => part / 255)
+    .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, place) => sum + part * [0.2126, 0.7152, 0.0722][place], 0);
+  const grounds = new Map(), seen = new Map();
+  const ground = (one) => {
+    if (!one) return [255, 255, 255];
+    if (!grounds.has(one)) grounds.set(one, over(parse(getComputedStyle(one).backgroundColor), ground(one.parentElement)));
+    return grounds.get(one);
+  };
+  const judge = (one) => {
+    const style = getComputedStyle(one), size = parseFloat(style.fontSize);
+    const under = ground(one), word = over(parse(style.color), under);
+    const [low, high] = [word, under].map(light).sort((one, other) => one - other);
+    const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    return (high + 0.05) / (low + 0.05) < (large ? 3 : 4.5) ? word.map(Math.round) + " on " + under.map(Math.round) : "";
+  };
+  const words = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT, (text) => text.data.trim()[1] ? 1 : 2);
+  while (words.nextNode()) {
+    const one = words.currentNode.parentElement;
+    if (seen.has(one) || !one.checkVisibility({visibilityProperty: true, opacityProperty: true})) continue;
+    seen.set(one, judge(one));
+  }
+  const weak = new Map([...seen].filter(([, pair]) => pair).map(([one, pair]) => [pair, one.outerHTML.slice(0, 120)]));
+  return [seen.size, [...weak]];
+}"""
+SCHEMES = ("light", "dark")
+
+
+def weak_words(tab, page):
+    """List colours of words that are hard to read, in both schemes, by the theme's switch: no page is loaded twice."""
+    tab.add_style_tag(
+        content="* { transition: none !important; animation: none !important }"
+    )  # no colour on its way to another
+    faults = []
+    for scheme in SCHEMES:
+        tab.evaluate("(scheme) => { document.documentElement.dataset.theme = scheme; }", scheme)
+        n_read, weak = tab.evaluate(WEAK)
+        assert n_read > 3, page
+        faults += [(page.name, scheme, *pair) for pair in weak]
+    return faults
+
+
+def grave_faults(chromium, pages, scheme, width, rules, looks=()):
+    """List what axe-core calls serious or critical, by page and rule, and what else is looked for on each page before."""
     axe = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     context.set_default_timeout(PATIENCE)
@@ -79,6 +116,7 @@ def grave_faults(chromium, pages, scheme, width, rules):
     faults = []
     for page in pages:
         tab.goto(page.as_uri(), wait_until="load")
+        faults += [fault for look in looks for fault in look(tab, page)]
         tab.evaluate(THIN)
         tab.evaluate(axe)
         found = tab.evaluate("(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})", rules)
@@ -91,10 +129,19 @@ def grave_faults(chromium, pages, scheme, width, rules):
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"]}
 
 
-def test_axe_finds_no_serious_fault_on_any_page(pages, chromium):
-    """Without contrast, which takes axe most of its time, and which the next test looks at."""
+def test_axe_finds_no_serious_fault_on_any_page_and_each_word_can_be_read_in_light_and_dark(pages, chromium):
+    """Without axe's own rule of contrast, which takes most of its time; the next test holds it against ours on some pages."""
     rules = WCAG | {"rules": {"color-contrast": {"enabled": False}}}
-    assert grave_faults(chromium, pages, "light", 360, rules) == []
+    assert grave_faults(chromium, pages, "light", 360, rules, [weak_words]) == []
+
+
+def test_words_that_cannot_be_read_are_found(visit):
+    page = visit("search.html")
+    assert weak_words(page, HTML / "search.html") == []
+    page.evaluate(
+        "document.querySelector('main').insertAdjacentHTML('afterbegin', '<p style=\"color:#999\">grey on white</p>')"
+    )
+    assert [fault[1] for fault in weak_words(page, HTML / "search.html")] == ["light"]  # on black it can be read
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -18,20 +18,11 @@ from study_builders import assignment, small_run
 
 from heart_utils.collect.raters import import_ratings, import_replies
 from heart_utils.collect.study import load_settings, start_study, write_study
-from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program
+from tools.study_visitor import Visitor, potato_program
 
 pytestmark = pytest.mark.services
 
 NASTY = "Here for you. </script><script>window.ran=1</script><img src=x onerror='window.ran=2'> =1+1"
-
-
-@pytest.fixture(scope="module")
-def chromium(_potato):
-    try:
-        with browser() as program:
-            yield program
-    except BrowserMissing as error:
-        pytest.skip(f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt")
 
 
 @pytest.fixture(scope="module", autouse=True)
