@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["ExportError", "PotatoAnswers", "read_csv", "read_label_studio", "read_potato"]
+from heart_utils.runs import write_atomically
+
+__all__ = ["ExportError", "PotatoAnswers", "read_csv", "read_label_studio", "read_potato", "restore_answers"]
 
 COLUMNS = ["where", "person", "left", "right", "choice", "margin", "reason", "dimension", "seconds"]
 CHOICES = ("left", "right", "tie")
@@ -22,6 +25,9 @@ HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
 """Potato's file of every answer, and its name for the pages around the study."""
 TEXTS = ("reply", "reason")
 """Questions answered in words, which can be wiped; a side or a strength can only be changed."""
+
+Answered = dict[str, dict[str, tuple[str, str]]]
+"""By page and question, the label that Potato keeps an answer under, and the answer."""
 
 
 class ExportError(ValueError):
@@ -88,27 +94,17 @@ def read_potato(folder: Path) -> PotatoAnswers:
     ...     read_potato(Path(folder)).answers.values.tolist()
     [['kim', 'i1', 'preference', 'A']]
     """
-    files = sorted((folder / "answers").glob("*/user_state.json"))
-    if not files:
+    states = _load_states(folder)
+    if not states:
         raise ExportError(f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?")
-    states = {}
-    for file in files:
-        state = _load_json(file)
-        if not isinstance(state, dict) or "user_id" not in state or "instance_id_ordering" not in state:
-            raise ExportError(
-                f"{file} lacks user_id or instance_id_ordering, so it is no state of Potato 2.12, or it was cut short."
-            )
-        states[file] = state
     _check_people({str(file): str(state["user_id"]) for file, state in states.items()})
     typed = _typing(folder / "project.sqlite")
     answers, pages, people = [], [], []
     for file, state in states.items():
         person = str(state["user_id"])
         history = _history(file.with_name(HISTORY))
-        behaviour = dict(state.get("instance_id_to_behavioral_data") or {})
-        for item, summaries in typed.get(person, {}).items():
-            behaviour[item] = (behaviour.get(item) or {}) | {"typing_summaries": summaries}
-        labels = _labels(state, history, behaviour, file)
+        behaviour = _behaviour(state, typed)
+        labels = _labels(state, history, behaviour)
         if not _agreed(state, history):
             if labels:
                 raise ExportError(
@@ -126,6 +122,54 @@ def read_potato(folder: Path) -> PotatoAnswers:
         pd.DataFrame(pages, columns=["person", "item_id", "seconds", "typing_ms", "pasted_share", "swapped"]),
         pd.DataFrame(people, columns=["person", "n_shown", "completed"]),
     )
+
+
+def restore_answers(folder: Path) -> int:
+    """Put into a Potato project's states what its histories have and they lack, before it is started again.
+
+    Of two writes of a state at once the older may stay (see :func:`read_potato`). If the server stops then, the
+    person who comes back finds the page empty that they had filled, and would have to answer once more.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The project, as for :func:`read_potato`. One that nobody has begun is left alone.
+
+    Returns
+    -------
+    int
+        Answers put back or brought up to date.
+
+    Raises
+    ------
+    ExportError
+        If a state or a history is cut short.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "answers", "kim", "user_state.json")
+    ...     file.parent.mkdir(parents=True)
+    ...     _ = file.write_text('{"user_id": "kim", "instance_id_ordering": ["i1"]}')
+    ...     said = {"instance_id": "i1", "schema_name": "preference", "label_name": "selection", "new_value": "A"}
+    ...     _ = file.with_name(HISTORY).write_text(json.dumps({"action_type": "add_label", **said}))
+    ...     restore_answers(Path(folder)), restore_answers(Path(folder))
+    (1, 0)
+    """
+    typed = _typing(folder / "project.sqlite")
+    restored = 0
+    for file, state in _load_states(folder).items():
+        kept = state.setdefault("instance_id_to_label_to_value", {})
+        words = list(_last_words(state, _history(file.with_name(HISTORY)), _behaviour(state, typed)))
+        for item, question, label, value in words:
+            given = kept.get(item, [])
+            if value not in [str(said) for about, said in given if about["schema"] == question]:
+                others = [one for one in given if one[0]["schema"] != question]
+                kept[item] = [*others, [{"schema": question, "name": label}, value]]
+                restored += 1
+        write_atomically(file, json.dumps(state, indent=2).encode())
+    return restored
 
 
 def read_label_studio(file: Path) -> pd.DataFrame:
@@ -246,18 +290,45 @@ def _check_people(names: dict[str, str]) -> None:
         seen[plain] = where
 
 
-def _agreed(state: dict[str, Any], history: dict[str, dict[str, str]]) -> bool:
+def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Read each person's state, by its file."""
+    states = {}
+    for file in sorted((folder / "answers").glob("*/user_state.json")):
+        state = _load_json(file)
+        if not isinstance(state, dict) or "user_id" not in state or "instance_id_ordering" not in state:
+            raise ExportError(
+                f"{file} lacks user_id or instance_id_ordering, so it is no state of Potato 2.12, or it was cut short."
+            )
+        for label, _ in itertools.chain.from_iterable((state.get("instance_id_to_label_to_value") or {}).values()):
+            if not isinstance(label, dict) or "schema" not in label:
+                raise ExportError(
+                    f"{file}: an answer is stored as {label!r}, expected a schema and a name, as Potato 2.12 writes them."
+                )
+        states[file] = state
+    return states
+
+
+def _behaviour(state: dict[str, Any], typed: dict[str, dict[str, dict[str, dict[str, int]]]]) -> dict[str, Any]:
+    """Give what the state says of each page, with the database's notes on how its texts were typed."""
+    behaviour = dict(state.get("instance_id_to_behavioral_data") or {})
+    for item, summaries in typed.get(str(state["user_id"]), {}).items():
+        behaviour[item] = (behaviour.get(item) or {}) | {"typing_summaries": summaries}
+    return behaviour
+
+
+def _agreed(state: dict[str, Any], history: Answered) -> bool:
     """Tell whether somebody said yes to both questions of the first page."""
     given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get("consent") or []
-    said = {label.get("schema"): value for label, value in given} | history.get(AROUND, {})
+    said = {label.get("schema"): value for label, value in given}
+    said |= {question: value for question, (_, value) in history.get(AROUND, {}).items()}
     return said.get("consent_age") == said.get("consent_agree") == "yes"
 
 
-def _history(file: Path) -> dict[str, dict[str, str]]:
+def _history(file: Path) -> Answered:
     """Give the last answer to each question of each page, as appended one by one."""
     if not file.is_file():
         return {}
-    last: dict[str, dict[str, str]] = {}
+    last: Answered = {}
     lines = file.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, 1):
         try:
@@ -267,7 +338,8 @@ def _history(file: Path) -> dict[str, dict[str, str]]:
                 break  # the server was stopped in the middle of a line; the state has what came before
             raise ExportError(f"{file}, line {number} is not whole JSON ({error}). Copy the file again.") from None
         if action.get("action_type") in ("add_label", "update_label"):
-            last.setdefault(action["instance_id"], {})[action["schema_name"]] = str(action["new_value"])
+            word = (str(action["label_name"]), str(action["new_value"]))
+            last.setdefault(action["instance_id"], {})[action["schema_name"]] = word
     return last
 
 
@@ -291,32 +363,25 @@ def _typing(file: Path) -> dict[str, dict[str, dict[str, dict[str, int]]]]:
     return notes
 
 
-def _labels(
-    state: dict[str, Any], history: dict[str, dict[str, str]], behaviour: dict[str, Any], file: Path
-) -> dict[str, list[tuple[str, str]]]:
-    """Lay the history's last word over the state; a text that was wiped at the end stays wiped."""
+def _labels(state: dict[str, Any], history: Answered, behaviour: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    """Lay the history's last word over the state."""
     kept = state.get("instance_id_to_label_to_value") or {}
-    labels = {item: [_answer(label, value, file) for label, value in given] for item, given in kept.items()}
-    for item in state["instance_id_ordering"]:
-        stood = {question for question, _ in labels.get(item, [])}
-        typed = (behaviour.get(item) or {}).get("typing_summaries") or {}
-        for question, value in history.get(item, {}).items():
-            if (
-                question in TEXTS
-                and question not in stood
-                and not (typed.get(f"{question}:::text_box") or {}).get("final_chars")
-            ):
-                continue
-            labels[item] = [one for one in labels.get(item, []) if one[0] != question] + [(question, value)]
+    labels = {item: [(str(label["schema"]), str(value)) for label, value in given] for item, given in kept.items()}
+    for item, question, _, value in _last_words(state, history, behaviour):
+        labels[item] = [one for one in labels.get(item, []) if one[0] != question] + [(question, value)]
     return labels
 
 
-def _answer(label: Any, value: Any, file: Path) -> tuple[str, str]:
-    if not isinstance(label, dict) or "schema" not in label:
-        raise ExportError(
-            f"{file}: an answer is stored as {label!r}, expected a schema and a name, as Potato 2.12 writes them."
-        )
-    return str(label["schema"]), str(value)
+def _last_words(state: dict[str, Any], history: Answered, behaviour: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Give item, question, label and value of each last word in the history; a text wiped at the end stays wiped."""
+    kept = state.get("instance_id_to_label_to_value") or {}
+    for item in state["instance_id_ordering"]:
+        stood = {label["schema"] for label, _ in kept.get(item, [])}
+        typed = (behaviour.get(item) or {}).get("typing_summaries") or {}
+        for question, (label, value) in history.get(item, {}).items():
+            chars = (typed.get(f"{question}:::text_box") or {}).get("final_chars")
+            if question not in TEXTS or question in stood or chars:
+                yield item, question, label, value
 
 
 def _page(behaviour: dict[str, Any], orders: dict[str, Any]) -> dict[str, Any]:

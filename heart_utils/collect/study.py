@@ -25,6 +25,7 @@ import yaml
 
 from heart_utils.collect.assignment import assign_raters, assign_writers, check_balance, choose_pairs
 from heart_utils.collect.design import pair_replies
+from heart_utils.collect.exports import ExportError, restore_answers
 from heart_utils.collect.instructions import REPLY_INSTRUCTIONS
 from heart_utils.collect.raters import STATEMENT
 from heart_utils.collect.study_pages import check_item, rating_pages, reply_pages, study_config, study_item, to_json
@@ -211,13 +212,14 @@ def start_study(
     Returns
     -------
     subprocess.Popen
-        Its output goes to ``server.log`` in the folder. Terminate it to stop; no answer is lost.
+        Its output goes to ``server.log`` in the folder. Terminate it to stop; no answer is lost. What Potato's own
+        state lacks when it starts again is put back from its history of answers.
 
     Raises
     ------
     StudyError
-        If Potato is not installed, the port is taken, the start is public and the settings are not, or
-        it stops or stays silent.
+        If Potato is not installed, the port is taken, the start is public and the settings are not, a file
+        of earlier answers is cut short, or it stops or stays silent.
 
     Examples
     --------
@@ -239,6 +241,10 @@ def start_study(
             )
     program = _find_potato(potato)
     _check_port(host, port)
+    try:
+        restore_answers(study.folder)
+    except ExportError as error:
+        raise StudyError(f"The study cannot go on: {error}") from None
     log = study.folder / "server.log"
     with log.open("ab") as out:
         server = subprocess.Popen(

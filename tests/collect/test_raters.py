@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,10 @@ import pytest
 from study_builders import AGREED, STATEMENT, answer_seat, assignment, note_history, seat_answers, small_run
 
 from heart_utils.collect.design import pair_replies
-from heart_utils.collect.exports import ExportError, read_csv, read_label_studio, read_potato
+from heart_utils.collect.exports import ExportError, read_csv, read_label_studio, read_potato, restore_answers
 from heart_utils.collect.matching import StudyImportError
 from heart_utils.collect.raters import import_ratings, import_replies, main
-from heart_utils.collect.study import load_settings, write_study
+from heart_utils.collect.study import StudyError, StudyFolder, load_settings, start_study, write_study
 from heart_utils.runs import Run
 from heart_utils.tables import check_table
 
@@ -290,6 +291,26 @@ def test_an_answer_that_the_state_lost_comes_back_from_the_history(run, study):
     rows = found.answers[found.answers["item_id"] == item].set_index("question")["value"]
     assert set(rows.index) == {"preference", "strength", "reason"}
     assert found.pages.set_index("item_id").loc[item, "seconds"] == 9
+
+
+def test_who_comes_back_after_a_restart_finds_what_the_state_lost(run, study):
+    file, item, _ = last_lost(study, {"reason:::text_box": {"final_chars": 10}})
+    others = json.loads(file.read_text())["instance_id_to_label_to_value"]
+    assert item not in others
+    assert restore_answers(study) == 3
+    state = json.loads(file.read_text())["instance_id_to_label_to_value"]
+    assert {item: state[item] for item in others} == others
+    assert [label["schema"] for label, _ in state[item]] == ["preference", "strength", "reason"]
+    assert state[item][2][0]["name"] == "text_box"
+    assert restore_answers(study) == 0
+
+
+def test_a_study_with_a_state_cut_short_says_so_before_it_starts(run, study, monkeypatch):
+    file = answer_seat(study, "seat-001", "ann", {})
+    file.write_text(file.read_text()[:-40])
+    monkeypatch.setattr("heart_utils.collect.study._find_potato", lambda given: Path("/nowhere/potato"))
+    with pytest.raises(StudyError, match="cannot go on: .*user_state.json"):
+        start_study(StudyFolder(study, 1, 1), port=0)
 
 
 def test_a_text_wiped_before_leaving_stays_wiped(run, study):
