@@ -58,7 +58,7 @@ book: public ## run the notebooks, build the HTML book in build/html
 test: book ## pytest, and the executed notebooks once more, compared
 	@if grep -rqs "pytest.mark.live" tests; then $(PYTEST) -m "live and not slow and not services"; fi
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services"
-	@$(PYTEST) -n $(JOBS) --dist loadfile --nbval-lax build/executed/$(RUN)
+	@$(PYTEST) -n $(JOBS) --dist loadfile -p tools.kernels --nbval-lax build/executed/$(RUN)
 
 test-services: book .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt

@@ -60,6 +60,8 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
+    from tools.kernels import AsyncFileKernel
+
     declared = read_chapter(notebook).parameters
     if unknown := sorted(set(parameters) - set(declared)):
         raise ExecutionError(f"{notebook.name} has no parameter {', '.join(unknown)}. It has {', '.join(declared) or 'none'}.")
@@ -73,6 +75,7 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
             parameters=parameters,
             cwd=root / "notebooks",
             kernel_name="python3",
+            kernel_manager_class=AsyncFileKernel,
             progress_bar=False,
             record_timing=False,
             extra_arguments=["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines=import sys; {without}"],
