@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.batch import can_batch
-from heart_utils.collect.models import Request, ask_all
+from heart_utils.collect.models import Request
 from heart_utils.collect.recipe import (
     Recipe,
     read_recipe,

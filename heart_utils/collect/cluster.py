@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.database import LedgerError
 from heart_utils.collect.ledger import Ledger, open_ledger
-from heart_utils.collect.models import Call, Model, Request, ask_all
+from heart_utils.collect.models import Call, Model, Request
 
 __all__ = ["ClusterError", "run_on_cluster"]
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.blinding import JudgeError, check_judges, check_replies, rows_of
 from heart_utils.collect.codebook import ANSWERED, Codebook, answer_form, answer_schema, load_codebooks, read_labels
 from heart_utils.collect.design import seeded
 from heart_utils.collect.instructions import show_turns
-from heart_utils.collect.models import Model, Request, ask_all
+from heart_utils.collect.models import Model, Request
 from heart_utils.collect.prompts import text_markers
 from heart_utils.collect.questions import ask_repairs, count_calls, settle_schema
 from heart_utils.tables import check_table, needed_columns
@@ -100,7 +101,7 @@ def collect_codes(
     seed : int
         For the order of labels, which is drawn for each reply and codebook.
     mode, **asking
-        As in :func:`heart_utils.collect.models.ask_all`. In mode ``"replay"`` a second question
+        As in :func:`heart_utils.collect.asking.ask_all`. In mode ``"replay"`` a second question
         that was never asked stays unasked.
 
     Returns

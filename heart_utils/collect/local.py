@@ -40,7 +40,7 @@ def local_model() -> Model:
     Returns
     -------
     Model
-        Which :func:`heart_utils.collect.models.ask_all` serves while it asks. It is there whether
+        Which :func:`heart_utils.collect.asking.ask_all` serves while it asks. It is there whether
         or not the weights are installed, so that recorded calls can be found on any machine.
 
     Examples

@@ -1,4 +1,4 @@
-"""Language models: which one, what it is asked, what came of it. Every call goes through the ledger."""
+"""Language models: which one, what it is asked, what came of it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ from heart_utils.tables import ANSWER_FORMATS
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from heart_utils.collect.ledger import Ledger
+__all__ = ["Call", "Model", "ModelError", "Request", "load_litellm", "read_models", "supports_schema"]
 
-__all__ = ["Call", "Model", "ModelError", "Request", "ask_all", "load_litellm", "read_models", "supports_schema"]
-
-MODES = ("replay", "missing", "dry", "batch")
 EMBEDDED = "embedded"
 """The word in a YAML's ``model:`` that means the model whose weights come with the project."""
 
@@ -236,107 +233,6 @@ class Call:
     attempts: int = 0
     in_flight: int = 1
     error: str | None = None
-
-
-def ask_all(
-    requests: Iterable[Request],
-    *,
-    ledger: Ledger,
-    mode: str = "missing",
-    max_concurrency: int | None = None,
-    budget_usd: float | None = None,
-    max_paid_calls: int | None = None,
-    progress: bool = True,
-    scheduler: str | None = None,
-) -> list[Call]:
-    """Answer requests from the ledger, and ask for what it lacks.
-
-    Parameters
-    ----------
-    requests : iterable of Request
-        Two with the same key are asked once.
-    ledger : Ledger
-        Where calls are kept.
-    mode : str
-        ``"replay"``: a request that is not recorded is an error. ``"missing"``: what is not
-        recorded is asked, and so is what failed before. ``"dry"``: nothing is asked; calls that
-        would be made come back as ``planned`` with tokens and cost estimated. ``"batch"``: what
-        is not recorded goes to the providers' batches, at half the price; those that ended are
-        collected first, and what is still out comes back as ``planned``.
-    max_concurrency : int, optional
-        Calls in flight, all models together; each model has its own limit besides.
-    budget_usd : float, optional
-        What all processes on this ledger, ever, may spend: no call begins that could pass it.
-    max_paid_calls : int, optional
-        More paid calls than this are refused before the first.
-    progress : bool
-        Whether to show a bar; nothing is shown where nothing is asked.
-    scheduler : str, optional
-        The address of a Dask scheduler whose workers ask, each with `max_concurrency` calls in
-        flight; needs a ledger in PostgreSQL.
-
-    Returns
-    -------
-    list of Call
-        One for each request, in their order, as the ledger has them. A model whose key or name
-        its provider does not accept gives calls of status ``error`` that are not recorded.
-
-    Raises
-    ------
-    ReplayError
-        In mode ``replay``, for a request not recorded; it names what changed.
-    BudgetError
-        If the budget does not reach, a price it needs is not known, or more calls would be paid
-        for than allowed. What was answered is recorded.
-    LedgerError
-        If the ledger cannot be written.
-    KeyboardInterrupt
-        After Ctrl-C, once calls in flight are recorded (a second Ctrl-C gives them up).
-
-    Examples
-    --------
-    >>> from heart_utils.collect.ledger import open_ledger
-    >>> ask = Request(Model("m", "openai/m", price_prompt=1, price_completion=2), ({"role": "user", "content": "Hi"},))
-    >>> ask_all([ask], ledger=open_ledger("sqlite://"), mode="dry")[0].status
-    'planned'
-    """
-    from heart_utils.collect import prices
-
-    if mode not in MODES:
-        raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
-    asked = list(requests)
-    if mode == "batch":
-        from heart_utils.collect.batch import collect_batches
-
-        collect_batches(ledger)
-    recorded = ledger.find([request.key for request in asked])
-    again = () if mode in ("replay", "batch") else ("error",)
-    todo = {r.key: r for r in asked if r.key not in recorded or recorded[r.key].status in again}
-    if mode == "replay" and todo:
-        from heart_utils.collect.recorded import explain_miss
-
-        raise explain_miss(ledger, list(todo.values()), total=len(asked))
-    if mode == "batch" and todo:
-        from heart_utils.collect.batch import submit_batches
-
-        prices.check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
-        submit_batches(list(todo.values()), ledger=ledger, budget_usd=budget_usd)
-    if mode in ("dry", "batch"):
-        recorded |= {key: prices.plan_call(request) for key, request in todo.items()}
-    elif todo:
-        missing = list(todo.values())
-        prices.check_money(missing, budget_usd=budget_usd, max_paid_calls=max_paid_calls)
-        how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
-        if scheduler is None:
-            from heart_utils.collect.flow import run
-
-            lost = run(missing, ledger=ledger, **how)
-        else:
-            from heart_utils.collect.cluster import run_on_cluster
-
-            lost = run_on_cluster(missing, ledger=ledger, scheduler=scheduler, **how)
-        recorded |= lost | ledger.find(list(todo))
-    return [recorded[request.key] for request in asked]
 
 
 def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from heart_utils.collect.models import Call, Model, Request, ask_all, supports_schema
+from heart_utils.collect.asking import ask_all
+from heart_utils.collect.models import Call, Model, Request, supports_schema
 from heart_utils.collect.prices import plan_call
 from heart_utils.collect.prompts import Form, Messages, repair_messages
 from heart_utils.collect.readings import Reading, read_call
@@ -210,7 +211,7 @@ def ask_questions(
     ledger : Ledger
         Where calls are kept.
     mode, max_concurrency, budget_usd, max_paid_calls, scheduler, progress
-        As in :func:`heart_utils.collect.models.ask_all`. In mode ``"replay"`` a repair question
+        As in :func:`heart_utils.collect.asking.ask_all`. In mode ``"replay"`` a repair question
         that was never asked stays unasked, so that a new parser needs no call.
 
     Returns
@@ -259,7 +260,7 @@ def ask_repairs(repairs: Mapping[int, Request], *, ledger: Ledger, mode: str, **
     ledger : Ledger
         Where calls are kept.
     mode, **asking
-        As in :func:`heart_utils.collect.models.ask_all`.
+        As in :func:`heart_utils.collect.asking.ask_all`.
 
     Returns
     -------

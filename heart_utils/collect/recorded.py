@@ -53,7 +53,8 @@ def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: boo
     --------
     >>> import tempfile
     >>> from heart_utils.collect.ledger import open_ledger
-    >>> from heart_utils.collect.models import Model, ask_all
+    >>> from heart_utils.collect.asking import ask_all
+    >>> from heart_utils.collect.models import Model
     >>> says = Model("says", "openai/gpt-4o", options={"mock_response": "I hear you."})  # litellm answers itself
     >>> ledger = open_ledger("sqlite://")
     >>> _ = ask_all([Request(says, ({"role": "user", "content": "I lost my job."},))], ledger=ledger, progress=False)

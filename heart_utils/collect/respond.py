@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.instructions import MAX_SENTENCES, MAX_WORDS, REPLY_INSTRUCTIONS, reply_messages
-from heart_utils.collect.models import Call, Model, Request, ask_all
+from heart_utils.collect.models import Call, Model, Request
 from heart_utils.collect.prices import price
 from heart_utils.collect.questions import count_calls
 from heart_utils.tables import check_table, empty_table
@@ -89,13 +90,13 @@ def collect_replies(
     instructions : str
         What a model is told before it reads a conversation.
     mode : str
-        As in :func:`heart_utils.collect.models.ask_all`. In mode ``"dry"`` a reply that is not
+        As in :func:`heart_utils.collect.asking.ask_all`. In mode ``"dry"`` a reply that is not
         recorded is 40 words of filler, flagged ``planned``: good for estimates only.
     max_concurrency : int, optional
         More than 1 is faster, and replies whose times were taken beside others are flagged
         ``timed_beside_others``.
     budget_usd, max_paid_calls, progress
-        As in :func:`heart_utils.collect.models.ask_all`.
+        As in :func:`heart_utils.collect.asking.ask_all`.
 
     Returns
     -------

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.blinding import JudgeError, check_judges, judge_flags, rows_of
 from heart_utils.collect.codebook import ANSWERED
-from heart_utils.collect.models import Call, Model, Request, ask_all
+from heart_utils.collect.models import Call, Model, Request
 from heart_utils.collect.questions import ask_repairs, count_calls, settle_schema
 from heart_utils.collect.rubric_prompts import LANGUAGES, again_message, hits_schema, judge_message, read_hits, reply_message
 from heart_utils.tables import check_table, needed_columns
@@ -85,7 +86,7 @@ def collect_rubric_replies(
     language : str
         Of the instructions: ``"zh"`` or ``"en"``.
     mode, **asking
-        As in :func:`heart_utils.collect.models.ask_all`.
+        As in :func:`heart_utils.collect.asking.ask_all`.
 
     Returns
     -------
@@ -147,7 +148,7 @@ def collect_hits(
     language : str
         Of the instructions: ``"zh"`` or ``"en"``.
     mode, **asking
-        As in :func:`heart_utils.collect.models.ask_all`. In mode ``"replay"`` a second question
+        As in :func:`heart_utils.collect.asking.ask_all`. In mode ``"replay"`` a second question
         that was never asked stays unasked.
 
     Returns

@@ -8,10 +8,11 @@ import sqlalchemy as sa
 from server import Provider, finish_batch, serving
 
 from heart_utils.collect import database
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.batch import BatchCount, BatchError, collect_batches, submit_batches
 from heart_utils.collect.ledger import Ledger, LedgerError, open_ledger
 from heart_utils.collect.local import local_model
-from heart_utils.collect.models import Model, Request, ask_all
+from heart_utils.collect.models import Model, Request
 from heart_utils.collect.prices import reserve
 
 CANARY = "sk-canary-0123456789abcdef"

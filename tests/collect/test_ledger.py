@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heart_utils.collect import database
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.ledger import Ledger, LedgerError, open_ledger
-from heart_utils.collect.models import Call, Model, Request, ask_all
+from heart_utils.collect.models import Call, Model, Request
 from heart_utils.collect.recorded import export_calls, import_calls
 from heart_utils.runs import open_run
 

@@ -5,9 +5,10 @@ import hashlib
 import pytest
 
 from heart_utils.collect import local
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.ledger import open_ledger
 from heart_utils.collect.local import NotInstalledError, local_model, serve_local
-from heart_utils.collect.models import ModelError, Request, ask_all
+from heart_utils.collect.models import ModelError, Request
 
 
 def installed():

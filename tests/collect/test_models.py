@@ -13,8 +13,9 @@ import worker
 from server import Provider, serving
 
 from heart_utils.collect import database
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.ledger import Ledger, open_ledger
-from heart_utils.collect.models import Call, Model, ModelError, Request, ask_all, read_models, supports_schema
+from heart_utils.collect.models import Call, Model, ModelError, Request, read_models, supports_schema
 from heart_utils.collect.prices import BudgetError, cost, price, reserve
 from heart_utils.collect.recorded import ReplayError, export_calls
 

@@ -230,7 +230,7 @@ def test_no_text_of_the_files_leaves_the_loader(monkeypatch, tmp_path):
 
 def test_judges_that_saw_other_questions_or_a_missing_column_are_errors(monkeypatch, tmp_path):
     files = mentalalign_files(N, {})
-    other = pd.read_excel(io.BytesIO(files["o4-mini_llm_judge.xlsx"]))
+    other = pd.read_excel(io.BytesIO(files["o4-mini_llm_judge.xlsx"]), engine="openpyxl")
     other.loc[4, "context"] = "Another question?"
     book = io.BytesIO()
     other.to_excel(book, index=False)

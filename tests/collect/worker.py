@@ -3,8 +3,9 @@
 import os
 import signal
 
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.ledger import open_ledger
-from heart_utils.collect.models import Model, Request, ask_all
+from heart_utils.collect.models import Model, Request
 
 INTERRUPTED = 130
 

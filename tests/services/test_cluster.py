@@ -8,9 +8,10 @@ import time
 import pytest
 from server import Provider, serving
 
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.cluster import ClusterError
 from heart_utils.collect.ledger import LedgerError, open_ledger
-from heart_utils.collect.models import Model, Request, ask_all
+from heart_utils.collect.models import Model, Request
 
 pytestmark = pytest.mark.services
 

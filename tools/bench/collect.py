@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from heart_utils.collect.asking import ask_all
 from heart_utils.collect.ledger import Ledger, open_ledger
-from heart_utils.collect.models import Call, Model, Request, ask_all, load_litellm
+from heart_utils.collect.models import Call, Model, Request, load_litellm
 from tools.bench import Figure
 
 __all__ = ["run"]
