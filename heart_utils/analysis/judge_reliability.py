@@ -10,7 +10,7 @@ import pandas as pd
 from heart_utils.analysis.intraclass import KINDS, icc_of_table
 from heart_utils.analysis.votes import AgreementError, Array, Codes, read_votes, scores_only, unit_values
 
-__all__ = ["judge_reliability"]
+__all__ = ["judge_reliability", "left_out_changes"]
 
 COLUMNS = ("reply_id", "dimension", "item", "responder", "rater", "score", "state")
 
@@ -80,6 +80,36 @@ def judge_reliability(
                 values = icc_of_table(two[kept], row, kinds, means=of is not None)
                 found += [(dimension, judge, kind, name, value, n_rows) for kind, value in zip(kinds, values, strict=True)]
     return pd.DataFrame(found, columns=["dimension", "judge", "kind", "left_out", "value", "n_rows"])
+
+
+def left_out_changes(found: pd.DataFrame) -> pd.DataFrame:
+    """Say how far each reliability moves when one responder is left out.
+
+    Parameters
+    ----------
+    found : pandas.DataFrame
+        From :func:`judge_reliability`, with responders left out.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Its rows with a responder left out, with ``change`` (the value less that with all of them) and ``most`` (the
+        largest change, up or down, that leaving this responder out brings); whoever moves most is first.
+
+    Examples
+    --------
+    >>> found = pd.DataFrame({"left_out": ["", "v", "w"], "value": [0.75, 0.5, 1.0]})
+    >>> found = found.assign(dimension="warmth", judge="x", kind="C,1")
+    >>> left_out_changes(found)[["left_out", "change"]].values.tolist()
+    [['v', -0.25], ['w', 0.25]]
+    """
+    of = ["dimension", "judge", "kind"]
+    whole = found.loc[found["left_out"] == "", [*of, "value"]].rename(columns={"value": "whole"})
+    found = found[found["left_out"] != ""].drop_duplicates([*of, "left_out"]).merge(whole, on=of)
+    found["change"] = found["value"] - found["whole"]
+    found["most"] = found["change"].abs().groupby(found["left_out"]).transform("max")
+    found = found.sort_values("most", ascending=False, kind="stable", ignore_index=True)
+    return found.drop(columns="whole")
 
 
 def _lay_out(rows: pd.DataFrame, person: str) -> tuple[Array, np.ndarray, pd.Index]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from heart_utils.analysis.prediction_powered import prediction_powered_ratings
 from heart_utils.analysis.ratings import fit_ratings
+from heart_utils.analysis.simulate import Panel, simulate_study
 from heart_utils.analysis.votes import AgreementError
 
-__all__ = ["check_saving", "label_some"]
+__all__ = ["check_coverage", "check_saving", "label_some"]
 
 
 def label_some(
@@ -131,6 +132,60 @@ def check_saving(
         {"n_pool": n_pool, "saved": mean["gain"] / mean["variance"], "saved_se": drawn["gain"].sem() / mean["variance"]}
     )
     return found.join(mean[["estimated", "at_most", "rho_squared", "weight"]]).reset_index()
+
+
+def check_coverage(
+    strengths: Mapping[str, float],
+    *,
+    n_labelled: Sequence[int],
+    rng: np.random.Generator,
+    n_dialogues: int = 80,
+    n_studies: int = 50,
+    panels: Sequence[Panel] = (Panel("human", 45, 2, ties=0.2), Panel("model", 1, 1, discrimination=1.5)),
+) -> pd.DataFrame:
+    """Count how often intervals hold the truth, with a judge and by people alone, in simulated studies.
+
+    Parameters
+    ----------
+    strengths : mapping of str to float
+        The known strength of each responder; a name ``"human"`` is a person.
+    n_labelled : sequence of int
+        How many dialogues people label, one row each.
+    rng : numpy.random.Generator
+        The source of chance.
+    n_dialogues, n_studies : int
+        Dialogues a study; studies.
+    panels : sequence of Panel
+        People and one judge, as :func:`heart_utils.analysis.simulate.simulate_study` takes them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a size: ``n_labelled``; ``powered mean`` and ``powered sem`` (share of responders whose interval holds the
+        truth, mean over studies and its standard error); ``people mean`` and ``people sem``, from people alone.
+
+    Examples
+    --------
+    >>> found = check_coverage({"human": 0.5, "x": 0.0, "y": -0.5}, n_labelled=[20], rng=np.random.default_rng(1), n_studies=4)
+    >>> found.columns.tolist()
+    ['n_labelled', 'powered mean', 'powered sem', 'people mean', 'people sem']
+    """
+    pool = simulate_study(rng=rng, strengths=strengths, n_dialogues=n_dialogues * n_studies, pairs="all", panels=panels)
+    truth = pool.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
+    study_of = pd.factorize(pool.verdicts["dialogue_id"])[0] // n_dialogues
+    held = [
+        {
+            "n_labelled": n,
+            "powered": at.between(made["ci_low"], made["ci_high"]).mean(),
+            "people": at.between(made["people_low"], made["people_high"]).mean(),
+        }
+        for _, rows in pool.verdicts.groupby(study_of)
+        for n in n_labelled
+        for made in [prediction_powered_ratings(label_some(rows, n, rng)).table]
+        for at in [made["responder"].map(truth)]
+    ]
+    found = pd.DataFrame(held).groupby("n_labelled").agg(["mean", "sem"])
+    return found.set_axis([" ".join(name) for name in found.columns], axis=1).reset_index()
 
 
 def _one(verdicts: pd.DataFrame, target: pd.Series, cluster: str) -> dict[str, float]:

@@ -11,12 +11,13 @@ from heart_utils.analysis.ends import SEED, draw_clusters, interval_of
 from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
 from heart_utils.analysis.votes import AgreementError, Array, Codes
 
-__all__ = ["OUTCOMES", "strategy_shares", "track_recipients"]
+__all__ = ["OUTCOMES", "share_won", "strategy_shares", "track_recipients"]
 
 OUTCOMES = ("seeker_empathy", "seeker_relevance", "distress_drop")
 """The seeker's scores of the supporter, and distress before minus distress after."""
 
 HIGHEST = 5.0
+SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
 CHUNK = 200
 
 
@@ -59,6 +60,39 @@ def strategy_shares(histories: pd.DataFrame) -> pd.DataFrame:
         used.reindex(grid, fill_value=0).rename("used").reset_index().merge(turns[["history_id", "n_turns"]], on="history_id")
     )
     return found.assign(value=found["used"] / found["n_turns"])[["history_id", "code", "value", "n_turns"]]
+
+
+def share_won(verdicts: pd.DataFrame, responders: pd.DataFrame, *, kinds: Sequence[str] = ("human", "source")) -> pd.DataFrame:
+    """Give how often each rater prefers a reply by a person, or from the data set, to one of another kind.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The verdicts table, orders joined. A tie and a contradiction between orders are half a win; ``p_a`` counts where given.
+    responders : pandas.DataFrame
+        Names the ``responder_kind`` of each ``responder``.
+    kinds : sequence of str
+        Kinds of responders whose wins are counted, where they meet one of no such kind.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a dialogue and rater: ``dialogue_id``, ``rater`` and ``value``, the mean share won.
+
+    Examples
+    --------
+    >>> said = pd.DataFrame({"dialogue_id": "d", "rater": "judge", "responder_a": "anna", "responder_b": "bot",
+    ...     "verdict": ["a", "a", None], "p_a": [None, 0.75, None], "state": ["valid", "valid", "inconsistent"]})
+    >>> who = pd.DataFrame({"responder": ["anna", "bot"], "responder_kind": ["human", "model"]})
+    >>> share_won(said, who).values.tolist()
+    [['d', 'judge', 0.75]]
+    """
+    kind_of = responders.set_index("responder")["responder_kind"]
+    counted = {side: verdicts[f"responder_{side}"].map(kind_of).isin(kinds) for side in ("a", "b")}
+    met = verdicts[(counted["a"] ^ counted["b"]) & verdicts["state"].isin(["valid", "inconsistent"])]
+    to_a = met["p_a"].astype(float).fillna(met["verdict"].map(SHARES).astype(float)).fillna(0.5)
+    won = to_a.where(counted["a"][met.index], 1.0 - to_a)
+    return met.assign(value=won).groupby(["dialogue_id", "rater"])["value"].mean().reset_index()
 
 
 def track_recipients(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["ThemeError", "code_reasons", "compare_coders"]
+__all__ = ["ThemeError", "code_reasons", "compare_coders", "spread_codes"]
 
 
 class ThemeError(ValueError):
@@ -71,6 +71,39 @@ def code_reasons(reasons: pd.DataFrame, codebook: Mapping[str, Any], *, text: st
         for name, pattern in patterns.items()
     ]
     return pd.concat(parts, ignore_index=True)
+
+
+def spread_codes(reasons: pd.DataFrame, themes: Sequence[str]) -> pd.DataFrame:
+    """Lay codes that stand with each reason as a list out as one row a reason and theme.
+
+    Parameters
+    ----------
+    reasons : pandas.DataFrame
+        Columns ``reason_id`` and ``codes``, a list of themes.
+    themes : sequence of str
+        All themes, named or not.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``reason_id``, ``code`` and ``probability`` (1 where it is in the list, else 0), as :func:`compare_coders` takes them.
+
+    Raises
+    ------
+    ThemeError
+        If a reason holds a code that is no theme.
+
+    Examples
+    --------
+    >>> spread_codes(pd.DataFrame({"reason_id": ["r"], "codes": [["warmth"]]}), ["warmth", "advice"]).values.tolist()
+    [['r', 'warmth', 1.0], ['r', 'advice', 0.0]]
+    """
+    need_columns(reasons, ["reason_id", "codes"])
+    if strange := sorted({code for codes in reasons["codes"] for code in codes} - {*themes}):
+        raise ThemeError(f"codes: {', '.join(strange)} is no theme of the codebook; the themes are {', '.join(themes)}.")
+    spread = reasons[["reason_id", "codes"]].merge(pd.Series(list(themes), name="code"), how="cross")
+    there = [float(code in codes) for code, codes in zip(spread["code"], spread["codes"], strict=True)]
+    return spread.assign(probability=there)[["reason_id", "code", "probability"]]
 
 
 def compare_coders(codes: pd.DataFrame, other: pd.DataFrame, *, of: str = "reason_id") -> pd.DataFrame:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from heart_utils.analysis import powered_check
-from heart_utils.analysis.powered_check import check_saving, label_some
+from heart_utils.analysis.powered_check import check_coverage, check_saving, label_some
 from heart_utils.analysis.simulate import Panel, simulate_study
 from heart_utils.analysis.votes import AgreementError
 
@@ -56,3 +56,12 @@ def test_too_few_dialogues_are_refused(rng, size, message):
 def test_more_labels_than_dialogues_are_refused(rng):
     with pytest.raises(AgreementError, match="61 of 60 dialogue_id cannot be labelled"):
         label_some(study(rng), 61, np.random.default_rng(1))
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say(rng):
+    true = {"human": 0.5, "x": 0.0, "y": -0.5}
+    found = check_coverage(true, n_labelled=[10, 30], n_dialogues=60, n_studies=30, rng=rng).set_index("n_labelled")
+    assert found.index.tolist() == [10, 30]
+    for who in ("powered", "people"):
+        assert found[f"{who} mean"].tolist() == pytest.approx([0.95, 0.95], abs=0.08)
+        assert found[f"{who} sem"].between(0, 0.06).all()

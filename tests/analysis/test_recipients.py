@@ -4,7 +4,7 @@ import pytest
 from agreement_tables import expanded_percentiles
 from scipy.stats import spearmanr
 
-from heart_utils.analysis.recipients import strategy_shares, track_recipients
+from heart_utils.analysis.recipients import share_won, strategy_shares, track_recipients
 from heart_utils.analysis.resampling import draw_weights
 from heart_utils.analysis.votes import AgreementError
 
@@ -110,3 +110,23 @@ def test_most_of_esconvs_seekers_answered_and_gave_the_highest_score(mirror):
     empathy = found[found["outcome"] == "seeker_empathy"]
     assert empathy["top_share"].round(3).unique().tolist() == [0.635]
     assert empathy["correlation"].abs().max() < 0.1
+
+
+def test_a_share_won_counts_meetings_of_unlike_kinds_only():
+    who = pd.DataFrame({"responder": list("psmn"), "responder_kind": ["human", "source", "model", "model"]})
+    rows = [
+        ("d", "m", "p", "b", None, "valid"),  # the person won
+        ("d", "p", "n", "tie", None, "valid"),  # a half
+        ("d", "s", "m", "b", 0.75, "valid"),  # the probability counts, not the word
+        ("d", "m", "s", None, None, "inconsistent"),  # a half
+        ("d", "p", "s", "a", None, "valid"),  # both are counted kinds: no meeting
+        ("d", "m", "n", "a", None, "valid"),  # neither is
+        ("d", "p", "m", None, None, "refused"),
+        ("e", "m", "p", None, 0.9, "valid"),
+    ]
+    columns = ["dialogue_id", "responder_a", "responder_b", "verdict", "p_a", "state"]
+    found = share_won(pd.DataFrame(rows, columns=columns).assign(rater="judge"), who)
+    assert found["dialogue_id"].tolist() == ["d", "e"]
+    assert found["value"].tolist() == pytest.approx([(1 + 0.5 + 0.75 + 0.5) / 4, 0.1])
+    alone = share_won(pd.DataFrame(rows, columns=columns).assign(rater="judge"), who, kinds=["human"])
+    assert alone["value"].tolist() == pytest.approx([(1 + 0.5 + 1) / 3, 0.1])  # now the person meets the source

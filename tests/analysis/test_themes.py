@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from heart_utils.analysis.theme_overlap import theme_overlap
-from heart_utils.analysis.themes import ThemeError, code_reasons, compare_coders
+from heart_utils.analysis.themes import ThemeError, code_reasons, compare_coders, spread_codes
 from heart_utils.runs import find_root
 
 BOOK = {"themes": [{"name": "warmth", "words": ["warm*", "kind"]}, {"name": "advice", "words": ["next step", "it's a plan"]}]}
@@ -186,3 +186,12 @@ def test_reasons_that_cannot_be_compared_are_refused(rng, change, message):
     reasons, codes = draw_reasons(rng, n=10)
     with pytest.raises(ThemeError, match=message):
         theme_overlap(change(reasons), codes)
+
+
+def test_lists_of_codes_become_a_row_each_and_a_strange_one_is_named():
+    reasons = pd.DataFrame({"reason_id": ["r", "s"], "codes": [["advice"], []]})
+    spread = spread_codes(reasons, ["warmth", "advice"])
+    assert spread[["reason_id", "code"]].agg(" ".join, axis=1).tolist() == ["r warmth", "r advice", "s warmth", "s advice"]
+    assert spread["probability"].tolist() == [0.0, 1.0, 0.0, 0.0]
+    with pytest.raises(ThemeError, match="advice is no theme"):
+        spread_codes(reasons, ["warmth"])
