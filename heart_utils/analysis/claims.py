@@ -243,6 +243,12 @@ def _bench_questions(tables: Mapping[str, pd.DataFrame], _: str) -> Outcome:
     return Outcome(ADDS_UP if total == 296 else FAILS, f"the five scenes sum to {total}")
 
 
+def _bench_split(tables: Mapping[str, pd.DataFrame], _: str) -> Outcome:
+    counts = tables["counts"]
+    total = int(counts.loc[counts["kind"].eq("total") & counts["what"].eq("questions"), "count"].iloc[0])
+    return Outcome(ADDS_UP if total == 212 + 84 else FAILS, f"212 + 84 = {212 + 84} of {total} questions")
+
+
 def _bench_abilities(tables: Mapping[str, pd.DataFrame], _: str) -> Outcome:
     n = tables["overall_by_ability"]["ability"].nunique()
     return Outcome(ADDS_UP if n == 15 else FAILS, f"{n} columns in Figure 4")
@@ -309,7 +315,9 @@ CHECKS: dict[str, Callable[[Mapping[str, pd.DataFrame], str], Outcome]] = {
     "heart_turns": _heart_turns,
     "swapped_regular": _count("heart_regular", lambda rows: rows["first_speaker"].eq("supporter"), 152, RELEASE,
                               "start with the supporter"),
-    "swapped_adversarial": _count("heart_adversarial", None, 20, RELEASE, "start with the supporter"),
+    "swapped_adversarial": _count("heart_adversarial", lambda rows: rows["n_history"].eq(2 * rows["n_seeker_turns"]), 20,
+                                  RELEASE, "start with the supporter"),
+    "item_form": _count("heart_regular", lambda rows: rows["last_speaker"].eq("seeker"), 279, RELEASE, "end with the seeker"),
     "misplaced": _count("heart_regular", lambda rows: rows["baseline_misplaced"].astype(bool), 12, RELEASE, "replies"),
     "human_replies": _human_replies,
     "comparisons": _comparisons,
@@ -323,6 +331,7 @@ CHECKS: dict[str, Callable[[Mapping[str, pd.DataFrame], str], Outcome]] = {
     "bench_items": _bench_items,
     "bench_all_items": _bench_all_items,
     "bench_questions": _bench_questions,
+    "bench_split": _bench_split,
     "bench_abilities": _bench_abilities,
     "bench_dimensions": _bench_dimensions,
     "bench_models": _bench_models,

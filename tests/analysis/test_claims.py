@@ -59,6 +59,21 @@ def test_the_faults_of_the_release_are_counted_and_never_called_contradictions(l
     assert faults.loc["F004", "ours"].startswith("12 of 280")
 
 
+def test_what_was_released_is_not_called_untestable(ledger):
+    """HeartBench's questions and HEART's histories are out: 212 + 84 = 296, and 279 of 280 end with the seeker."""
+    assert ledger.loc["B002", ["finding", "ours"]].tolist() == ["adds up", "212 + 84 = 296 of 296 questions"]
+    assert ledger.loc["H026", "ours"] == "279 of 280 end with the seeker"
+    assert "not testable without unreleased data" not in set(ledger.loc[["B002", "B040", "H023", "H026"], "finding"])
+
+
+def test_the_adversarial_histories_that_open_with_the_supporter_are_counted_and_not_assumed(tables):
+    """They end with the seeker, so the supporter opens where both speak equally often."""
+    one_seeker = tables["heart_adversarial"].assign(n_seeker_turns=lambda t: t["n_seeker_turns"] + (t.index == 0))
+    assert find(claim("x", check="swapped_adversarial"), tables=tables | {"heart_adversarial": one_seeker}) == {
+        "x": "arithmetic fails"
+    }
+
+
 def test_thirteen_of_thirteen_heartbench_scores_are_the_mean_of_their_figure(ledger):
     scores = ledger[ledger["check"].str.startswith("bench_mean:")]
     assert scores["finding"].tolist() == ["adds up"] * 13
