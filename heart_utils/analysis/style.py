@@ -18,7 +18,7 @@ from heart_utils.analysis.newton import PRIOR, climb, prior_terms
 from heart_utils.analysis.resampling import check_clusters
 from heart_utils.analysis.wins import Entries, RatingsError, check_comparable, count_wins, read_verdicts
 
-__all__ = ["StyleControl", "fit_style", "style_features"]
+__all__ = ["StyleControl", "differing_features", "fit_style", "style_features"]
 
 Array = NDArray[np.float64]
 
@@ -95,6 +95,32 @@ def style_features(replies: pd.DataFrame) -> pd.DataFrame:
         "first_person": text.str.count(FIRST_PERSON),
     }
     return pd.DataFrame(features, index=text.index).astype(float)
+
+
+def differing_features(features: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
+    """Keep the features in which the two replies of some comparison differ; no verdict tells of the others.
+
+    Parameters
+    ----------
+    features : pandas.DataFrame
+        Index ``reply_id``, one number a column.
+    comparisons : pandas.DataFrame
+        Columns ``reply_a`` and ``reply_b``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The same rows, and those columns.
+
+    Examples
+    --------
+    >>> features = pd.DataFrame({"questions": [0.0, 2.0], "hedges": [1.0, 1.0]}, index=["r1", "r2"])
+    >>> differing_features(features, pd.DataFrame({"reply_a": ["r1"], "reply_b": ["r2"]})).columns.tolist()
+    ['questions']
+    """
+    gaps = features.loc[comparisons["reply_a"]].to_numpy(float) - features.loc[comparisons["reply_b"]].to_numpy(float)
+    differing = (np.abs(gaps) > 0).any(axis=0)
+    return features[[name for name, differs in zip(features, differing, strict=True) if differs]]
 
 
 def fit_style(

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from heart_utils.analysis.ratings import RatingsError, fit_ratings
 from heart_utils.analysis.simulate import Panel, simulate_study
-from heart_utils.analysis.style import fit_style, style_features
+from heart_utils.analysis.style import differing_features, fit_style, style_features
 
 
 def styled(effect, seed=5, n_dialogues=150):
@@ -117,3 +117,13 @@ def test_replies_without_features_are_named(data):
         fit_style(verdicts, comparisons, missing)
     with pytest.raises(RatingsError, match="belong to no row of comparisons"):
         fit_style(verdicts, comparisons.iloc[:5], features)
+
+
+def test_a_feature_alike_in_all_compared_replies_is_left_out():
+    features = pd.DataFrame({"hedges": [1.0, 1.0, 5.0], "questions": [0.0, np.nan, 2.0]}, index=list("rst"))
+    pairs = pd.DataFrame({"reply_a": ["r", "r"], "reply_b": ["s", "r"]})
+    assert (
+        differing_features(features, pairs).columns.tolist() == []
+    )  # t is compared with nobody; an absent number differs from none
+    pairs.loc[1, "reply_b"] = "t"
+    assert differing_features(features, pairs).columns.tolist() == ["hedges", "questions"]
