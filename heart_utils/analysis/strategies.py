@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from heart_utils.analysis.resampling import bootstrap_ci
 
-__all__ = ["CoderScores", "StrategyCoder", "StrategyError", "score_labels", "train_coder"]
+__all__ = [
+    "CoderScores",
+    "StrategyCoder",
+    "StrategyError",
+    "label_by_bayes",
+    "score_labels",
+    "several_in_a_row",
+    "train_coder",
+]
 
 Array = NDArray[np.float64]
 
@@ -253,6 +261,63 @@ def score_labels(
         )
     confusion = pd.crosstab(labels["given"], labels["found"]).reindex(index=names, columns=names, fill_value=0)
     return CoderScores(table, pd.DataFrame(by_strategy), confusion)
+
+
+def label_by_bayes(turns: pd.DataFrame, texts: pd.Series) -> pd.Series:
+    """Give each text a strategy by complement naive Bayes on words and word pairs: the simple coder to be beaten.
+
+    Parameters
+    ----------
+    turns : pandas.DataFrame
+        Columns ``text`` and ``strategy``; what it learns from.
+    texts : pandas.Series
+        One turn a row.
+
+    Returns
+    -------
+    pandas.Series
+        A strategy for each text, with its index.
+
+    Examples
+    --------
+    >>> turns = pd.DataFrame({"text": ["how was it", "how are you", "try to rest", "try a walk"], "strategy": list("qqss")})
+    >>> label_by_bayes(turns, pd.Series(["how is he", "try again"])).tolist()
+    ['q', 's']
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.naive_bayes import ComplementNB
+    from sklearn.pipeline import make_pipeline
+
+    _need(turns, ["text", "strategy"])
+    words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+    coder = make_pipeline(words, ComplementNB()).fit(turns["text"], turns["strategy"])
+    return pd.Series(coder.predict(texts), index=texts.index)
+
+
+def several_in_a_row(turns: pd.DataFrame) -> pd.Series:
+    """Say of each turn, joined from messages sent in a row, whether its messages carry more than one strategy.
+
+    Parameters
+    ----------
+    turns : pandas.DataFrame
+        One row a message, in order: ``turn_id`` (its last part counts the messages of both speakers), ``dialogue_id`` and
+        ``strategy``.
+
+    Returns
+    -------
+    pandas.Series
+        One value a joined turn, in order. A jump in the count begins a new one: the seeker spoke.
+
+    Examples
+    --------
+    >>> messages = pd.DataFrame({"turn_id": ["d-1", "d-2", "d-4"], "dialogue_id": "d", "strategy": ["q", "s", "s"]})
+    >>> several_in_a_row(messages).tolist()
+    [True, False]
+    """
+    _need(turns, ["turn_id", "dialogue_id", "strategy"])
+    jumps = turns["turn_id"].str.rpartition("-")[2].astype(int).diff().ne(1)
+    begins = jumps | turns["dialogue_id"].ne(turns["dialogue_id"].shift())
+    return turns.groupby(begins.cumsum())["strategy"].agg("nunique").gt(1)
 
 
 def _margins_of(margins: Any, features: Any) -> Array:

@@ -13,7 +13,14 @@ from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, bootstrap_ci
 from heart_utils.analysis.strategies import StrategyError
 from heart_utils.analysis.wins import SHARES
 
-__all__ = ["adjust_benjamini_hochberg", "associate_preference", "profile_codes"]
+__all__ = [
+    "adjust_benjamini_hochberg",
+    "associate_coders",
+    "associate_preference",
+    "place_replies",
+    "profile_codes",
+    "spread_labels",
+]
 
 Array = NDArray[np.float64]
 
@@ -82,6 +89,110 @@ def profile_codes(
             row |= {"ci_low": 0.0, "ci_high": 1.0 - open_end} if row["share"] == 0 else {"ci_low": open_end, "ci_high": 1.0}
         rows.append(row | {"n_failed": len(mine) - len(known), "simulated": bool(mine["simulated"].any())})
     return pd.DataFrame(rows)
+
+
+def spread_labels(labels: pd.DataFrame, codes: Sequence[str], *, label: str = "given") -> pd.DataFrame:
+    """Lay labels, one each, out as one row a thing labelled and code.
+
+    Parameters
+    ----------
+    labels : pandas.DataFrame
+        One row a thing labelled; the other columns are kept.
+    codes : sequence of str
+        All labels that there are.
+    label : str
+        The column of the label.
+
+    Returns
+    -------
+    pandas.DataFrame
+        In place of `label` the columns ``code`` and ``probability``: 1 where the label is the code, else 0.
+
+    Examples
+    --------
+    >>> spread_labels(pd.DataFrame({"reply_id": ["r"], "given": ["question"]}), ["advice", "question"]).values.tolist()
+    [['r', 'advice', 0.0], ['r', 'question', 1.0]]
+    """
+    others = labels.drop(columns=label)
+    parts = [others.assign(code=code, probability=(labels[label] == code).astype(float)) for code in codes]
+    return pd.concat(parts, ignore_index=True)
+
+
+def place_replies(verdicts: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
+    """Say of each verdict which replies were a and b.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        With ``pair_id``; orders may be joined, since a and b do not depend on what was shown first.
+    comparisons : pandas.DataFrame
+        With ``pair_id``, ``reply_a`` and ``reply_b``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The verdicts with ``reply_a`` and ``reply_b``.
+
+    Examples
+    --------
+    >>> verdicts = pd.DataFrame({"pair_id": ["p", "p"], "verdict": ["a", "b"]})
+    >>> place_replies(verdicts, pd.DataFrame({"pair_id": ["p"], "reply_a": ["r"], "reply_b": ["s"]}))["reply_b"].tolist()
+    ['s', 's']
+    """
+    pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")
+    return verdicts.assign(**{side: verdicts["pair_id"].map(pairs[side]) for side in ("reply_a", "reply_b")})
+
+
+def associate_coders(
+    verdicts: pd.DataFrame,
+    codes: pd.DataFrame,
+    words: pd.Series,
+    *,
+    dimension: str = "overall",
+    cluster: str = "dialogue_id",
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    """Ask of each coder's codes what goes with being preferred, and adjust over all of them at once. Exploratory.
+
+    Parameters
+    ----------
+    verdicts, words, dimension, cluster, ci_level
+        As for :func:`associate_preference`.
+    codes : pandas.DataFrame
+        Codes of any number of coders, named in ``coder``; one who coded nothing is left out.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The tables of :func:`associate_preference`, one after the other, with ``coder``; ``q_value`` counts all rows.
+
+    Raises
+    ------
+    StrategyError
+        If no reply is coded, or no verdict says which reply was preferred.
+
+    Examples
+    --------
+    >>> rows = [(f"d{i}", f"r{i}", f"s{i}", "a" if i % 4 else "b") for i in range(40)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "reply_a", "reply_b", "verdict"])
+    >>> verdicts = verdicts.assign(dimension="overall", state="valid", responder_a="x", responder_b="y")
+    >>> codes = pd.DataFrame({"reply_id": [*verdicts["reply_a"], *verdicts["reply_b"]], "code": "question", "coder": "words"})
+    >>> codes["probability"] = [1.0] * 40 + [0.0] * 40
+    >>> words = pd.Series(20, index=codes["reply_id"])
+    >>> associate_coders(verdicts, codes, words)[["coder", "code", "n_verdicts"]].values.tolist()
+    [['words', 'question', 40]]
+    """
+    parts = [
+        associate_preference(verdicts, mine, words, dimension=dimension, cluster=cluster, ci_level=ci_level).assign(coder=name)
+        for name, mine in codes.groupby("coder")
+        if mine["probability"].notna().any()
+    ]
+    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    if found.empty:
+        raise StrategyError("no reply is coded.")
+    tested = found["p_value"].notna()
+    found.loc[tested, "q_value"] = adjust_benjamini_hochberg(found.loc[tested, "p_value"].to_numpy())
+    return found
 
 
 def associate_preference(

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.analysis.strategies import StrategyError, score_labels, train_coder
+from heart_utils.analysis.strategies import StrategyError, label_by_bayes, score_labels, several_in_a_row, train_coder
 from heart_utils.collect.sources.strategies import load_strategy_turns
 
 
@@ -104,3 +104,19 @@ def test_the_coder_beats_bayes_on_words_within_a_minute(mirror, rng):
     )  # what neural systems published for the harder task, the next strategy
     shares = coder.probabilities(test["text"]).mean() - test["strategy"].value_counts(normalize=True)
     assert shares.abs().max() < 0.03  # calibrated on other dialogues, so shares over people's turns hold
+
+
+def test_messages_in_a_row_are_one_turn_and_another_dialogue_begins_anew():
+    messages = pd.DataFrame(
+        [("d-1", "q"), ("d-2", "s"), ("d-4", "s"), ("d-5", "s"), ("e-6", "q"), ("e-7", "a"), ("e-8", "q")],
+        columns=["turn_id", "strategy"],
+    ).assign(dialogue_id=list("ddddeee"))
+    assert several_in_a_row(messages).tolist() == [True, False, True]
+
+
+def test_the_simple_coder_keeps_the_index_and_needs_labels():
+    turns = pd.DataFrame({"text": ["how was it", "how are you", "try to rest", "try a walk"], "strategy": list("qqss")})
+    found = label_by_bayes(turns, pd.Series(["how is he", "try again"], index=[7, 3]))
+    assert found.to_dict() == {7: "q", 3: "s"}
+    with pytest.raises(StrategyError, match="strategy"):
+        label_by_bayes(turns.drop(columns="strategy"), turns["text"])

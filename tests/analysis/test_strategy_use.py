@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from heart_utils.analysis.strategies import StrategyError
-from heart_utils.analysis.strategy_use import adjust_benjamini_hochberg, associate_preference, profile_codes
+from heart_utils.analysis.strategy_use import (
+    adjust_benjamini_hochberg,
+    associate_coders,
+    associate_preference,
+    place_replies,
+    profile_codes,
+    spread_labels,
+)
 
 
 def test_the_adjustment_is_that_of_statsmodels(rng):
@@ -118,3 +125,24 @@ def test_nobody_seen_doing_it_still_has_an_upper_end(rng):
                           "probability": 0.0, "dialogue_id": np.arange(36) % 24})  # fmt: skip
     row = profile_codes(codes, rng=rng).iloc[0]
     assert (row["ci_low"], row["ci_high"]) == (0.0, pytest.approx(1 - 0.025 ** (1 / 24)))
+
+
+def test_q_values_count_the_codes_of_all_coders(rng):
+    verdicts, codes, words = study(rng)
+    other = codes.assign(coder="other", probability=rng.permutation(codes["probability"].to_numpy()))
+    silent = codes.assign(coder="silent", probability=np.nan)
+    found = associate_coders(verdicts, pd.concat([codes.assign(coder="words"), other, silent]), words)
+    assert sorted(found["coder"]) == ["other", "words"]
+    assert found["q_value"].to_numpy() == pytest.approx(adjust_benjamini_hochberg(found["p_value"]))
+    with pytest.raises(StrategyError, match="no reply is coded"):
+        associate_coders(verdicts, silent, words)
+
+
+def test_both_orders_of_a_pair_have_the_same_replies_and_each_label_is_one_code():
+    comparisons = pd.DataFrame({"pair_id": ["p", "p", "q"], "reply_a": list("rrt"), "reply_b": list("ssu")})
+    placed = place_replies(pd.DataFrame({"pair_id": ["q", "p"]}, index=[5, 9]), comparisons)
+    assert placed.loc[5, ["reply_a", "reply_b"]].tolist() == ["t", "u"]
+    assert placed.loc[9, ["reply_a", "reply_b"]].tolist() == ["r", "s"]
+    spread = spread_labels(pd.DataFrame({"reply_id": ["r", "s"], "said": ["q", "a"]}), ["a", "q"], label="said")
+    assert spread.groupby("reply_id")["probability"].sum().tolist() == [1.0, 1.0]
+    assert spread.query("probability == 1")["code"].tolist() == ["a", "q"]
