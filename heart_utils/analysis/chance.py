@@ -138,8 +138,10 @@ def fleiss_kappa(
     r"""Compute Fleiss' kappa of any number of raters, who may differ from unit to unit.
 
     Chance means that all raters draw from one common habit: :math:`p_e = \sum_{ck} w_{ck} \pi_c \pi_k`
-    [1]_, :math:`\pi` being the mean over units of the share of each category. With two raters it is
-    Scott's pi. Of verdicts the names a and b mean nothing, so :math:`\pi` is the same for both.
+    [1]_, :math:`\pi` being the mean over units of the share of each category. With two raters who both answered
+    every unit it is Scott's pi, which is never above Cohen's kappa; units with one answer move the habit, and
+    where nearly all answers are the same a few of them move the coefficient by half. Of verdicts the names a
+    and b mean nothing, so :math:`\pi` is the same for both.
 
     Parameters
     ----------

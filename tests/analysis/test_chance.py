@@ -236,3 +236,13 @@ def test_a_repeated_score_is_refused():
     table = pd.concat([scores([[1, 2]])] * 2, ignore_index=True)
     with pytest.raises(AgreementError, match="more than once"):
         gwet_ac(table, **ALONE)
+
+
+def test_units_with_one_answer_can_lift_fleiss_above_cohen_and_complete_units_cannot():
+    """Ten units: p_o = 8/10; common shares 16 and 4 of 20, so (80 - 68) / 32; own shares 9, 1 and 7, 3, so (80 - 66) / 34."""
+    ten = [(1, 1)] * 7 + [(2, 2)] + [(1, 2)] * 2
+    assert fleiss_kappa(scores(ten), **ALONE).value == pytest.approx(12 / 32)
+    assert cohen_kappa(scores(ten), **ALONE).value == pytest.approx(14 / 34)
+    with_lone = scores([*ten, *[(N, 2)] * 6])
+    assert cohen_kappa(with_lone, **ALONE).value == pytest.approx(14 / 34)
+    assert fleiss_kappa(with_lone, **ALONE).value > 14 / 34
