@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from heart_tables import lay_out
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -22,7 +23,7 @@ BOX = "pst-scrollable-table-container"
 THEBE = (init_thebe_core, update_thebe_context)
 TABLE = re.compile(r'<table (?:border="1" class="dataframe"|id="T_\w+"(?: class="dataframe")?)>.*?</table>', re.DOTALL)
 PICTURE = re.compile(r'<img [^>]*src="[^"]*_images/[^>]*>')
-SCROLLED = r'<div class="heart-scroll" tabindex="0" role="group" aria-label="Table">\g<0></div>'
+SCROLLED = '<div class="heart-scroll" tabindex="0" role="group" aria-label="Table">{}</div>'
 
 UNDECLARED = ("sphinx_jupyterbook_latex", "sphinx_multitoc_numbering")
 """They do not say that pages may be read side by side: the first does nothing for HTML, the second counts when all are read."""
@@ -65,7 +66,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 8}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 9}
 
 
 def _open_table(writer: Any, node: nodes.Element) -> None:
@@ -90,7 +91,9 @@ def mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], do
     """Let the keyboard scroll wide tables, and take away roles that contradict what they stand on."""
     if "body" in context:
         # What scrolls must be reached by the keyboard: the box around a table is, and the table stays a table.
-        body = TABLE.sub(SCROLLED, context["body"]).replace(f'class="{BOX}"', f'class="{BOX}" tabindex="0"')
+        body = TABLE.sub(lambda table: SCROLLED.format(lay_out(table[0])), context["body"]).replace(
+            f'class="{BOX}"', f'class="{BOX}" tabindex="0"'
+        )
         # On a narrow screen a figure keeps its size and scrolls; the theme's script lets the keyboard reach what does.
         body = PICTURE.sub(rf'<div class="heart-figure {BOX}">\g<0></div>', body)
         # docutils says that references are a list, and that its entries are something else.

@@ -254,6 +254,12 @@ def plot_correlation_ends(table: pd.DataFrame, *, ax: Axes | None = None) -> Axe
     ax.axvline(0, color="0.6", linewidth=1)
     ax.hlines(rows.index, rows["ci_low"], rows["ci_high"], color=COLOURS[0], linewidth=2)
     ax.plot(rows["rho"], rows.index, "o", color=COLOURS[0])
-    ax.set(yticks=list(rows.index), yticklabels=list(rows["name"]), xlim=(-1, 1), ylim=(-0.6, len(rows) - 0.4))
+    ax.set(
+        yticks=list(rows.index),
+        yticklabels=list(rows["name"]),
+        xlim=(-1, 1),
+        ylim=(-0.6, len(rows) - 0.4),
+        xticks=(-1, -0.5, 0, 0.5, 1),
+    )
     ax.set_xlabel("Rank correlation (Spearman); bars: 95% interval")
     return ax

@@ -84,12 +84,15 @@ def use_book_style() -> None:
             "xtick.labelsize": "small",
             "ytick.labelsize": "small",
             "legend.fontsize": "small",
+            "legend.title_fontsize": "small",
             "legend.frameon": False,
         }
     )
 
 
-def plot_leaderboard(board: pd.DataFrame, *, title: str | None = None, ax: Axes | None = None) -> Axes:
+def plot_leaderboard(
+    board: pd.DataFrame, *, title: str | None = None, origin: str = "measured", ax: Axes | None = None
+) -> Axes:
     """Draw ratings with their intervals, best responder on top.
 
     Parameters
@@ -98,6 +101,8 @@ def plot_leaderboard(board: pd.DataFrame, *, title: str | None = None, ax: Axes 
         Rows of the table ``ratings``, one a responder.
     title : str, optional
         What was rated and by whom.
+    origin : str
+        What the verdicts are, in a word or two, such as ``"replayed"``; simulated ones are called so whatever it says.
     ax : matplotlib.axes.Axes, optional
         Drawn on a new figure if none is given.
 
@@ -130,16 +135,18 @@ def plot_leaderboard(board: pd.DataFrame, *, title: str | None = None, ax: Axes 
         ax.hlines(rows.index, rows["rating_low"], rows["rating_high"], color=colour, linewidth=2)
         ax.plot(rows["rating"], rows.index, KIND_MARKERS[str(kind)], color=colour, label=KIND_NAMES[str(kind)])
     ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
-    ax.set(yticks=list(table.index), yticklabels=[_label(row) for row in table.to_dict("records")])
+    ax.set(
+        yticks=list(table.index), yticklabels=[_label(row) for row in table.to_dict("records")], ylim=(-0.6, len(table) - 0.4)
+    )
     ax.set_xlabel(_interval_label(table))
-    ax.legend(title="Written by", loc="best")
+    ax.legend(title="Written by", loc="best", alignment="left")
     if title:
         ax.set_title(title, pad=20)
-    _say_what_it_rests_on(ax, table)
+    _say_what_it_rests_on(ax, table, origin)
     return ax
 
 
-def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4) -> Figure:
+def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str = "measured") -> Figure:
     """Draw one small board for each value of a column, all with the same order and the same scale.
 
     Parameters
@@ -150,6 +157,8 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4) -> Figure:
         Such as ``"dimension"``, ``"group"`` or ``"rater"``.
     columns : int
         Panels in a row.
+    origin : str
+        What the verdicts are, in a word or two; simulated ones are called so whatever it says.
 
     Returns
     -------
@@ -171,6 +180,7 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4) -> Figure:
     2
     """
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
 
     panels = list(dict.fromkeys(boards[by]))
     if not panels:
@@ -182,7 +192,7 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4) -> Figure:
     figure, axs = plt.subplots(
         rows,
         columns,
-        figsize=(1.8 + 1.5 * columns, rows * (0.9 + 0.24 * len(order)) + 0.5),  # no wider than a page: it is not shrunk there
+        figsize=(1.8 + 1.5 * columns, rows * (0.9 + 0.24 * len(order)) + 0.8),  # no wider than a page: it is not shrunk there
         sharex=True,
         sharey=True,
         squeeze=False,
@@ -199,11 +209,23 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4) -> Figure:
         ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
         ax.locator_params(axis="x", nbins=3)
         ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
+        ax.tick_params(labelsize="x-small", labelbottom=True)
         mark_simulated(ax, board, size=14)
     for ax in axs.flat[len(panels) :]:
         ax.set_axis_off()
-    axs[0, 0].set_yticks(range(len(order)), list(order), fontsize="x-small")
+    axs[0, 0].set_yticks(range(len(order)), list(order))
     figure.supxlabel(_interval_label(boards), fontsize="small")
+    kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
+    figure.legend(
+        [Line2D([], [], color=KIND_COLOURS[kind], marker=KIND_MARKERS[kind], markersize=4, linewidth=1.6) for kind in kinds],
+        [KIND_NAMES[kind] for kind in kinds],
+        title=f"{_origin(boards, origin).capitalize()}; written by",
+        loc="outside upper left",
+        ncols=len(kinds),
+        alignment="left",
+        fontsize="x-small",
+        title_fontsize="x-small",
+    )
     return figure
 
 
@@ -347,8 +369,9 @@ def hatch_by_colour(ax: Axes) -> Axes:
     from matplotlib.patches import Patch
 
     legend = ax.get_legend()
-    patches = [*ax.patches, *(legend.findobj(Patch)[:-1] if legend else [])]  # the last is the legend's own frame
-    colours = dict.fromkeys(to_hex(patch.get_facecolor()) for patch in ax.patches)
+    named = legend.findobj(Patch)[:-1] if legend else []  # the last is the legend's own frame
+    patches = [*named, *ax.patches]  # in the order of the names: areas may be drawn in another
+    colours = dict.fromkeys(to_hex(patch.get_facecolor()) for patch in patches)
     if len(colours) > len(HATCHES):
         raise ValueError(f"{len(colours)} colours cannot be told apart; a figure takes {len(HATCHES)} or fewer.")
     hatches = dict(zip(colours, HATCHES, strict=False))
@@ -382,7 +405,11 @@ def _interval_label(board: pd.DataFrame) -> str:
     return f"{scale}; bars: {level:.0%} interval, {population}"
 
 
-def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame) -> None:
+def _origin(board: pd.DataFrame, origin: str) -> str:
+    return "simulated" if board["simulated"].any() else origin
+
+
+def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
     """Put the size of what a board rests on, and every caveat it carries, inside the figure."""
     n_verdicts = int(board["n_verdicts"].sum()) // 2  # each is counted for both who met
     n_clusters = int(board["n_clusters"].max())  # that somebody met; 0 where nothing was resampled
@@ -391,7 +418,7 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame) -> None:
     if board["population"].eq("dialogues_and_raters").all():  # the table counts what there is less of
         counted, few = f"{n_clusters:,} or more dialogues and raters", "fewer than 30 dialogues or raters"
     said = [f"{n_verdicts:,} verdicts" + (f", {counted}" if n_clusters else "")]
-    said.append("simulated" if board["simulated"].any() else "measured")
+    said.append(_origin(board, origin))
     if board["provisional"].any():
         said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if board["penalised"].any():
