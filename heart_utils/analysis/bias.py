@@ -16,7 +16,7 @@ from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, Interval, bootstrap
 from heart_utils.analysis.style import FIRST_PERSON, LIST_LINE
 from heart_utils.analysis.wins import SHARES
 
-__all__ = ["BiasError", "feature_bias", "margin_profile", "position_bias", "text_features"]
+__all__ = ["BiasError", "feature_bias", "margin_profile", "mark_orders", "position_bias", "text_features"]
 
 Array = NDArray[np.float64]
 
@@ -228,6 +228,34 @@ def feature_bias(
         raise BiasError("No valid verdict is on a pair whose replies have features; give the comparisons of these verdicts.")
     table = pd.concat(rows, ignore_index=True)
     return table[["rater", "dimension", *[column for column in table.columns if column not in ("rater", "dimension")]]]
+
+
+def mark_orders(found: pd.DataFrame, position: pd.DataFrame) -> pd.DataFrame:
+    """Say of each row whether its pairs were asked in both orders; otherwise a feature may stand for the place.
+
+    Parameters
+    ----------
+    found : pandas.DataFrame
+        From :func:`feature_bias`: ``rater`` and ``dimension``.
+    position : pandas.DataFrame
+        From :func:`position_bias` on the same verdicts.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows with ``orders``: ``"both"`` or ``"one"``.
+
+    Examples
+    --------
+    >>> found = pd.DataFrame({"rater": ["x", "y"], "dimension": "overall", "log_odds": [0.1, 0.9]})
+    >>> position = found.assign(measure="inconsistent_share", value=[0.2, None])
+    >>> mark_orders(found, position)["orders"].tolist()
+    ['both', 'one']
+    """
+    twice = position[(position["measure"] == "inconsistent_share") & position["value"].notna()]
+    both = set(zip(twice["rater"], twice["dimension"], strict=True))
+    asked = zip(found["rater"], found["dimension"], strict=True)
+    return found.assign(orders=["both" if key in both else "one" for key in asked])
 
 
 def _share(

@@ -1,4 +1,4 @@
-"""Figures of what a judge adds to people."""
+"""Figures of what a judge adds to people, and of faults that are known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heart_utils.report.estimates import plot_estimates
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_powered"]
+__all__ = ["plot_powered", "plot_recovered"]
 
 KINDS = {
     "people alone": ("people_strength", "people_low", "people_high"),
@@ -61,4 +61,33 @@ def plot_powered(table: pd.DataFrame, *, simulated: bool = False, ax: Axes | Non
     said = f"Strength (log-odds, mean 0); bars: {table['ci_level'].max():.0%} interval over dialogues like these"
     return plot_estimates(
         pd.concat(parts), value="theta", label="responder", by="kind", xlabel=said, simulated=simulated, ax=ax
+    )
+
+
+def plot_recovered(recovered: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Draw the faults planted in simulated judges beside what was found of them.
+
+    Parameters
+    ----------
+    recovered : pandas.DataFrame
+        From :func:`heart_utils.analysis.faulty_judge.recover_faults`; the rows that are shares.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, marked as simulated.
+
+    Examples
+    --------
+    >>> found = pd.DataFrame({"measure": ["ties"], "planted": [0.2], "found": [0.22], "ci_low": [0.18], "ci_high": [0.26]})
+    >>> plot_recovered(found).get_legend_handles_labels()[1]
+    ['found', 'planted']
+    """
+    planted = {"value": recovered["planted"], "ci_low": recovered["planted"], "ci_high": recovered["planted"]}
+    rows = pd.concat([recovered.assign(value=recovered["found"], which="found"), recovered.assign(**planted, which="planted")])
+    said = "Share; bars: 95% intervals over dialogues"
+    return plot_estimates(
+        rows, value="value", label="measure", by="which", low="ci_low", high="ci_high", xlabel=said, simulated=True, ax=ax
     )
