@@ -138,7 +138,8 @@ def effective_judges(
     -------
     EffectiveJudges
         Units that all judges and two people (or one) answered enter. A constant bias of a judge is not
-        an error here. A negative rho gives more than k, and without bound from -1 / (k - 1) on.
+        an error here, nor is that of a person, where each of them answered every unit. A negative rho
+        gives more than k, and without bound from -1 / (k - 1) on.
 
     Raises
     ------
@@ -168,7 +169,11 @@ def effective_judges(
     cluster_of_unit = np.zeros(len(votes.units), np.intp)
     cluster_of_unit[votes.unit] = votes.cluster
     present, where = np.unique(cluster_of_unit[used], return_inverse=True)
-    sums = _error_sums(said[used], by_people[used], where, len(present), single=single)
+    people = by_people[used]
+    if votes.kind == "score" and not np.isnan(people).any():
+        # Crossed over the same few people, their levels would count as errors that judges make apart.
+        people = people - people.mean(axis=0) + people.mean()
+    sums = _error_sums(said[used], people, where, len(present), single=single)
     weights = np.vstack([np.ones((1, len(present))), draw_clusters(len(present), n_resamples, rng)])
     drawn, rows = weights @ sums, []
     for reliability in reliabilities if single else (float("nan"),):

@@ -91,6 +91,16 @@ def test_people_s_own_noise_is_not_taken_for_errors_that_judges_share(rng):
     assert taken_at_face_value < 1.8
 
 
+@pytest.mark.parametrize("rho", [0.0, 0.5])
+def test_a_person_who_scores_higher_throughout_changes_nothing(rng, rho):
+    """Their level is no noise; crossed over three people it would be taken off the errors that judges share."""
+    table = draw_errors(rng, rho=rho, n=400)
+    stricter = table.assign(score=table["score"] - 2.0 * (table["rater"] == "p1"))
+    plain, shifted = (effective_judges(rows, n_resamples=0).table.iloc[0] for rows in (table, stricter))
+    assert shifted["rho"] == pytest.approx(plain["rho"])
+    assert shifted["rho"] == pytest.approx(rho, abs=0.1)
+
+
 def test_with_one_person_the_true_reliability_gives_the_true_number(rng):
     table = draw_errors(rng, rho=0.5, n_people=1, reliability=0.7)
     found = effective_judges(table).table.set_index("reliability")
