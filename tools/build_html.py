@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ __all__ = ["BUILT_ON", "build_html"]
 
 BUILT_ON = "@built-on@"
 """Stands in the staged banner for when, and from which commit; `built_on.txt` in the stage says it."""
+
+PICTURE = re.compile(r'_images/([^"#?]+)"')
 
 
 def build_html(stage: Path, html: Path) -> None:
@@ -49,8 +52,14 @@ def build_html(stage: Path, html: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     shutil.copytree(built, part, ignore=shutil.ignore_patterns("*.map"))  # which only serve debugging of the theme
     words = (stage / "built_on.txt").read_text(encoding="utf-8")
+    shown: set[str] = set()
     for page in part.rglob("*.html"):
-        page.write_text(page.read_text(encoding="utf-8").replace(BUILT_ON, words), encoding="utf-8")
+        text = page.read_text(encoding="utf-8").replace(BUILT_ON, words)
+        shown.update(PICTURE.findall(text))
+        page.write_text(text, encoding="utf-8")
+    for picture in (part / "_images").glob("*"):
+        if picture.name not in shown:  # from an earlier build: Sphinx keeps them all
+            picture.unlink()
     shutil.rmtree(html, ignore_errors=True)
     os.replace(part, html)
 

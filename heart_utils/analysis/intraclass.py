@@ -34,8 +34,8 @@ def icc(
 
     .. math::
 
-        ICC(C,1) = \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E}, \quad
-        ICC(A,1) = \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E + \frac{k}{n} (MS_C - MS_E)}
+        ICC(C,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E}, \\
+        ICC(A,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E + \frac{k}{n} (MS_C - MS_E)}
 
     and for the mean of k raters :math:`(MS_R - MS_E) / MS_R`, and with
     :math:`(MS_C - MS_E) / n` added below. A constant shift of one rater lowers A, not C.

@@ -76,7 +76,7 @@ STYLE = """
 .boards table { border-collapse: collapse; width: 100%; margin: 0; }
 .boards caption { caption-side: top; text-align: left; }
 .boards caption span { position: sticky; left: 0; display: inline-block; max-width: min(44rem, 85vw); }
-.boards th, .boards td { padding: .3rem; border-bottom: 1px solid #ccc; text-align: right; white-space: nowrap; }
+.boards th, .boards td { padding: .3rem .2rem; border-bottom: 1px solid #ccc; text-align: right; white-space: nowrap; }
 .boards th { vertical-align: bottom; white-space: normal; }
 .boards .word { text-align: left; }
 .boards th button { font: inherit; font-weight: 600; border: 0; background: none; cursor: pointer; padding: 0; }

@@ -53,4 +53,4 @@ def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False) -> S
 
 
 def _give_room(value: object) -> str:
-    return "white-space: normal; min-width: 9rem" if isinstance(value, str) and len(value) > LONG else ""
+    return "white-space: normal; min-width: 8rem" if isinstance(value, str) and len(value) > LONG else ""

@@ -142,6 +142,18 @@ def test_a_new_commit_changes_the_line_on_the_pages_and_no_setting_for_which_all
     assert "from commit ba9876543210" in (html / "book" / "intro.html").read_text()
 
 
+def test_a_picture_of_an_earlier_build_that_no_page_shows_is_not_kept(staged):
+    stage, html = stage_book(staged.root, read_plan(staged.root, "sample")), staged.root / "build" / "html"
+    picture = (find_root() / "book" / "leaderboard.png").read_bytes()
+    for name in ("older", "newer"):
+        (stage / "book" / f"{name}.png").write_bytes(picture)
+        (stage / "book" / "intro.md").write_text(f"# Front\n\n![Two bars that overlap.]({name}.png)\n")
+        build_html(stage, html)
+    kept = {path.name for path in (html / "_images").iterdir()}
+    assert "newer.png" in kept
+    assert "older.png" not in kept
+
+
 def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
     html = staged.root / "build" / "html"
