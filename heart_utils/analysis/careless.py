@@ -213,12 +213,19 @@ def detection_rates(
         ``ci_low`` and ``ci_high`` (Wilson's 95% interval, raters taken as independent, which raters of
         one study are nearly), ``median_reliability``.
 
+    Raises
+    ------
+    ValueError
+        As :func:`simulate_raters`, or if there is no study to draw.
+
     Examples
     --------
     >>> rates = detection_rates({"careful": 8, "first_side": 2}, rng=np.random.default_rng(1), repeats=3)
     >>> rates.set_index("behaviour").loc["first_side", "excluded"] > rates.set_index("behaviour").loc["careful", "excluded"]
     np.True_
     """
+    if repeats < 1:
+        raise ValueError(f"repeats is {repeats}; expected one simulated study or more.")
     found = []
     for _ in range(repeats):
         study = simulate_raters(behaviours, rng=rng, load=load, votes=votes, n_checks=n_checks)

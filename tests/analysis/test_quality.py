@@ -153,6 +153,8 @@ def test_a_behaviour_that_is_not_known_is_refused(rng):
         simulate_raters({"lazy": 3}, rng=rng)
     with pytest.raises(ValueError, match="5 votes a pair need as many raters"):
         simulate_raters({"careful": 3}, rng=rng)
+    with pytest.raises(ValueError, match="repeats is 0"):
+        detection_rates({"careful": 6}, rng=rng, repeats=0)
 
 
 def test_careless_raters_are_found_and_careful_ones_kept(rng):
