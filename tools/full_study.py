@@ -19,25 +19,21 @@ TABLES = ("histories", "responders", "replies", "comparisons", "verdicts", "scor
 SEED = 20260109
 
 
-def write_full_study(run: Run, *, seed: int = SEED, layout: str = "fifteen raters") -> list[str]:
+def write_full_study(run: Run) -> list[str]:
     """Write the tables of a simulated study into a run.
 
     Parameters
     ----------
     run : Run
         Where to; its tables of these names are replaced.
-    seed : int
-        Of what is drawn.
-    layout : str
-        As :func:`heart_utils.analysis.full_study.simulate_heart` takes it.
 
     Returns
     -------
     list of str
         The tables that changed.
     """
-    study = simulate_heart(rng=np.random.default_rng(seed), layout=layout, scores=True)
-    study = add_times(study, rng=np.random.default_rng([seed, 1]))  # of its own, so that the votes stay as they were
+    study = simulate_heart(rng=np.random.default_rng(SEED), scores=True)
+    study = add_times(study, rng=np.random.default_rng([SEED, 1]))  # of its own, so that the votes stay as they were
     changed = [name for name in TABLES if run.write(name, getattr(study, name))]
     note = {"source": "a simulated study of HEART's size", "licence": "CC0-1.0", "origin": "simulated"}
     run.record(tables=dict.fromkeys(TABLES, note))

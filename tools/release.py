@@ -33,15 +33,13 @@ class ReleaseError(ValueError):
     """Something keeps this checkout from being published."""
 
 
-def find_faults(root: Path, *, run: str = "sample") -> list[str]:
+def find_faults(root: Path) -> list[str]:
     """List what keeps a checkout from being published, before anything is packed.
 
     Parameters
     ----------
     root : pathlib.Path
         The project's root.
-    run : str
-        The run whose book is published.
 
     Returns
     -------
@@ -72,13 +70,13 @@ def find_faults(root: Path, *, run: str = "sample") -> list[str]:
             f"CITATION.cff: repository-code is {citation.get('repository-code', '')!r}, pyproject.toml says {address!r} "
             f"([tool.heart], repository). Write the same in both."
         )
-    tables = open_run(root / "runs" / run).manifest.get("tables", {})
+    tables = open_run(root / "runs" / "sample").manifest.get("tables", {})
     licence = strictest_licence([str(table.get("licence", "none stated")) for table in tables.values()])
     if not may_publish(licence):
         bound = sorted(name for name, table in tables.items() if not may_publish(str(table.get("licence", "none stated"))))
         faults.append(
-            f"The run {run} rests on words that may not be passed on ({', '.join(bound)}: {licence}). Publish the book of "
-            f"another run, such as sample."
+            f"The run sample, whose book is published, rests on words that may not be passed on ({', '.join(bound)}: "
+            f"{licence}). Give it words of the project's own, and build the book again."
         )
     return faults
 

@@ -30,7 +30,7 @@ class AnnotatorTest:
         Share of people for whom that is shown; the test is passed from 0.5 on.
     advantage : float
         Mean of ``judge_wins``.
-    epsilon, level : float
+    epsilon, alpha : float
         What the judge is forgiven for being cheap; the false discovery rate (Benjamini-Yekutieli).
     passed : bool
         Whether the winning rate is 0.5 or more.
@@ -40,7 +40,7 @@ class AnnotatorTest:
     winning_rate: float
     advantage: float
     epsilon: float
-    level: float
+    alpha: float
     passed: bool
 
 
@@ -50,7 +50,7 @@ def alternative_annotator_test(
     *,
     epsilon: float,
     closeness: str = "same",
-    level: float = 0.05,
+    alpha: float = 0.05,
 ) -> AnnotatorTest:
     r"""Test whether a judge may stand in for one of several people.
 
@@ -71,7 +71,7 @@ def alternative_annotator_test(
     closeness : {"same", "distance"}
         Share of the other people who gave the same answer; or minus the root mean squared difference
         from theirs, for scores.
-    level : float
+    alpha : float
         The false discovery rate.
 
     Returns
@@ -120,9 +120,9 @@ def alternative_annotator_test(
             f"answered too; there are {len(rows)} of {len(people)}."
         )
     found = pd.DataFrame(rows, columns=["rater", "n_items", "judge_wins", "rater_wins", "p_value"])
-    found["rejected"] = stats.false_discovery_control(found["p_value"].to_numpy(), method="by") <= level
+    found["rejected"] = stats.false_discovery_control(found["p_value"].to_numpy(), method="by") <= alpha
     rate = float(found["rejected"].mean())
-    return AnnotatorTest(found, rate, float(found["judge_wins"].mean()), epsilon, level, rate >= 0.5)
+    return AnnotatorTest(found, rate, float(found["judge_wins"].mean()), epsilon, alpha, rate >= 0.5)
 
 
 def _answers(table: pd.DataFrame, judge: str, closeness: str) -> tuple[Array, list[str], Array]:

@@ -13,7 +13,7 @@ from scipy.special import expit
 from heart_utils.analysis.drops import hold_all
 from heart_utils.analysis.orders import combine_orders
 from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, Interval, bootstrap_ci
-from heart_utils.analysis.style import FIRST_PERSON, LIST_LINE
+from heart_utils.analysis.style import style_features
 from heart_utils.analysis.wins import SHARES
 
 __all__ = ["BiasError", "feature_bias", "margin_profile", "mark_orders", "position_bias", "text_features"]
@@ -136,7 +136,10 @@ def margin_profile(
 
 
 def text_features(replies: pd.DataFrame) -> pd.DataFrame:
-    r"""Measure the form of each reply.
+    r"""Say of each reply in which form it comes: how often twice as long, and what is in it or not.
+
+    What is found in a text is found by :func:`heart_utils.analysis.style.style_features`, which counts, since a board's
+    covariates are in standard deviations. Here a unit must mean something by itself, to be priced in log-odds one by one.
 
     Parameters
     ----------
@@ -155,14 +158,10 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     >>> text_features(replies)[["list_marks", "first_person"]].values.tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    texts = replies.dropna(subset=["text"]).set_index("reply_id")["text"]
-    words = texts.map(lambda text: max(len(text.split()), 1))
-    return pd.DataFrame({
-        "log2_words": np.log2(words.astype(float)),
-        "list_marks": texts.str.contains(LIST_LINE, regex=True).astype(float),
-        "first_person": texts.str.contains(FIRST_PERSON, regex=True).astype(float),
-        "question": texts.str.contains("?", regex=False).astype(float),
-    })  # fmt: skip
+    counted = style_features(replies.dropna(subset=["text"]))
+    there = (counted[["list_marks", "first_person", "questions"]] > 0).astype(float)
+    there.insert(0, "log2_words", counted["log_words"].fillna(0.0) / np.log(2.0))
+    return there.rename(columns={"questions": "question"})
 
 
 def feature_bias(

@@ -45,8 +45,15 @@ BEHAVIOURS = {
     "patient_coin": Behaviour(0.0, 0.0, 40.0, 0.98),
     "careless_reader": Behaviour(0.2, 0.0, 12.0, 0.5),
 }
-"""Assumptions, not measurements. ``careful`` and ``hurried`` do the task; the others, to some degree, do not.
-``coin`` and ``first_side`` pass a check that asks for one of two sides and one of five strengths by chance, 1 in 10."""
+"""Assumptions, not measurements, as are :data:`SPREAD` and :data:`TIES`. ``careful`` and ``hurried`` do the task; the
+others, to some degree, do not. ``coin`` and ``first_side`` pass a check that asks for one of two sides and one of five
+strengths by chance, 1 in 10."""
+
+SPREAD = 1.5
+"""Standard deviation between pairs of the log-odds by which a careful rater prefers one reply."""
+
+TIES = 0.2
+"""Chance of a tie between equals; it falls with the difference."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +81,6 @@ def simulate_raters(
     votes: int = 5,
     n_checks: int = 3,
     advantage: float = 0.0,
-    spread: float = 1.5,
-    ties: float = 0.2,
 ) -> SimulatedRaters:
     """Draw a rating study with so many raters of each behaviour.
 
@@ -92,11 +97,7 @@ def simulate_raters(
     n_checks : int
         Attention checks a rater.
     advantage : float
-        Log-odds by which a careful rater prefers x to y, on average.
-    spread : float
-        Its standard deviation between pairs.
-    ties : float
-        Chance of a tie between equals; it falls with the difference.
+        Log-odds by which a careful rater prefers x to y, on average; pairs vary about it by :data:`SPREAD`.
 
     Returns
     -------
@@ -125,13 +126,13 @@ def simulate_raters(
     pair = np.repeat(np.arange(n_pairs), votes)
     rater = _share_out(n_raters, n_pairs, votes, rng)
     styles = [BEHAVIOURS[kinds[number]] for number in rater]
-    better = rng.normal(advantage, spread, n_pairs)[pair]
+    better = rng.normal(advantage, SPREAD, n_pairs)[pair]
     pull = better * np.array([style.discrimination for style in styles])
     order = np.where(rng.random(len(pair)) < 0.5, "ab", "ba")
     chosen = np.where(rng.random(len(pair)) < 1 / (1 + np.exp(-pull)), "a", "b")
     blind = rng.random(len(pair)) < np.array([style.first for style in styles])
     chosen = np.where(blind, np.where(order == "ab", "a", "b"), chosen)
-    chosen = np.where(~blind & (rng.random(len(pair)) < ties * np.exp(-np.abs(pull))), "tie", chosen)
+    chosen = np.where(~blind & (rng.random(len(pair)) < TIES * np.exp(-np.abs(pull))), "tie", chosen)
     seconds = np.exp(rng.normal(np.log([style.seconds for style in styles]), 0.5))
     names = np.array([f"rater-{number + 1:04d}" for number in range(n_raters)])
     pair_ids = pd.Series(pair).map("pair-{:05d}".format)
@@ -213,12 +214,19 @@ def detection_rates(
         ``ci_low`` and ``ci_high`` (Wilson's 95% interval, raters taken as independent, which raters of
         one study are nearly), ``median_reliability``.
 
+    Raises
+    ------
+    ValueError
+        As :func:`simulate_raters`, or if there is no study to draw.
+
     Examples
     --------
     >>> rates = detection_rates({"careful": 8, "first_side": 2}, rng=np.random.default_rng(1), repeats=3)
     >>> rates.set_index("behaviour").loc["first_side", "excluded"] > rates.set_index("behaviour").loc["careful", "excluded"]
     np.True_
     """
+    if repeats < 1:
+        raise ValueError(f"repeats is {repeats}; expected one simulated study or more.")
     found = []
     for _ in range(repeats):
         study = simulate_raters(behaviours, rng=rng, load=load, votes=votes, n_checks=n_checks)

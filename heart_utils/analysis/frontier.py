@@ -52,17 +52,15 @@ def measure_latency(replies: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def find_frontier(
-    models: pd.DataFrame, *, x: str = "ttft_ms", y: str = "rating", replicates: pd.DataFrame | None = None
-) -> pd.DataFrame:
+def find_frontier(models: pd.DataFrame, *, x: str = "ttft_ms", replicates: pd.DataFrame | None = None) -> pd.DataFrame:
     """Find who is beaten by nobody in both time and quality.
 
     Parameters
     ----------
     models : pandas.DataFrame
-        A row a model: ``responder``, `x` (less is better), `y` (more is better). Rows without either are left out.
-    x, y : str
-        Columns.
+        A row a model: ``responder``, `x` (less is better), ``rating`` (more is better). Rows without either are left out.
+    x : str
+        What is paid, such as ``"cost_usd"`` in place of time.
     replicates : pandas.DataFrame, optional
         Ratings in resamples of dialogues, a column a responder.
 
@@ -79,8 +77,8 @@ def find_frontier(
     >>> find_frontier(models)[["responder", "on_frontier"]].values.tolist()
     [['a', True], ['b', False], ['c', True]]
     """
-    kept = models.dropna(subset=[x, y]).sort_values([x, "responder"], ignore_index=True)
-    times, ratings = kept[x].to_numpy(float), kept[y].to_numpy(float)
+    kept = models.dropna(subset=[x, "rating"]).sort_values([x, "responder"], ignore_index=True)
+    times, ratings = kept[x].to_numpy(float), kept["rating"].to_numpy(float)
     beats = _beats(times, ratings[None])[0]
     by = [kept["responder"][int(np.argmax(np.where(row, ratings, -np.inf)))] if row.any() else None for row in beats.T]
     beaten_by = pd.Series(by, index=kept.index, dtype=object)
@@ -96,7 +94,6 @@ def best_within(
     limit: float,
     *,
     x: str = "ttft_ms",
-    y: str = "rating",
     replicates: pd.DataFrame | None = None,
     n_dialogues: int | None = None,
     ci_level: float = 0.95,
@@ -109,10 +106,10 @@ def best_within(
         As in :func:`find_frontier`.
     limit : float
         Such as 500 (ms to the first word).
-    x, y : str
-        Columns.
+    x : str
+        What is limited, as in :func:`find_frontier`.
     replicates : pandas.DataFrame, optional
-        Ratings in resamples of dialogues, on the scale of `y`.
+        Ratings in resamples of dialogues.
     n_dialogues : int, optional
         Behind them.
     ci_level : float
@@ -137,21 +134,20 @@ def best_within(
     >>> found["responder"], found["behind"]
     ('a', 100.0)
     """
-    kept = models.dropna(subset=[x, y])
+    kept = models.dropna(subset=[x, "rating"])
     within = kept[kept[x] <= limit]
     if within.empty:
         fastest = f"; the fastest takes {kept[x].min():.0f}" if len(kept) else ""
         raise ScalingError(f"None of {len(kept)} timed models has {x} of {limit:g} or less{fastest}.")
-    best, top = within.sort_values(y).iloc[-1], kept.sort_values(y).iloc[-1]
+    best, top = within.sort_values("rating").iloc[-1], kept.sort_values("rating").iloc[-1]
+    behind = float(top["rating"] - best["rating"])
     found: dict[str, object] = {
-        "responder": str(best["responder"]), "rating": float(best[y]), "n_within": len(within),
-        "behind": float(top[y] - best[y]), "ci_low": np.nan, "ci_high": np.nan, "share_best": np.nan,
+        "responder": str(best["responder"]), "rating": float(best["rating"]), "n_within": len(within),
+        "behind": behind, "ci_low": np.nan, "ci_high": np.nan, "share_best": np.nan,
     }  # fmt: skip
     if replicates is not None and len(replicates) > 1:
         gaps = (replicates[top["responder"]] - replicates[best["responder"]]).to_numpy(float)
-        low, high = interval_ends(
-            np.array([top[y] - best[y]]), gaps[:, None], np.array([n_dialogues or len(replicates)]), ci_level
-        )
+        low, high = interval_ends(np.array([behind]), gaps[:, None], np.array([n_dialogues or len(replicates)]), ci_level)
         same = top["responder"] == best["responder"]
         leads = replicates[within["responder"]].idxmax(axis="columns") == best["responder"]
         found |= {"share_best": float(leads.mean())} if same else {

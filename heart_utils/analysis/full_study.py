@@ -198,6 +198,11 @@ def add_times(study: Study, *, rng: np.random.Generator, rho: float = LATENCY_RH
         The same votes. Median times lie about 0.8 s with a standard deviation of 0.9 on the logarithm, and single
         replies about their model's; no published figure says either.
 
+    Raises
+    ------
+    FullStudyError
+        If `rho` is no correlation.
+
     Examples
     --------
     >>> study = simulate_heart(rng=np.random.default_rng(1), n_twins=0)
@@ -205,6 +210,8 @@ def add_times(study: Study, *, rng: np.random.Generator, rho: float = LATENCY_RH
     >>> int(timed.responders["family"].nunique())  # five makers, and people
     6
     """
+    if not -1 <= rho <= 1:
+        raise FullStudyError(f"rho is {rho}; a rank correlation lies from -1 to 1.")
     truth = study.truth[(study.truth["slice"] == "standard") & (study.truth["rater_kind"] == "human")]
     strength = truth.drop_duplicates("responder").set_index("responder")["strength"]
     models = study.responders.loc[study.responders["responder_kind"] == "model", "responder"].tolist()

@@ -19,6 +19,8 @@ __all__ = ["NULLS", "simulate_gate"]
 NULLS = ("regenerated", "re-asked")
 BASELINE, CANDIDATE = 0, 1
 QUADRATURE = 40
+HISTORY_SD = REPLY_SD = POSITION = 0.5
+"""What is assumed, in log-odds: what a history does to a responder, how one reply turns out, the pull of the first side."""
 
 Array = NDArray[np.float64]
 
@@ -36,9 +38,6 @@ def simulate_gate(
     n_dialogues: int = 36,
     n_opponents: int = 3,
     n_raters: int = 1,
-    history_sd: float = 0.5,
-    reply_sd: float = 0.5,
-    position: float = 0.5,
     n_resamples: int = 500,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
@@ -46,8 +45,8 @@ def simulate_gate(
 
     A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + \delta`, each pair in both
     orders, where :math:`q = \theta + w + e`: strength, what a history does to a responder whenever
-    it answers (`history_sd`), and how one reply turned out (`reply_sd`). Candidate and baseline share
-    :math:`w`. They meet the same opponents, not each other, as where two runs are joined.
+    it answers, and how one reply turned out. Both have a standard deviation of 0.5, and :math:`\delta` is 0.5.
+    Candidate and baseline share :math:`w`. They meet the same opponents, not each other, as where two runs are joined.
 
     Parameters
     ----------
@@ -62,8 +61,6 @@ def simulate_gate(
         Studies, and candidates tested one after another against the same baseline in each.
     n_dimensions, n_dialogues, n_opponents, n_raters : int
         Size of each study. Dimensions share how a reply turned out.
-    history_sd, reply_sd, position : float
-        In log-odds, as above; `position` is :math:`\delta`.
     n_resamples : int
         Of the gate's bootstrap.
     rng : numpy.random.Generator
@@ -90,7 +87,7 @@ def simulate_gate(
     if null not in NULLS:
         raise GateError(f"null={null!r} is not known; expected one of {', '.join(NULLS)}.")
     names = ["baseline", "candidate", *(f"opponent {k + 1}" for k in range(n_opponents))]
-    spread = float(np.hypot(history_sd, reply_sd))
+    spread = float(np.hypot(HISTORY_SD, REPLY_SD))
     opponents = np.linspace(-0.6, 0.6, n_opponents) if n_opponents > 1 else np.zeros(n_opponents)
     theta = np.array([0.0, -_true_gap(drop, opponents, spread), *opponents])
     shape = (n_dialogues, len(names))
@@ -98,13 +95,13 @@ def simulate_gate(
     moving = [(CANDIDATE, k) for k in range(2, len(names))]
     rows = []
     for study in range(n_studies):
-        stable = rng.normal(0, history_sd, shape)
-        turned = rng.normal(0, reply_sd, shape)
+        stable = rng.normal(0, HISTORY_SD, shape)
+        turned = rng.normal(0, REPLY_SD, shape)
         stable[:, CANDIDATE] = stable[:, BASELINE]
-        asked = (n_dimensions, n_raters, position, rng)
+        asked = (n_dimensions, n_raters, rng)
         once = _verdicts(theta + stable + turned, fixed, names, *asked)
         for run in range(n_runs):
-            turned[:, CANDIDATE] = turned[:, BASELINE] if null == "re-asked" else rng.normal(0, reply_sd, n_dialogues)
+            turned[:, CANDIDATE] = turned[:, BASELINE] if null == "re-asked" else rng.normal(0, REPLY_SD, n_dialogues)
             verdicts = pd.concat([once, _verdicts(theta + stable + turned, moving, names, *asked)], ignore_index=True)
             found = compare_responders(
                 verdicts,
@@ -148,15 +145,14 @@ def _verdicts(
     names: list[str],
     n_dimensions: int,
     n_raters: int,
-    position: float,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Judge each pair in each dialogue in both orders, and join the two."""
     one, other = np.array(pairs).T
     gap = quality[:, one] - quality[:, other]
     shape = (n_dimensions, n_raters, *gap.shape)
-    first = rng.random(shape) < expit(gap + position)
-    second = rng.random(shape) < expit(gap - position)
+    first = rng.random(shape) < expit(gap + POSITION)
+    second = rng.random(shape) < expit(gap - POSITION)
     dimension, rater, dialogue, pair = (index.ravel() for index in np.indices(shape))
     same = (first == second).ravel()
     verdict = np.where(first.ravel(), "a", "b").astype(object)

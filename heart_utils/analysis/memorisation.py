@@ -30,9 +30,9 @@ def measure_overlap(
     ----------
     replies : pandas.DataFrame
         With columns ``reply_id``, ``history_id``, ``responder`` and ``text``. Rows without text
-        or without a true next turn are left out.
+        or without a true next turn are left out, and counted in ``attrs["left_out"]`` of what comes back.
     truths : pandas.DataFrame
-        With columns ``history_id`` and ``text``, one row per history.
+        With columns ``history_id`` and ``text``, one row per history; a turn without text is none.
     others : pandas.DataFrame, optional
         With columns ``history_id`` and ``text``: turns to compare a history's replies with, in
         place of the true next turns of all other histories.
@@ -59,11 +59,13 @@ def measure_overlap(
     [{'overlap': 0.667, 'overlap_others': 0.0, 'longest_run': 4}]
     """
     _check(replies, truths, others, n)
+    truths = truths[truths["text"].notna()]
     truth = dict(zip(truths["history_id"], map(_words, truths["text"]), strict=True))
     runs = {history: _runs(words, n) for history, words in truth.items()}
     elsewhere = None if others is None else _runs_by_history(others, n)
     rows = []
-    for row in replies[replies["text"].notna() & replies["history_id"].isin(truth)].itertuples():
+    compared = replies[replies["text"].notna() & replies["history_id"].isin(truth)]
+    for row in compared.itertuples():
         words = _words(str(row.text))
         mine = _runs(words, n)
         if elsewhere is None:
@@ -93,7 +95,9 @@ def measure_overlap(
         "n_others",
         "longest_run",
     ]
-    return pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=columns)
+    table.attrs["left_out"] = len(replies) - len(compared)
+    return table
 
 
 def _check(replies: pd.DataFrame, truths: pd.DataFrame, others: pd.DataFrame | None, n: int) -> None:
@@ -119,7 +123,7 @@ def _runs(words: list[str], n: int) -> set[tuple[str, ...]]:
 
 def _runs_by_history(turns: pd.DataFrame, n: int) -> dict[str, list[set[tuple[str, ...]]]]:
     runs: dict[str, list[set[tuple[str, ...]]]] = {}
-    for history, text in zip(turns["history_id"], turns["text"], strict=True):
+    for history, text in turns[["history_id", "text"]].dropna().itertuples(index=False):
         runs.setdefault(str(history), []).append(_runs(_words(text), n))
     return runs
 

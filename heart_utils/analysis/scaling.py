@@ -109,8 +109,6 @@ def correlate_scale(
     models: pd.DataFrame,
     *,
     x: str,
-    y: str = "rating",
-    family: str | None = "family",
     replicates: pd.DataFrame | None = None,
     n_dialogues: int | None = None,
     n_shuffles: int = 10_000,
@@ -122,12 +120,11 @@ def correlate_scale(
     Parameters
     ----------
     models : pandas.DataFrame
-        A row a model: ``responder``, `x`, `y` and, if known, `family`. Rows without `x` or `y` are left out.
-    x, y : str
-        What is correlated, by ranks: a logarithm changes nothing.
-    family : str, optional
-        Column of the maker, or None. Models of one maker resemble each other: taking 16 of them as
-        independent makes a 5 % test reject 12 to 13 % of true nulls where families share 60 % of the variance (simulated).
+        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``, its maker. Rows without `x` or ``rating``
+        are left out. Models of one maker resemble each other: taking 16 of them as independent makes a 5 % test
+        reject 12 to 13 % of true nulls where families share 60 % of the variance (simulated).
+    x : str
+        What the rating is correlated with, by ranks: a logarithm changes nothing.
     replicates : pandas.DataFrame, optional
         Ratings in resamples of dialogues, a column a responder, as :class:`heart_utils.analysis.ratings.Ratings` has them.
     n_dialogues : int, optional
@@ -158,11 +155,13 @@ def correlate_scale(
     >>> round(trend.rho, 3), trend.n, trend.p_values["p_value"].round(3).tolist()[:2]
     (0.9, 5, [0.083, 0.333])
     """
-    kept = models.dropna(subset=[x, y]).reset_index(drop=True)
+    kept = models.dropna(subset=[x, "rating"]).reset_index(drop=True)
     if len(kept) < LEAST_MODELS:
-        raise ScalingError(f"{len(kept)} of {len(models)} models have both {x} and {y}; a trend takes {LEAST_MODELS} or more.")
-    one, other = kept[x].to_numpy(float), kept[y].to_numpy(float)
-    for name, values in ((x, one), (y, other)):
+        raise ScalingError(
+            f"{len(kept)} of {len(models)} models have both {x} and rating; a trend takes {LEAST_MODELS} or more."
+        )
+    one, other = kept[x].to_numpy(float), kept["rating"].to_numpy(float)
+    for name, values in ((x, one), ("rating", other)):
         if len(set(values)) == 1:
             raise ScalingError(f"All {len(kept)} models have the same {name}, so nothing can move with it.")
     rho = _rho(one, other)
@@ -180,7 +179,7 @@ def correlate_scale(
             ("dialogues", max(float(low[0]), -1.0), min(float(high[0]), 1.0), ci_level, "these models, dialogues like these")
         )
     without = [_rho(np.delete(one, place), np.delete(other, place)) for place in range(len(kept))]
-    groups = None if family is None or family not in kept else kept[family].fillna(kept["responder"])
+    groups = kept["family"].fillna(kept["responder"]) if "family" in kept else None
     return Trend(
         rho=rho,
         n=len(kept),
@@ -190,15 +189,15 @@ def correlate_scale(
     )
 
 
-def partial_on_family(models: pd.DataFrame, *, x: str, y: str = "rating", family: str = "family") -> tuple[float, int, int]:
+def partial_on_family(models: pd.DataFrame, *, x: str) -> tuple[float, int, int]:
     """Correlate ranks within families: what is left when each maker's mean is taken off.
 
     Parameters
     ----------
     models : pandas.DataFrame
         As in :func:`correlate_scale`. Families with one model say nothing here and are left out.
-    x, y, family : str
-        Columns.
+    x : str
+        What the rating is correlated with.
 
     Returns
     -------
@@ -218,16 +217,16 @@ def partial_on_family(models: pd.DataFrame, *, x: str, y: str = "rating", family
     >>> partial_on_family(models, x="x")
     (1.0, 4, 2)
     """
-    kept = models.dropna(subset=[x, y, family])
-    kept = kept[kept.groupby(family)[family].transform("size") >= 2]
-    n_families = kept[family].nunique()
+    kept = models.dropna(subset=[x, "rating", "family"])
+    kept = kept[kept.groupby("family")["family"].transform("size") >= 2]
+    n_families = kept["family"].nunique()
     if n_families < 2:
         raise ScalingError(f"{n_families} families have two models or more; a partial correlation takes two such families.")
-    ranks = kept[[x, y]].rank()
-    apart = ranks - ranks.groupby(kept[family]).transform("mean")
+    ranks = kept[[x, "rating"]].rank()
+    apart = ranks - ranks.groupby(kept["family"]).transform("mean")
     if (apart.abs().max() < 1e-12).any():
         raise ScalingError("Nothing varies within families.")
-    return float(apart[x].corr(apart[y])), len(kept), n_families
+    return float(apart[x].corr(apart["rating"])), len(kept), n_families
 
 
 def _rho(one: ArrayLike, other: ArrayLike) -> float:

@@ -64,7 +64,9 @@ class StyleControl:
 
 
 def style_features(replies: pd.DataFrame) -> pd.DataFrame:
-    """Measure the style of English replies.
+    """Count the marks of style in English replies, as covariates of a board.
+
+    :func:`heart_utils.analysis.bias.text_features` makes of these what each judge's preference is priced in.
 
     Parameters
     ----------

@@ -209,8 +209,8 @@ def _read_batch(model: Model, name: str, found: Any) -> list[Call]:
     calls = []
     for file in (found.output_file_id, found.error_file_id):
         content = _call(model, f"the answers of batch {name}", _content(model, file)) if file else b""
-        for line in content.decode("utf-8").splitlines():
-            call = _read_line(model, json.loads(line))
+        for line in content.decode("utf-8").split("\n"):  # not splitlines: an answer may hold another break
+            call = _read_line(model, json.loads(line)) if line.strip() else None
             if call is not None:
                 calls.append(call)
     return calls

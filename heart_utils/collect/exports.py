@@ -329,7 +329,7 @@ def _history(file: Path) -> Answered:
     if not file.is_file():
         return {}
     last: Answered = {}
-    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # not splitlines: a word may hold another break
     for number, line in enumerate(lines, 1):
         try:
             action = json.loads(line)

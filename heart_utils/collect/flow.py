@@ -118,8 +118,9 @@ def run(
         money = ledger.money()
         raise BudgetError(
             f"The budget of {budget_usd:g} USD does not reach for another call: {money.spent:.4f} spent, {money.unsettled:.4f} "
-            f"perhaps billed for calls nobody heard the end of. {flow.short} calls were not made. What was answered is "
-            f"recorded; raise budget_usd and run again, and only the rest is asked."
+            f"perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests in batches. "
+            f"{flow.short} calls were not made. What was answered is recorded; raise budget_usd and run again, and only the "
+            f"rest is asked."
         )
     if flow.in_batches:
         raise LedgerError(
@@ -272,7 +273,7 @@ class _Flow:
             lane.waiting.extendleft(reversed(batch[len(fit) :]))
             for request in fit:
                 (lane.ready if request.key in claim.won else lane.elsewhere).append(request)
-            if not fit and claim.money.reserved > 0:  # calls in flight may cost less than was reserved for them
+            if not fit and claim.money.in_flight > 0:  # calls in flight may cost less than was reserved for them
                 await self._pause(POLL_S)
             elif not fit:
                 self.short += len(lane.waiting)
@@ -310,7 +311,8 @@ class _Flow:
                 lane.closed = lane.closed or f"{failure.words}{wait}"
                 return None
             spent_out = faults >= (MAX_EMPTY if isinstance(came, Answer) else MAX_ATTEMPTS) or throttled >= MAX_THROTTLED
-            broke = failure.billed and not spent_out and not await self._afford(request, room)
+            paid = failure.billed or isinstance(came, Answer)  # an empty answer is billed like any other
+            broke = paid and not spent_out and not await self._afford(request, room)
             if spent_out or broke or failure.kind in ("never", "refused"):
                 lane.in_a_row = lane.in_a_row + 1 if spent_out and isinstance(came, Failure) else 0
                 words = f"{failure.words}; the budget has no second attempt" if broke else failure.words

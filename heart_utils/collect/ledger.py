@@ -47,12 +47,15 @@ class Money:
         At most, for calls that nobody heard the end of: time-outs, dropped connections, calls in
         flight when a process was killed. They may have been billed, so a budget counts them.
     reserved : float
-        At most, for calls in flight now.
+        At most, for calls in flight now and for requests in providers' batches.
+    in_flight : float
+        The part of it that is settled soon; a batch may take a day.
     """
 
     spent: float
     unsettled: float
     reserved: float
+    in_flight: float
 
     @property
     def bound(self) -> float:
@@ -342,8 +345,10 @@ class Ledger:
             sa.func.coalesce(sa.func.sum(owners.c.spent_usd), 0.0), sa.func.coalesce(sa.func.sum(owners.c.unsettled_usd), 0.0)
         )
         spent, unsettled = connection.execute(total).one()
-        claimed = sa.select(sa.func.coalesce(sa.func.sum(calls.c.reserved_usd), 0.0)).where(calls.c.status == "claimed")
-        return Money(float(spent), float(unsettled), float(connection.scalar(claimed) or 0.0))
+        reserved = sa.select(sa.func.coalesce(sa.func.sum(calls.c.reserved_usd), 0.0)).where(calls.c.status == "claimed")
+        batched = calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
+        waiting, in_flight = (float(connection.scalar(reserved.where(part)) or 0.0) for part in (batched, ~batched))
+        return Money(float(spent), float(unsettled), waiting + in_flight, in_flight)
 
     def _keep_parts(self, connection: sa.Connection, requests: Sequence[Request]) -> None:
         bodies = {}
@@ -416,7 +421,9 @@ def pack_call(call: Call, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
     """
     values: dict[str, Any] = {name: getattr(call, name) for name in ANSWER}
     values["answer"] = pack.compress(call.text.encode("utf-8", "replace")) if call.text else None
-    values["logprobs"] = None if call.logprobs is None else json.dumps(call.logprobs, ensure_ascii=False)
+    # Half a character, as a token may be, is no UTF-8; both columns hold a mark in its place.
+    tokens = json.dumps(call.logprobs, ensure_ascii=False).encode("utf-8", "replace").decode()
+    values["logprobs"] = None if call.logprobs is None else tokens
     return values
 
 

@@ -83,9 +83,11 @@ def serve_local() -> Iterator[Model]:
     weights = _weights()
     with _only_one():
         server = _start(weights)
-        address = str(server.listening_address).rstrip("/")
-        yield dataclasses.replace(local_model(), api_base=f"{address}/v1")
-        del server  # its destructor ends it
+        try:
+            address = str(server.listening_address).rstrip("/")
+            yield dataclasses.replace(local_model(), api_base=f"{address}/v1")
+        finally:
+            del server  # its destructor ends it, before the lock is free
 
 
 @contextmanager

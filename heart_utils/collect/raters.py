@@ -67,7 +67,7 @@ def import_ratings(
     statement: Mapping[str, str] | None = None,
     redact: str = "contacts",
     withdrawn: Sequence[str] = (),
-    simulated: bool | None = None,
+    simulated: bool = False,
 ) -> ImportedStudy:
     r"""Turn the answers of a rating study into verdicts.
 
@@ -84,8 +84,8 @@ def import_ratings(
         What is taken out of reasons; see :func:`heart_utils.collect.privacy.redact_text`.
     withdrawn : sequence of str
         People who asked that their answers be deleted, as they were named in the study.
-    simulated : bool, optional
-        Whether a program answered; a study folder says it itself (a rehearsal is simulated).
+    simulated : bool
+        Whether a program answered. The answers to a rehearsal are simulated whatever is said here.
 
     Returns
     -------
@@ -131,12 +131,11 @@ def import_ratings(
         settings = _study(source, "rating")["settings"]
         said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
         licence = settings["licence"] or licence
-        simulated = settings["rehearsal"] is True if simulated is None else simulated
+        simulated = simulated or settings["rehearsal"] is True
         judged, raters = match_potato(source, read_potato(source), settings["rating"])
         comparisons = check_table("comparisons", pd.read_parquet(source / "comparisons.parquet"))
     else:
         said = _statement(statement or {}, False)
-        simulated = bool(simulated)
         rows = read_label_studio(source) if source.suffix == ".json" else read_csv(source)
         judged = match_table(rows, run.read("comparisons"), source.name)
         raters = judged.groupby("person").size().rename("n_shown").reset_index()

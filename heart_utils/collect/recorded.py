@@ -116,7 +116,7 @@ def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
     path = Path(file)
     try:
         content = path.read_bytes()
-        lines = content.decode().splitlines()
+        lines = content.decode().split("\n")  # not splitlines: an answer may hold another break
     except (OSError, UnicodeDecodeError) as error:
         raise LedgerError(f"{path} cannot be read as recorded calls ({error}).") from None
     seed = f"seed {hashlib.sha256(content).hexdigest()[:32]}"
@@ -170,6 +170,8 @@ def _read_lines(lines: Sequence[str], name: str) -> tuple[list[dict[str, Any]], 
     pack = zstandard.ZstdCompressor(level=LEVEL)
     bodies, rows = [], []
     for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
             entry = json.loads(line)
             if "part" in entry:

@@ -7,8 +7,9 @@ A table's rows say themselves whether they are simulated. Everything else stands
     run.record(tables={"verdicts/mtbench": {"source": "MT-Bench human judgments", "licence": "CC-BY-4.0",
                                             "origin": "published"}})
 
-``origin`` is one of :data:`ORIGINS`, or a mapping of them to numbers of rows. What nobody wrote down is
-shown as not recorded and counts as the strictest licence, never as free.
+``origin`` is one of :data:`ORIGINS`, or a mapping of them to numbers of rows. What nobody wrote down, or
+wrote down of another number of rows, is shown as not recorded; a licence that is not recorded counts as the
+strictest.
 """
 
 from __future__ import annotations
@@ -105,6 +106,11 @@ def note_tables(run: str | Run, *, tables: Sequence[str], made: Mapping[str, pd.
     -------
     list of TableNote
         In the order asked for.
+
+    Raises
+    ------
+    ValueError
+        If a name is no table's, or the manifest says an origin that is not known.
 
     Examples
     --------
@@ -261,6 +267,10 @@ def _notes_of(run: str | Run, name: str) -> list[TableNote]:
     here, table = (own, name) if first in TABLES else (open_run(first), rest)
     entries: dict[str, Any] = here.manifest.get("tables", {})
     kind, _, part = table.partition("/")
+    if kind not in TABLES:
+        raise ValueError(
+            f"{name!r} names no table. There are {', '.join(TABLES)}, also as 'verdicts/people' or 'public/verdicts'."
+        )
     files = [here.folder / f"{table}.parquet"] + ([] if part else sorted((here.folder / kind).glob("*.parquet")))
     there = [str(file.relative_to(here.folder).with_suffix("")) for file in files if file.is_file()]
     return [_note(f"{here.name}/{path}", entries.get(path, {}), _read(here, path)) for path in there]
@@ -283,8 +293,11 @@ def _note(table: str, entry: Mapping[str, Any], rows: pd.DataFrame) -> TableNote
     counts = dict(origin) if isinstance(origin, Mapping) else {origin: len(rows) - simulated}
     if unknown := sorted(set(counts) - {*ORIGINS, "not recorded"}):
         raise ValueError(f"{table}: the manifest says origin {', '.join(unknown)}; expected one of {', '.join(ORIGINS)}.")
-    # The rows' own word counts: no manifest can make a simulated row a measured one.
-    counts = {**counts, "simulated": simulated}
+    # The rows' own word counts: no manifest can make a simulated row a measured one, nor account for other rows than these.
+    others = {name: count for name, count in counts.items() if name != "simulated"}
+    if sum(others.values()) != len(rows) - simulated:
+        others = {"not recorded": len(rows) - simulated}
+    counts = {**others, "simulated": simulated}
     kinds = [rows[column].value_counts() for column in ("rater_kind", "responder_kind") if column in rows]
     return TableNote(
         table=table,

@@ -156,7 +156,6 @@ def plot_trend(
     *,
     x: str,
     x_label: str,
-    y: str = "rating",
     y_label: str,
     frontier: bool = False,
     ax: Axes | None = None,
@@ -166,12 +165,12 @@ def plot_trend(
     Parameters
     ----------
     models : pandas.DataFrame
-        ``responder``, `x`, `y` and, if known, ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
+        ``responder``, `x`, ``rating`` and, if known, ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
         ``simulated``.
     x, x_label : str
         Drawn on a logarithmic scale.
-    y, y_label : str
-        Drawn as it is.
+    y_label : str
+        What the rating is called, which is drawn as it is.
     frontier : bool
         Whether to join those on the frontier.
     ax : matplotlib.axes.Axes, optional
@@ -190,7 +189,7 @@ def plot_trend(
     """
     import matplotlib.pyplot as plt
 
-    table = models.dropna(subset=[x, y]).sort_values([y, x])
+    table = models.dropna(subset=[x, "rating"]).sort_values(["rating", x])
     if ax is None:
         _, ax = plt.subplots(figsize=(7, 4.6), layout="constrained")
     kinds = table["responder_kind"] if "responder_kind" in table else pd.Series("model", index=table.index)
@@ -198,14 +197,14 @@ def plot_trend(
         ax.vlines(table[x], table["rating_low"], table["rating_high"], color="0.7", linewidth=1.5, zorder=1)
     for kind in dict.fromkeys(kinds):
         rows = table[kinds == kind]
-        ax.plot(rows[x], rows[y], KIND_MARKERS[kind], color=KIND_COLOURS[kind], zorder=2)
+        ax.plot(rows[x], rows["rating"], KIND_MARKERS[kind], color=KIND_COLOURS[kind], zorder=2)
     if frontier and "on_frontier" in table:
         best = table[table["on_frontier"]].sort_values(x)
-        ax.step(best[x], best[y], where="post", color="0.4", linewidth=1, linestyle="--", zorder=0)
+        ax.step(best[x], best["rating"], where="post", color="0.4", linewidth=1, linestyle="--", zorder=0)
     ax.set(xscale="log", xlabel=x_label, ylabel=y_label)
     ax.margins(x=0.24, y=0.14)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    _name_points(ax, table[x], table[y], table["responder"])
+    _name_points(ax, table[x], table["rating"], table["responder"])
     mark_simulated(ax, table if "simulated" in table else pd.DataFrame({"simulated": [False]}))
     return ax
 

@@ -72,3 +72,12 @@ def test_what_cannot_be_tested_is_refused_with_a_reason(rng, change, settings, m
     table = change(study(rng, noise=1, judge_noise=1))
     with pytest.raises(AgreementError, match=message):
         alternative_annotator_test(table, "m", **{"epsilon": 0.1, **settings})
+
+
+def test_the_false_discovery_rate_is_the_one_asked_for(rng):
+    table = study(rng, noise=1, judge_noise=1)
+    p_values = alternative_annotator_test(table, "m", epsilon=0.15, closeness="distance").table["p_value"].to_numpy()
+    for alpha in (1e-6, 0.3, 0.9):
+        found = alternative_annotator_test(table, "m", epsilon=0.15, closeness="distance", alpha=alpha)
+        assert found.table["rejected"].tolist() == multipletests(p_values, alpha, method="fdr_by")[0].tolist()
+    assert found.alpha == 0.9

@@ -246,3 +246,24 @@ def test_units_with_one_answer_can_lift_fleiss_above_cohen_and_complete_units_ca
     with_lone = scores([*ten, *[(N, 2)] * 6])
     assert cohen_kappa(with_lone, **ALONE).value == pytest.approx(14 / 34)
     assert fleiss_kappa(with_lone, **ALONE).value > 14 / 34
+
+
+def test_fleiss_kappa_with_weights_by_hand():
+    """Answers 1 2, 1 3, 3 3, 2 2: linear credit (.5 + 0 + 1 + 1) / 4; by chance .52 with shares .25, .375, .375."""
+    sheet = scores([[1, 2], [1, 3], [3, 3], [2, 2]])
+    shares = np.array([2, 3, 3]) / 8
+    credit = 1 - np.abs(np.subtract.outer(range(3), range(3))) / 2
+    by_chance = shares @ credit @ shares
+    found = fleiss_kappa(sheet, weights="linear", **ALONE).value
+    assert found == pytest.approx((2.5 / 4 - by_chance) / (1 - by_chance))
+    assert found == pytest.approx(fleiss_kappa(sheet, weights=credit, **ALONE).value)
+
+
+def test_a_category_that_nobody_used_widens_the_scale_of_linear_weights():
+    sheet = scores([[1, 2], [1, 3], [3, 3], [2, 2]])
+    wide = fleiss_kappa(sheet, weights="linear", categories=[1, 2, 3, 4, 5], **ALONE)
+    credit = 1 - np.abs(np.subtract.outer(range(5), range(5))) / 4
+    shares = np.array([2, 3, 3, 0, 0]) / 8
+    assert wide.value == pytest.approx((3.25 / 4 - shares @ credit @ shares) / (1 - shares @ credit @ shares))
+    plain = [fleiss_kappa(sheet, categories=scale, **ALONE).value for scale in ([1, 2, 3], [1, 2, 3, 4, 5])]
+    assert plain[0] == pytest.approx(plain[1])  # without credit for near misses an unused word changes nothing

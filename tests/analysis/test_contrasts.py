@@ -123,3 +123,17 @@ def test_what_is_no_contrast_is_refused(study):
         group_contrast(["x"], ["x", "y"])
     with pytest.raises(RatingsError, match="No dialogue has verdicts on both"):
         twin_contrasts(study.verdicts[study.verdicts["slice"] == "adversarial"])
+
+
+def test_pairs_weigh_the_same_however_often_they_were_judged_unless_verdicts_do(study):
+    """One pair's verdicts copied ten times over within each of its dialogues."""
+    often = study.verdicts[(study.verdicts["responder_a"] == "human_01") & (study.verdicts["responder_b"] == "model_01")]
+    more = pd.concat([study.verdicts, *[often] * 9], ignore_index=True)
+    deltas = {
+        weights: [
+            twin_contrasts(rows, weights=weights, n_resamples=20, n_flips=20).table["delta"] for rows in (study.verdicts, more)
+        ]
+        for weights in ("pairs", "verdicts")
+    }
+    assert deltas["pairs"][0].tolist() == pytest.approx(deltas["pairs"][1].tolist())
+    assert deltas["verdicts"][0].tolist() != pytest.approx(deltas["verdicts"][1].tolist(), abs=0.01)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from heart_utils.analysis.agreement import pairwise_agreement
-from heart_utils.analysis.full_study import LAYOUTS, FullStudyError, Margins, calibrate, simulate_heart
+from heart_utils.analysis.full_study import LAYOUTS, FullStudyError, Margins, add_times, calibrate, simulate_heart
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,20 @@ def test_other_margins_give_other_settings():
     assert evens.human == pytest.approx(0.0, abs=1e-3)  # 45 wins, 45 losses
 
 
-def test_margins_that_cannot_be_are_refused():
+def test_margins_that_cannot_be_are_refused(study):
     with pytest.raises(FullStudyError, match="No settings"):
         calibrate(Margins(human_agreement=0.45))
     with pytest.raises(FullStudyError, match="layout is 'both'"):
         simulate_heart(rng=np.random.default_rng(1), layout="both")
+    with pytest.raises(FullStudyError, match="rho is 1.5"):
+        add_times(study, rng=np.random.default_rng(1), rho=1.5)
+
+
+def test_times_and_strengths_correlate_as_asked(study):
+    truth = study.truth[(study.truth["slice"] == "standard") & (study.truth["rater_kind"] == "human")]
+    strength = truth.drop_duplicates("responder").set_index("responder")["strength"]
+    for rho in (-1.0, 1.0):  # at the ends no chance is left but that of single replies
+        timed = add_times(study, rng=np.random.default_rng(2), rho=rho).replies
+        first = timed.groupby("responder")["ttft_ms"].median().dropna()
+        assert first.corr(strength[first.index], method="spearman") == pytest.approx(rho, abs=0.02)
+    assert "human" not in first.index  # a person's first word was not timed

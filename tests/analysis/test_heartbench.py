@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.analysis.heartbench import RubricError, score_points, score_rubric, simulate_hits
+from heart_utils.analysis.heartbench import RubricError, score_points, score_rubric, simulate_hits, simulate_questions
 from heart_utils.analysis.rubric_board import ability_variance, rubric_board
 from heart_utils.collect.sources.heartbench import load_questions
 
@@ -282,3 +282,10 @@ def test_thirteen_simulated_models_are_scored_within_the_time(questions, rng):
     assert len(board) == 13 * 16
     assert (board["ci_low"] < board["score"]).all()
     assert (board["score"] < board["ci_high"]).all()
+
+
+def test_a_rubric_of_any_size_can_be_invented(rng):
+    questions = simulate_questions(n_questions=5, n_items=40, rng=rng)
+    assert (questions["ability"] != "special").sum() == 40
+    assert questions["question_id"].nunique() == 5
+    assert questions["simulated"].all()

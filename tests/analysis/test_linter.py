@@ -154,3 +154,28 @@ def test_heartbench_as_released_pays_85_for_hitting_everything(mirror):
     assert found["every ability rests on more than 30 questions"] == "7 of 15 do not (down to 18)"
     fair = lint_rule(points, questions, n_questions=5, rng=np.random.default_rng(1)).set_index("check")
     assert fair.loc[["no item hit", "everything at once"], "passed"].all()
+
+
+def test_a_rule_on_another_scale_is_held_to_its_own_ends():
+    def one_to_five(questions, hits):
+        return 1 + points(questions, hits) / 25
+
+    questions = make_questions(special=False)
+    found = lint_rule(one_to_five, questions, low=1, high=5, n_questions=4, rng=np.random.default_rng(3))
+    assert found["passed"].all()
+    assert "no item hit" not in failed(points, questions)
+    assert "no item hit" in failed(one_to_five, questions)  # 1 is not 0, the end of the usual scale
+
+
+def test_replies_that_say_nothing_are_said_in_the_language_of_the_histories():
+    histories = pd.DataFrame({"history_id": ["h"], "dialogue_id": ["d"], "slice": ["standard"],
+                              "turns": [[{"speaker": "seeker", "text": "我失业了。"}]]})  # fmt: skip
+    read = []
+
+    def score(_, replies):
+        read.extend(replies["text"])
+        return replies.assign(rater="judge", dimension="warmth", score=1.0)
+
+    lint_rubric(score, histories, low=1, high=5, language="zh")
+    assert set(read) == set(degenerate_replies(histories, language="zh")["text"])
+    assert set(read) != set(degenerate_replies(histories)["text"])

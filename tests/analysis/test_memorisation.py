@@ -41,6 +41,14 @@ def test_short_missing_and_unknown_replies_are_told_apart():
     assert table["longest_run"].item() == 2
 
 
+def test_what_is_left_out_is_counted_and_a_turn_without_text_is_no_turn():
+    empty = pd.DataFrame({"history_id": ["h1", "h2"], "text": [None, "c d e f g"]})
+    said = pd.concat([replies("a b c", None), replies("c d e f", history="h2")])
+    table = measure_overlap(said, empty, others=empty)
+    assert table["history_id"].tolist() == ["h2"]
+    assert (table.attrs["left_out"], table["overlap"].item(), table["n_others"].item()) == (2, 1.0, 1)
+
+
 @given(st.lists(st.sampled_from("abcd"), min_size=3, max_size=12))
 def test_a_copied_turn_overlaps_fully(words):
     text = " ".join(words)

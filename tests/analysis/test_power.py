@@ -102,3 +102,11 @@ def test_designs_that_cannot_be_are_refused(change, message):
         minimum_gap(BASE, power=1.2)
     with pytest.raises(ValueError, match="gap is 0"):
         needed_dialogues(BASE, gap=0)
+
+
+def test_more_contrasts_need_more_dialogues():
+    one, six = needed_dialogues(BASE, 0.4), needed_dialogues(BASE, 0.4, n_contrasts=6)
+    assert one < six
+    for n, n_contrasts in ((one, 1), (six, 6)):
+        enough, short = (dataclasses.replace(BASE, n_dialogues=size) for size in (n, n - 1))
+        assert minimum_gap(enough, n_contrasts=n_contrasts) <= 0.4 < minimum_gap(short, n_contrasts=n_contrasts)

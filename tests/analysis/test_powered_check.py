@@ -65,3 +65,8 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(rng):
     for who in ("powered", "people"):
         assert found[f"{who} mean"].tolist() == pytest.approx([0.95, 0.95], abs=0.08)
         assert found[f"{who} sem"].between(0, 0.06).all()
+
+
+def test_as_many_dialogues_are_set_aside_as_asked_for(rng):
+    found = check_saving(study(rng), n_labelled=[10], rng=rng, n_held_out=35, n_draws=2)
+    assert found["n_pool"].tolist() == [60 - 35]

@@ -137,3 +137,14 @@ def test_people_must_link_all_responders():
     apart = pd.concat([duel(), duel().assign(responder_a="v", responder_b="w", pair_id=lambda rows: rows["pair_id"] + "2")])
     with pytest.raises(NotComparableError):
         prediction_powered_ratings(apart)
+
+
+def test_one_judge_may_be_asked_by_name(rng):
+    verdicts = label(study(rng).verdicts, 25, rng)
+    judges = verdicts["rater_kind"] == "model"
+    name = verdicts.loc[judges, "rater"].iloc[0]
+    coin = verdicts[judges].assign(rater="a coin", verdict=rng.choice(["a", "b"], judges.sum()))
+    both = pd.concat([verdicts, coin], ignore_index=True)
+    alone, among = (prediction_powered_ratings(rows, judge=name) for rows in (verdicts, both))
+    pd.testing.assert_frame_equal(alone.table, among.table)
+    assert prediction_powered_ratings(both).rho_squared < alone.rho_squared

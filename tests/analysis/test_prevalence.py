@@ -64,3 +64,10 @@ def test_errors_are_counted_apart_for_each_kind(rng):
     errors = coder_errors(codes, labels).set_index("responder_kind")
     assert errors["missed"].to_dict() == pytest.approx({"human": 0.1, "model": 0.6}, abs=0.05)
     assert errors["invented"].to_dict() == pytest.approx({"human": 0.05, "model": 0.02}, abs=0.03)
+
+
+def test_authors_may_be_told_apart_by_another_column(rng):
+    codes, labels = simulate(rng)
+    errors = coder_errors(codes.assign(family=codes["responder_kind"].str.upper()), labels, kind="family")
+    assert errors["family"].tolist() == ["HUMAN", "MODEL"]
+    assert errors["n"].tolist() == coder_errors(codes, labels)["n"].tolist()

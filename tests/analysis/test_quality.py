@@ -153,6 +153,8 @@ def test_a_behaviour_that_is_not_known_is_refused(rng):
         simulate_raters({"lazy": 3}, rng=rng)
     with pytest.raises(ValueError, match="5 votes a pair need as many raters"):
         simulate_raters({"careful": 3}, rng=rng)
+    with pytest.raises(ValueError, match="repeats is 0"):
+        detection_rates({"careful": 6}, rng=rng, repeats=0)
 
 
 def test_careless_raters_are_found_and_careful_ones_kept(rng):
@@ -175,3 +177,10 @@ def test_a_rate_of_none_has_an_interval_all_the_same(rng):
     rates = detection_rates({"careful": 10}, rng=rng, repeats=2)
     assert rates[["n_raters", "excluded", "ci_low"]].to_numpy().tolist() == [[20, 0, 0]]
     assert rates["ci_high"].item() == pytest.approx(1.96**2 / (20 + 1.96**2), abs=1e-4)
+
+
+def test_a_rule_of_ones_own_is_the_one_whose_rates_are_told(rng):
+    """A rule that leaves out whoever is under an hour a page leaves out everybody."""
+    strict = ExclusionRule(min_median_seconds=3600.0, signs_needed=1)
+    rates = detection_rates({"careful": 6, "hurried": 2}, rng=rng, repeats=2, rule=strict)
+    assert rates["excluded"].tolist() == [1.0, 1.0]

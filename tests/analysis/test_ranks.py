@@ -75,3 +75,11 @@ def test_blocks_may_be_resampled_in_place_of_dialogues(rng):
 def test_what_cannot_be_ranked_is_refused_with_a_reason(change, message):
     with pytest.raises(AgreementError, match=message):
         rank_agreement(change(conversations({"h": {"p": [1, 2], "m": [1, 2]}})))
+
+
+def test_conversations_may_be_told_apart_by_another_column():
+    table = conversations({"h1": {"p": [1, 2, 3], "m": [1, 2, 3]}, "h2": {"p": [1, 2, 3], "m": [3, 2, 1]}})
+    table["emotion"] = table["history_id"].map({"h1": "grief", "h2": "anger"})
+    found = rank_agreement(table, by=("dimension", "emotion"), n_resamples=0)
+    assert found.set_index("emotion")["tau"].to_dict() == {"grief": 1.0, "anger": -1.0}
+    assert found["dimension"].tolist() == ["empathy", "empathy"]

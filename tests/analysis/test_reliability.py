@@ -151,3 +151,12 @@ def test_a_mirror_that_leaves_a_class_out_is_refused(anaesthetists):
 def test_a_dimension_nobody_judged_is_named():
     with pytest.raises(ReliabilityError, match="the table has overall"):
         rater_reliability(verdicts([("d1", "x", "y", "a")]), dimension="resonance")
+
+
+def test_a_stronger_prior_draws_a_rater_to_one_half():
+    rows = [(f"p{item}", who, "b" if who == "r3" and item % 2 else "a") for item in range(20) for who in ("r1", "r2", "r3")]
+    table = pd.DataFrame(rows, columns=["pair_id", "rater", "verdict"])
+    table = table.assign(dimension="overall", state="valid")
+    weak, strong = (rater_reliability(table, prior=prior).set_index("rater")["reliability"] for prior in (1.0, 20.0))
+    assert (strong - 0.5).abs().lt((weak - 0.5).abs()).all()
+    assert weak["r1"] > 0.9

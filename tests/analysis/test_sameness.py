@@ -76,3 +76,11 @@ def test_an_echo_matches_its_seeker_beyond_chance_and_failures_are_left_out(rng)
 def test_the_classes_are_nine_and_in_small_letters():
     assert len(FUNCTION_WORDS) == 9
     assert all(words == words.lower() for words in FUNCTION_WORDS.values())
+
+
+def test_whole_kinds_of_authors_may_be_compared_as_one(rng):
+    texts = ["so sorry", "so sorry", "why now", "sleep well"]
+    replies = pd.DataFrame({"responder": list("mnpq"), "dialogue_id": list("dede"), "text": texts})
+    replies["responder_kind"] = ["model", "model", "human", "human"]
+    found = measure_sameness(replies, by="responder_kind", rng=rng, n_resamples=20).set_index("responder_kind")["sameness"]
+    assert found.to_dict() == pytest.approx({"model": 1.0, "human": 0.0})

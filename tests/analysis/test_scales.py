@@ -228,3 +228,10 @@ def test_a_failed_score_is_no_tie(rng):
 def test_raters_without_both_are_refused(rng):
     with pytest.raises(ScaleError, match="verdicts by judge, scores by other"):
         pairs_against_scores(make_pairs(["a"]), make_alone([4], [2]).assign(rater="other"), rng=rng)
+
+
+def test_dialogues_are_dealt_into_as_many_folds_as_asked_for(rng):
+    scores = simulated(rng).assign(dialogue_id=lambda rows: rows["reply_id"])
+    found = calibrate_scores(scores, fold="dialogue_id", n_folds=4)
+    assert found.table["n_folds"].tolist() == [4]
+    assert found.predictions.groupby("fold").size().tolist() == [100] * 4

@@ -136,3 +136,13 @@ def test_latency_is_counted_round_by_round_and_failures_and_untimed_replies_stay
     found = measure_latency(replies)
     assert found[["responder", "ttft_ms", "n", "n_rounds", "round_ratio"]].to_numpy().tolist() == [["m", 100.0, 3, 2, 3.0]]
     assert measure_latency(replies.assign(ttft_ms=None)).empty
+
+
+def test_a_price_may_stand_in_for_the_time(rng):
+    table = pd.DataFrame(
+        {"responder": list("abc"), "ttft_ms": [1, 2, 3], "cost_usd": [3.0, 2.0, 1.0], "rating": [1500.0, 1550, 1600]}
+    )
+    assert find_frontier(table)["on_frontier"].tolist() == [True, True, True]
+    assert find_frontier(table, x="cost_usd")["responder"].tolist() == ["c", "b", "a"]
+    assert find_frontier(table, x="cost_usd")["on_frontier"].tolist() == [True, False, False]
+    assert best_within(table, 2.5, x="cost_usd")["responder"] == "c"

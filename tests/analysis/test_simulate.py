@@ -132,3 +132,13 @@ def test_impossible_studies_are_refused(change, message):
     settings = {"strengths": {"x": 0.0, "y": 0.1, "z": 0.2}, "n_dialogues": 2, "pairs": "all", **change}
     with pytest.raises(ValueError, match=message):
         simulate_study(rng=np.random.default_rng(1), **settings)
+
+
+def test_strengths_that_are_drawn_spread_as_asked():
+    none, some, more = (
+        simulate_study(rng=np.random.default_rng(1), n_responders=40, n_dialogues=1, pairs=2, strength_sd=sd).truth["strength"]
+        for sd in (0.0, 0.3, 1.5)
+    )
+    assert none.std() == 0.0
+    assert some.std() == pytest.approx(0.3, rel=0.3)
+    assert more.tolist() == pytest.approx((5 * some).tolist())  # the same draws

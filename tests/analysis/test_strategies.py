@@ -65,6 +65,7 @@ def test_a_reply_that_failed_keeps_its_state_and_probabilities_sum_to_one():
     codes = coder.code(replies)
     assert codes.groupby("reply_id")["probability"].sum(min_count=1).round(9).fillna(-1).to_dict() == {"r": 1.0, "t": -1}
     assert set(codes.loc[codes["reply_id"] == "t", "state"]) == {"refused"}
+    assert set(coder.code(replies, coder="mine")["coder"]) == {"mine"}
     nobody = coder.code(replies.assign(text=None, state="refused"))
     assert (len(nobody), nobody["probability"].notna().sum()) == (len(codes), 0)
 

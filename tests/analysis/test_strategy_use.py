@@ -146,3 +146,10 @@ def test_both_orders_of_a_pair_have_the_same_replies_and_each_label_is_one_code(
     spread = spread_labels(pd.DataFrame({"reply_id": ["r", "s"], "said": ["q", "a"]}), ["a", "q"], label="said")
     assert spread.groupby("reply_id")["probability"].sum().tolist() == [1.0, 1.0]
     assert spread.query("probability == 1")["code"].tolist() == ["a", "q"]
+
+
+def test_kinds_of_authors_have_shares_of_their_own(rng):
+    held = {"responder_kind": ["human", "human", "model", "model"], "probability": [1.0, 0.0, 1.0, 1.0]}
+    codes = pd.DataFrame(held).assign(coder="c", code="question", dialogue_id=["d", "e"] * 2, simulated=True)
+    found = profile_codes(codes, by="responder_kind", rng=rng, n_resamples=20).set_index("responder_kind")
+    assert found["share"].to_dict() == {"human": 0.5, "model": 1.0}

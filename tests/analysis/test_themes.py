@@ -195,3 +195,19 @@ def test_lists_of_codes_become_a_row_each_and_a_strange_one_is_named():
     assert spread["probability"].tolist() == [0.0, 1.0, 0.0, 0.0]
     with pytest.raises(ThemeError, match="advice is no theme"):
         spread_codes(reasons, ["warmth"])
+
+
+def test_any_two_parties_may_be_compared_and_one_that_is_not_there_is_named(rng):
+    reasons, codes = draw_reasons(rng, shared=1.0)
+    swapped = theme_overlap(reasons, codes, between=("model", "human"), agreeing=False, n_resamples=0)
+    usual = theme_overlap(reasons, codes, agreeing=False, n_resamples=0)
+    assert swapped.table["overlap"].tolist() == pytest.approx(usual.table["overlap"].tolist())
+    assert swapped.themes["first_share"].tolist() == usual.themes["second_share"].tolist()
+    with pytest.raises(ThemeError, match="No reason that names a theme is by 'crowd'"):
+        theme_overlap(reasons, codes, between=("human", "crowd"), agreeing=False)
+
+
+def test_codes_of_replies_are_compared_as_those_of_reasons_are():
+    codes = code_reasons(reason("warm"), BOOK)
+    by_reply = codes.rename(columns={"reason_id": "reply_id"})
+    pd.testing.assert_frame_equal(compare_coders(by_reply, by_reply, of="reply_id"), compare_coders(codes, codes))

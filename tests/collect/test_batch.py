@@ -13,7 +13,7 @@ from heart_utils.collect.batch import BatchCount, BatchError, collect_batches, s
 from heart_utils.collect.ledger import Ledger, LedgerError, open_ledger
 from heart_utils.collect.local import local_model
 from heart_utils.collect.models import Model, Request
-from heart_utils.collect.prices import reserve
+from heart_utils.collect.prices import BudgetError, reserve
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -104,6 +104,24 @@ def test_a_plain_run_does_not_pay_for_what_is_in_a_batch(provider, ledger):
     with pytest.raises(LedgerError, match="2 of the requests are in a provider's batch"):
         ask_all(requests, ledger=ledger, progress=False)
     assert len(provider.requests) == 3
+
+
+def test_a_plain_run_does_not_wait_for_money_that_a_batch_holds(provider, ledger):
+    first, second = requests_for(provider, 2)
+    submit_batches([first], ledger=ledger)
+    with pytest.raises(BudgetError, match="held for requests in batches. 1 calls were not made"):
+        ask_all([second], ledger=ledger, budget_usd=reserve(first), progress=False)
+    assert provider.requests == []
+
+
+def test_a_batchs_answer_may_hold_another_line_break(provider, ledger):
+    provider.answer = "I hear you.\u2028Go on."
+    requests = requests_for(provider, 1)
+    submit_batches(requests, ledger=ledger)
+    finish_batch(provider, "batch-1")
+    provider.files["batch-1-output"] = json.dumps(json.loads(provider.files["batch-1-output"]), ensure_ascii=False) + "\n"
+    assert collect_batches(ledger).recorded == 1
+    assert ledger.find([requests[0].key])[requests[0].key].text == "I hear you.\u2028Go on."
 
 
 def test_a_batch_that_was_not_accepted_gives_its_claims_back(provider, ledger):

@@ -30,6 +30,18 @@ def test_a_rubric_of_ones_own_is_read(tmp_path):
     assert load_question_histories(file)["turns"][0] == [{"speaker": "seeker", "text": "Nobody asked how I am."}]
 
 
+def test_a_text_may_hold_another_line_break_and_a_file_a_mark_before_its_first(tmp_path):
+    said = {**LINE, "dialogue": [{"role": "A", "content": "Nobody asked.\u2028Nobody."}]}
+    (tmp_path / "mine.jsonl").write_text("\ufeff" + json.dumps(said, ensure_ascii=False) + "\n\n", encoding="utf-8")
+    assert load_question_histories(tmp_path / "mine.jsonl")["turns"][0][0]["text"] == "Nobody asked.\u2028Nobody."
+
+
+def test_a_file_in_another_encoding_says_what_to_do(tmp_path):
+    (tmp_path / "mine.jsonl").write_bytes(json.dumps(LINE).replace("cares", "sorgt, fühlt").encode("latin-1"))
+    with pytest.raises(DataError, match="mine.jsonl is not UTF-8 .* Save the file as UTF-8"):
+        load_questions(tmp_path / "mine.jsonl")
+
+
 BAD = {
     "line 2 is no JSON": [LINE, "{"],
     "expected question_id, rubric, dialogue": [{**LINE, "rubric": []}],

@@ -246,6 +246,21 @@ def test_what_is_recorded_stays_when_a_file_says_otherwise(ledger, tmp_path):
     assert ledger.find([request.key])[request.key].text == "said hello"
 
 
+@pytest.mark.parametrize("sign", ["\u2028", "\u0085", "\u2029"])
+def test_an_answer_with_another_line_break_comes_back_from_a_file(ledger, tmp_path, sign):
+    [request] = fill(ledger, ["hello"], text=f"I hear you.{sign}Go on.")
+    export_calls(ledger, tmp_path / "calls.jsonl")
+    copy = open_ledger("sqlite://", seed_file=tmp_path / "calls.jsonl")
+    assert copy.find([request.key])[request.key].text == f"I hear you.{sign}Go on."
+
+
+def test_half_a_character_as_a_token_is_recorded_with_a_mark_in_its_place(ledger, tmp_path):
+    [request] = fill(ledger, ["hello"], text="\ud83d", logprobs=(("\ud83d", -0.5), ("A", -1.0)))
+    call = ledger.find([request.key])[request.key]
+    assert (call.text, call.logprobs) == ("?", (("?", -0.5), ("A", -1.0)))
+    assert export_calls(ledger, tmp_path / "calls.jsonl") == 1
+
+
 @pytest.mark.parametrize("line", ["{broken", "[1]", '{"key": "k"}', '{"key": "k", "status": "ok", "surprise": 1}'])
 def test_a_damaged_file_is_named_with_its_line(ledger, tmp_path, line):
     fill(ledger, ["hello"])

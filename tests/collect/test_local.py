@@ -1,6 +1,7 @@
 """The embedded model: found, refused, and asked once for real (alone, before the parallel tests)."""
 
 import hashlib
+from contextlib import contextmanager
 
 import pytest
 
@@ -54,6 +55,32 @@ def test_a_second_server_waits_for_the_first_and_then_says_so(monkeypatch, capsy
     with FileLock(local._lock_file()), pytest.raises(ModelError, match="Another process has served"), serve_local():
         pytest.fail("served beside another server")
     assert "waiting" in capsys.readouterr().err
+
+
+def test_the_server_has_ended_before_another_process_may_start_one(monkeypatch):
+    """Also where the block broke off."""
+    ended = []
+
+    @contextmanager
+    def lock():
+        try:
+            yield
+        finally:
+            ended.append("lock")
+
+    class Server:
+        listening_address = "http://127.0.0.1:1/"
+
+        def __del__(self):
+            ended.append("server")
+
+    monkeypatch.setattr(local, "_only_one", lock)
+    monkeypatch.setattr(local, "_weights", lambda: None)
+    monkeypatch.setattr(local, "_start", lambda weights: Server())
+    with pytest.raises(KeyError) as broke, serve_local() as model:
+        raise KeyError(model.api_base)
+    assert broke.value.args == ("http://127.0.0.1:1/v1",)
+    assert ended == ["server", "lock"]
 
 
 @pytest.mark.live

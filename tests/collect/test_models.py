@@ -257,6 +257,14 @@ def test_a_truncated_answer_is_not_asked_again_past_the_budget(provider, ledger)
     assert (call.status, call.attempts) == ("truncated", 1)
 
 
+def test_an_empty_answer_is_not_asked_again_past_the_budget(provider, ledger):
+    provider.script = ["empty"] * 3
+    requests = ask(model(provider), "hello", options={"max_tokens": 100})
+    [call] = answer_all(requests, ledger, budget_usd=1.5 * reserve(requests[0]))
+    assert (call.status, call.attempts) == ("error", 1)
+    assert call.error == "the answer was empty, 1 times; the budget has no second attempt"
+
+
 @pytest.mark.parametrize(("prices", "said"), [({"price_prompt": 0, "price_completion": 0}, "is 0 and 0"), ({}, "is not known")])
 def test_a_budget_without_a_price_is_refused(ledger, prices, said):
     requests = ask(Model("free", "openai/nobody-lists-this", **prices), "hello")

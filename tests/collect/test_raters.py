@@ -115,7 +115,8 @@ def test_the_tables_written_are_read_as_one_with_those_of_models(run, study):
 def test_a_rehearsal_is_simulated_and_a_study_is_not(run, tmp_path):
     rehearsal = rating_study(run)
     answer_seat(rehearsal, "seat-001", "ann", seat_answers(rehearsal, "seat-001"))
-    assert import_ratings(run, rehearsal).verdicts["simulated"].all()
+    for said in (False, True):
+        assert import_ratings(run, rehearsal, simulated=said).verdicts["simulated"].all()
     real = json.loads((rehearsal / "study.json").read_text())
     real["settings"] |= {"rehearsal": False, "statement": STATEMENT}
     (rehearsal / "study.json").write_text(json.dumps(real))
@@ -450,6 +451,13 @@ def test_a_plain_csv_becomes_verdicts(compared):
     assert imported.verdicts["state"].value_counts().to_dict() == {"valid": 3, "abstained": 1}
     assert not imported.verdicts["simulated"].any()
     assert len(imported.raters) == 4
+
+
+def test_answers_that_a_program_gave_are_marked_in_every_table(compared):
+    imported = import_ratings(compared, csv_file(compared, GOOD), statement=STATEMENT, simulated=True)
+    assert all(table["simulated"].all() for table in (imported.verdicts, imported.raters))
+    imported.write(compared)
+    assert compared.manifest["tables"]["verdicts/people"]["origin"] == "simulated"
 
 
 @pytest.mark.parametrize(

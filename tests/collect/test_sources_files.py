@@ -273,3 +273,9 @@ def test_the_sample_comes_through_the_same_door():
     assert all(turns[-1]["speaker"] == "seeker" for turns in sample["turns"])
     by_path = load_histories(find_root() / "data" / "sample" / "histories.jsonl")
     pd.testing.assert_frame_equal(by_path, sample)
+
+
+def test_an_unknown_order_is_refused_also_where_the_sides_are_turned(tmp_path):
+    turned = {**VOTE, "responder_a": "y", "responder_b": "x", "order": "first"}
+    with pytest.raises(DataError, match="order.*'first'"):
+        load_verdicts(lines(tmp_path / "mine.jsonl", {**VOTE, "order": "ab"}, turned))

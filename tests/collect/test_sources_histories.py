@@ -1,7 +1,8 @@
 import pandas as pd
 import pytest
 
-from heart_utils.collect.sources import count_role_swaps, load_histories, load_replies, load_responders
+from heart_utils.collect.sources import DataError, count_role_swaps, load_histories, load_replies, load_responders
+from heart_utils.collect.sources.heart import next_turns
 from heart_utils.runs import find_root
 
 pytestmark = pytest.mark.mirror
@@ -149,3 +150,8 @@ def test_every_supporter_turn_of_esconv_is_a_reply_of_a_person(mirror, esconv):
     first = found.groupby("history_id").head(1)
     assert first["flags"].map(lambda flags: "greeting" in flags).sum() == flags["greeting"] > 900
     assert flags["over_40_words"] == (found["text"].str.split().str.len() > 40).sum()
+
+
+def test_a_history_of_another_set_has_no_next_turn_and_is_named(mirror):
+    with pytest.raises(DataError, match="36 histories are not cut from ESConv, such as 'sample-"):
+        next_turns(load_histories("sample").assign(slice="standard"), mirror=mirror)

@@ -147,3 +147,16 @@ def test_a_million_and_a_half_pairs_take_seconds_not_minutes(rng):
     found = scores_to_verdicts(table)
     assert len(found) == 1000 * 45 * 5
     assert time.process_time() - start < 30
+
+
+def test_a_pair_with_one_simulated_score_is_simulated():
+    table = scores([("h1", "x", "r", "warmth", 4), ("h1", "y", "r", "warmth", 2), ("h1", "z", "r", "warmth", 2)])
+    table["simulated"] = [False, False, True]
+    assert scores_to_verdicts(table)["simulated"].tolist() == [False, True, True]
+
+
+def test_a_valid_row_without_a_score_is_refused():
+    table = scores([("h1", "x", "r", "warmth", 4), ("h1", "y", "r", "warmth", 2)])
+    table["score"] = [4.0, np.nan]
+    with pytest.raises(DataError, match="1 rows are valid and have no score, such as row 1"):
+        scores_to_verdicts(table)

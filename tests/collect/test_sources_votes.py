@@ -408,6 +408,13 @@ def test_blocks_are_found_where_they_were_put(rng):
     assert np.abs(np.array(starts) - [0, 100, 200]).max() <= 2
 
 
+def test_a_short_stretch_is_a_block_where_short_ones_are_looked_for(rng):
+    series = rng.normal(3, 0.5, (100, 3))
+    series[60:72] += 3
+    assert find_blocks(series, shortest=10) == [0, 60, 72]
+    assert min(np.diff([*find_blocks(series), 100])) >= 30
+
+
 def test_one_stretch_of_scores_stays_one_block():
     """Simulated: 40 series without a change give none, so the rule is strict."""
     found = [find_blocks(np.random.default_rng(seed).normal(4, 0.7, (400, 7))) for seed in range(40)]

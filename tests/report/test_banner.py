@@ -63,6 +63,20 @@ def test_an_origin_that_nobody_knows_is_refused(run):
         note_tables(run, tables=["codes"])
 
 
+@pytest.mark.parametrize("origin", ["simulated", {"live": 5}, {"live": 1, "simulated": 2}])
+def test_rows_that_the_manifest_does_not_account_for_are_not_recorded(run, origin):
+    run.write("codes", codes(3, simulated=[True, False, False]))
+    run.record(tables={"codes": {"source": "a study", "licence": "MIT", "origin": origin}})
+    (note,) = note_tables(run, tables=["codes"])
+    assert note.rows == {"not recorded": 2, "simulated": 1}
+
+
+@pytest.mark.parametrize("name", ["verdict", "public/verdict", "public"])
+def test_a_name_that_is_no_tables_is_refused(run, name):
+    with pytest.raises(ValueError, match=f"{name}' names no table. There are histories"):
+        note_tables(run, tables=[name])
+
+
 def test_who_wrote_the_replies_is_counted(run):
     kinds = {"ann": "human", "gpt": "model"}
     nothing = dict.fromkeys(

@@ -276,7 +276,7 @@ def _name_pairs(rows: pd.DataFrame) -> None:
         first, second = rows["responder_a"].copy(), rows["responder_b"].copy()
         rows["responder_a"], rows["responder_b"] = first.where(~turned, second), second.where(~turned, first)
         rows["verdict"] = rows["verdict"].where(~turned, rows["verdict"].map({"a": "b", "b": "a", "tie": "tie"}))
-        rows["order"] = rows["order"].where(~turned, rows["order"].map({"ab": "ba", "ba": "ab"}))
+        rows["order"] = rows["order"].where(~turned, rows["order"].replace({"ab": "ba", "ba": "ab"}))
         p_a = pd.to_numeric(rows["p_a"], errors="coerce")
         rows["p_a"] = rows["p_a"].where(~turned | p_a.isna(), 1 - p_a)
         rows["pair_id"] = rows["history_id"] + "--" + rows["responder_a"] + "--" + rows["responder_b"]

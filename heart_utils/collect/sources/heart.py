@@ -86,6 +86,11 @@ def next_turns(histories: pd.DataFrame, *, mirror: str | os.PathLike[str] | None
         Columns ``history_id``, ``text``, ``n_before`` and ``n_after`` (how many supporter turns
         stand before and after it in its dialogue); no row where the seeker speaks next.
 
+    Raises
+    ------
+    DataError
+        If another history than an adversarial one was not cut from a dialogue of ESConv.
+
     Examples
     --------
     >>> from heart_utils.collect.sources.files import read_sample
@@ -95,8 +100,12 @@ def next_turns(histories: pd.DataFrame, *, mirror: str | os.PathLike[str] | None
     DataUnavailableError: The mirror /nowhere has no esconv/test.json. Add it, or unset HEART_DATA_MIRROR and run ...
     """
     dialogues = {dialogue.dialogue_id: dialogue for split in read_dialogues(mirror=mirror).values() for dialogue in split}
+    cut_from = histories.loc[histories["slice"] != "adversarial"]
+    strange = cut_from.loc[~cut_from["dialogue_id"].isin(list(dialogues)), "history_id"]
+    if len(strange):
+        raise DataError(f"{len(strange)} histories are not cut from ESConv, such as {strange.iloc[0]!r}: nobody spoke next.")
     rows = []
-    for history in histories.loc[histories["slice"] != "adversarial"].itertuples():
+    for history in cut_from.itertuples():
         turns = dialogues[str(history.dialogue_id)].turns
         cut = len(history.turns)  # type: ignore[arg-type]
         if cut < len(turns) and turns[cut]["speaker"] == "supporter":

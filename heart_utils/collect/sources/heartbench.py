@@ -119,7 +119,7 @@ def load_question_histories(
     ...     load_question_histories(file)[["history_id", "source", "licence"]].values.tolist()
     [['q1', 'questions', 'none stated']]
     """
-    own = name_or_path != "heartbench"
+    own = os.fspath(name_or_path) != "heartbench"
     rows = [
         {
             "history_id": question["question_id"],
@@ -168,7 +168,9 @@ def _read(name_or_path: str | os.PathLike[str], mirror: str | os.PathLike[str] |
         raise DataError(f"There is no file {file}. Give 'heartbench', or a JSON Lines file of questions in its form.")
     questions = []
     seen: set[str] = set()
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(_text(file).split("\n"), start=1):  # not splitlines: a text may hold another break
+        if not line.strip():
+            continue
         try:
             question = json.loads(line)
         except json.JSONDecodeError as error:
@@ -181,6 +183,13 @@ def _read(name_or_path: str | os.PathLike[str], mirror: str | os.PathLike[str] |
     if not questions:
         raise DataError(f"{file.name} holds no question.")
     return questions
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file.name} is not UTF-8 ({error}). Save the file as UTF-8.") from None
 
 
 def _fault(question: Any, seen: set[str]) -> str | None:

@@ -37,7 +37,7 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     DataError
-        If a column is missing, or a reply has two scores of one kind.
+        If a column is missing, a valid row has no score, or a reply has two scores of one kind.
 
     Examples
     --------
@@ -54,6 +54,9 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     if missing:
         raise DataError(f"scores: missing {', '.join(missing)}; expected a table of scores.")
     scores = scores.reset_index(drop=True)
+    empty = (scores["state"] == "valid") & scores["score"].isna()
+    if empty.any():
+        raise DataError(f"scores: {int(empty.sum())} rows are valid and have no score, such as row {int(empty.argmax())}.")
     unit = _codes(scores, _UNIT)
     place = _places(scores)
     rows = _grid(scores, unit, place)
@@ -112,6 +115,7 @@ def _verdicts(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd
     state = np.where(valid[first], states[second], states[first])
     difference = np.where(both, score[first] - score[second], 0.0)
     words = pd.Series(["a", "tie", "b", None], dtype="str").array
+    simulated = scores["simulated"].to_numpy(dtype=bool)
     pair = _pair_ids(scores, first, second)
     columns = {
         "comparison_id": pair,
@@ -137,7 +141,7 @@ def _verdicts(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd
         "flags": _joined_flags(scores["flags"], first, second),
         "rationale": _filled(None, len(first)),
         "call_id": _filled(None, len(first)),
-        "simulated": scores["simulated"].to_numpy(dtype=bool)[first],
+        "simulated": simulated[first] | simulated[second],
     }
     verdicts = pd.DataFrame(columns)
     verdicts.attrs.update(scores.attrs)

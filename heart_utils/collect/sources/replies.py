@@ -17,8 +17,6 @@ from heart_utils.tables import check_table
 
 __all__ = ["flag_reply", "load_replies"]
 
-"""HEART asks its responders for at most so many words."""
-
 GREETING = re.compile(
     r"\s*(hi|hello|hey|good (morning|afternoon|evening|day)|greetings|welcome)\b|.*\bhow are (you|things)\b", re.I
 )
