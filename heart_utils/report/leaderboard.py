@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ HEADINGS = {
     "n_clusters": "Dialogues",
     "notes": "Notes",
 }
-GROUPS = ("dimension", "slice", "group", "rater_kind", "rater")
+GROUPS = ("data", "dimension", "slice", "group", "rater_kind", "rater")
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
 
 NOTES = {
@@ -88,18 +89,20 @@ STYLE = """
 """
 
 
-def leaderboard_rows(ratings: pd.DataFrame) -> pd.DataFrame:
+def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Turn a ratings table into what a reader of a leaderboard looks for.
 
     Parameters
     ----------
-    ratings : pandas.DataFrame
-        The ratings table: one board, or several under each other.
+    ratings : pandas.DataFrame or mapping
+        The ratings table: one board, or several under each other. Boards of more than one data set come
+        by its name, since nothing else may tell them apart.
 
     Returns
     -------
     pandas.DataFrame
-        What tells boards apart, ``population``, ``method``, ``rank`` (such as ``"2-4"``), ``responder``,
+        What tells boards apart (with ``data`` where names were given), ``population``, ``method``, ``rank``
+        (such as ``"2-4"``), ``responder``,
         ``kind``, ``rating``, ``rating_low``, ``rating_high``, ``win_probability``, ``tie_share``,
         ``n_verdicts``, ``n_clusters``, ``notes`` (``provisional``, ``penalised``, ``simulated``), at full
         precision.
@@ -118,6 +121,8 @@ def leaderboard_rows(ratings: pd.DataFrame) -> pd.DataFrame:
     >>> leaderboard_rows(ratings)[["rank", "responder", "n_verdicts", "notes"]].values.tolist()
     [['1-2', 'x', 4, 'provisional'], ['1-2', 'y', 4, 'provisional']]
     """
+    if isinstance(ratings, Mapping):
+        return pd.concat([leaderboard_rows(table).assign(data=name) for name, table in ratings.items()], ignore_index=True)
     table = check_table("ratings", ratings)
     low, high = table["rank_low"], table["rank_high"]
     rank = low.astype("string").where(low == high, low.astype("string") + "-" + high.astype("string")).fillna("")
@@ -126,16 +131,18 @@ def leaderboard_rows(ratings: pd.DataFrame) -> pd.DataFrame:
         for row in table[["provisional", "penalised", "simulated"]].to_dict("records")
     ]
     shown = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
-    return shown[[*GROUPS, "population", "method", *HEADINGS]]
+    return shown[[*GROUPS[1:], "population", "method", *HEADINGS]]
 
 
-def leaderboard_html(ratings: pd.DataFrame, *, title: str = "Leaderboard", whole_page: bool = True) -> str:
+def leaderboard_html(
+    ratings: pd.DataFrame | Mapping[str, pd.DataFrame], *, title: str = "Leaderboard", whole_page: bool = True
+) -> str:
     """Make a page of boards that sorts by any column and searches, with nothing loaded from anywhere.
 
     Parameters
     ----------
-    ratings : pandas.DataFrame
-        The ratings table: one board, or several under each other; each gets a table of its own.
+    ratings : pandas.DataFrame or mapping
+        As for :func:`leaderboard_rows`; each board gets a table of its own.
     title : str
         Of the page.
     whole_page : bool
@@ -161,7 +168,7 @@ def leaderboard_html(ratings: pd.DataFrame, *, title: str = "Leaderboard", whole
     parts = [f"<h1>{html.escape(title)}</h1>"] if whole_page else []
     links = [_download(kind, mime, content) for kind, mime, content in _as_text(rows, title)]
     parts.append(f"<p>All columns at full precision: {' '.join(links)}</p>")
-    keys = [*GROUPS, "population", "method"]
+    keys = [name for name in (*GROUPS, "population", "method") if name in rows]
     for group, board in rows.groupby(keys, sort=False, dropna=False):
         parts.append(_board(dict(zip(keys, group, strict=True)), board.sort_values("rating", ascending=False)))
     body = f'<div class="boards"><style>{STYLE}</style>{"".join(parts)}<script>{SCRIPT}</script></div>'
@@ -223,7 +230,9 @@ def _download(ending: str, mime: str, content: str) -> str:
 
 def _board(group: dict[str, Any], board: pd.DataFrame) -> str:
     """Make one table with its caption and its search field."""
-    said = [f"{name.replace('_', ' ')} <b>{html.escape(str(group[name]))}</b>" for name in GROUPS if not pd.isna(group[name])]
+    said = [
+        f"{name.replace('_', ' ')} <b>{html.escape(str(group[name]))}</b>" for name in GROUPS if not pd.isna(group.get(name))
+    ]
     note = '<p class="simulated">Simulated: drawn by a program from known strengths, measured on nobody.</p>'
     simulated = note if board["notes"].str.contains("simulated").any() else ""
     spoken = f"Intervals speak of {POPULATION_NAMES[group['population']]}; rank ranges hold for all at once."

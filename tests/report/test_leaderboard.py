@@ -69,6 +69,17 @@ def test_the_page_loads_nothing_and_shows_each_board_best_first(ratings):
     assert "<b>simulated</b>: drawn by a program" in page
 
 
+def test_boards_of_two_data_sets_that_share_all_else_stay_apart(ratings):
+    one = ratings[ratings["dimension"] == ratings["dimension"].iloc[0]]
+    boards = {"Votes & scores": one, "the run mine": one.assign(responder=one["responder"] + "_mine")}
+    page = leaderboard_html(boards)
+    assert page.count("<table") == 2 * leaderboard_html(one).count("<table")
+    assert "data <b>Votes &amp; scores</b>" in page
+    rows = leaderboard_rows(boards)
+    assert rows.groupby("data")["responder"].agg(set).apply(len).eq(one["responder"].nunique()).all()
+    assert "data" not in leaderboard_rows(one)
+
+
 def test_a_page_without_intervals_claims_none(ratings):
     none = ratings.assign(rating_low=np.nan, rating_high=np.nan, population="none")
     assert "There are no intervals." in leaderboard_html(none)
