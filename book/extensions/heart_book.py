@@ -66,7 +66,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 9}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 10}
 
 
 def _open_table(writer: Any, node: nodes.Element) -> None:
@@ -101,6 +101,8 @@ def mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], do
         context["body"] = body.replace(' role="list" class="citation', ' class="citation')
     if tree := context.get("generate_toctree_html"):
         context["generate_toctree_html"] = lambda *place, **how: _name_arrows(tree(*place, **how))
+    if contents := context.get("generate_toc_html"):
+        context["generate_toc_html"] = lambda *how, **more: _shorten_modules(contents(*how, **more))
 
 
 def _name_arrows(contents: Any) -> Any:
@@ -109,6 +111,14 @@ def _name_arrows(contents: Any) -> Any:
         return contents.replace("<summary>", '<summary aria-label="More pages">')
     for arrow in contents("summary"):
         arrow["aria-label"] = "More pages"
+    return contents
+
+
+def _shorten_modules(contents: Any) -> Any:
+    """Leave out of a page's contents what its title says: the package that all its modules are in."""
+    if not isinstance(contents, str):
+        for name in contents.find_all(string=re.compile(r"heart_utils\.\w+\.")):
+            name.replace_with(re.sub(r"heart_utils\.\w+\.", "", str(name)))
     return contents
 
 

@@ -215,11 +215,12 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str 
         ax.set_axis_off()
     axs[0, 0].set_yticks(range(len(order)), list(order))
     figure.supxlabel(_interval_label(boards), fontsize="small")
+    said = _origin(boards, origin)
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
     figure.legend(
         [Line2D([], [], color=KIND_COLOURS[kind], marker=KIND_MARKERS[kind], markersize=4, linewidth=1.6) for kind in kinds],
         [KIND_NAMES[kind] for kind in kinds],
-        title=f"{_origin(boards, origin).capitalize()}; written by",
+        title=f"{said[:1].upper()}{said[1:]}; written by",
         loc="outside upper left",
         ncols=len(kinds),
         alignment="left",
