@@ -68,12 +68,19 @@ def simulate_writers(
     SimulatedWriters
         Writers take turns, so their loads differ by one at most.
 
+    Raises
+    ------
+    ValueError
+        If a history would need more writers than there are.
+
     Examples
     --------
     >>> study = simulate_writers({"m": 0.0, "n": 0.2}, rng=np.random.default_rng(1), n_dialogues=8, n_writers=4)
     >>> study.replies.groupby("responder").size().to_dict()
     {'human': 24, 'm': 8, 'n': 8}
     """
+    if writers_per_history > n_writers:
+        raise ValueError(f"{writers_per_history} writers a history need as many, and there are {n_writers}.")
     names = [f"human_{number + 1:02d}" for number in range(n_writers)]
     strengths = dict(zip(names, rng.normal(average, writer_sd, n_writers), strict=True)) | dict(models)
     study = simulate_study(

@@ -106,9 +106,8 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
             f"there is only {votes.raters[votes.rater[first][0]]}."
         )
     margin = _margin(votes, table) if "margin" in by else None
-    n_raters = len(votes.raters)
-    one = _count(votes, first, margin, 0)
-    two = _count(votes, second, votes.rater if "rater" in by else None, n_raters)
+    one = _count(votes, first, margin)
+    two = _count(votes, second, votes.rater if "rater" in by else None)
     left, right = _join(one.unit, two.unit, len(votes.units))
     if not len(left):
         raise AgreementError(
@@ -209,7 +208,7 @@ def _margin(votes: Votes, table: pd.DataFrame) -> Array:
     return pd.to_numeric(table["margin"], errors="coerce").to_numpy(float, na_value=np.nan)[votes.rows]
 
 
-def _count(votes: Votes, mask: NDArray[np.bool_], label: Array | Codes | None, n_labels: int) -> _Cells:
+def _count(votes: Votes, mask: NDArray[np.bool_], label: Array | Codes | None) -> _Cells:
     """Count a party's votes by unit, label of the vote, and verdict."""
     where = np.flatnonzero(mask)
     values = np.zeros(len(where)) if label is None else np.asarray(label, float)[where]

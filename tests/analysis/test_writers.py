@@ -131,3 +131,8 @@ def test_the_pooled_responder_may_have_another_name(rng):
     found = rate_writers(*named, pool="volunteers", n_resamples=50, rng=np.random.default_rng(3))
     assert found.average == pytest.approx(usual.average)
     assert found.writers["writer"].str.startswith("volunteers/").all()
+
+
+def test_a_history_cannot_have_more_writers_than_there_are(rng):
+    with pytest.raises(ValueError, match="4 writers a history need as many, and there are 3"):
+        simulate_writers(MODELS, rng=rng, n_writers=3, writers_per_history=4)

@@ -71,6 +71,7 @@ class Provider:
         self.random = random.Random(self.seed)
 
     def fault(self):
+        assert {*self.script, *self.faults} <= {*FAULTS, None}  # a misspelt fault would be none
         if self.script:
             return self.script.pop(0)
         draw = self.random.random()

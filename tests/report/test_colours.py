@@ -194,3 +194,9 @@ def test_chapters_that_colour_by_a_column_repeat_it_by_a_mark_a_hatch_or_a_word(
         for cell in read_cells(notebook):
             if cell["cell_type"] == "code" and re.search(r"\bhue=|\.plot\.bar|cmap=|colormap=|palette=", cell["source"]):
                 assert repeated.search(cell["source"]), (notebook.name, cell["source"])
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_card_of_simulated_answers_says_so(simulated):
+    ax = plot_card(CARD.assign(outcome="tells", n=24), title="judge", simulated=simulated)
+    assert any("simulated" in text.get_text().lower() for text in ax.texts) is simulated

@@ -14,7 +14,6 @@ from tools.release import zip_folder
 
 ROOT = find_root()
 SECRET = "I told nobody that the dog's bed still stands in the hall"
-EIGHT = "nobody that the dogs bed still stands in"
 
 
 @pytest.fixture(scope="module")
