@@ -33,7 +33,8 @@ class Comparison:
         ``p_holm`` of the mode's test; ``detectable``, the true drop found, or for an equal
         candidate the margin passed, four times in five; ``outcome`` (``"passed"``, ``"failed"``,
         ``"cannot tell"``) and a ``message``; ``n_dialogues`` in which both were judged,
-        ``n_verdicts``, ``n_inconsistent`` of them (the orders contradicted each other), ``n_failed``.
+        ``n_verdicts``, ``n_both_orders`` of them answered in both orders, ``n_inconsistent`` of
+        those (the orders contradicted each other), ``n_failed``.
     ratings : pandas.DataFrame
         The ratings tables of all dimensions.
     baseline, candidate, mode : str
@@ -64,6 +65,7 @@ def compare_responders(
     mode: str = "regression",
     max_drop: float = 25.0,
     alpha: float = 0.05,
+    max_inconsistent: float = 0.5,
     dimensions: Sequence[str] | None = None,
     responders: pd.DataFrame | None = None,
     n_resamples: int = 1000,
@@ -82,6 +84,9 @@ def compare_responders(
     `max_drop` on every dimension. All must pass, so that a candidate `max_drop` worse on one
     dimension passes with probability `alpha` at most, and needs no correction.
 
+    A judge that reads nothing shows no drop either, so a pass needs one that mostly says the same in both
+    orders: a judge that tosses a coin contradicts itself on half of the pairs. A drop found in spite of it still fails.
+
     Parameters
     ----------
     verdicts : pandas.DataFrame
@@ -94,6 +99,9 @@ def compare_responders(
         Rating points, above 0; 25 points are 3.6 percentage points of preference between equals.
     alpha : float
         One-sided error rate.
+    max_inconsistent : float
+        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it a
+        dimension cannot pass. 1 turns this off.
     dimensions : sequence of str, optional
         Lines of the rubric; by default all there are.
     responders : pandas.DataFrame, optional
@@ -106,14 +114,15 @@ def compare_responders(
     Returns
     -------
     Comparison
-        Outcome by dimension. Where a judge told nobody apart the outcome is ``"cannot tell"``,
-        which does not pass.
+        Outcome by dimension. Where a judge told nobody apart, or would let a candidate pass but
+        mostly followed the order, the outcome is ``"cannot tell"``, which does not pass.
 
     Raises
     ------
     GateError
         If one of them is unknown, they met no common opponent, were judged on other dialogues or by
-        other raters, under other protocols, or `mode`, `max_drop` or `alpha` makes no sense.
+        other raters, under other protocols, or `mode`, `max_drop`, `alpha` or
+        `max_inconsistent` makes no sense.
 
     Examples
     --------
@@ -124,7 +133,7 @@ def compare_responders(
     >>> gate.table[["drop", "outcome"]].round(0).values.tolist()  # 400 log10(4) points
     [[241.0, 'failed']]
     """
-    _check_arguments(mode, max_drop, alpha)
+    _check_arguments(mode, max_drop, alpha, max_inconsistent)
     kept = _comparable_part(verdicts, baseline, candidate)
     names = list(kept["dimension"].unique()) if dimensions is None else list(dimensions)
     unknown = sorted(set(names) - set(kept["dimension"]))
@@ -137,7 +146,7 @@ def compare_responders(
         rows.append(row)
         boards.append(board)
     table = pd.DataFrame(rows)
-    table = _judge(table, mode, max_drop, alpha)
+    table = _judge(table, mode, max_drop, alpha, max_inconsistent)
     return Comparison(table, pd.concat(boards, ignore_index=True), baseline, candidate, mode, max_drop, alpha)
 
 
@@ -172,13 +181,15 @@ def hold_all(p: pd.Series, alpha: float) -> pd.DataFrame:
     return pd.DataFrame({"p_holm": adjusted[back], "level": level[back]}, index=p.index)
 
 
-def _check_arguments(mode: str, max_drop: float, alpha: float) -> None:
+def _check_arguments(mode: str, max_drop: float, alpha: float, max_inconsistent: float) -> None:
     if mode not in MODES:
         raise GateError(f"mode={mode!r} is not known; expected one of {', '.join(MODES)}.")
     if not 0 < alpha < 0.5:
         raise GateError(f"alpha={alpha:g}: expected a one-sided error rate above 0 and below 0.5, such as 0.05.")
     if not max_drop > 0:
         raise GateError(f"max_drop={max_drop:g}: expected rating points above 0, such as 25.")
+    if not 0 <= max_inconsistent <= 1:
+        raise GateError(f"max_inconsistent={max_inconsistent:g}: expected a share of pairs from 0 to 1, such as 0.5.")
 
 
 def _comparable_part(verdicts: pd.DataFrame, baseline: str, candidate: str) -> pd.DataFrame:
@@ -250,13 +261,16 @@ def _drop(
     told = entered["verdict"].isin(["a", "b"])
     if "p_a" in entered:
         told |= entered["p_a"].notna() & entered["p_a"].ne(0.5)
+    turned = entered["state"] == "inconsistent"
+    both = turned | entered["order"].isna() if "order" in entered else turned.eq(turned)  # a row of one order names it
     row: dict[str, object] = {
         "dimension": dimension,
         "drop": np.nan,
         "se": np.nan,
         "n_dialogues": _shared_dialogues(entered, baseline, candidate),
         "n_verdicts": len(entered),
-        "n_inconsistent": int((entered["state"] == "inconsistent").sum()),
+        "n_both_orders": int(both.sum()),
+        "n_inconsistent": int(turned.sum()),
         "n_failed": len(rows) - len(entered),
     }
     if not told.any() or row["n_dialogues"] in (0, 1):
@@ -277,7 +291,7 @@ def _shared_dialogues(verdicts: pd.DataFrame, baseline: str, candidate: str) -> 
     return len(sides[0] & sides[1])
 
 
-def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float) -> pd.DataFrame:
+def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float, max_inconsistent: float) -> pd.DataFrame:
     """Turn drops into p values, bounds and outcomes."""
     table = table.copy()
     limit = 0.0 if mode == "regression" else max_drop
@@ -298,25 +312,29 @@ def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float) -> pd.
     table["drop_low"], table["drop_high"] = table["drop"] - reach, table["drop"] + reach
     table["detectable"] = reach + table["se"] * stats.t.ppf(POWER, freedom)
     beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
-    table["outcome"] = np.where(~told, "cannot tell", np.where(beyond, "failed", "passed"))
-    table["message"] = [_say(row, mode, max_drop) + _doubt(row) for row in table.itertuples()]
+    table["follows"] = told & (table["n_inconsistent"] > max_inconsistent * table["n_both_orders"])
+    table["outcome"] = np.select([~told, beyond, table["follows"]], ["cannot tell", "failed", "cannot tell"], "passed")
+    table["message"] = [_say(row, mode, max_drop) + _doubt(row, max_inconsistent) for row in table.itertuples()]
     columns = ["dimension", "drop", "se", "drop_low", "drop_high", "level", "p", "p_holm", "detectable", "outcome", "message"]
-    return table[[*columns, "n_dialogues", "n_verdicts", "n_inconsistent", "n_failed"]]
+    return table[[*columns, "n_dialogues", "n_verdicts", "n_both_orders", "n_inconsistent", "n_failed"]]
 
 
-def _doubt(row: object) -> str:
+def _doubt(row: object, max_inconsistent: float) -> str:
     """Warn of a judge that mostly followed the order in which it was shown the replies."""
-    n, turned = (int(getattr(row, name)) for name in ("n_verdicts", "n_inconsistent"))
-    if 2 * turned <= n or not n:
+    follows, n, turned, outcome = (getattr(row, name) for name in ("follows", "n_both_orders", "n_inconsistent", "outcome"))
+    if not follows:
         return ""
-    return f". In {turned} of {n} pairs the verdict turned with the order of the replies: this rests on a judge that follows it"
+    said = f". In {turned} of {n} pairs the verdict turned with the order of the replies: this rests on a judge that follows it"
+    if outcome == "failed":
+        return said
+    return f"{said}, and more than {max_inconsistent:.0%} is no pass. Use a judge that reads, or set `max_inconsistent`"
 
 
 def _say(row: object, mode: str, max_drop: float) -> str:
     """Put one row's outcome into words."""
     names = ("dimension", "drop", "drop_low", "drop_high", "level", "detectable", "outcome", "n_dialogues")
     dimension, drop, low, high, level, detectable, outcome, n = (getattr(row, name) for name in names)
-    if outcome == "cannot tell":
+    if np.isnan(drop):
         return (
             f"{dimension}: no verdict told anyone apart, or fewer than two dialogues were judged for both; a gate cannot rest "
             f"on this. Use a judge that decides, or more dialogues."
@@ -326,7 +344,7 @@ def _say(row: object, mode: str, max_drop: float) -> str:
         worse = "worse than the baseline" if outcome == "failed" else "not shown to be worse"
         blind = "" if outcome == "failed" else f"; a drop of {detectable:.0f} would be found four times in five"
         return f"{dimension}: {worse}; drop {drop:.1f} points, with {sure} confidence {low:.1f} or more ({n} dialogues){blind}"
-    kept = "not worse by" if outcome == "passed" else "may be worse by"
+    kept = "may be worse by" if outcome == "failed" else "not worse by"
     return (
         f"{dimension}: {kept} {max_drop:g} points or more; drop {drop:.1f}, with {sure} confidence {high:.1f} or less "
         f"({n} dialogues; an equal candidate passes a margin of {detectable:.0f} four times in five)"

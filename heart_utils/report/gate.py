@@ -12,11 +12,15 @@ from heart_utils.analysis.drops import Comparison, GateError, compare_responders
 from heart_utils.analysis.orders import combine_orders
 from heart_utils.runs import Run, RunError, find_root, open_run
 
-__all__ = ["GateError", "GateFailedError", "Sides", "read_sides", "require_pass", "run_gate"]
+__all__ = ["GateError", "GateFailedError", "GateInconclusiveError", "Sides", "read_sides", "require_pass", "run_gate"]
 
 
 class GateFailedError(AssertionError):
     """The candidate did not pass. Raised last, after all reports are written, so that the build exits non-zero."""
+
+
+class GateInconclusiveError(GateFailedError):
+    """No dimension failed, but one cannot be told: nobody was told apart, or the judge followed the order."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def run_gate(
     mode: str = "regression",
     max_drop: float = 25.0,
     alpha: float = 0.05,
+    max_inconsistent: float = 0.5,
     dimensions: Sequence[str] | None = None,
     protocol: str | None = None,
     n_resamples: int = 1000,
@@ -63,7 +68,7 @@ def run_gate(
         A responder of `run`, or ``run:responder``.
     run : str, optional
         The run of a name that carries none.
-    mode, max_drop, alpha, dimensions, n_resamples, rng
+    mode, max_drop, alpha, max_inconsistent, dimensions, n_resamples, rng
         As in :func:`heart_utils.analysis.drops.compare_responders`.
     protocol : str, optional
         Needed where a run holds verdicts under several.
@@ -103,6 +108,7 @@ def run_gate(
         mode=mode,
         max_drop=max_drop,
         alpha=alpha,
+        max_inconsistent=max_inconsistent,
         dimensions=dimensions,
         responders=sides.responders,
         n_resamples=n_resamples,
@@ -196,7 +202,10 @@ def require_pass(comparison: Comparison) -> None:
     Raises
     ------
     GateFailedError
-        If a dimension failed, or cannot be told.
+        If a dimension failed.
+    GateInconclusiveError
+        If none failed, but one cannot be told. Papermill ends with the same exit code; the error's name and ``gate.xml``
+        tell the two apart.
 
     Examples
     --------
@@ -210,11 +219,13 @@ def require_pass(comparison: Comparison) -> None:
     Traceback (most recent call last):
     heart_utils.report.gate.GateFailedError: The gate (regression) stops 'new' against 'old'.
     """
-    if not comparison.passed:
-        said = comparison.table.loc[comparison.table["outcome"] != "passed", "message"]
-        raise GateFailedError(
-            f"The gate ({comparison.mode}) stops {comparison.candidate!r} against {comparison.baseline!r}. " + "; ".join(said)
-        )
+    if comparison.passed:
+        return
+    said = "; ".join(comparison.table.loc[comparison.table["outcome"] != "passed", "message"])
+    sides = f"{comparison.candidate!r} against {comparison.baseline!r}"
+    if (comparison.table["outcome"] == "failed").any():
+        raise GateFailedError(f"The gate ({comparison.mode}) stops {sides}. {said}")
+    raise GateInconclusiveError(f"The gate ({comparison.mode}) is inconclusive on {sides}. {said}")
 
 
 def _parse(name: str, run: str | None) -> tuple[Run, str]:

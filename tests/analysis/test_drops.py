@@ -97,6 +97,41 @@ def test_a_judge_that_mostly_follows_the_order_shown_is_named(rng):
     assert "turned with the order" not in compare(make_verdicts(rng, FIELD), rng).table["message"][0]
 
 
+def turn(verdicts, n):
+    """Let the first `n` verdicts contradict themselves."""
+    return verdicts.assign(
+        state=np.where(np.arange(len(verdicts)) < n, "inconsistent", "valid"),
+        verdict=verdicts["verdict"].mask(np.arange(len(verdicts)) < n),
+        order=None,
+    )
+
+
+@pytest.mark.parametrize("mode", ["regression", "non-inferiority"])
+def test_nothing_passes_before_a_judge_that_mostly_follows_the_order(rng, mode):
+    verdicts = make_verdicts(rng, {**FIELD, "new": 0.3}, n_dialogues=40)  # 240 pairs
+
+    def outcome(n, **options):
+        return compare(turn(verdicts, n), rng, mode=mode, max_drop=300, **options).table["outcome"][0]
+
+    assert [outcome(120), outcome(121)] == ["passed", "cannot tell"]  # half, and one more
+    assert [outcome(121, max_inconsistent=0.6), outcome(240 - 20, max_inconsistent=1)] == ["passed", "passed"]
+
+
+def test_pairs_shown_in_one_order_cannot_turn(rng):
+    verdicts = turn(make_verdicts(rng, {**FIELD, "new": 0.3}, n_dialogues=40), 60)
+    verdicts.loc[verdicts.index >= 110, "order"] = "ab"  # 60 of 110 pairs in both orders turned
+    row = compare(verdicts, rng).table.iloc[0]
+    assert (row["n_both_orders"], row["n_inconsistent"], row["outcome"]) == (110, 60, "cannot tell")
+    assert "In 60 of 110 pairs" in row["message"]
+    once = make_verdicts(rng, FIELD).assign(order="ab")
+    assert compare(once, rng).table.iloc[0][["n_both_orders", "outcome"]].tolist() == [0, "passed"]
+
+
+def test_a_drop_found_in_spite_of_such_a_judge_still_fails(rng):
+    verdicts = turn(make_verdicts(rng, {**FIELD, "new": -4.0}, n_dialogues=60).sample(frac=1, random_state=1), 190)
+    assert compare(verdicts, rng).table["outcome"].tolist() == ["failed"]
+
+
 @pytest.mark.parametrize("mode", ["regression", "non-inferiority"])
 def test_the_same_verdicts_twice_are_no_drop_whatever_the_rounding(rng, mode):
     verdicts = make_verdicts(rng, {name: FIELD[name] for name in ("old", "x", "y")})
@@ -159,6 +194,7 @@ def test_sides_that_were_not_judged_alike_are_refused(message, rng):
         ({"mode": "both"}, "regression, non-inferiority"),
         ({"alpha": 0.6}, "alpha=0.6"),
         ({"max_drop": 0}, "max_drop=0"),
+        ({"max_inconsistent": 50}, "max_inconsistent=50: expected a share"),
         ({"dimensions": ["warmth"]}, "on warmth; there are overall"),
         ({"candidate": "nobody"}, "candidate 'nobody' appears in no verdict. Responders there: new, old, x, y"),
         ({"candidate": "old"}, "both 'old'"),

@@ -55,4 +55,4 @@ def write_run(folder, theta, *, seed=1, n=24, protocol="heart", words="", oppone
     return run
 
 
-THETA = {"old": 0.0, "x": 0.4, "y": -0.4}
+THETA = {"old": 0.0, "x": 1.4, "y": -1.4}

@@ -7,14 +7,14 @@ import pytest
 from gate_case import DIMENSIONS, THETA, write_run
 
 from heart_utils.analysis.drops import compare_responders
-from heart_utils.report.gate import GateError, GateFailedError, read_sides, require_pass, run_gate
+from heart_utils.report.gate import GateError, GateFailedError, GateInconclusiveError, read_sides, require_pass, run_gate
 from heart_utils.report.gate_report import junit_xml, markdown_summary, plot_drops, write_reports
 
 
 @pytest.fixture
 def two_runs(tmp_path):
     write_run(tmp_path / "before", THETA)
-    write_run(tmp_path / "after", {"new": -2.0, "x": 0.4, "y": -0.4}, seed=2)
+    write_run(tmp_path / "after", {"new": -2.0, "x": 1.4, "y": -1.4}, seed=2)
     return tmp_path
 
 
@@ -53,14 +53,14 @@ UNLIKE = {
 @pytest.mark.parametrize("message", UNLIKE)
 def test_runs_that_do_not_match_are_refused(tmp_path, message):
     write_run(tmp_path / "before", THETA)
-    write_run(tmp_path / "after", {"new": 0.0, "x": 0.4, "y": -0.4}, **UNLIKE[message])
+    write_run(tmp_path / "after", {"new": 0.0, "x": 1.4, "y": -1.4}, **UNLIKE[message])
     with pytest.raises(GateError, match=message):
         read_sides(f"{tmp_path}/before:old", f"{tmp_path}/after:new")
 
 
 def test_runs_with_other_judges_are_refused(tmp_path, rng):
     write_run(tmp_path / "before", THETA)
-    write_run(tmp_path / "after", {"new": 0.0, "x": 0.4, "y": -0.4}, judge="another judge")
+    write_run(tmp_path / "after", {"new": 0.0, "x": 1.4, "y": -1.4}, judge="another judge")
     with pytest.raises(GateError, match="do not share all raters: 0 in common"):
         run_gate(f"{tmp_path}/before:old", f"{tmp_path}/after:new", rng=rng)
 
@@ -142,7 +142,7 @@ def test_junit_counts_failures_and_errors(failing, rng):
     cannot = compare_responders(flat_verdicts("<&>"), baseline="old", candidate="new", rng=rng)
     suite = ElementTree.fromstring(junit_xml(cannot).split("\n", 1)[1])
     assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
-    with pytest.raises(GateFailedError, match="no verdict told anyone apart"):
+    with pytest.raises(GateInconclusiveError, match="inconclusive on 'new' against 'old'. <&>: no verdict told anyone apart"):
         require_pass(cannot)
 
 
@@ -168,3 +168,11 @@ def test_the_summary_is_a_table_that_holds_each_dimension(failing):
 def test_a_passing_gate_lets_the_build_go_on(tmp_path, rng):
     write_run(tmp_path / "one", {**THETA, "new": 0.1})
     require_pass(run_gate("old", "new", run=str(tmp_path / "one"), rng=rng))
+
+
+def test_a_judge_that_reads_nothing_passes_nobody(rng):
+    """The sample's embedded judge follows the order in every pair of these two."""
+    gate = run_gate("reference", "echo", run="sample", protocol="heart", n_resamples=50, rng=rng)
+    assert gate.table["outcome"].tolist() == ["cannot tell"]
+    with pytest.raises(GateInconclusiveError, match="In 360 of 360 pairs the verdict turned .* more than 50% is no pass"):
+        require_pass(gate)
