@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -282,6 +282,14 @@ KEYS: dict[str, list[str]] = {
 }
 """What makes a row of each table different from every other row."""
 
+UNSAID: dict[str, dict[str, Any]] = {
+    "responders": {**dict.fromkeys(["family", "model", "size", "released", "price"]), "simulated": False},
+}
+"""Table -> column -> what it holds where the column is absent: to say who is a person, two columns are enough."""
+
+LOADED = ("histories", "verdicts", "scores")
+"""Tables that ``load_<table>`` completes from a file with some of the columns."""
+
 MAX_ROWS_SHOWN = 3
 
 
@@ -293,7 +301,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     name : str
         One of :data:`TABLES`, such as ``"verdicts"``.
     table : pandas.DataFrame
-        One row per observation. Columns marked optional may be absent.
+        One row per observation. Columns marked optional may be absent, and of responders all but
+        ``responder`` and ``responder_kind``: what is not said is empty, and nobody is simulated.
 
     Returns
     -------
@@ -316,12 +325,14 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     heart_utils.tables.TableError: codes.probability: expected a number from 0 to 1, or nothing; row 0 has 1.7.
     """
     columns = _columns(name)
+    table = table.assign(**{column: value for column, value in UNSAID.get(name, {}).items() if column not in table})
     missing = [column for column, what in columns.items() if column not in table and not what.optional]
     unknown = [str(column) for column in table.columns if column not in columns]
     if missing or unknown:
         parts = [f"missing {', '.join(missing)}"] if missing else []
         parts += [f"unknown {', '.join(unknown)}"] if unknown else []
-        raise TableError(f"{name}: {'; '.join(parts)}. A table of {name} has the columns {', '.join(columns)}.")
+        hint = f" From a file, `load_{name}` fills in what has one evident value (data/README.md)." if name in LOADED else ""
+        raise TableError(f"{name}: {'; '.join(parts)}. A table of {name} has the columns {', '.join(columns)}.{hint}")
     present = [column for column in columns if column in table]
     typed = pd.DataFrame({column: _typed(name, column, columns[column], table[column]) for column in present})
     typed = typed.reset_index(drop=True)
@@ -358,7 +369,7 @@ def _empty(name: str) -> pd.DataFrame:
 
 
 def needed_columns(name: str) -> list[str]:
-    """List the columns that a table may not lack, in the order of writing.
+    """List the columns of a table that are not optional, in the order of writing.
 
     Parameters
     ----------

@@ -10,8 +10,10 @@ from adapt_pages import make_project
 from collect.server import Provider, serving
 from test_adapt import KEY, stand_in
 
+from heart_utils.analysis.head_to_head import head_to_head
 from heart_utils.collect import __main__ as collect
 from heart_utils.collect.raters import import_ratings
+from heart_utils.collect.sources import load_verdicts
 from heart_utils.report.glued import read_glued
 from heart_utils.runs import open_run
 from tools.execute_notebook import execute_notebook
@@ -93,3 +95,16 @@ def test_chapters_1_to_5_run_on_a_file_of_histories_recorded_answers_and_votes(t
     board = open_run("own").read("ratings").query("rater_kind == 'human'").set_index("responder")["strength"]
     assert board["my-model"] - board["echo"] == pytest.approx(math.log(5), abs=1e-6)
     assert board["my-model"] == pytest.approx(board["generic-comfort"], abs=1e-6)
+
+
+def test_people_named_in_two_columns_meet_models_in_votes_from_a_file(tmp_path, rng):
+    votes = pd.DataFrame({"history_id": ["h1", "h2", "h3", "h4"], "responder_a": "volunteer", "responder_b": "bot"})
+    votes.assign(rater="ann", rater_kind="human", verdict=["a", "b", "a", "tie"]).to_csv(tmp_path / "votes.csv", index=False)
+    run = open_run(tmp_path / "mine")
+    run.write("verdicts", load_verdicts(tmp_path / "votes.csv"))
+    run.write("responders", pd.DataFrame({"responder": ["volunteer", "bot"], "responder_kind": ["human", "model"]}))
+    met = head_to_head(run.read("verdicts"), run.read("responders"), rng=rng, n_resamples=20).set_index("outcome")
+    assert met["share"].to_dict() == pytest.approx(
+        {"people": 1 / 2, "models": 1 / 4, "tie": 1 / 4, "inconsistent": 0, "models_of_decided": 1 / 3}
+    )
+    assert not met["simulated"].any()

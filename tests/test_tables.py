@@ -68,6 +68,20 @@ def test_missing_and_unknown_columns_are_named_together():
         check_table("verdicts", GOOD.drop(columns=["rater", "state"]).assign(winner="a"))
 
 
+def test_a_short_table_of_verdicts_is_told_what_reads_a_file_of_six_columns():
+    with pytest.raises(TableError, match=r"missing comparison_id, .*`load_verdicts` fills in .*data/README\.md"):
+        check_table("verdicts", GOOD[["history_id", "responder_a", "responder_b", "rater", "rater_kind", "verdict"]])
+
+
+def test_responders_may_say_their_kind_alone_and_nothing_is_made_up_about_them():
+    checked = check_table("responders", pd.DataFrame({"responder": ["anna"], "responder_kind": ["human"]}))
+    assert list(checked.columns) == list(TABLES["responders"])
+    assert checked.drop(columns=["responder", "responder_kind", "simulated"]).isna().all(axis=None)
+    assert checked["simulated"].tolist() == [False]
+    with pytest.raises(TableError, match="responders: missing responder_kind"):
+        check_table("responders", pd.DataFrame({"responder": ["anna"]}))
+
+
 @pytest.mark.parametrize(
     ("turns", "message"),
     [
