@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["AssignmentError", "assign_raters", "assign_writers", "check_balance", "choose_pairs", "study_cost"]
+__all__ = [
+    "AssignmentError",
+    "assign_raters",
+    "assign_writers",
+    "check_balance",
+    "choose_pairs",
+    "largest_load",
+    "study_cost",
+]
 
 NEEDED = ("comparison_id", "pair_id", "history_id", "responder_a", "responder_b", "order")
 
@@ -91,7 +99,8 @@ def assign_raters(
     orders as often as the other, give or take one, and so is each pair of responders; and each rater
     sees either responder of their pairs first as often as the other, give or take one. All three hold at
     once, because ratings link pairs to seats as the edges of a bipartite graph, which can always be
-    split in two with no vertex off by more than one.
+    split in two with no vertex off by more than one. No rater meets a history more often than
+    :func:`check_balance` allows, unless that history has too many ratings for the seats (:func:`largest_load`).
 
     Parameters
     ----------
@@ -133,8 +142,9 @@ def assign_raters(
         raise AssignmentError(f"load is {load} and n_checks {n_checks}; expected 1 or more, and 0 or more.")
     if n_checks > load:
         raise AssignmentError(f"{n_checks} attention checks on {load} comparisons would be most of the study; ask for fewer.")
-    n_seats = max(-(-int(votes.sum()) // load), int(votes.max()))
-    pair, seat = _fill_seats(votes, pairs["history_id"].to_numpy(dtype=str), n_seats, rng)
+    history = pairs["history_id"].to_numpy(dtype=str)
+    pair, seat = _fill_seats(votes, history, _count_seats(votes, load), rng)
+    seat = _part_crowds(pair, seat, history[pair], rng)
     first = _split_in_two(pair, seat, pairs, rng)
     rows = pairs.loc[pair, ["pair_id", "history_id", "responder_a", "responder_b"]].reset_index(drop=True)
     a_is_low = (rows["responder_a"] < rows["responder_b"]).to_numpy()
@@ -179,12 +189,60 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
         _spread("comparisons a rater", per_seat, 1),
         _spread("attention checks a rater", (assignment["task"] == "check").groupby(assignment["seat"]).sum(), 0),
         _limit("times a rater meets the same pair", rated.groupby(["seat", "pair_id"]).size(), 1),
-        _limit("times a rater meets the same history", visits, max(1, -(-int(per_seat.max()) // n_histories) + 1)),
+        _limit("times a rater meets the same history", visits, _most_visits(int(per_seat.max()), n_histories)),
         _limit("one order more than the other, by pair", lead.groupby(rated["pair_id"]).sum().abs(), 1),
         _limit("one order more than the other, by rater", lead.groupby(rated["seat"]).sum().abs(), 1),
         _limit("one order more than the other, by responders", lead.groupby(duels).sum().abs(), 1),
     ]
     return pd.DataFrame(rows, columns=["measure", "least", "most", "allowed", "holds"])
+
+
+def largest_load(comparisons: pd.DataFrame, *, raters_per_pair: int | Mapping[str, int], load: int) -> int:
+    """Find the largest load at which no history has more ratings than the seats may hold of one.
+
+    Where all histories have the same number of ratings, that is `load` itself. A history with many more
+    than the others needs more seats, so a smaller load.
+
+    Parameters
+    ----------
+    comparisons : pandas.DataFrame
+        As for :func:`assign_raters`.
+    raters_per_pair : int or mapping of str to int
+        As for :func:`assign_raters`.
+    load : int
+        The load that one would like.
+
+    Returns
+    -------
+    int
+        `load` or less. With it, :func:`assign_raters` finds an assignment that :func:`check_balance` passes.
+
+    Raises
+    ------
+    AssignmentError
+        As :func:`assign_raters` does.
+
+    Examples
+    --------
+    >>> pairs = pd.DataFrame({"pair_id": [f"p{k}" for k in range(16)], "responder_a": "x", "responder_b": "y",
+    ...     "history_id": ["h0"] * 4 + [f"h{k}" for k in range(1, 13)]})
+    >>> both = pd.concat([pairs.assign(order=order, comparison_id=pairs["pair_id"] + order) for order in ("ab", "ba")])
+    >>> largest_load(both, raters_per_pair=3, load=30)  # six seats: each meets h0 twice
+    9
+    """
+    _check_columns(comparisons, NEEDED)
+    pairs = _pairs_in_both_orders(comparisons)
+    votes = _votes(pairs["pair_id"], raters_per_pair)
+    if load < 1:
+        raise AssignmentError(f"load is {load}, expected 1 or more.")
+    by_history = pd.Series(votes).groupby(pairs["history_id"]).sum()
+
+    def fits(smaller: int) -> bool:
+        n_seats = _count_seats(votes, smaller)
+        allowed = _most_visits(-(-int(votes.sum()) // n_seats), int((by_history > 0).sum()))
+        return int(by_history.max()) <= allowed * n_seats
+
+    return next(smaller for smaller in range(load, 0, -1) if fits(smaller))
 
 
 def assign_writers(
@@ -318,6 +376,15 @@ def _votes(pair_ids: pd.Series, raters_per_pair: int | Mapping[str, int]) -> np.
     return votes
 
 
+def _count_seats(votes: np.ndarray, load: int) -> int:
+    return max(-(-int(votes.sum()) // load), int(votes.max()))
+
+
+def _most_visits(load: int, n_histories: int) -> int:
+    """Tell how often a rater may meet one history: once more than if the load were spread over all histories."""
+    return -(-load // n_histories) + 1
+
+
 def _fill_seats(
     votes: np.ndarray, history: np.ndarray, n_seats: int, rng: np.random.Generator, *, meetings: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -348,6 +415,30 @@ def _fill_seats(
         pairs += [int(number)] * len(chosen)
         seats += chosen
     return np.array(pairs), np.array(seats)
+
+
+def _part_crowds(pair: np.ndarray, seat: np.ndarray, history: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Share two seats out anew where one of them meets a history too often and the other seldom.
+
+    Their ratings are dealt out in turn, history by history and pair by pair. So the two get one each of a
+    pair that both had, and are within one of each other in each history and in all. Each time the visits
+    come closer together, so it ends. Seats that are fine as they are cost no chance.
+    """
+    seat = seat.copy()
+    number = np.unique(history, return_inverse=True)[1]
+    visits = np.zeros((number.max() + 1, seat.max() + 1), dtype=int)
+    np.add.at(visits, (number, seat), 1)
+    needed = -(-visits.sum(axis=1) // visits.shape[1])
+    most = np.maximum(needed, _most_visits(int(visits.sum(axis=0).max()), len(visits)))
+    while len(crowds := np.argwhere(visits > most[:, None])):
+        met, full = crowds[0]
+        two = [full, np.lexsort((rng.random(visits.shape[1]), visits[met]))[0]]
+        here = np.flatnonzero(np.isin(seat, two))
+        here = here[np.lexsort((rng.permutation(pair.max() + 1)[pair[here]], rng.permutation(len(visits))[number[here]]))]
+        seat[here] = np.resize(rng.permutation(two), len(here))
+        visits[:, two] = 0
+        np.add.at(visits, (number[here], seat[here]), 1)
+    return seat
 
 
 def _split_in_two(pair: np.ndarray, seat: np.ndarray, pairs: pd.DataFrame, rng: np.random.Generator) -> np.ndarray:

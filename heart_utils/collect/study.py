@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from heart_utils.collect.assignment import assign_raters, assign_writers, check_balance, choose_pairs
+from heart_utils.collect.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
 from heart_utils.collect.design import pair_replies
 from heart_utils.collect.exports import ExportError, restore_answers
 from heart_utils.collect.instructions import REPLY_INSTRUCTIONS
@@ -371,8 +371,12 @@ def _rating_assignment(
     )
     balance = check_balance(assignment)
     if not balance["holds"].all():
+        works = largest_load(comparisons, raters_per_pair=votes, load=int(rules["load"]))
+        fails = balance[~balance["holds"]].to_string(index=False)
         raise StudyError(
-            f"The assignment is not balanced, so the study is not written:\n{balance[~balance['holds']].to_string(index=False)}"
+            f"The assignment is not balanced, so the study is not written:\n{fails}\n"
+            f"Some history has many more pairs to rate than the others; try a smaller `rating: load:` in "
+            f"{run.folder / 'study.yaml'} ({works} works)."
         )
     few = max(1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique()))
 

@@ -14,6 +14,7 @@ from heart_utils.collect.assignment import (
     assign_writers,
     check_balance,
     choose_pairs,
+    largest_load,
     study_cost,
 )
 
@@ -43,8 +44,47 @@ def test_every_assignment_is_balanced(n_histories, n_responders, votes, load, se
     rated = assignment[assignment["task"] == "rate"]
     assert (rated.groupby("pair_id")["seat"].nunique() == votes).all()
     assert rated.groupby("seat").size().max() <= load
-    balance = check_balance(assignment).set_index("measure")
-    assert balance.drop("times a rater meets the same history")["holds"].all(), balance.to_string()
+    balance = check_balance(assignment)
+    assert balance["holds"].all(), balance.to_string()
+
+
+@pytest.mark.parametrize(
+    ("n_histories", "n_responders", "load"),
+    [(36, 5, 30), (40, 5, 30), (30, 5, 30), (24, 5, 20), (30, 5, 20), (10, 4, 10), (20, 3, 20), (8, 4, 8)],
+)
+def test_fifteen_raters_a_pair_are_shared_out_evenly(n_histories, n_responders, load):
+    """The first is the sample with the settings that come with the project; in each, seats fill up with one history."""
+    comparisons = both_orders(n_histories, n_responders)
+    for seed in range(4 if n_histories < 24 else 1):
+        balance = check_balance(assign_raters(comparisons, raters_per_pair=15, load=load, rng=np.random.default_rng(seed)))
+        assert balance["holds"].all(), balance.to_string()
+
+
+@given(
+    raters=st.lists(st.lists(st.integers(0, 15), min_size=1, max_size=10), min_size=1, max_size=10).filter(
+        lambda raters: any(map(any, raters))
+    ),
+    load=st.integers(1, 20),
+    seed=st.integers(0, 2**32),
+)
+@settings(max_examples=30)
+def test_the_largest_load_is_balanced_and_no_larger_one_is(raters, load, seed):
+    """Raters of each pair of each history, so that some histories have many more ratings than others."""
+    both = both_orders(len(raters), 5)
+    chosen = {
+        f"h{history}-{one}-{other}": n
+        for history, row in enumerate(raters)
+        for n, (one, other) in zip(row, combinations(range(5), 2), strict=False)
+    }
+
+    def balance(load: int) -> pd.DataFrame:
+        return check_balance(assign_raters(both, raters_per_pair=chosen, load=load, rng=np.random.default_rng(seed)))
+
+    largest = largest_load(both, raters_per_pair=chosen, load=load)
+    assert balance(largest)["holds"].all()
+    if largest < load:
+        beyond = balance(largest + 1)
+        assert beyond[~beyond["holds"]]["measure"].tolist() == ["times a rater meets the same history"]
 
 
 def test_each_row_names_the_comparison_of_its_pair_and_order():
@@ -141,6 +181,11 @@ def test_numbers_that_make_no_study_are_refused(change, message):
     options = {"raters_per_pair": 2, "load": 4, "rng": np.random.default_rng(1)} | change
     with pytest.raises(AssignmentError, match=message):
         assign_raters(both_orders(2, 2), **options)
+
+
+def test_no_load_is_no_largest_load():
+    with pytest.raises(AssignmentError, match="load is 0, expected 1 or more"):
+        largest_load(both_orders(2, 2), raters_per_pair=2, load=0)
 
 
 def test_a_pair_in_one_order_only_is_refused():

@@ -12,8 +12,11 @@ import yaml
 from study_builders import STATEMENT, answer_seat, assignment, seat_answers, small_run
 
 from heart_utils.collect.instructions import REPLY_INSTRUCTIONS
+from heart_utils.collect.ledger import open_ledger
 from heart_utils.collect.raters import import_ratings
+from heart_utils.collect.recipe import read_recipe, recipe_histories, recipe_replies
 from heart_utils.collect.study import ASKED_OF_PUBLIC, StudyError, StudyFolder, load_settings, main, start_study, write_study
+from heart_utils.runs import Run, find_root
 
 
 @pytest.fixture
@@ -51,6 +54,16 @@ def test_a_rating_study_holds_every_page_and_seat(run):
     seats = {group["name"]: group["instances"] for group in config["batch_assignment"]["groups"]}
     assert [item for seat in seats.values() for item in seat] == list(items)
     assert {group["max_annotators"] for group in config["batch_assignment"]["groups"]} == {1}
+
+
+def test_the_sample_makes_a_study_with_the_settings_that_come_with_the_project(tmp_path):
+    run, recipe = Run("sample", tmp_path, find_root()), read_recipe("sample")
+    histories, ledger = recipe_histories(recipe), open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
+    run.write("histories", histories)
+    run.write("replies", recipe_replies(recipe, histories, ledger=ledger, mode="replay", progress=False))
+    study = write_study(run, "rating")
+    assert study.n_seats == 216  # 36 histories * 10 pairs * 15 raters / 30 each, and a fifth more
+    assert study.n_pages == 216 * 33
 
 
 def test_raters_read_each_reply_on_the_side_that_was_assigned(run):
@@ -280,6 +293,18 @@ def test_a_server_that_stops_at_once_is_quoted(run, tmp_path):
     program.chmod(0o755)
     with pytest.raises(StudyError, match=r"stopped at once \(exit 3\)(.|\n)*the cellar is flooded"):
         start_study(study, port=free_port(), potato=program)
+
+
+def test_a_study_that_cannot_be_balanced_says_which_load_can(tmp_path):
+    """Four responders answered the first history, two the other twenty: 18 of 78 ratings are of one history."""
+    run = small_run(tmp_path / "run", n_histories=21, responders=("r1", "r2", "r3", "r4"))
+    replies = run.read("replies")
+    run.write("replies", replies[(replies["history_id"] == "h00") | replies["responder"].isin(["r1", "r2"])])
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 12, spare: 0}")
+    with pytest.raises(StudyError, match=r"(?s)not balanced.*the same history.*study\.yaml \(9 works\)\.$"):
+        write_study(run, "rating")
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 9, spare: 0}")
+    assert write_study(run, "rating").n_seats == 9  # 78 / 9, and no seat meets it more than 18 / 9 = 2 times
 
 
 def test_a_run_without_such_histories_says_so(run):
