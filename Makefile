@@ -7,8 +7,10 @@ JOBS ?= 2
 UV := uv==0.13.9
 PYTHON := .venv/bin/python
 ENV := .venv/ready
-# The first interpreter of a version that the pinned packages are known to work with.
-PYTHON3 ?= $(firstword $(foreach python,python3 python3.12 python3.11,$(shell \
+# The first interpreter of a version that the pinned packages are known to work with, or the one that is named if it is of one.
+PYTHON3 ?= python3 python3.12 python3.11
+GIVEN := $(PYTHON3)
+override PYTHON3 = $(firstword $(foreach python,$(GIVEN),$(shell \
 	$(python) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $(python))))
 BOOK := $(PYTHON) -m tools.plan $(RUN) && $(MAKE) --no-print-directory -j$(JOBS) -f tools/book.mk RUN=$(RUN)
 PYTEST := $(PYTHON) -m pytest -q
@@ -35,7 +37,7 @@ help: ## list the commands
 env: $(ENV) ## put the pinned packages in .venv
 
 .venv/ready: requirements.txt requirements-model.txt pyproject.toml
-	@test -n "$(PYTHON3)" || { echo "This needs Python 3.11 or 3.12, and python3 is $$(python3 -V 2>&1 || echo absent)." \
+	@test -n "$(PYTHON3)" || { echo "This needs Python 3.11 or 3.12, and $(firstword $(GIVEN)) is $$($(firstword $(GIVEN)) -V 2>/dev/null || echo absent)." \
 		"Install one of them, or name it: make env PYTHON3=/path/to/python3.12"; exit 1; }
 	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check $(UV)

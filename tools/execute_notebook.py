@@ -136,7 +136,8 @@ def _explain(notebook: Path, source: str, cause: str, traceback: list[str]) -> s
     number = sources.index(source.strip()) + 1 if source.strip() in sources else 0
     where = f"cell {number} of {len(sources)}" if number else "the cell with the injected parameters"
     first = source.strip().splitlines()[0]
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(traceback)).splitlines()
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(traceback)).rstrip()
+    lines = shown.removesuffix(cause).rstrip().splitlines()  # the cause is said once, at the end
     return "\n".join([f"{notebook.name}: {where} failed, the one that begins `{first}`", *lines[-TRACEBACK_LINES:], "", cause])
 
 

@@ -283,7 +283,8 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     Raises
     ------
     RatingsError
-        As in :func:`fit_ratings`; the message names the group.
+        As in :func:`fit_ratings`; the message names the group. If there is no verdict; and later, if a board is
+        taken by a group that has none: that message lists those there are.
 
     Examples
     --------
@@ -292,7 +293,9 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     >>> {group: ratings.strength.index[0] for group, ratings in fit_boards(votes, by=["dimension"]).items()}
     {('attunement',): 'human', ('overall',): 'model'}
     """
-    boards = {}
+    if verdicts.empty:
+        raise RatingsError(f"There is no verdict to fit by {', '.join(by)}: whatever chose the rows left none.")
+    boards = _Boards()
     for group, rows in verdicts.groupby(by, sort=True, observed=True, dropna=False):
         chosen = {**settings, **({"dimension": group[by.index("dimension")]} if "dimension" in by else {})}
         try:
@@ -304,6 +307,14 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
         if other:
             boards[group].table["group"] = ", ".join(other)
     return boards
+
+
+class _Boards(dict[tuple[Any, ...], Ratings]):
+    """Boards by group."""
+
+    def __missing__(self, group: tuple[Any, ...]) -> Ratings:
+        said = [", ".join(map(str, values)) for values in (group, *self)]
+        raise RatingsError(f"There is no board of {said[0]!r}; there are {'; '.join(said[1:])}.")
 
 
 def _fit_model(verdicts: pd.DataFrame, entries: Entries, method: str, weights: str) -> Model:

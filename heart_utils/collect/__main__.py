@@ -6,6 +6,7 @@ Run as ``make collect RUN=...``; ``python -m heart_utils.collect --help`` lists 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import warnings
@@ -17,7 +18,7 @@ import pandas as pd
 
 from heart_utils.collect.asking import ask_all
 from heart_utils.collect.batch import can_batch
-from heart_utils.collect.models import Request
+from heart_utils.collect.models import ModelError, Request
 from heart_utils.collect.recipe import (
     Recipe,
     read_recipe,
@@ -84,8 +85,15 @@ def _collect(options: argparse.Namespace) -> int:
     plan = _plan(recipe, histories, ledger)
     print(_describe(plan, ledger))
     missing = int((plan["n_calls"] - plan["n_recorded"]).sum())
+    unset = _unset_keys(recipe, plan)
     if options.dry_run:
+        for name in unset:
+            print(f"{name}: not set")
         return 0
+    if unset:
+        raise ModelError(
+            f"Nothing was asked: the environment has no {', '.join(unset)}, where a model's key is looked for. Set it."
+        )
     if missing and not _allowed(plan, budget, options.yes):
         return REFUSED
     started = time.monotonic()
@@ -179,6 +187,13 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
         f"{shown.to_string(index=False)}\n{int(plan['n_calls'].sum() - plan['n_recorded'].sum())} calls to make, for {cost}. "
         f"Tokens are estimated at four characters each, and answers taken to fill their room; repair questions come on top."
     )
+
+
+def _unset_keys(recipe: Recipe, plan: pd.DataFrame) -> list[str]:
+    """Name the environment variables that calls to make need and that are not set."""
+    asked = set(plan.loc[plan["n_calls"] > plan["n_recorded"], "model"])
+    models = [model for model in (*recipe.responders, *recipe.judges, *recipe.coders) if model.name in asked]
+    return sorted({model.api_key_env for model in models if model.api_key_env and not os.environ.get(model.api_key_env)})
 
 
 def _allowed(plan: pd.DataFrame, budget_usd: float | None, yes: bool) -> bool:

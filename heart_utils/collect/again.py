@@ -141,7 +141,8 @@ def _choose(comparisons: pd.DataFrame, n_pairs: int, seed: int) -> pd.DataFrame:
     if n_pairs > len(histories):
         raise JudgeError(
             f"{n_pairs} pairs were to be asked about again, one a history, and {len(histories)} histories have comparisons "
-            f"under the protocol {PROTOCOL!r}: ask for fewer, or name that protocol in the run's settings."
+            f"under the protocol {PROTOCOL!r}: set `asked_again: {len(histories)}` in the run's settings, or name that "
+            f"protocol there."
         )
     spread = [histories[place * len(histories) // n_pairs] for place in range(n_pairs)]
     met = theirs[theirs["history_id"].isin(spread)].drop_duplicates("pair_id")

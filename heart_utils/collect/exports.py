@@ -438,7 +438,7 @@ def _check_header(header: list[str], file: Path) -> None:
     if missing or unknown or len(set(header)) < len(header):
         raise ExportError(
             f"{file}: its header is {', '.join(header) or 'empty'}. Needed are {', '.join(NEEDED)}; possible besides "
-            f"{', '.join(COLUMNS[5:])}; each once."
+            f"{', '.join(COLUMNS[5:])}; each once.{' Is it separated by commas?' if len(header) == 1 else ''}"
         )
 
 

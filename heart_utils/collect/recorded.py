@@ -23,6 +23,8 @@ __all__ = ["ReplayError", "explain_miss", "export_calls", "import_calls"]
 ASKED = ("model", "asked", "options", "repeat", "tag")
 """Columns that tell what was asked; the first three are digests."""
 
+LIKELY = "A changed `seed`, rubric or history under `collect:` would do that."
+
 
 class ReplayError(LedgerError):
     """A request is not in the ledger, and only the ledger may answer."""
@@ -162,8 +164,14 @@ def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> R
     about_it = f" about {first.tag}" if first.tag else ""
     return ReplayError(
         f"{len(missing)} of {total} requests are not in the ledger {ledger.url}; the first is to {first.model.name}{about_it}. "
-        f"{_what_changed(ledger, first)} `make collect` (or mode='missing') asks for what is not recorded."
+        f"{_what_changed(ledger, first)} `make collect RUN={_run(ledger)}` (or mode='missing') asks for what is not recorded."
     )
+
+
+def _run(ledger: Ledger) -> str:
+    """Name the run whose folder holds the ledger."""
+    file = Path(ledger.engine.url.database or "")
+    return file.parent.name if file.name == "ledger.sqlite" else "..."
 
 
 def _read_lines(lines: Sequence[str], name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -204,11 +212,11 @@ def _what_changed(ledger: Ledger, request: Request) -> str:
             was = json.loads(bodies.get(row.model, "{}"))
             return f"The model changed: {_difference(was, json.loads(request.model.identity))}."
         if request.tag and (row := like(model=model, tag=request.tag)):
-            return f"The messages changed: {_message_difference(row.messages, request)}."
+            return f"The messages changed: {_message_difference(row.messages, request)}. {LIKELY}"
         if like(model=model) is None:
             n = connection.scalar(sa.select(sa.func.count()).select_from(calls).where(answered))
             return f"Nothing is recorded of this model (the ledger holds {n} calls)."
-    return "This model was asked before, but nothing with these messages."
+    return f"This model was asked before, but nothing with these messages. {LIKELY}"
 
 
 def _difference(was: Mapping[str, Any], is_now: Mapping[str, Any]) -> str:

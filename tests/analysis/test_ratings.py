@@ -450,3 +450,13 @@ def test_a_search_that_does_not_end_raises(monkeypatch):
     monkeypatch.setattr("heart_utils.analysis.newton.MAX_STEPS", 1)
     with pytest.raises(ConvergenceError, match="still move after 1 steps"):
         fit_ratings(duel(["a", "a", "b"]))
+
+
+def test_a_board_that_is_not_there_lists_those_that_are_and_no_verdict_is_no_board():
+    votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"], "dimension": ["empathy", "safety"]})
+    boards = fit_boards(votes, by=["dimension"], n_resamples=0)
+    with pytest.raises(RatingsError, match="There is no board of 'empaty'; there are empathy; safety."):
+        boards[("empaty",)]
+    assert boards.get(("empaty",)) is None
+    with pytest.raises(RatingsError, match="no verdict to fit by dimension"):
+        fit_boards(votes[votes["dimension"] == "warmth"], by=["dimension"])

@@ -453,6 +453,11 @@ def test_a_plain_csv_becomes_verdicts(compared):
     assert len(imported.raters) == 4
 
 
+def test_a_csv_separated_by_another_mark_is_told(compared):
+    with pytest.raises(ExportError, match="its header is rater;left.* Is it separated by commas?"):
+        import_ratings(compared, csv_file(compared, GOOD.replace(",", ";")), statement=STATEMENT)
+
+
 def test_answers_that_a_program_gave_are_marked_in_every_table(compared):
     imported = import_ratings(compared, csv_file(compared, GOOD), statement=STATEMENT, simulated=True)
     assert all(table["simulated"].all() for table in (imported.verdicts, imported.raters))

@@ -118,6 +118,23 @@ def test_a_judge_whose_key_is_refused_is_said_and_the_exit_code_tells(project, p
     assert CANARY not in said
 
 
+def test_a_key_that_is_not_there_is_said_before_anything_is_asked(project, provider, capsys, monkeypatch):
+    folder, settings = project
+    judge = {**settings["judges"][0], "api_key_env": "MY_KEY"}
+    write(folder, {**settings, "judges": [judge]})
+    monkeypatch.delenv("MY_KEY", raising=False)
+    assert main(["mine", "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "MY_KEY: not set"
+    assert main(["mine", "--quiet", "--yes"]) == 1
+    assert "Nothing was asked: the environment has no MY_KEY" in capsys.readouterr().err
+    assert provider.requests == []  # the replies' key is there, and they wait all the same
+    monkeypatch.setenv("MY_KEY", CANARY)
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    monkeypatch.delenv("MY_KEY")
+    assert main(["mine", "--quiet"]) == 0  # what is recorded needs no key
+    assert CANARY not in capsys.readouterr().out
+
+
 def test_calls_that_failed_are_told_with_their_commonest_cause(project, provider, capsys):
     provider.script = ["400"]  # the first reply; its judging has one reply less to compare
     assert main(["mine", "--quiet", "--yes"]) == 3

@@ -232,6 +232,14 @@ def test_a_list_that_is_not_json_in_a_csv_is_named_by_row_and_column(tmp_path):
         load_histories(path)
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_csv_that_is_separated_by_another_mark_is_told(tmp_path, mark):
+    path = tmp_path / "mine.csv"
+    pd.DataFrame([VOTE]).to_csv(path, index=False, sep=mark)
+    with pytest.raises(DataError, match="mine.csv: its header is .* Is it separated by commas?"):
+        load_verdicts(path)
+
+
 def test_a_csv_with_a_row_too_long_is_named(tmp_path):
     path = comma_separated(tmp_path / "mine.csv", VOTE)
     path.write_text(path.read_text() + "h2,x,y,r1,human,a,more,and more\n")

@@ -45,6 +45,7 @@ def test_a_failure_names_notebook_cell_and_cause_and_leaves_the_last_copy_alone(
         execute(good, cell("# a comment\nopen_run = None"), cell("import math\nmath.sqrt(-1)"), seed=2)
     assert "01_one.ipynb: cell 3 of 3 failed, the one that begins `import math`" in str(error.value)
     assert "ValueError: " in str(error.value).splitlines()[-1]
+    assert str(error.value).count("ValueError: ") == 1, "the cause is said once"
     assert copy.read_bytes() == before
     assert [path.name for path in copy.parent.iterdir()] == ["01_one.ipynb"]
 

@@ -1,6 +1,7 @@
 """Addresses are one setting, and nothing is invented while it is empty."""
 
 import re
+import subprocess
 
 import pytest
 import yaml
@@ -93,3 +94,17 @@ def test_the_staged_notebook_for_colab_knows_the_address_that_the_settings_know(
 def test_the_citation_names_no_address_that_the_settings_do_not():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation.get("repository-code", "") == read_settings(ROOT).repository
+
+
+@pytest.mark.parametrize("found", ["Python 3.13.1", "absent"])
+def test_an_interpreter_that_is_named_is_checked_as_the_one_that_is_found(tmp_path, found):
+    (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
+    for name in ("requirements.txt", "requirements-model.txt", "pyproject.toml"):
+        (tmp_path / name).touch()
+    other = tmp_path / "other"
+    if found != "absent":
+        other.write_text(f"#!/bin/sh\ntest $1 = -V && echo {found}\n")
+        other.chmod(0o755)
+    done = subprocess.run(["make", "env", f"PYTHON3={other}"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"This needs Python 3.11 or 3.12, and {other} is {found}." in done.stdout

@@ -167,6 +167,9 @@ def _read_parquet(file: Path) -> pd.DataFrame:
 
 
 def _read_csv(file: Path, content: str, table: str) -> pd.DataFrame:
+    header = content.partition("\n")[0].strip()
+    if "," not in header and (";" in header or "\t" in header):
+        raise DataError(f"{file}: its header is {header[:100]!r}. Is it separated by commas?")
     try:
         rows = pd.read_csv(io.StringIO(content), dtype=str, keep_default_na=False, na_values=[""])
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
