@@ -316,6 +316,7 @@ def write_atomically(file: Path, content: bytes) -> bool:
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "words.txt")
     ...     write_atomically(file, b"I see."), write_atomically(file, b"I see.")  # what would not change is left alone

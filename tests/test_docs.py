@@ -1,10 +1,15 @@
 """What the pages of functions promise: words and examples for all, and no parameter that is gone."""
 
+import doctest
 import importlib
 import inspect
 import pkgutil
 import re
+from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 import pytest
 from numpydoc.docscrape import FunctionDoc
 
@@ -65,6 +70,19 @@ def test_a_function_says_what_it_takes_and_gives_and_has_an_example():
 def test_an_example_names_no_folder_of_the_machine_it_was_written_on():
     homes = re.compile(r"/(?:home|root|work|Users|tmp)/")
     assert [name for name, function in public_functions() if homes.search("".join(FunctionDoc(function)["Examples"]))] == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_an_example_runs_after_the_imports_that_the_pages_name_and_no_other(name):
+    module = importlib.import_module(name)
+    offered = {what: getattr(module, what) for what in module.__all__} | {"np": np, "pd": pd, "Path": Path}
+    said = []
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module, name):
+        example.globs = {"__name__": "__main__", **offered}
+        runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL)
+        runner.run(example, out=said.append)
+    plt.close("all")
+    assert "".join(said) == ""
 
 
 def test_what_the_package_names_is_what_a_module_offers():

@@ -178,8 +178,11 @@ def api_pages() -> dict[str, str]:
     public = sorted(name for name in heart_utils.__all__ if not name.startswith("_"))
     table = ["```{eval-rst}", ".. autosummary::", "   :nosignatures:", ""]
     table += [f"   ~heart_utils.{_home(name)}.{name}" for name in public] + ["```", ""]
-    pages = {"api": ["(api)=", "# The functions behind the chapters", "", _API_OPENING, "", *table]}
-    pages |= {f"api_{part}": [f"(api-{part})=", f"# `heart_utils.{part}`: {words}", ""] for part, words in _API_PARTS.items()}
+    opening = [_API_OPENING, "", _API_EXAMPLES.format(module="runs"), ""]
+    pages = {"api": ["(api)=", "# The functions behind the chapters", "", *opening, *table]}
+    for part, (words, module) in _API_PARTS.items():
+        opening = [_API_EXAMPLES.format(module=f"{part}.{module}"), ""]
+        pages[f"api_{part}"] = [f"(api-{part})=", f"# `heart_utils.{part}`: {words}", "", *opening]
     for module in modules:
         part = module.split(".")[1]
         pages[f"api_{part}" if part in _API_PARTS else "api"] += [
@@ -212,14 +215,20 @@ def _kept_api_pages(root: Path) -> Path:
 
 
 _API_PARTS = {
-    "collect": "sources, models, judging, studies",
-    "analysis": "ratings, agreement and what follows from them",
-    "report": "figures, boards, pages",
+    "collect": ("sources, models, judging, studies", "models"),
+    "analysis": ("ratings, agreement and what follows from them", "ratings"),
+    "report": ("figures, boards, pages", "leaderboard"),
 }
+"""Subpackage -> what it holds, and a module of it."""
 
 _API_OPENING = """\
-Each name below can be taken from the package itself, as in `from heart_utils import open_run`; it is
-loaded when it is first used. Errors are kinds of `ValueError` unless said otherwise."""
+Each name in this table can be taken from the package itself, as in `from heart_utils import open_run`; it is
+loaded when it is first used. All else is taken from the module that it stands under, as in
+`from heart_utils.runs import find_root`. Errors are kinds of `ValueError` unless said otherwise."""
+
+_API_EXAMPLES = """\
+Examples are run after `import numpy as np`, `import pandas as pd`, `from pathlib import Path`, and all that their own module
+offers, as in `from heart_utils.{module} import *`."""
 
 
 def _members(module: str) -> str:

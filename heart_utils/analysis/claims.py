@@ -125,6 +125,7 @@ def differing_sources(checked: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
+    >>> from heart_utils.analysis.claims import CONTRADICTED, RANKS
     >>> checked = pd.DataFrame({"claim_id": ["x", "y"], "source": ["a blog", "the paper"], "quantity": "votes",
     ...     "value": ["41", "42"], "ours": "42", "source_kind": [max(RANKS, key=RANKS.__getitem__), "paper"],
     ...     "finding": [CONTRADICTED, "adds up"]})

@@ -73,6 +73,7 @@ def one_dimension(votes: Votes) -> None:
 
     Examples
     --------
+    >>> from heart_utils.analysis.votes import read_votes
     >>> table = pd.DataFrame({"pair_id": "p", "rater": ["k", "l"], "verdict": "a", "dimension": ["overall", "warmth"]})
     >>> one_dimension(read_votes(table, cluster=None))
     Traceback (most recent call last):
@@ -168,6 +169,7 @@ def credit_table(weights: str | ArrayLike | None, votes: Votes, scale: Array) ->
 
     Examples
     --------
+    >>> from heart_utils.analysis.votes import read_votes
     >>> table = pd.DataFrame({"reply_id": list("rrr"), "rater": list("klm"), "score": [1, 2, 5]})
     >>> credit_table("linear", read_votes(table, cluster=None), np.array([1.0, 2.0, 5.0]))
     array([[1.  , 0.75, 0.  ],
@@ -211,6 +213,7 @@ def refuse_one_category(value: Codes, votes: Votes) -> None:
 
     Examples
     --------
+    >>> from heart_utils.analysis.votes import read_votes
     >>> table = pd.DataFrame({"pair_id": ["p", "p"], "rater": ["k", "l"], "verdict": ["a", "a"]})
     >>> votes = read_votes(table, cluster=None)
     >>> refuse_one_category(votes.value, votes)
@@ -241,6 +244,7 @@ def count_answers(votes: Votes) -> Array:
 
     Examples
     --------
+    >>> from heart_utils.analysis.votes import read_votes
     >>> table = pd.DataFrame({"pair_id": list("ppq"), "rater": list("klk"), "verdict": ["a", "tie", "b"]})
     >>> count_answers(read_votes(table, cluster=None))  # columns a, tie, b
     array([[1., 1., 0.],
@@ -268,6 +272,7 @@ def turned(tables: Array, votes: Votes) -> Array:
 
     Examples
     --------
+    >>> from heart_utils.analysis.votes import read_votes
     >>> table = pd.DataFrame({"pair_id": ["p", "p"], "rater": ["k", "l"], "verdict": ["a", "b"]})
     >>> turned(np.array([[3.0, 1.0], [0.0, 4.0]]), read_votes(table, cluster=None))
     array([[3.5, 0.5],
@@ -316,6 +321,7 @@ def estimate_coefficient(
 
     Examples
     --------
+    >>> from heart_utils.analysis.votes import read_votes
     >>> table = pd.DataFrame({"pair_id": list("ppqqss"), "rater": list("klklkl"), "verdict": list("aabbab")})
     >>> votes = read_votes(table, cluster=None)
     >>> sums = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]])  # a row a pair: disagreements, comparisons

@@ -83,6 +83,7 @@ def simulate_coverage(
 
     Examples
     --------
+    >>> from heart_utils.analysis.power import Design
     >>> design = Design(n_dialogues=40, n_responders=4, pairs=6, votes=3, n_raters=25)
     >>> found = simulate_coverage(design, rng=np.random.default_rng(1), n_studies=20, n_resamples=50)
     >>> coverage = found.query("quantity == 'strength'").set_index("interval")["coverage"]
@@ -188,6 +189,7 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
 
     Examples
     --------
+    >>> from heart_utils.analysis.power import Design
     >>> design = Design(n_dialogues=3, n_responders=3, pairs=2, votes=2, n_raters=5)
     >>> rng, pairs = np.random.default_rng(1), np.triu_indices(3, k=1)
     >>> entries, rater = draw_study(design, rng, np.zeros(3), np.zeros((5, 3)), pairs)

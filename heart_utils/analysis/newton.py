@@ -106,6 +106,7 @@ def prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
 
     Examples
     --------
+    >>> from heart_utils.analysis.newton import PRIOR
     >>> pull, bend = prior_terms(np.array([[1.0, -1.0]]), np.array([[PRIOR, 0.0]]))
     >>> pull.round(3)  # whoever is lent the games is drawn towards the mean
     array([[-0.058,  0.058]])

@@ -89,6 +89,7 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
 
     Examples
     --------
+    >>> from heart_utils.analysis.board import POINTS
     >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)  # some 42,000 verdicts
     >>> round(minimum_gap(paper), 2), round(minimum_gap(paper) * POINTS)  # strength, rating points
     (0.18, 32)

@@ -51,6 +51,7 @@ def simulate_power(
 
     Examples
     --------
+    >>> from heart_utils.analysis.power import Design
     >>> design = Design(n_dialogues=60, n_responders=4, pairs=6, votes=3, n_raters=40)
     >>> bool(simulate_power(design, 1.5, rng=np.random.default_rng(1), n_studies=5)["found"].all())
     True

@@ -86,6 +86,7 @@ def twin_gaps(verdicts: pd.DataFrame, contrast: Mapping[str, float], *, dimensio
 
     Examples
     --------
+    >>> from heart_utils.analysis.contrasts import TWINS
     >>> verdicts = pd.DataFrame({"dialogue_id": "d", "slice": list(TWINS), "responder_a": "x", "responder_b": "y",
     ...     "verdict": ["a", "tie"], "state": "valid", "dimension": "overall"})
     >>> twin_gaps(verdicts, {"x": 1.0, "y": -1.0}).values.tolist()  # from half and half to all and none

@@ -106,6 +106,8 @@ def ask_again(
 
     Examples
     --------
+    >>> from dataclasses import replace
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
     >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")

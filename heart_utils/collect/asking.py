@@ -71,6 +71,7 @@ def ask_all(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Request
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.models import Model
     >>> ask = Request(Model("m", "openai/m", price_prompt=1, price_completion=2), ({"role": "user", "content": "Hi"},))

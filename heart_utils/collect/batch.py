@@ -76,6 +76,7 @@ def can_batch(model: Model) -> bool:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> can_batch(Model("m", "openai/gpt-4o")), can_batch(Model("c", "anthropic/claude-sonnet-4-20250514"))
     (True, False)
     """
@@ -107,6 +108,7 @@ def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: f
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model, Request
     >>> from heart_utils.collect.ledger import open_ledger
     >>> ask = Request(Model("claude", "anthropic/claude-sonnet-4-20250514"), ({"role": "user", "content": "Hello"},))
     >>> submit_batches([ask], ledger=open_ledger("sqlite://"))

@@ -59,6 +59,7 @@ def draw_form(
 
     Examples
     --------
+    >>> from heart_utils.collect.rubric import load_rubric
     >>> from heart_utils.collect.protocols import load_protocol
     >>> codes, dimensions = draw_form(load_protocol("heart-release"), load_rubric("heart-release"), 0, "p1", 0, texts=[])
     >>> codes, dimensions[-1].name
@@ -127,6 +128,7 @@ def judge_flags(judge: Model, responders: pd.DataFrame | None, present: set[str]
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> judge_flags(Model("gpt", "openai/gpt-4o"), None, {"gpt", "human"})["human"]
     ('judge_is_responder',)
     """
@@ -211,6 +213,7 @@ def check_judges(judges: Sequence[Model], repeats: int) -> None:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> check_judges([Model("judge", "openai/gpt-4o"), Model("judge", "openai/gpt-4o-mini")], repeats=1)
     Traceback (most recent call last):
         ...

@@ -123,6 +123,8 @@ def collect_codes(
 
     Examples
     --------
+    >>> from heart_utils.collect.codebook import load_codebooks
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.sources import load_histories, load_replies
     >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
@@ -179,6 +181,7 @@ def code_requests(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.sources import load_histories, load_replies
     >>> histories, replies = load_histories("sample"), load_replies("sample").head(3)
@@ -206,6 +209,7 @@ def plan_codes(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.sources import load_histories, load_replies
     >>> histories, replies = load_histories("sample"), load_replies("sample").head(3)

@@ -150,6 +150,7 @@ def read_labels(call: Call, codes: Codebook) -> tuple[dict[str, tuple[float | No
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Call
     >>> codes = (Code("question", "It asks."), Code("advice", "It advises."))
     >>> read_labels(Call("c", "ok", 'Sure: {"question": true}'), codes)
     ({'question': (1.0, 'valid'), 'advice': (None, 'unparsed')}, 'advice is null; expected true or false')

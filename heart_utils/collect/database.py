@@ -116,6 +116,7 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
 
     Examples
     --------
+    >>> import sqlalchemy as sa
     >>> engine = connect("sqlite://")
     >>> sorted(sa.inspect(engine).get_table_names())
     ['about', 'batches', 'calls', 'owners', 'parts']
@@ -152,6 +153,7 @@ def now(engine: sa.Engine) -> sa.ColumnElement[float]:
 
     Examples
     --------
+    >>> import sqlalchemy as sa
     >>> engine = connect("sqlite://")
     >>> with engine.connect() as connection:
     ...     connection.scalar(sa.select(now(engine))) > 1.7e9  # after 2023
@@ -181,6 +183,7 @@ def keys_in(engine: sa.Engine, column: sa.Column[str], keys: list[str]) -> sa.Co
 
     Examples
     --------
+    >>> import sqlalchemy as sa
     >>> engine = connect("sqlite://")
     >>> with engine.begin() as connection:
     ...     _ = connection.execute(parts.insert(), [{"digest": name, "body": name} for name in "abc"])
@@ -211,6 +214,7 @@ def upsert(engine: sa.Engine, table: sa.Table) -> Any:
 
     Examples
     --------
+    >>> import sqlalchemy as sa
     >>> engine = connect("sqlite://")
     >>> with engine.begin() as connection:
     ...     for body in ("first", "second"):

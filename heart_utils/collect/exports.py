@@ -82,6 +82,7 @@ def read_potato(folder: Path) -> PotatoAnswers:
 
     Examples
     --------
+    >>> import json
     >>> import tempfile
     >>> yes = [[{"schema": name, "name": "yes"}, "yes"] for name in ("consent_age", "consent_agree")]
     >>> state = {"user_id": "kim", "instance_id_ordering": ["i1"], "instance_id_to_label_to_value": {
@@ -147,6 +148,8 @@ def restore_answers(folder: Path) -> int:
 
     Examples
     --------
+    >>> import json
+    >>> from heart_utils.collect.exports import HISTORY
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "answers", "kim", "user_state.json")
@@ -197,6 +200,7 @@ def read_label_studio(file: Path) -> pd.DataFrame:
 
     Examples
     --------
+    >>> import json
     >>> import tempfile
     >>> said = {"completed_by": 7, "result": [{"type": "pairwise", "value": {"selected": "left"}}]}
     >>> tasks = [{"data": {"left_reply": "r1", "right_reply": "r2"}, "annotations": [said]}]

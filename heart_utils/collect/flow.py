@@ -84,6 +84,7 @@ def run(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Request
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.models import Model
     >>> says = Model("says", "openai/gpt-4o", options={"mock_response": "I hear you."})  # litellm answers itself
@@ -136,6 +137,7 @@ def event_loop(_: int) -> asyncio.AbstractEventLoop:
 
     Examples
     --------
+    >>> import os
     >>> event_loop(os.getpid()) is event_loop(os.getpid())  # one a process, which a fork does not inherit
     True
     """

@@ -142,6 +142,7 @@ def plan_verdicts(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.probes import make_probes
     >>> probes, judge = make_probes(), Model("judge", "openai/gpt-4o")
@@ -199,6 +200,7 @@ def plan_questions(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.design import pair_replies
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.respond import collect_replies
@@ -266,6 +268,11 @@ def parse_answers(answers: Sequence[Answer]) -> pd.DataFrame:
 
     Examples
     --------
+    >>> from heart_utils.collect.judge import ABOUT
+    >>> from heart_utils.collect.models import Model
+    >>> from heart_utils.collect.prompts import Form
+    >>> from heart_utils.collect.protocols import load_protocol
+    >>> from heart_utils.collect.questions import Answer, Question
     >>> from heart_utils.collect.models import Call
     >>> from heart_utils.collect.rubric import load_rubric
     >>> about = dict(zip(ABOUT, ("c1", "p1", "h1", "d1", "standard", "x", "y", "ba", False), strict=True))

@@ -96,6 +96,7 @@ def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model, Request
     >>> asks = [Request(Model(name, "openai/m"), ({"role": "user", "content": "Hi"},)) for name in ("one", "two", "one")]
     >>> [(lane.model.name, len(lane.requests), lane.batch) for lane in make_lanes(asks, None)]
     [('one', 2, 8), ('two', 1, 8)]

@@ -415,6 +415,8 @@ def pack_call(call: Call, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
 
     Examples
     --------
+    >>> import zstandard
+    >>> from heart_utils.collect.models import Call
     >>> row = pack_call(Call("k", "ok", "yes " * 500, cost_usd=0.01), zstandard.ZstdCompressor())
     >>> row["status"], len(row["answer"]) < 50, row["logprobs"]
     ('ok', True, None)

@@ -46,6 +46,7 @@ def match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:
 
     Examples
     --------
+    >>> from heart_utils.collect.exports import PotatoAnswers
     >>> import tempfile
     >>> pages = pd.DataFrame({"person": ["kim"], "item_id": ["i1"], "seconds": [31.0]})
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -103,6 +104,7 @@ def match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) -
 
     Examples
     --------
+    >>> from heart_utils.collect.exports import PotatoAnswers
     >>> import tempfile
     >>> answers = pd.DataFrame([("kim", "i1", "preference", "A"), ("kim", "i1", "strength", "4")],
     ...     columns=["person", "item_id", "question", "value"])
@@ -230,6 +232,7 @@ def people_of(found: PotatoAnswers, shown: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
+    >>> from heart_utils.collect.exports import PotatoAnswers
     >>> people = pd.DataFrame({"person": ["kim"], "n_shown": [3], "completed": [False]})
     >>> shown = pd.DataFrame({"person": ["kim", "kim"], "task": ["rate", "check"]})
     >>> found = PotatoAnswers(pd.DataFrame(), pd.DataFrame(), people)

@@ -90,6 +90,7 @@ def read_plain(response: Any, started: float) -> Answer:
 
     Examples
     --------
+    >>> import time
     >>> from types import SimpleNamespace as Words
     >>> said = Words(message=Words(content="I hear you."), finish_reason="stop")
     >>> answer = read_plain(Words(choices=[said], usage=Words(prompt_tokens=20, completion_tokens=4)), time.perf_counter())
@@ -128,6 +129,7 @@ async def read_stream(chunks: AsyncIterator[Any], started: float) -> Answer:
 
     Examples
     --------
+    >>> import time
     >>> import asyncio
     >>> from types import SimpleNamespace as Words
     >>> async def pieces():
@@ -180,6 +182,7 @@ def failure_of(error: BaseException, request: Request) -> Failure:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model, Request
     >>> ask = Request(Model("m", "openai/gpt-4o", timeout_s=5), ({"role": "user", "content": "Hello"},))
     >>> failure_of(TimeoutError(), ask)
     Failure(kind='again', words='no answer within 5 s', after_s=None, billed=True)
@@ -231,6 +234,7 @@ def redact(text: str, model: Model) -> str:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> redact("Incorrect API key provided: sk-abcdefghijklmnop.", Model("m", "openai/m"))
     'Incorrect API key provided: [key].'
     """

@@ -46,6 +46,7 @@ def price(model: Model) -> tuple[float, float] | None:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> price(Model("mine", "openai/mine", price_prompt=2.0, price_completion=8.0))
     (2e-06, 8e-06)
     """
@@ -71,6 +72,7 @@ def is_paid(model: Model) -> bool:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> is_paid(Model("mine", "openai/mine", price_prompt=0, price_completion=0)), is_paid(Model("yours", "openai/unlisted"))
     (False, True)
     """
@@ -94,6 +96,7 @@ def cost(model: Model, prompt_tokens: int | None, completion_tokens: int | None)
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> cheap = Model("m", "openai/own", price_prompt=1, price_completion=2)
     >>> cost(cheap, 1000, 500), cost(Model("m", "openai/own"), 1000, 500)  # not known is not free
     (0.002, None)
@@ -123,6 +126,7 @@ def reserve(request: Request, room: int | None = None) -> float:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model, Request
     >>> cheap = Model("m", "openai/own", price_prompt=1, price_completion=2, options={"max_tokens": 1000})
     >>> ask = Request(cheap, ({"role": "user", "content": "word" * 100},))
     >>> reserve(ask) > (plan_call(ask).cost_usd or 0)  # what it may cost at the most
@@ -157,6 +161,7 @@ def plan_call(request: Request) -> Call:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model, Request
     >>> cheap = Model("m", "x/m", price_prompt=1, price_completion=2)
     >>> plan = plan_call(Request(cheap, ({"role": "user", "content": "word" * 100},)))
     >>> plan.prompt_tokens, plan.completion_tokens, plan.cost_usd
@@ -187,6 +192,7 @@ def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_pa
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model, Request
     >>> ask = Request(Model("own", "openai/own"), ({"role": "user", "content": "Hello"},))
     >>> check_money([ask], budget_usd=5.0, max_paid_calls=None)
     Traceback (most recent call last):

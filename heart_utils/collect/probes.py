@@ -151,6 +151,7 @@ def judge_probes(judges: Sequence[Model], *, ledger: Ledger, seed: int, plan: bo
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> plan = judge_probes([Model("judge", "openai/gpt-4o")], ledger=open_ledger("sqlite://"), seed=1, plan=True)
     >>> plan[["rater", "n_calls"]].values.tolist()

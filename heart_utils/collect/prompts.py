@@ -208,6 +208,7 @@ def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str
 
     Examples
     --------
+    >>> import random
     >>> draw_codes(random.Random(7))
     ('H685', 'L165')
     """

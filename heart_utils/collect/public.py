@@ -57,6 +57,7 @@ def collect_public(run: Run) -> dict[str, str]:
 
     Examples
     --------
+    >>> from heart_utils import Run
     >>> import tempfile
     >>> from unittest.mock import patch
     >>> with tempfile.TemporaryDirectory() as folder, patch.dict("os.environ", HEART_DATA_MIRROR=folder):

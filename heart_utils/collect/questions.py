@@ -178,6 +178,7 @@ def collector_paused() -> Iterator[None]:
 
     Examples
     --------
+    >>> import gc
     >>> with collector_paused():
     ...     gc.isenabled()
     False
@@ -221,6 +222,7 @@ def ask_questions(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.score import plan_score_questions
     >>> from heart_utils.collect.sources import load_histories, load_replies
@@ -269,6 +271,7 @@ def ask_repairs(repairs: Mapping[int, Request], *, ledger: Ledger, mode: str, **
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model, Request
     >>> from heart_utils.collect.ledger import open_ledger
     >>> ask = Request(Model("judge", "openai/gpt-4o"), ({"role": "user", "content": "Hello"},))
     >>> ask_repairs({7: ask}, ledger=open_ledger("sqlite://"), mode="replay")  # it was never asked
@@ -298,6 +301,7 @@ def count_questions(questions: Sequence[Question], *, ledger: Ledger) -> pd.Data
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.score import plan_score_questions
     >>> from heart_utils.collect.sources import load_histories, load_replies
@@ -338,6 +342,7 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model, Request
     >>> from heart_utils.collect.ledger import open_ledger
     >>> known = Model("known", "openai/own", price_prompt=1, price_completion=2, options={"max_tokens": 100})
     >>> models, question = (known, Model("unknown", "x/y")), ({"role": "user", "content": "word" * 100},)
@@ -386,6 +391,7 @@ def takes_schema(questions: Sequence[Question], ledger: Ledger) -> dict[tuple[st
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.score import plan_score_questions
     >>> from heart_utils.collect.sources import load_histories, load_replies
@@ -421,6 +427,8 @@ def settle_schema(asked: Sequence[tuple[Request, Request]], ledger: Ledger) -> b
 
     Examples
     --------
+    >>> from dataclasses import replace
+    >>> from heart_utils.collect.models import Model, Request
     >>> from heart_utils.collect.ledger import open_ledger
     >>> ask = Request(Model("gpt", "openai/gpt-4o"), ({"role": "user", "content": "Hello"},))
     >>> form = {"response_format": {"type": "json_object"}}

@@ -108,6 +108,7 @@ def import_ratings(
 
     Examples
     --------
+    >>> from heart_utils import Run
     >>> import tempfile
     >>> from heart_utils.runs import find_root
     >>> from heart_utils.collect.ledger import open_ledger
@@ -194,6 +195,7 @@ def import_replies(
 
     Examples
     --------
+    >>> from heart_utils import Run
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     import_replies(Run("mine", Path(folder), Path(folder)), Path(folder))

@@ -85,6 +85,8 @@ def read_call(call: Call, form: Form) -> tuple[list[Reading], str | None]:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Call
+    >>> from heart_utils.collect.prompts import Form
     >>> from heart_utils.collect.protocols import load_protocol
     >>> from heart_utils.collect.rubric import load_rubric
     >>> form = Form(load_protocol("heart"), load_rubric("heart").select(["overall"]).dimensions, ("K482", "T905"))

@@ -365,6 +365,7 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
     >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
@@ -420,6 +421,7 @@ def recipe_verdicts(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
     >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
@@ -460,6 +462,7 @@ def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: 
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> mine = Recipe("mine", "sample", judges=(Model("judge", "openai/gpt-4o"),), report_card=True)
     >>> recipe_probes(mine, ledger=open_ledger("sqlite://"), plan=True)[["rater", "n_calls"]].values.tolist()
@@ -497,6 +500,7 @@ def recipe_again(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> judge = Model("judge", "openai/gpt-4o")
     >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(judge,), asked_again=1)
@@ -544,6 +548,7 @@ def recipe_requests(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
     >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
@@ -590,6 +595,7 @@ def recipe_scores(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),),
     ...     protocols={"likert": None})
@@ -628,6 +634,7 @@ def recipe_codes(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),),
     ...     coders=(Model("coder", "openai/gpt-4o"),), codebooks=("esconv",))

@@ -53,6 +53,7 @@ def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: boo
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Request
     >>> import tempfile
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.asking import ask_all
@@ -154,6 +155,7 @@ def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> R
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Request
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.models import Model
     >>> ask = Request(Model("m", "openai/gpt-4o"), ({"role": "user", "content": "Hello"},), tag="h1")

@@ -174,6 +174,7 @@ def plan_replies(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.sources import load_histories
     >>> mine = Model("mine", "openai/own-server", price_prompt=1, price_completion=2)

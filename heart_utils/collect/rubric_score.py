@@ -95,6 +95,7 @@ def collect_rubric_replies(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.sources import load_histories
     >>> says = Model("says", "openai/gpt-4o", options={"mock_response": "I hear you."})  # litellm answers itself
@@ -165,6 +166,7 @@ def collect_hits(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.sources import load_histories, load_replies
     >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
@@ -213,6 +215,7 @@ def plan_hits(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.sources import load_histories, load_replies
     >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)

@@ -78,6 +78,7 @@ def collect_scores(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.sources import load_histories, load_replies
     >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
@@ -119,6 +120,7 @@ def plan_scores(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.sources import load_histories, load_replies
     >>> judge, ledger = Model("judge", "openai/gpt-4o"), open_ledger("sqlite://")
@@ -175,6 +177,7 @@ def plan_score_questions(
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.sources import load_histories, load_replies
     >>> questions = plan_score_questions(load_histories("sample"), load_replies("sample"), [Model("judge", "openai/gpt-4o")])
     >>> len(questions), len(questions[0].form.dimensions)  # one call a reply, about all dimensions

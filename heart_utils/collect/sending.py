@@ -40,6 +40,9 @@ async def attempt(request: Request, room: int, address: str | None) -> Answer | 
 
     Examples
     --------
+    >>> import asyncio
+    >>> import os
+    >>> from heart_utils.collect.models import Request
     >>> from heart_utils.collect.flow import event_loop
     >>> from heart_utils.collect.models import Model
     >>> says = Model("says", "openai/gpt-4o", options={"mock_response": "I hear you."})  # litellm answers itself
@@ -79,6 +82,8 @@ def answered_call(request: Request, status: str, answer: Answer, *, attempts: in
 
     Examples
     --------
+    >>> from heart_utils.collect.models import Request
+    >>> from heart_utils.collect.outcomes import Answer
     >>> from heart_utils.collect.models import Model
     >>> ask = Request(Model("m", "openai/own", price_prompt=1, price_completion=2), ({"role": "user", "content": "Hello"},))
     >>> answer = Answer("I hear you.", "stop", False, None, None, 800.0, 20, 4)
@@ -141,6 +146,9 @@ async def warm_up(name: str) -> None:
 
     Examples
     --------
+    >>> import asyncio
+    >>> import os
+    >>> from heart_utils.collect.sending import _WARM
     >>> from heart_utils.collect.flow import event_loop
     >>> asyncio.run_coroutine_threadsafe(warm_up("openai/gpt-4o"), event_loop(os.getpid())).result()  # nobody is asked
     >>> "openai/gpt-4o" in _WARM

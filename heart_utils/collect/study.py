@@ -86,6 +86,7 @@ def load_settings(run: Run) -> dict[str, Any]:
 
     Examples
     --------
+    >>> from heart_utils import open_run
     >>> load_settings(open_run("sample"))["rehearsal"]
     True
     """
@@ -133,6 +134,8 @@ def write_study(
 
     Examples
     --------
+    >>> from heart_utils import Run
+    >>> from heart_utils.runs import find_root
     >>> import tempfile
     >>> from heart_utils.collect.sources import load_histories
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -85,6 +85,7 @@ def run_gate(
 
     Examples
     --------
+    >>> from heart_utils import open_run
     >>> from pathlib import Path
     >>> import tempfile
     >>> from heart_utils.analysis.simulate import Panel, simulate_study
@@ -144,6 +145,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
 
     Examples
     --------
+    >>> from heart_utils import open_run
     >>> from pathlib import Path
     >>> import tempfile
     >>> from heart_utils.analysis.simulate import Panel, simulate_study

@@ -83,6 +83,7 @@ def junit_xml(comparison: Comparison) -> str:
 
     Examples
     --------
+    >>> from xml.etree import ElementTree
     >>> import numpy as np
     >>> from heart_utils.analysis.drops import compare_responders
     >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]

@@ -34,6 +34,8 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
 
     Examples
     --------
+    >>> import json
+    >>> from heart_utils.report.glued import PREFIX
     >>> import tempfile
     >>> glued = {"data": {PREFIX + "text/plain": "0.25"}, "metadata": {"scrapbook": {"name": "gap"}}}
     >>> with tempfile.TemporaryDirectory() as folder:

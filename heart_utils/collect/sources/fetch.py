@@ -122,6 +122,7 @@ def cache_folder() -> Path:
 
     Examples
     --------
+    >>> import os
     >>> from unittest.mock import patch
     >>> with patch.dict(os.environ, HEART_DATA_CACHE="/somewhere/else"):
     ...     cache_folder().as_posix()
