@@ -137,6 +137,11 @@ def show_banner(run: str | Run, *, tables: Sequence[str], made: Mapping[str, pd.
     made : mapping of str to pandas.DataFrame, optional
         Tables that the chapter made in memory.
 
+    Raises
+    ------
+    RunError
+        If the run has neither a folder nor settings in ``params/``; the message lists the runs there are.
+
     Examples
     --------
     >>> import tempfile
@@ -147,7 +152,11 @@ def show_banner(run: str | Run, *, tables: Sequence[str], made: Mapping[str, pd.
     """
     from IPython.display import display
 
-    notes = note_tables(run, tables=tables, made=made)
+    own = run if isinstance(run, Run) else open_run(run)
+    if not (own.root / "params" / f"{own.name}.yaml").is_file():  # a new run with settings may still be empty
+        known = own.folder.parent == own.root / "runs"
+        open_run(own.name if known else own.folder, create=False)
+    notes = note_tables(own, tables=tables, made=made)
     display(  # type: ignore[no-untyped-call]
         {"text/html": banner_html(notes), "text/plain": "\n".join(_sentence(note) for note in notes) or "No data were found."},
         raw=True,

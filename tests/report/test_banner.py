@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.report.banner import TableNote, banner_html, current_commit, note_tables, show_banner, show_versions, versions
-from heart_utils.runs import open_run
+from heart_utils.runs import RunError, open_run
 
 
 def codes(n, *, simulated):
@@ -127,3 +127,9 @@ def test_the_last_line_of_a_chapter_names_each_version_that_the_manifest_records
     assert capsys.readouterr().out == said
     assert said.startswith("Run with python 3.")
     assert said.removeprefix("Run with ").removesuffix(".\n").split(", ") == [" ".join(item) for item in versions().items()]
+
+
+def test_a_run_that_is_not_there_stops_a_chapter_and_one_with_settings_may_be_empty():
+    with pytest.raises(RunError, match="There is no run 'sampel' .*Runs here: "):
+        show_banner(open_run("sampel"), tables=["verdicts"])
+    show_banner(open_run("api"), tables=[])  # params/api.yaml is there
