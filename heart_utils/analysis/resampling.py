@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-__all__ = ["Interval", "bootstrap_ci", "draw_weights", "interval_ends", "rank_ranges"]
+__all__ = ["Interval", "bootstrap_ci", "draw_weights", "estimate_rng", "interval_ends", "rank_ranges"]
 
 Array = NDArray[np.float64]
 
@@ -50,6 +51,32 @@ class Interval:
     n_undefined: int
     provisional: bool
     replicates: Array
+
+
+def estimate_rng(seed: int, name: str) -> np.random.Generator:
+    """Start the random generator of one estimate, from the seed and the estimate's name.
+
+    Estimates that share a generator depend on each other: a new one moves every one that is drawn after it.
+
+    Parameters
+    ----------
+    seed : int
+        Of the whole analysis, zero or more.
+    name : str
+        Of the estimate; another name draws other resamples.
+
+    Returns
+    -------
+    numpy.random.Generator
+        The same for the same seed and name, in any process.
+
+    Examples
+    --------
+    >>> first = estimate_rng(1, "ratings of people").random()
+    >>> first == estimate_rng(1, "ratings of people").random(), first == estimate_rng(1, "agreement").random()
+    (True, False)
+    """
+    return np.random.default_rng([seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")])
 
 
 def draw_weights(n_clusters: int, n_resamples: int, rng: np.random.Generator) -> Array:
