@@ -55,8 +55,15 @@ calls = sa.Table(
     sa.Column("in_flight", sa.Integer),
     sa.Column("error", sa.Text),
     sa.Column("finished_at", sa.Float),  # by the database's clock
+    # Columns that came later may be empty, and are added to ledgers that were made before them.
+    sa.Column("served_model", sa.Text),
+    sa.Column("fingerprint", sa.Text),
+    sa.Column("cached_tokens", sa.Integer),
+    sa.Column("estimated", sa.Boolean),
 )
 # What is claimed is a few hundred rows of perhaps a million: this finds them.
+# What a model's calls cost together is read from this alone, for a budget of its own.
+sa.Index("spending", calls.c.model, calls.c.cost_usd, calls.c.reserved_usd)
 sa.Index("claims", calls.c.owner, sqlite_where=calls.c.status == "claimed", postgresql_where=calls.c.status == "claimed")
 
 owners = sa.Table(
@@ -282,6 +289,29 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
             f"The ledger {shown} is of version {version}; this project reads version {FORMAT}. "
             f"Open it with the project's version that wrote it, export its calls there, and import them here."
         )
-    elif not set(metadata.tables) <= there:  # a table that came later, and changes nothing about the others
-        with engine.begin() as connection:
-            metadata.create_all(connection)
+    else:
+        _add_what_came_later(engine)
+
+
+def _add_what_came_later(engine: sa.Engine) -> None:
+    """Add the tables, columns and indexes that a ledger of the same version may lack; nothing of what is there changes."""
+    with engine.connect().execution_options(reads=True) as connection:
+        inspector = sa.inspect(connection)
+        there = set(inspector.get_table_names())
+        columns = {table: {column["name"] for column in inspector.get_columns(table)} for table in there & set(metadata.tables)}
+        indexes = {index["name"] for table in columns for index in inspector.get_indexes(table)}
+    late = [column for table in columns for column in metadata.tables[table].columns if column.name not in columns[table]]
+    unindexed = [index for table in columns for index in metadata.tables[table].indexes if index.name not in indexes]
+    if not late and not unindexed and set(metadata.tables) <= there:
+        return
+    with engine.begin() as connection:
+        if engine.dialect.name != "sqlite":  # two processes may open an old ledger at once
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219923)"))
+        now_there = {(table, column["name"]) for table in columns for column in sa.inspect(connection).get_columns(table)}
+        metadata.create_all(connection)
+        for column in late:
+            if (column.table.name, column.name) not in now_there:
+                kind = column.type.compile(engine.dialect)
+                connection.execute(sa.text(f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} {kind}"))
+        for index in unindexed:
+            index.create(connection, checkfirst=True)

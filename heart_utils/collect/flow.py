@@ -117,11 +117,14 @@ def run(
             warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=3)
     if flow.short:
         money = ledger.money()
+        own = [f"{lane.model.name}'s own {lane.model.budget_usd:g}" for lane in flow.lanes
+               if lane.model.name in flow.short and lane.model.budget_usd is not None]  # fmt: skip
+        budget = " or ".join([*([] if budget_usd is None else [f"{budget_usd:g}"]), *own])
         raise BudgetError(
-            f"The budget of {budget_usd:g} USD does not reach for another call: {money.spent:.4f} spent, {money.unsettled:.4f} "
+            f"The budget of {budget} USD does not reach for another call: {money.spent:.4f} spent, {money.unsettled:.4f} "
             f"perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests in batches. "
-            f"{flow.short} calls were not made. What was answered is recorded; raise budget_usd and run again, and only the "
-            f"rest is asked."
+            f"{sum(flow.short.values())} calls were not made. What was answered is recorded; raise budget_usd and run again, "
+            f"and only the rest is asked."
         )
     if flow.in_batches:
         raise LedgerError(
@@ -159,7 +162,7 @@ class _Flow:
         self.stopping = asyncio.Event()
         self._finished = asyncio.Event()
         self.gone = threading.Event()
-        self.short = 0
+        self.short: dict[str, int] = {}
         self.in_batches = 0
         self.in_flight = 0
         self._failed = 0
@@ -278,7 +281,7 @@ class _Flow:
             if not fit and claim.money.in_flight > 0:  # calls in flight may cost less than was reserved for them
                 await self._pause(POLL_S)
             elif not fit:
-                self.short += len(lane.waiting)
+                self.short[lane.model.name] = len(lane.waiting)
                 lane.waiting.clear()
         finally:
             lane.refill = None
@@ -341,9 +344,9 @@ class _Flow:
     async def _afford(self, request: Request, room: int) -> bool:
         """Reserve money for one more attempt at a request."""
         usd = reserve(request, room)
-        if self.budget_usd is None or usd == 0:
+        if usd == 0 or (self.budget_usd is None and request.model.budget_usd is None):
             return True
-        return await self._on_ledger(lambda: self.ledger.reserve_more(request.key, usd, self.budget_usd or 0.0))
+        return await self._on_ledger(lambda: self.ledger.reserve_more(request, usd, self.budget_usd))
 
     async def _pause(self, seconds: float) -> None:
         if seconds <= 0:

@@ -156,7 +156,7 @@ class Ledger:
         since : float
             The database's time when the work began: what failed before it may be asked again.
         budget_usd : float, optional
-            Claim only as many as fit, in their order.
+            Claim only as many as fit, in their order; a model's own ``budget_usd`` counts too.
         owner : str, optional
             A provider's batch, in place of this process.
 
@@ -174,11 +174,14 @@ class Ledger:
             messages = pack.compress(request.messages_json().encode("utf-8", "surrogatepass"))
             claimed = {"status": "claimed", "owner": owner or self.owner, "reserved_usd": reserve}
             rows.append({"key": request.key, **about_it, **claimed, "messages": messages})
+        cap = requests[0].model.budget_usd if requests else None
         with self.writing() as connection:
-            self._hold_money(connection, budget_usd)
+            self._hold_money(connection, budget_usd if cap is None else cap)
             self._bury(connection)
             money = self._money(connection)
             left = float("inf") if budget_usd is None else budget_usd - money.bound
+            if cap is not None:
+                left = min(left, cap - self._money_of(connection, requests[0]))
             fit = []
             for row, reserve in zip(rows, reserves, strict=True):
                 left -= reserve
@@ -198,13 +201,16 @@ class Ledger:
             won = connection.scalars(again.returning(calls.c.key), sorted(fit, key=lambda row: str(row["key"])))
             return Claim(frozenset(won), len(rows) - len(fit), money)
 
-    def reserve_more(self, key: str, usd: float, budget_usd: float) -> bool:
-        """Reserve money for another attempt at a claimed call; false where the budget does not reach."""
+    def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
+        """Reserve money for another attempt at a claimed call; false where its model's budget or the whole does not reach."""
+        cap = request.model.budget_usd
         with self.writing() as connection:
-            self._hold_money(connection, budget_usd)
-            if self._money(connection).bound + usd > budget_usd:
+            self._hold_money(connection, budget_usd if cap is None else cap)
+            if budget_usd is not None and self._money(connection).bound + usd > budget_usd:
                 return False
-            mine = (calls.c.key == key) & (calls.c.status == "claimed")
+            if cap is not None and self._money_of(connection, request) + usd > cap:
+                return False
+            mine = (calls.c.key == request.key) & (calls.c.status == "claimed")
             connection.execute(calls.update().where(mine).values(reserved_usd=calls.c.reserved_usd + usd))
         return True
 
@@ -349,6 +355,11 @@ class Ledger:
         batched = calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
         waiting, in_flight = (float(connection.scalar(reserved.where(part)) or 0.0) for part in (batched, ~batched))
         return Money(float(spent), float(unsettled), waiting + in_flight, in_flight)
+
+    def _money_of(self, connection: sa.Connection, request: Request) -> float:
+        """Add up what a model's calls cost and reserve; what nobody heard the end of is in the whole's money only."""
+        both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(calls.c.reserved_usd, 0.0)
+        return float(connection.scalar(sa.select(sa.func.sum(both)).where(calls.c.model == request.digests[0])) or 0.0)
 
     def _keep_parts(self, connection: sa.Connection, requests: Sequence[Request]) -> None:
         bodies = {}

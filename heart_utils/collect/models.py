@@ -79,6 +79,8 @@ class Model:
         Calls in flight.
     price_prompt, price_completion : float, optional
         USD for a million tokens, where litellm's list has none or a wrong one.
+    budget_usd : float, optional
+        What all calls to it on a ledger may cost, beside the budget of the whole.
     timeout_s : float
         A call that takes longer is made again.
     served_id : str, optional
@@ -100,6 +102,7 @@ class Model:
     max_concurrency: int = 8
     price_prompt: float | None = None
     price_completion: float | None = None
+    budget_usd: float | None = None
     timeout_s: float = 120.0
     served_id: str | None = None
     checksum: str | None = None
@@ -218,6 +221,13 @@ class Call:
         nothing else disturbed the clock.
     error : str or None
         What went wrong, in words, without keys.
+    served_model, fingerprint : str or None
+        Which model the provider says answered, and the fingerprint of its system, where it says so: a name such as
+        ``gpt-4o`` may stand for another model tomorrow.
+    cached_tokens : int or None
+        Of the prompt's tokens, those that the provider had in a cache; they are priced in full all the same.
+    estimated : bool or None
+        True where the provider counted no tokens, so that the cost is an estimate.
     """
 
     call_id: str
@@ -233,6 +243,10 @@ class Call:
     attempts: int = 0
     in_flight: int = 1
     error: str | None = None
+    served_model: str | None = None
+    fingerprint: str | None = None
+    cached_tokens: int | None = None
+    estimated: bool | None = None
 
 
 def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
@@ -322,13 +336,14 @@ def _check_types(where: str, entry: Mapping[str, Any]) -> None:
         "max_concurrency": int,
         "price_prompt": float,
         "price_completion": float,
+        "budget_usd": float,
         "timeout_s": float,
     }
     for name, value in entry.items():
         if name in wants:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             whole = wants[name] is float or (number and float(value).is_integer())
-            low = 0 if name.startswith("price") else 1 if wants[name] is int else 0.001
+            low = 0 if name.startswith(("price", "budget")) else 1 if wants[name] is int else 0.001
             if value is not None and not (number and whole and value >= low):
                 raise ModelError(f"{where}: {name}: expected {'a whole number' if wants[name] is int else 'a number'} "
                                  f"of {low:g} or more, got {value!r}.")  # fmt: skip

@@ -203,9 +203,21 @@ def test_money_is_counted_for_all_processes(ledger):
 def test_a_second_attempt_is_reserved_or_refused(ledger):
     request = ask("a")
     ledger.claim([request], [0.1], since=ledger.clock(), budget_usd=0.25)
-    assert ledger.reserve_more(request.key, 0.1, 0.25)
-    assert not ledger.reserve_more(request.key, 0.1, 0.25)
+    assert ledger.reserve_more(request, 0.1, 0.25)
+    assert not ledger.reserve_more(request, 0.1, 0.25)
     assert ledger.money().reserved == pytest.approx(0.2)
+
+
+def test_a_models_own_budget_ends_its_calls_and_no_others(ledger):
+    thrifty = dataclasses.replace(JUDGE, model="openai/dear", budget_usd=0.25)
+    dear = [dataclasses.replace(ask(word), model=thrifty) for word in "abcd"]
+    claim = ledger.claim(dear[:3], [0.1] * 3, since=ledger.clock(), budget_usd=10.0)
+    assert (claim.won, claim.unfit) == ({request.key for request in dear[:2]}, 1)
+    assert len(ledger.claim([ask("e")], [5.0], since=ledger.clock(), budget_usd=10.0).won) == 1
+    ledger.record([Call(dear[0].key, "ok", "said", cost_usd=0.02), Call(dear[1].key, "ok", "said", cost_usd=0.02)])
+    assert len(ledger.claim(dear[2:], [0.1] * 2, since=ledger.clock()).won) == 2  # 0.04 are spent, 0.2 more fit into 0.25
+    assert not ledger.reserve_more(dear[2], 0.02, None)
+    assert ledger.reserve_more(dear[2], 0.005, None)
 
 
 # -- files
@@ -307,6 +319,23 @@ def test_a_ledger_of_another_version_is_refused(ledger):
         connection.execute(database.about.update().values(value="99"))
     with pytest.raises(LedgerError, match="of version 99; this project reads version 1"):
         another_process(ledger)
+
+
+def test_a_ledger_from_before_a_column_or_an_index_came_gains_it_and_keeps_its_calls(tmp_path):
+    url = f"sqlite:///{tmp_path}/old.sqlite"
+    old = open_ledger(url)
+    [request] = fill(old, ["a"])
+    with old.engine.begin() as connection:
+        connection.execute(sa.text("DROP INDEX spending"))
+        for name in ("served_model", "fingerprint", "cached_tokens", "estimated"):
+            connection.execute(sa.text(f"ALTER TABLE calls DROP COLUMN {name}"))
+    old.close()
+    ledger = open_ledger(url)
+    assert ledger.find([request.key])[request.key].text == "said a"
+    [other] = fill(ledger, ["b"], served_model="test-2026", fingerprint="fp_1", cached_tokens=3, estimated=True)
+    call = ledger.find([other.key])[other.key]
+    assert (call.served_model, call.fingerprint, call.cached_tokens, call.estimated) == ("test-2026", "fp_1", 3, True)
+    assert "spending" in {index["name"] for index in sa.inspect(ledger.engine).get_indexes("calls")}
 
 
 def test_a_database_of_something_else_is_refused(tmp_path):
