@@ -1,6 +1,6 @@
 # The graph of one run: `make book` plans it (tools/plan.py), then runs this file.
 #
-#   notebook, parameters, code, data, tables ─► executed copy ─► staged book ─► HTML
+#   notebook, parameters, code it reaches, data, tables ─► executed copy ─► staged book ─► HTML
 #
 # Stamps stand for what has no single file: each is rewritten only when what it stands for changed.
 
@@ -10,7 +10,7 @@ HTML := build/html$(if $(filter sample,$(RUN)),,-$(RUN))
 # CHAPTERS, and an arrow from each table to those who read it.
 include build/graph/$(RUN).mk
 
-SHARED := build/code.stamp build/data.stamp build/parameters/$(RUN)/recipe.stamp
+SHARED := build/data.stamp build/parameters/$(RUN)/recipe.stamp
 COPIES := $(CHAPTERS:%=build/executed/$(RUN)/%.ipynb)
 PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py
 
@@ -18,9 +18,9 @@ PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py
 notebooks: $(COPIES)
 html: $(HTML)/index.html
 
-build/executed/$(RUN)/%.ipynb: notebooks/%.ipynb build/parameters/$(RUN)/%.yaml $(SHARED)
+build/executed/$(RUN)/%.ipynb: notebooks/%.ipynb build/parameters/$(RUN)/%.yaml build/code/$(RUN)/%.stamp $(SHARED)
 	@$(PYTHON) -m tools.execute_notebook $< $@ --parameters build/parameters/$(RUN)/$*.yaml --newer $?
 
-$(HTML)/index.html: $(COPIES) $(PROSE) $(SHARED) build/graph/$(RUN).mk
+$(HTML)/index.html: $(COPIES) $(PROSE) $(SHARED) build/code.stamp build/graph/$(RUN).mk
 	@$(PYTHON) -m tools.stage $(RUN)
 	@$(PYTHON) -m tools.build_html build/stage/$(RUN) $(HTML)

@@ -38,6 +38,8 @@ class Chapter:
         Those of them that the banner tells the reader of.
     writes : tuple of str
         The tables, or parts of tables, that ``run.write("…")`` replaces in this run.
+    imports : tuple of str
+        What the cells import from the package: ``"heart_utils.runs.open_run"``, or a module's name.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Chapter:
     reads: tuple[str, ...]
     shown: tuple[str, ...]
     writes: tuple[str, ...]
+    imports: tuple[str, ...]
 
 
 def read_chapter(notebook: Path) -> Chapter:
@@ -75,6 +78,7 @@ def read_chapter(notebook: Path) -> Chapter:
         reads=tuple(dict.fromkeys([*shown, *(table for call in calls for table in _parts(call, "read", 1))])),
         shown=tuple(dict.fromkeys(shown)),
         writes=tuple(dict.fromkeys(table for call in calls for table in _parts(call, "write", 2))),
+        imports=tuple(dict.fromkeys(name for tree in trees for name in _imports(tree))),
     )
 
 
@@ -131,6 +135,14 @@ def _shown(notebook: Path, call: ast.Call) -> Iterator[str]:
                     f"{notebook}: show_banner(tables=...) takes a list of names written out, since `make` reads it too; "
                     f"found `{ast.unparse(keyword.value)}`."
                 ) from None
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "heart_utils":
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.partition(".")[0] == "heart_utils")
 
 
 def _parts(call: ast.Call, method: str, place: int) -> Iterator[str]:

@@ -3,7 +3,8 @@
 ``python -m tools.plan sample`` reads ``params/sample.yaml`` and writes below ``build/``
 
 - ``parameters/<run>/<chapter>.yaml``, what papermill hands to a notebook, and ``recipe.stamp``;
-- ``code.stamp`` and ``data.stamp``, checksums of the helpers and of the data found;
+- ``code/<run>/<chapter>.stamp``, checksums of the modules that a notebook reaches by imports; ``code.stamp``, of
+  them all, for the pages of code; ``data.stamp``, of the data found;
 - ``tables/<run>/<table>.stamp``, the checksum of each table that a notebook reads or writes;
 - ``graph/<run>.mk``, the list of chapters and an arrow from each table to its readers.
 
@@ -20,8 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grimp
 import yaml
 
+import heart_utils
 from heart_utils.collect.sources.fetch import cache_folder
 from heart_utils.runs import checksum, find_root, write_atomically
 from heart_utils.tables import TABLES
@@ -30,6 +33,7 @@ from tools.notebooks import Chapter, NotebookError, read_chapter
 __all__ = ["Plan", "PlanError", "read_plan", "stamp_table", "write_plan"]
 
 CODE = ("heart_utils/**/*.py", "requirements.txt", "tools/execute_notebook.py")
+"""What the pages of code depend on; the first is narrowed to what it reaches for a notebook."""
 
 
 class PlanError(ValueError):
@@ -120,6 +124,8 @@ def write_plan(root: Path, plan: Plan) -> None:
     recipe = yaml.safe_dump(plan.recipe, allow_unicode=True, sort_keys=False)
     write_atomically(build / "parameters" / plan.run / "recipe.stamp", recipe.encode())
     write_atomically(build / "code.stamp", _checksums(root, (path for glob in CODE for path in root.glob(glob))))
+    for name, files in _code_reached(root, plan.chapters).items():
+        write_atomically(build / "code" / plan.run / f"{name}.stamp", _checksums(root, files))
     write_atomically(build / "data.stamp", _data_found(root))
     arrows: list[str] = []
     for chapter in plan.chapters:
@@ -150,6 +156,28 @@ def stamp_table(root: Path, run: str, table: str) -> None:
     """
     file = root / "runs" / run / f"{table}.parquet"
     write_atomically(root / _stamp(run, table), (checksum(file) if file.is_file() else "absent").encode())
+
+
+def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path]]:
+    """List the files behind each notebook: the modules it imports, whatever those import, late imports too."""
+    graph = grimp.build_graph("heart_utils", cache_dir=None)
+    files = {path for glob in CODE[1:] for path in root.glob(glob)}
+    reached = {}
+    for chapter in chapters:
+        named = {_home(name) for name in chapter.imports}
+        modules = {part for name in named for part in (name, name.rpartition(".")[0]) if part in graph.modules}
+        modules |= {above for module in modules for above in graph.find_upstream_modules(module)}
+        # Importing a module runs the packages that it stands in.
+        modules |= {".".join(module.split(".")[:depth]) for module in modules for depth in range(1, module.count(".") + 1)}
+        found = [root.joinpath(*module.split(".")) for module in modules]
+        reached[chapter.name] = files | {path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in found}
+    return reached
+
+
+def _home(name: str) -> str:
+    """Name the module of what the package's front door loads late: ``heart_utils.fit_ratings`` lives elsewhere."""
+    package, _, public = name.rpartition(".")
+    return f"heart_utils.{heart_utils._PUBLIC[public]}" if package == "heart_utils" and public in heart_utils._PUBLIC else name
 
 
 def _sample_chapters(root: Path, run: str) -> list[str] | None:

@@ -69,15 +69,45 @@ def test_the_chapter_that_wrote_a_table_runs_again_when_somebody_removed_it(two)
     assert [copy.exists() for copy in copies] == [False, True]
 
 
-def test_a_change_of_the_helpers_or_of_the_data_runs_everything(two):
+def stamps_changed(two, file, text):
+    """Plan, write a file, plan again; name the stamps that differ."""
     plan = read_plan(two.root, "sample")
-    stamps = [two.root / "build" / name for name in ("code.stamp", "data.stamp")]
+    names = ("code.stamp", "code/sample/01_first.stamp", "code/sample/02_second.stamp", "data.stamp")
     write_plan(two.root, plan)
-    before = [stamp.read_bytes() for stamp in stamps]
-    (two.root / "heart_utils" / "runs.py").write_text("# another helper")
-    (two.root / "data" / "more.csv").write_text("a,b\n")
+    before = {name: (two.root / "build" / name).read_bytes() for name in names}
+    (two.root / file).write_text(text)
     write_plan(two.root, plan)
-    assert [stamp.read_bytes() != old for stamp, old in zip(stamps, before, strict=True)] == [True, True]
+    return [name for name in names if (two.root / "build" / name).read_bytes() != before[name]]
+
+
+@pytest.fixture
+def reaching(two):
+    """The first chapter imports the runs by the package's front door, the second a module that imports nothing of them."""
+    two.write_chapter("01_first", cell(PARAMETERS, tags=["parameters"]), cell("from heart_utils import open_run"))
+    two.write_chapter("02_second", cell("import heart_utils.tables"))
+    return two
+
+
+def test_a_change_of_the_data_runs_everything(two):
+    assert stamps_changed(two, "data/more.csv", "a,b\n") == ["data.stamp"]
+
+
+def test_a_change_of_a_module_runs_the_chapters_that_import_it(reaching):
+    assert stamps_changed(reaching, "heart_utils/runs.py", "# another") == ["code.stamp", "code/sample/01_first.stamp"]
+
+
+def test_a_change_of_a_module_runs_the_chapters_that_reach_it_through_another(reaching):
+    changed = stamps_changed(reaching, "heart_utils/tables.py", "# another")
+    assert changed == ["code.stamp", "code/sample/01_first.stamp", "code/sample/02_second.stamp"]
+
+
+def test_a_change_of_a_module_that_no_chapter_reaches_runs_none(reaching):
+    assert stamps_changed(reaching, "heart_utils/report/gate.py", "# another") == ["code.stamp"]
+
+
+def test_a_change_of_the_package_itself_runs_whoever_imports_from_it(reaching):
+    changed = stamps_changed(reaching, "heart_utils/__init__.py", "# another")
+    assert changed == ["code.stamp", "code/sample/01_first.stamp", "code/sample/02_second.stamp"]
 
 
 def test_a_file_that_is_only_touched_changes_no_stamp(two):
