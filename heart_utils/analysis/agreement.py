@@ -11,10 +11,9 @@ import pandas as pd
 from heart_utils.analysis.baseline import AuthorBaseline, agreement_within, author_baseline, author_margins
 from heart_utils.analysis.chance import cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
 from heart_utils.analysis.coefficients import Coefficient
-from heart_utils.analysis.ends import draw_clusters, interval_of
 from heart_utils.analysis.intraclass import icc
 from heart_utils.analysis.ranks import rank_agreement
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
 from heart_utils.analysis.vote_pairs import TIE, A, B, VotePairs, pair_votes
 from heart_utils.analysis.votes import AgreementError, Array, read_votes
 
@@ -125,8 +124,7 @@ def pairwise_agreement(
     Returns
     -------
     Agreement
-        ``.table`` has one row a group. Intervals are expanded percentiles over resampled clusters, or below
-        50 clusters their standard deviation times a t quantile (:func:`heart_utils.analysis.ends.interval_of`);
+        ``.table`` has one row a group. Intervals follow the rule of :func:`heart_utils.analysis.resampling.interval_ends`;
         what the authors' names alone predict is learnt anew in each resample, never from a copy of the
         dialogue that it is held against. A measure with no value (kappa where chance alone is 1) is ``nan``.
 
@@ -158,7 +156,7 @@ def pairwise_agreement(
     sums, margins = _sum_by_cluster(pairs, counts), author_margins(pairs, counts)
     names = author_baseline(pairs, counts, decided=ties == "exclude")
     estimate = _measures(sums.sum(axis=0), margins.sum(axis=0), names.count_right(np.ones((1, len(sums))))[0])
-    replicates = _resample(sums, margins, names, draw_clusters(len(sums), n_resamples, rng))
+    replicates = _resample(sums, margins, names, draw_weights(len(sums), n_resamples, rng))
     seen = sums[:, :, 0] > 0
     table = pd.concat([pairs.groups, _lay_out(pairs, counts, estimate, replicates, seen.sum(axis=0), ci_level)], axis=1)
     return Agreement(table, between, ties, votes.left_out, votes.n_inconsistent)

@@ -270,10 +270,8 @@ def _share(
         return {"value": said.mean(), "ci_low": np.nan, "ci_high": np.nan, **row, "why": "one dialogue only, so no interval"}
     table = pd.DataFrame({"sum": said, "n": 1.0, "cluster": clusters.to_numpy()})
     found = bootstrap_ci(table, lambda sums: sums["sum"] / sums["n"], cluster="cluster", rng=rng,
-                         n_resamples=n_resamples, ci_level=ci_level)  # fmt: skip
-    row["why"] = "all alike, so the interval has no width" if said.min() == said.max() else ""
-    low, high = max(found.ci_low, 0.0), min(found.ci_high, 1.0)
-    return {"value": found.estimate, "ci_low": low, "ci_high": high, **row}
+                         n_resamples=n_resamples, ci_level=ci_level, least=0.0, most=1.0)  # fmt: skip
+    return {"value": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high, **row, "why": ""}
 
 
 def _margin_gap(

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.analysis.ends import draw_clusters, interval_of
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
 from heart_utils.analysis.votes import AgreementError, Array, Codes, people_only, read_votes
 
 __all__ = ["Ceiling", "ceiling_bounds", "estimate_ceiling"]
@@ -155,7 +154,7 @@ def estimate_ceiling(
     cluster_of_unit[votes.unit] = votes.cluster
     present, where = np.unique(cluster_of_unit[kept], return_inverse=True)
     kinds, sums, agree = _splits(decided[kept], np.maximum(for_a, decided - for_a)[kept], where, len(present))
-    weights = np.vstack([np.ones((1, len(present))), draw_clusters(len(present), n_resamples, rng)])
+    weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
     drawn = weights @ sums
     agreement = drawn @ agree / drawn.sum(axis=1)
     low, high = interval_of(float(agreement[0]), agreement[1:], len(present), ci_level, least=0.0, most=1.0)

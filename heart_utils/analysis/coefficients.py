@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from heart_utils.analysis.ends import draw_clusters, interval_of
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
 from heart_utils.analysis.votes import AgreementError, Array, Codes, Votes, read_votes
 
 __all__ = [
@@ -334,7 +333,7 @@ def estimate_coefficient(
     observed, chance = (float(part) for part in disagreements(sums.sum(axis=0)))
     n_clusters = len(sums)
     value = 1.0 - observed / chance if chance > 1e-12 else float("nan")
-    seen, expected = disagreements(draw_clusters(n_clusters, n_resamples, rng) @ sums)
+    seen, expected = disagreements(draw_weights(n_clusters, n_resamples, rng) @ sums)
     replicates = 1.0 - seen / np.where(expected > 1e-12, expected, np.nan)
     low, high = interval_of(value, replicates, n_clusters, ci_level, most=1.0)
     n_undefined = int(np.isnan(replicates).sum())

@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from heart_utils.analysis.bradley_terry import find_separated, fit_strengths
 from heart_utils.analysis.ratings import Ratings
-from heart_utils.analysis.resampling import check_clusters, draw_weights, simultaneous_reach
+from heart_utils.analysis.resampling import (
+    as_rng,
+    check_clusters,
+    draw_weights,
+    interval_ends,
+    simultaneous_reach,
+    standard_error,
+)
 from heart_utils.analysis.wins import RatingsError, WinMatrices, check_comparable, count_wins, read_verdicts
 
 __all__ = ["TwinContrasts", "contrast_strengths", "group_contrast", "twin_contrasts"]
@@ -143,8 +149,8 @@ def twin_contrasts(
 
     .. math:: \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}.
 
-    Both boards are fitted to the same resampled dialogues. The interval is the standard deviation of
-    the resamples times a t quantile with one degree of freedom less than dialogues (17 for HEART's 18).
+    Both boards are fitted to the same resampled dialogues. The interval follows the rule for few clusters
+    (:func:`~heart_utils.analysis.resampling.interval_ends`): HEART has 18 twins, so t has 17 degrees of freedom.
     The test flips, dialogue by dialogue, which twin is called adversarial: if being adversarial changes
     nothing, all such ways are alike.
 
@@ -209,7 +215,7 @@ def twin_contrasts(
     tally = count_wins(replace(entries, cluster=cell, clusters=pd.RangeIndex(2 * n_clusters)), weights=weights)
     chosen = contrasts or _all_pairs(entries.responders)
     matrix = _weights(chosen, entries.responders)
-    rng = np.random.default_rng(0) if rng is None else rng
+    rng = as_rng(rng)
     everyone, drawn = np.ones((1, n_clusters)), draw_weights(n_clusters, n_resamples, rng)
     flips = _flips(n_clusters, n_flips, rng)
     boards = [
@@ -222,8 +228,8 @@ def twin_contrasts(
         boards[0].fit(tally, _cells(drawn, 0 * drawn)),
         boards[1].fit(tally, _cells(0 * drawn, drawn)),
     )
-    se = ((one - other) @ matrix.T).std(axis=0, ddof=1)
-    reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * se
+    again = (one - other) @ matrix.T
+    low, high = interval_ends(delta, again, n_clusters, ci_level)
     turned = boards[0].fit(tally, _cells(~flips, flips))[0] - boards[1].fit(tally, _cells(flips, ~flips))[0]
     as_wide = np.abs(turned @ matrix.T) >= np.abs(delta) - SAME
     exact = len(flips) == 2**n_clusters
@@ -233,9 +239,9 @@ def twin_contrasts(
             "calm": gaps[1],
             "adversarial": gaps[0],
             "delta": delta,
-            "se": se,
-            "ci_low": delta - reach,
-            "ci_high": delta + reach,
+            "se": standard_error(again, n_clusters),
+            "ci_low": low,
+            "ci_high": high,
             "ci_level": ci_level,
             "p_value": as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips)),
             "n_clusters": n_clusters,

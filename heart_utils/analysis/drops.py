@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.analysis.ratings import POINTS, fit_ratings
+from heart_utils.analysis.resampling import standard_error
 
 __all__ = ["MODES", "Comparison", "GateError", "compare_responders", "hold_all"]
 
@@ -277,9 +278,8 @@ def _drop(
         return row, pd.DataFrame()
     fit = fit_ratings(entered, responders=responders, dimension=dimension, n_resamples=n_resamples, rng=rng)
     row["drop"] = POINTS * (fit.strength[baseline] - fit.strength[candidate])
-    n = fit.n_clusters
-    # A resample of n clusters has the variance of a mean with n in place of n - 1.
-    row["se"] = POINTS * (fit.replicates[baseline] - fit.replicates[candidate]).std(ddof=1) * np.sqrt(n / (n - 1))
+    gap = (fit.replicates[baseline] - fit.replicates[candidate]).to_numpy()
+    row["se"] = POINTS * float(standard_error(gap[:, None], fit.n_clusters)[0])
     return row, fit.table
 
 

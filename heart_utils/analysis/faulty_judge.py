@@ -205,7 +205,7 @@ def _measure(name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]
         ]
     last = drawn[(drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)]
     sums = pd.DataFrame({"ties": last["verdict"].eq("tie").astype(float), "n": 1.0})
-    ties = bootstrap_ci(sums, lambda sums: sums["ties"] / sums["n"], cluster=last["dialogue_id"], **how)
+    ties = bootstrap_ci(sums, lambda sums: sums["ties"] / sums["n"], cluster=last["dialogue_id"], least=0.0, most=1.0, **how)
     planted = faults.tires * (len(DIMENSIONS) - 1)
     return [("ties on the dimension asked last", planted, (ties.estimate, ties.ci_low, ties.ci_high))]
 

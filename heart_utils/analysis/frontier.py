@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.resampling import interval_ends
+from heart_utils.analysis.resampling import interval_of
 from heart_utils.analysis.scaling import ScalingError
 
 __all__ = ["best_within", "find_frontier", "measure_latency"]
@@ -147,11 +147,11 @@ def best_within(
     }  # fmt: skip
     if replicates is not None and len(replicates) > 1:
         gaps = (replicates[top["responder"]] - replicates[best["responder"]]).to_numpy(float)
-        low, high = interval_ends(np.array([behind]), gaps[:, None], np.array([n_dialogues or len(replicates)]), ci_level)
+        low, high = interval_of(behind, gaps, n_dialogues or len(replicates), ci_level)
         same = top["responder"] == best["responder"]
         leads = replicates[within["responder"]].idxmax(axis="columns") == best["responder"]
         found |= {"share_best": float(leads.mean())} if same else {
-            "ci_low": float(low[0]), "ci_high": float(high[0]), "share_best": float(leads.mean())
+            "ci_low": low, "ci_high": high, "share_best": float(leads.mean())
         }  # fmt: skip
     return found
 

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.analysis.coefficients import Coefficient, one_dimension
-from heart_utils.analysis.ends import draw_clusters, interval_of
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
 from heart_utils.analysis.votes import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
 
 __all__ = ["icc"]
@@ -102,7 +101,7 @@ def icc(
     estimate = float(_icc(*squares(table, row, clusters, n_rows, np.ones((1, n_clusters))), n_raters, kind)[0])
     if np.isnan(estimate):
         raise AgreementError("All rows have the same score: without variance there is nothing to have in common.")
-    drawn = draw_clusters(n_clusters, n_resamples, rng)
+    drawn = draw_weights(n_clusters, n_resamples, rng)
     replicates = _icc(*squares(table, row, clusters, n_rows, drawn), n_raters, kind) if len(drawn) else np.zeros(0)
     low, high = interval_of(estimate, replicates, n_clusters, ci_level, most=1.0)
     n_undefined = int(np.isnan(replicates).sum())

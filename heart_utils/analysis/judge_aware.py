@@ -23,7 +23,7 @@ from scipy.special import expit
 
 from heart_utils.analysis.board import clusters_met, lay_out
 from heart_utils.analysis.rater_model import NOTHING, RaterModel, by_cluster, fit_raters, raters_covariance, scores
-from heart_utils.analysis.resampling import check_clusters, rank_ranges
+from heart_utils.analysis.resampling import as_rng, check_clusters, check_level, rank_ranges
 from heart_utils.analysis.wins import Codes, Entries, RatingsError, name_codes, read_verdicts
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
@@ -139,6 +139,7 @@ def fit_judge_aware(
     >>> bool(judges["discrimination"].item() < 0.8), bool(judges["position_bias"].item() > 0.6)
     (True, True)
     """
+    check_level(ci_level)
     missing = [column for column in ("rater", "rater_kind", cluster) if column not in verdicts]
     if missing:
         raise RatingsError(f"verdicts lack the column {', '.join(missing)}. They have {', '.join(map(str, verdicts.columns))}.")
@@ -157,7 +158,7 @@ def fit_judge_aware(
     size, n_clusters = len(entries.responders), len(entries.clusters)
     reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
     theta = found[:size]
-    rng = np.random.default_rng(0) if rng is None else rng
+    rng = as_rng(rng)
     draws = rng.multivariate_normal(theta, covariance[:size, :size], size=N_DRAWS, method="eigh")
     best, worst = rank_ranges(theta, draws, n_clusters, ci_level)
     settings = {"dimension": dimension, "method": "judge-aware", "population": "dialogues", "interval": "sandwich"}

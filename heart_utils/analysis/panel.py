@@ -9,8 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.analysis.coefficients import one_dimension
-from heart_utils.analysis.ends import draw_clusters, interval_of
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
 from heart_utils.analysis.votes import LABELS, AgreementError, Array, Codes, Votes, read_votes
 
 __all__ = ["EffectiveJudges", "combine_judges", "effective_judges"]
@@ -174,7 +173,7 @@ def effective_judges(
         # Crossed over the same few people, their levels would count as errors that judges make apart.
         people = people - people.mean(axis=0) + people.mean()
     sums = _error_sums(said[used], people, where, len(present), single=single)
-    weights = np.vstack([np.ones((1, len(present))), draw_clusters(len(present), n_resamples, rng)])
+    weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
     drawn, rows = weights @ sums, []
     for reliability in reliabilities if single else (float("nan"),):
         rho = _correlation(drawn, len(judges), reliability, centred=votes.kind == "score")

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.analysis.ends import draw_clusters, interval_of
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
 from heart_utils.analysis.votes import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
 from heart_utils.tables import RATER_KINDS
 
@@ -180,7 +179,7 @@ def _table(
     whole = sums.sum(axis=0)
     seen: NDArray[np.intp] = (sums[:, :, 2] > 0).sum(axis=0)
     estimate = _measures(whole)
-    drawn = draw_clusters(n_clusters, n_resamples, rng) @ sums.reshape(n_clusters, -1)
+    drawn = draw_weights(n_clusters, n_resamples, rng) @ sums.reshape(n_clusters, -1)
     replicates = _measures(drawn.reshape(-1, *whole.shape))
     columns: dict[str, object] = {}
     for number, (name, least) in enumerate(MEASURES.items()):

@@ -17,7 +17,7 @@ from heart_utils.analysis.levels import Levels, read_levels
 from heart_utils.analysis.newton import ConvergenceError
 from heart_utils.analysis.orders import combine_orders
 from heart_utils.analysis.released import HIGHEST_RATING, LOWEST_RATING, ReleasedHeart
-from heart_utils.analysis.resampling import contrast_reach, interval_ends, rank_ranges
+from heart_utils.analysis.resampling import as_rng, check_level, check_resamples, contrast_reach, interval_ends, rank_ranges
 from heart_utils.analysis.sandwich import Model
 from heart_utils.analysis.wins import Entries, NotComparableError, RatingsError, read_verdicts
 from heart_utils.tables import TABLES
@@ -213,9 +213,11 @@ def fit_ratings(
     """
     _check_choice("method", method, METHODS)
     _check_choice("weights", weights, WEIGHTS)
+    check_level(ci_level)
+    check_resamples(n_resamples)
     clusters = (cluster,) if isinstance(cluster, str) else tuple(cluster)
     chosen = check_interval(interval, clusters)
-    absent = clusters == ("dialogue_id",) and "dialogue_id" not in verdicts and rng is None
+    absent = clusters == ("dialogue_id",) and "dialogue_id" not in verdicts
     resampled = n_resamples > 0 and not absent and method != "released-heart"
     entries = read_verdicts(verdicts, dimension=dimension, cluster=None if absent else clusters[0])
     if entries.tie.all():
@@ -231,7 +233,7 @@ def fit_ratings(
         "n_resamples": n_resamples if resampled else 0,
         "ci_level": ci_level,
     }
-    rng = np.random.default_rng(0) if rng is None else rng
+    rng = as_rng(rng)
     spread = spread_of(model, verdicts, clusters, chosen if resampled else None, n_resamples, ci_level, rng)
     best, worst = None, None
     if resampled:

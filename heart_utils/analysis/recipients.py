@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.ends import SEED, draw_clusters, interval_of
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, as_rng, draw_weights, interval_of
 from heart_utils.analysis.votes import AgreementError, Array, Codes
 
 __all__ = ["OUTCOMES", "share_won", "strategy_shares", "track_recipients"]
@@ -165,7 +164,7 @@ def track_recipients(
     joined = values.dropna(subset="value").merge(told, on="history_id")
     if joined.empty or joined[list(outcomes)].isna().to_numpy().all():
         raise AgreementError("No history with a value has an outcome by its seeker.")
-    rng = np.random.default_rng(SEED) if rng is None else rng
+    rng = as_rng(rng)
     rows = []
     for outcome in outcomes:
         # One draw serves all groups: the dialogues are the same.
@@ -200,7 +199,7 @@ def _draw(
     joined: pd.DataFrame, outcome: str, cluster: str, n_resamples: int, rng: np.random.Generator
 ) -> tuple[Array, pd.Index]:
     clusters = pd.Index(joined.loc[joined[outcome].notna(), cluster].unique())
-    return draw_clusters(len(clusters), n_resamples, rng), clusters
+    return draw_weights(len(clusters), n_resamples, rng), clusters
 
 
 def _correlate(part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float) -> dict[str, object]:

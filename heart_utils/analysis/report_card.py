@@ -10,7 +10,7 @@ from scipy import stats
 
 from heart_utils.analysis.drops import hold_all
 from heart_utils.analysis.orders import combine_orders
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, wilson_ends
 from heart_utils.analysis.wins import SHARES
 
 __all__ = ["EXPECTED", "OUTCOMES", "ReportCardError", "describe_judges", "grade_probes"]
@@ -58,7 +58,7 @@ def grade_probes(
     base : str
         The responder that probes were made from.
     alpha : float
-        Holm's procedure runs over the probes of one judge.
+        Holm's procedure runs over the probes of one judge; intervals have the level 1 - `alpha`.
     cluster : str
         What counts once; several pairs of it are averaged.
 
@@ -110,7 +110,10 @@ def grade_probes(
     rows = []
     for rater, theirs in joined.groupby("rater", sort=True):
         for name, known in expected.items():
-            rows.append({"rater": rater, "probe": name, "expected": known} | _grade(theirs[theirs["probe"] == name], cluster))
+            rows.append(
+                {"rater": rater, "probe": name, "expected": known}
+                | _grade(theirs[theirs["probe"] == name], cluster, 1.0 - alpha)
+            )
     table = pd.DataFrame(rows)
     table["p_holm"] = np.nan
     for _, card in table.dropna(subset=["p"]).groupby("rater"):
@@ -172,7 +175,7 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _grade(pairs: pd.DataFrame, cluster: str) -> dict[str, object]:
+def _grade(pairs: pd.DataFrame, cluster: str, ci_level: float) -> dict[str, object]:
     judged = pairs[pairs["state"].isin(["valid", "inconsistent"])]
     per = judged.groupby(cluster)["share"].mean()
     n = len(per)
@@ -180,17 +183,10 @@ def _grade(pairs: pd.DataFrame, cluster: str) -> dict[str, object]:
     if not n:
         return row | dict.fromkeys(("right", "ci_low", "ci_high", "p", "contradicted", "p_base"), np.nan)
     right = float(per.mean())
-    low, high = _wilson(right, n)
+    se = per.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
+    low, high = (float(end[0]) for end in wilson_ends(np.array([right]), np.array([se]), n, ci_level))
     above, below = int((per > 0.5).sum()), int((per < 0.5).sum())
     p = float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
     contradicted = float(judged["state"].eq("inconsistent").mean())
     return row | {"right": right, "ci_low": low, "ci_high": high, "p": p, "contradicted": contradicted,
                   "p_base": float(judged["soft"].mean())}  # fmt: skip
-
-
-def _wilson(share: float, n: int) -> tuple[float, float]:
-    """Wilson's 95% interval, which has a width where all answers are alike."""
-    z = stats.norm.ppf(0.975)
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    reach = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return max(float(centre - reach), 0.0), min(float(centre + reach), 1.0)

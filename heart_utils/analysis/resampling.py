@@ -1,4 +1,7 @@
-"""Intervals from resampling whole clusters: what was sampled together is drawn together."""
+"""Intervals from resampling whole clusters: what was sampled together is drawn together.
+
+The one rule for intervals and p values is here (:func:`interval_ends`, :func:`p_value`).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,25 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-__all__ = ["Interval", "bootstrap_ci", "draw_weights", "estimate_rng", "interval_ends", "rank_ranges"]
+__all__ = [
+    "Interval",
+    "as_rng",
+    "bootstrap_ci",
+    "draw_weights",
+    "estimate_rng",
+    "interval_ends",
+    "interval_of",
+    "p_value",
+    "rank_ranges",
+    "standard_error",
+    "wilson_ends",
+]
 
 Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+SEED = 20260109
+"""Where a function gets no `rng`, it starts one from this seed: the same data give the same interval."""
 
 MANY_CLUSTERS = 50
 """From this number on, the interval's ends are percentiles; below, SD times a t quantile covers better."""
@@ -29,7 +48,7 @@ class Interval:
     Attributes
     ----------
     estimate, ci_low, ci_high, se : float
-        ``nan`` ends mean that no interval can be had.
+        ``nan`` ends mean that no interval can be had. The standard error is :func:`standard_error`.
     ci_level : float
         Such as 0.95.
     n_clusters : int
@@ -79,15 +98,36 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")])
 
 
-def draw_weights(n_clusters: int, n_resamples: int, rng: np.random.Generator) -> Array:
+def as_rng(rng: np.random.Generator | None) -> np.random.Generator:
+    """Return the random generator that was given, or a new one with the package's fixed seed.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator or None
+        None is one with the seed 20260109, so that the same call gives the same numbers.
+
+    Returns
+    -------
+    numpy.random.Generator
+        The source of chance.
+
+    Examples
+    --------
+    >>> as_rng(None).random() == as_rng(None).random()
+    True
+    """
+    return np.random.default_rng(SEED) if rng is None else rng
+
+
+def draw_weights(n_clusters: int, n_resamples: int, rng: np.random.Generator | None = None) -> Array:
     """Draw how often each cluster enters each resample.
 
     Parameters
     ----------
     n_clusters, n_resamples : int
-        How many.
-    rng : numpy.random.Generator
-        The source of chance.
+        How many. With fewer than two clusters, or no resamples, there is no row.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
 
     Returns
     -------
@@ -99,7 +139,10 @@ def draw_weights(n_clusters: int, n_resamples: int, rng: np.random.Generator) ->
     >>> draw_weights(4, 2, np.random.default_rng(1)).sum(axis=1)
     array([4., 4.])
     """
-    drawn = rng.integers(0, n_clusters, size=(n_resamples, n_clusters))
+    check_resamples(n_resamples)
+    if n_clusters < 2 or n_resamples == 0:
+        return np.zeros((0, n_clusters))
+    drawn = as_rng(rng).integers(0, n_clusters, size=(n_resamples, n_clusters))
     drawn += np.arange(n_resamples)[:, None] * n_clusters
     return np.bincount(drawn.ravel(), minlength=n_resamples * n_clusters).reshape(n_resamples, n_clusters).astype(float)
 
@@ -109,9 +152,11 @@ def bootstrap_ci(
     statistic: Callable[[pd.DataFrame], ArrayLike],
     *,
     cluster: str | pd.Series,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
+    least: float = -np.inf,
+    most: float = np.inf,
 ) -> Interval:
     """Put an interval on any statistic that is a function of sums, resampling whole clusters.
 
@@ -128,23 +173,24 @@ def bootstrap_ci(
         number a row. ``nan`` means that the statistic has no value there.
     cluster : str or pandas.Series
         What is resampled together: a column of `observations`, or one value a row.
-    rng : numpy.random.Generator
-        The source of chance.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
     n_resamples : int
-        How many.
+        How many; 0 for the estimate alone.
     ci_level : float
         Such as 0.95.
+    least, most : float
+        The range of the statistic, such as 0 and 1 of a share; no end lies beyond.
 
     Returns
     -------
     Interval
-        Percentiles from 50 clusters on; below that the standard deviation of the resamples times a t
-        quantile.
+        By the rule of :func:`interval_ends`.
 
     Raises
     ------
     ValueError
-        If there is one cluster only, a number is absent, or a cluster is.
+        If there is one cluster only, a number is absent, a cluster is, or an option makes no sense.
 
     Examples
     --------
@@ -165,12 +211,12 @@ def bootstrap_ci(
     found = np.asarray(statistic(pd.DataFrame(weights @ sums, columns=numbers.columns)), dtype=float)
     replicates = found[1:]
     defined = replicates[~np.isnan(replicates)]
-    low, high = interval_ends(found[:1], defined[:, None], np.array([len(names)]), ci_level)
+    low, high = interval_of(float(found[0]), defined, len(names), ci_level, least=least, most=most)
     return Interval(
         estimate=float(found[0]),
-        ci_low=float(low[0]),
-        ci_high=float(high[0]),
-        se=float(defined.std(ddof=1)) if len(defined) > 1 else float("nan"),
+        ci_low=low,
+        ci_high=high,
+        se=float(standard_error(defined[:, None], len(names))[0]),
         ci_level=ci_level,
         n_clusters=len(names),
         n_undefined=len(replicates) - len(defined),
@@ -179,44 +225,244 @@ def bootstrap_ci(
     )
 
 
-def interval_ends(estimate: Array, replicates: Array, n_clusters: NDArray[np.int64], ci_level: float) -> tuple[Array, Array]:
-    """Turn replicates into interval ends: percentiles, or SD times t where clusters are few.
+def standard_error(replicates: Array, n_clusters: int | Counts) -> Array:
+    r"""Give the standard error of each column of replicates: their standard deviation times :math:`\sqrt{n / (n - 1)}`.
 
-    With 18 clusters percentiles are too narrow; the t quantile with one degree of freedom less than
-    clusters makes up for most of it.
+    A bootstrap over n clusters divides their sum of squares by n and not by n - 1 [1]_.
+
+    Parameters
+    ----------
+    replicates : numpy.ndarray
+        Shape (resamples, columns); ``nan`` where the statistic has no value.
+    n_clusters : int or numpy.ndarray
+        What was resampled, one number for all columns or one each.
+
+    Returns
+    -------
+    numpy.ndarray
+        One a column; ``nan`` with fewer than two clusters or resamples.
+
+    References
+    ----------
+    .. [1] Efron (1982), https://doi.org/10.1137/1.9781611970319, section 5.6
+
+    Examples
+    --------
+    >>> standard_error(np.array([[1.0], [2.0], [3.0]]), 2).round(3)  # 1 times the root of 2
+    array([1.414])
+    """
+    n = np.broadcast_to(np.asarray(n_clusters, dtype=float), replicates.shape[1:])
+    there = ~np.isnan(replicates)
+    count = there.sum(axis=0)
+    known = np.where(there, replicates, 0.0)
+    mean = known.sum(axis=0) / np.maximum(count, 1)
+    squares = (np.where(there, replicates - mean, 0.0) ** 2).sum(axis=0)
+    variance = squares / np.maximum(count - 1, 1) * n / np.maximum(n - 1.0, 1.0)
+    return np.where((count > 1) & (n > 1), np.sqrt(variance), np.nan)
+
+
+def interval_ends(
+    estimate: Array,
+    replicates: Array,
+    n_clusters: int | Counts,
+    ci_level: float,
+    *,
+    least: float = -np.inf,
+    most: float = np.inf,
+) -> tuple[Array, Array]:
+    r"""Turn replicates into the ends of intervals. This is the one rule of the package.
+
+    * A number that has a range on both sides, such as a share or a mean on a scale from 1 to 5: Wilson's interval [1]_
+      with the effective number of observations :math:`x (1 - x) / se^2` (x is the place in the range; as many as
+      clusters where x is 0 or 1) and a t quantile with one degree of freedom less than clusters. It stays within the
+      range and has a width where all clusters agree.
+    * Other numbers, fewer than 50 clusters: the estimate plus or minus the standard error times that t quantile.
+    * From 50 clusters on: percentiles of the resamples, taken further out by what t and the standard error are larger
+      than the normal quantile and the standard deviation [2]_; cut at the end of the range, if there is one.
 
     Parameters
     ----------
     estimate : numpy.ndarray
-        One number a column.
+        One number a column; ``nan`` gives no interval.
     replicates : numpy.ndarray
-        Shape (resamples, columns).
-    n_clusters : numpy.ndarray
-        Clusters behind each column. With fewer than two there is no interval: ``nan``.
+        Shape (resamples, columns); ``nan`` where the statistic has no value, which is left out.
+    n_clusters : int or numpy.ndarray
+        Clusters behind all columns, or behind each. With fewer than two there is no interval: ``nan``.
     ci_level : float
         Such as 0.95.
+    least, most : float
+        The range of the numbers.
 
     Returns
     -------
     tuple of numpy.ndarray
         Lower and upper ends.
 
+    Raises
+    ------
+    ValueError
+        If `ci_level` is not between 0 and 1.
+
+    References
+    ----------
+    .. [1] Franco, Little, Louis and Slud (2019), https://doi.org/10.1093/jssam/smy019
+    .. [2] Hesterberg (2015), https://doi.org/10.1080/00031305.2015.1089789, "expanded percentiles"
+
     Examples
     --------
     >>> draws = np.random.default_rng(1).normal(0.0, 1.0, (1000, 2))
     >>> low, high = interval_ends(np.zeros(2), draws, np.array([60, 10]), 0.95)
-    >>> (high - low).round(1)  # percentiles; SD times t with 9 degrees of freedom
-    array([3.9, 4.6])
+    >>> (high - low).round(1)  # percentiles; standard error times t with 9 degrees of freedom
+    array([4. , 4.8])
+    >>> low, high = interval_ends(np.ones(1), np.ones((1000, 1)), 20, 0.95, least=0.0, most=1.0)  # 20 of 20
+    >>> low.round(2), high.round(2)
+    (array([0.82]), array([1.]))
     """
-    absent = np.full(len(estimate), np.nan)
+    check_level(ci_level)
+    estimate = np.asarray(estimate, dtype=float)
+    n = np.broadcast_to(np.asarray(n_clusters), estimate.shape)
+    none = np.full(estimate.shape, np.nan)
     if len(replicates) < 2:
-        return absent, absent.copy()
-    tail = (1.0 - ci_level) / 2.0
-    low, high = np.quantile(replicates, [tail, 1.0 - tail], axis=0)
-    reach = stats.t.ppf(1.0 - tail, np.maximum(n_clusters - 1, 1)) * replicates.std(axis=0, ddof=1)
-    few = n_clusters < MANY_CLUSTERS
-    low, high = np.where(few, estimate - reach, low), np.where(few, estimate + reach, high)
-    return np.where(n_clusters < 2, np.nan, low), np.where(n_clusters < 2, np.nan, high)
+        return none, none.copy()
+    se = standard_error(replicates, n)
+    quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n - 1, 1))
+    if np.isfinite(least) and np.isfinite(most):
+        low, high = wilson_ends(estimate, se, n, ci_level, least=least, most=most)
+    else:
+        low, high = estimate - quantile * se, estimate + quantile * se
+        for column in np.flatnonzero((n >= MANY_CLUSTERS) & ~np.isnan(se)):
+            defined = replicates[~np.isnan(replicates[:, column]), column]
+            tail = stats.norm.sf(quantile[column] * np.sqrt(n[column] / (n[column] - 1.0)))
+            low[column], high[column] = np.quantile(defined, [tail, 1.0 - tail])
+    absent = np.isnan(se) | np.isnan(estimate)
+    return np.where(absent, np.nan, np.maximum(low, least)), np.where(absent, np.nan, np.minimum(high, most))
+
+
+def wilson_ends(
+    estimate: Array, se: Array, n_clusters: int | Counts, ci_level: float, *, least: float = 0.0, most: float = 1.0
+) -> tuple[Array, Array]:
+    """Give the ends of Wilson's interval for numbers with a range, from their standard errors over clusters.
+
+    Parameters
+    ----------
+    estimate, se : numpy.ndarray
+        Shares or means, and their standard errors.
+    n_clusters : int or numpy.ndarray
+        Clusters behind them.
+    ci_level : float
+        Such as 0.95.
+    least, most : float
+        The range of the numbers.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Lower and upper ends; see :func:`interval_ends`.
+
+    Examples
+    --------
+    >>> low, high = wilson_ends(np.array([1.0]), np.array([0.0]), 20, 0.95)  # 20 of 20
+    >>> low.round(2), high.round(2)
+    (array([0.82]), array([1.]))
+    """
+    quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(np.asarray(n_clusters) - 1, 1))
+    width, n = most - least, _effective(estimate, se, np.asarray(n_clusters), least, most)
+    place, shrink = (estimate - least) / width, 1.0 + quantile**2 / n
+    centre = (place + quantile**2 / (2.0 * n)) / shrink
+    reach = quantile / shrink * np.sqrt(np.maximum(place * (1.0 - place), 0.0) / n + (quantile / (2.0 * n)) ** 2)
+    return np.maximum(least + width * (centre - reach), least), np.minimum(least + width * (centre + reach), most)
+
+
+def interval_of(
+    estimate: float, replicates: Array, n_clusters: int, ci_level: float, *, least: float = -np.inf, most: float = np.inf
+) -> tuple[float, float]:
+    """Put an interval on one number, by the rule of :func:`interval_ends`.
+
+    Parameters
+    ----------
+    estimate : float
+        ``nan`` gives no interval.
+    replicates : numpy.ndarray
+        One value a resample; ``nan`` is left out.
+    n_clusters : int
+        What was resampled.
+    ci_level : float
+        Such as 0.95.
+    least, most : float
+        The range of the number.
+
+    Returns
+    -------
+    tuple of float
+        Lower and upper end, ``nan`` where there is none.
+
+    Examples
+    --------
+    >>> interval_of(0.9, np.linspace(0.7, 1.1, 101), 20, 0.95, most=1.0)[1]
+    1.0
+    """
+    low, high = interval_ends(np.array([estimate]), replicates[:, None], n_clusters, ci_level, least=least, most=most)
+    return float(low[0]), float(high[0])
+
+
+def p_value(
+    estimate: float,
+    replicates: Array,
+    n_clusters: int,
+    *,
+    null: float = 0.0,
+    least: float = -np.inf,
+    most: float = np.inf,
+) -> float:
+    """Test one number against a value, two-sided: one less the level at which an end of the interval meets that value.
+
+    So p is below 0.05 exactly where the 95 % interval of :func:`interval_ends` excludes the value. Percentiles cannot
+    tell how far beyond the last resample a value lies; there the t distribution of the standard error does.
+
+    Parameters
+    ----------
+    estimate : float
+        ``nan`` gives no p value.
+    replicates : numpy.ndarray
+        One value a resample; ``nan`` is left out.
+    n_clusters : int
+        What was resampled.
+    null : float
+        The value to test against.
+    least, most : float
+        The range of the number, as given for its interval.
+
+    Returns
+    -------
+    float
+        ``nan`` where there is no interval; 1 where neither estimate nor resamples differ from `null`.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(1).normal(2.0, 1.0, 1000)
+    >>> round(p_value(2.0, draws, 10), 2), round(p_value(2.0, draws, 200), 2)  # few clusters leave more doubt
+    (0.09, 0.05)
+    """
+    se = float(standard_error(replicates[:, None], n_clusters)[0])
+    if np.isnan(se) or np.isnan(estimate):
+        return float("nan")
+    gap = estimate - null
+    if np.isfinite(least) and np.isfinite(most):
+        if not least < null < most:
+            return float("nan")
+        n_effective = _effective(np.array(estimate), np.array(se), np.array(n_clusters), least, most)
+        se = float(np.sqrt((null - least) * (most - null) / n_effective))
+    if se == 0.0:
+        return 1.0 if gap == 0.0 else 0.0
+    by_t = float(2.0 * stats.t.sf(abs(gap) / se, n_clusters - 1))
+    if n_clusters < MANY_CLUSTERS or (np.isfinite(least) and np.isfinite(most)):
+        return by_t
+    drawn = np.sort(replicates[~np.isnan(replicates)])
+    place = np.interp(null, drawn, np.arange(len(drawn))) / (len(drawn) - 1)
+    beyond, least_seen = min(place, 1.0 - place), 1.0 / (len(drawn) - 1)
+    factor = np.sqrt(n_clusters / (n_clusters - 1.0))
+    found = float(2.0 * stats.t.sf(-stats.norm.ppf(max(beyond, least_seen)) / factor, n_clusters - 1))
+    return min(found, by_t, 1.0) if beyond < least_seen else min(found, 1.0)
 
 
 def rank_ranges(
@@ -298,3 +544,22 @@ def check_clusters(n_clusters: int, name: object) -> None:
             f"There is one {name} only, and an interval needs several to resample. "
             f"Give another cluster, or ask for no resamples (n_resamples=0) to have the estimate alone."
         )
+
+
+def check_level(ci_level: float) -> None:
+    """Refuse a level that is no probability."""
+    if not 0.0 < ci_level < 1.0:
+        raise ValueError(f"ci_level is {ci_level!r}; expected a number between 0 and 1, such as 0.95.")
+
+
+def check_resamples(n_resamples: int) -> None:
+    """Refuse a number of resamples that gives no interval without saying so."""
+    if n_resamples < 0 or n_resamples == 1:
+        raise ValueError(f"n_resamples is {n_resamples!r}; expected 1000 or so, or 0 for the estimate alone.")
+
+
+def _effective(estimate: Array, se: Array, n_clusters: Counts, least: float, most: float) -> Array:
+    """Give how many independent observations of a share have this standard error; as many as clusters at either end."""
+    inside = np.maximum((estimate - least) * (most - estimate), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(inside > 0, inside / se**2, n_clusters)

@@ -7,8 +7,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.analysis.heartbench import STRATA, RubricError
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, as_rng, check_resamples, interval_ends
 
 __all__ = ["ability_variance", "rubric_board"]
+
+LEAST, MOST = 0.0, 100.0
+"""The range of a score."""
 
 MEANS = ("ability", "question", "item")
 
@@ -38,16 +42,16 @@ def rubric_board(
     n_resamples : int
         Bootstrap replicates; 0 for none, and no intervals.
     ci_level : float
-        Of the percentile intervals.
+        Of the intervals (:func:`~heart_utils.analysis.resampling.interval_ends`).
     rng : numpy.random.Generator, optional
-        Needed where `n_resamples` is not 0.
+        The source of chance; by default one with a fixed seed.
 
     Returns
     -------
     pandas.DataFrame
         One row per rater, responder and ability, and one with the ability ``"overall"``:
         ``score``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` that entered, ``n_unscored``
-        ability cells that could not, and ``n_vetoed``. Best overall first.
+        ability cells that could not, ``n_vetoed`` and ``provisional`` (fewer than 30 questions). Best overall first.
 
     Raises
     ------
@@ -65,7 +69,7 @@ def rubric_board(
     low = high = np.full_like(estimate[0], np.nan)
     if n_resamples:
         replicates = _replicates(cells, mean, n_resamples, rng)[2]
-        low, high = _quantiles(replicates, [(1 - ci_level) / 2, (1 + ci_level) / 2])
+        low, high = _ends(cells, keys, abilities, estimate[0], replicates, ci_level)
     board = pd.DataFrame(
         {
             "rater": np.repeat([key[0] for key in keys], len(abilities)),
@@ -78,6 +82,7 @@ def rubric_board(
         }
     )
     board = board.merge(_counts(cells), on=["rater", "responder", "ability"], how="left")
+    board["provisional"] = board["n_questions"] < ENOUGH_CLUSTERS
     overall = board[board["ability"] == "overall"].set_index(["rater", "responder"])["score"]
     board["_overall"] = overall.reindex(pd.MultiIndex.from_frame(board[["rater", "responder"]])).to_numpy()
     board["_first"] = board["ability"] != "overall"
@@ -180,8 +185,8 @@ def _draws(
     """Draw how often each question counts, within difficulty and scene; all once where nothing is resampled."""
     if not n_resamples:
         return np.ones((1, size))
-    if rng is None:
-        raise RubricError("Resampling needs rng, such as numpy.random.default_rng(20260109); or set n_resamples=0.")
+    check_resamples(n_resamples)
+    rng = as_rng(rng)
     strata = [column for column in STRATA if column in cells]
     first = np.unique(question, return_index=True)[1]
     stratum = pd.factorize(pd.MultiIndex.from_frame(cells.iloc[first][strata].fillna("")))[0] if strata else np.zeros(size, int)
@@ -212,12 +217,20 @@ def _mean(replicates: NDArray[np.float64]) -> NDArray[np.float64]:
     return _ratio(np.nansum(replicates, axis=0), (~np.isnan(replicates)).sum(axis=0).astype(float))
 
 
-def _quantiles(replicates: NDArray[np.float64], levels: list[float]) -> NDArray[np.float64]:
-    """Take quantiles over the replicates that have a value, missing where none has."""
-    found = np.full((len(levels), *replicates.shape[1:]), np.nan)
-    there = ~np.isnan(replicates).all(axis=0)
-    found[:, there] = np.nanquantile(replicates[:, there], levels, axis=0)
-    return found
+def _ends(
+    cells: pd.DataFrame,
+    keys: list[tuple[str, str]],
+    abilities: list[str],
+    estimate: NDArray[np.float64],
+    replicates: NDArray[np.float64],
+    ci_level: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Put intervals on scores from 0 to 100, with as many clusters as questions entered."""
+    counts = _counts(cells).set_index(["rater", "responder", "ability"])["n_questions"]
+    n = np.array([[counts.get((*key, ability), 0) for ability in abilities] for key in keys])
+    flat = replicates.reshape(len(replicates), -1)
+    low, high = interval_ends(estimate.ravel(), flat, n.ravel(), ci_level, least=LEAST, most=MOST)
+    return low.reshape(estimate.shape), high.reshape(estimate.shape)
 
 
 def _counts(cells: pd.DataFrame) -> pd.DataFrame:

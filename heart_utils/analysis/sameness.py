@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.analysis.resampling import draw_weights, interval_ends
+from heart_utils.analysis.resampling import draw_weights, interval_of
 
 __all__ = ["FUNCTION_WORDS", "match_styles", "measure_sameness"]
 
@@ -90,9 +90,8 @@ def measure_sameness(
             drawn = weights[:, where]
             pairs = np.einsum("ri,ij,rj->r", drawn, across.astype(float), drawn, optimize=True)
             found = np.einsum("ri,ij,rj->r", drawn, own * across, drawn, optimize=True) / np.where(pairs > 0, pairs, np.nan)
-            kept = found[1:][~np.isnan(found[1:])]
-            low, high = interval_ends(found[:1], kept[:, None], np.array([n_clusters]), ci_level)
-            row |= {"sameness": float(found[0]), "ci_low": float(low[0]), "ci_high": float(high[0])}
+            low, high = interval_of(float(found[0]), found[1:], n_clusters, ci_level, least=0.0, most=1.0)
+            row |= {"sameness": float(found[0]), "ci_low": low, "ci_high": high}
         if len(rest):
             other = np.asarray((features[mine.index] @ features[rest].T).todense())
             apart = where[:, None] != codes[rest][None, :]

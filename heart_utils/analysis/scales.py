@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from heart_utils.analysis.resampling import draw_weights, interval_ends
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, bootstrap_ci, draw_weights, interval_ends
 
 __all__ = ["ScaleError", "average_scores", "pairs_against_scores", "sweep_weights", "weigh_scores"]
 
@@ -20,10 +19,11 @@ class ScaleError(ValueError):
 def average_scores(
     scores: pd.DataFrame,
     *,
+    scale: tuple[float, float] = (1.0, 5.0),
     cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
 ) -> pd.DataFrame:
     """Average the valid scores of each responder on each dimension, with an interval over dialogues.
 
@@ -31,6 +31,8 @@ def average_scores(
     ----------
     scores : pandas.DataFrame
         The table ``scores``: ``responder``, ``dimension``, ``score``, ``state`` and `cluster`.
+    scale : tuple of float
+        The least and the greatest score that could be given; no interval reaches beyond.
     cluster : str
         What is resampled together; whoever scored is taken as given.
     n_resamples : int
@@ -44,12 +46,12 @@ def average_scores(
     -------
     pandas.DataFrame
         One row per responder and dimension, by name: ``score``, ``ci_low``, ``ci_high``, ``ci_level``,
-        ``n_scores``, ``n_left_out`` (without a valid score) and ``n_clusters``.
+        ``n_scores``, ``n_left_out`` (without a valid score), ``n_clusters`` and ``provisional`` (fewer than 30).
 
     Raises
     ------
     ScaleError
-        If no score is valid.
+        If no score is valid, or one lies outside the scale.
 
     Examples
     --------
@@ -61,6 +63,12 @@ def average_scores(
     valid = scores[scores["state"] == "valid"]
     if valid.empty:
         raise ScaleError(f"None of the {len(scores)} scores is valid, so there is nothing to average.")
+    outside = valid[~valid["score"].astype(float).between(*scale)]
+    if len(outside):
+        raise ScaleError(
+            f"{len(outside)} scores lie outside the scale from {scale[0]:g} to {scale[1]:g}; row {outside.index[0]} has "
+            f"{outside['score'].iloc[0]:g}. Correct them, or give the scale that was used, such as scale=(0, 100)."
+        )
     cell, cells = pd.factorize(pd.MultiIndex.from_frame(valid[["responder", "dimension"]]), sort=True)
     where, clusters = pd.factorize(valid[cluster], sort=True)
     flat, size = where * len(cells) + cell, len(clusters) * len(cells)
@@ -73,17 +81,14 @@ def average_scores(
         drawn = draw_weights(len(clusters), n_resamples, rng)
         counted = drawn @ count
         replicates = np.divide(drawn @ total, counted, out=np.full_like(counted, np.nan), where=counted > 0)
-        ends = [  # a responder of few dialogues has no mean in a resample that drew none of them
-            interval_ends(mean[[at]], drawn_means[~np.isnan(drawn_means), None], met[[at]], ci_level)
-            for at, drawn_means in enumerate(replicates.T)
-        ]
-        low, high = np.concatenate([side for side, _ in ends]), np.concatenate([side for _, side in ends])
+        # A responder of few dialogues has no mean in a resample that drew none of them.
+        low, high = interval_ends(mean, replicates, met, ci_level, least=scale[0], most=scale[1])
     found = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}
     table = pd.DataFrame(found | {"n_scores": count.sum(axis=0).astype(int)}, index=cells).rename_axis(
         ["responder", "dimension"]
     )
     table["n_left_out"] = scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
-    return table.assign(n_clusters=met).reset_index()
+    return table.assign(n_clusters=met, provisional=met < ENOUGH_CLUSTERS).reset_index()
 
 
 def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFrame:
@@ -199,16 +204,16 @@ def pairs_against_scores(
     n_resamples : int
         Bootstrap replicates over dialogues.
     ci_level : float
-        Of the percentile interval.
-    rng : numpy.random.Generator
-        Draws them.
+        Of the interval.
+    rng : numpy.random.Generator, optional
+        Draws them; by default one with a fixed seed.
 
     Returns
     -------
     pandas.DataFrame
         One row per rater and dimension: ``n_pairs`` with both, ``n_without_scores``, ``pairs_undecided`` and
         ``scores_tied`` (shares), ``n_decided`` by both, ``agree`` (share of those) with ``ci_low``
-        and ``ci_high``, and ``n_dialogues``. With nothing decided by both, ``agree`` is missing.
+        and ``ci_high``, ``n_dialogues`` and ``provisional``. With nothing decided by both, ``agree`` is missing.
 
     Raises
     ------
@@ -247,8 +252,14 @@ def pairs_against_scores(
             continue
         agree = (group["by_pair"] * group["by_score"]).to_numpy()
         sums = pd.DataFrame({"d": group["dialogue_id"].to_numpy(), "yes": agree > 0, "all": agree != 0}).groupby("d").sum()
-        low, high = _share_interval(sums.to_numpy(dtype=float), n_resamples, ci_level, rng)
-        n_decided = int(sums["all"].sum())
+        n_decided, low, high = int(sums["all"].sum()), np.nan, np.nan
+        if n_resamples and n_decided and len(sums) > 1:
+            found = bootstrap_ci(
+                sums.astype(float).reset_index(),
+                lambda sums: sums["yes"] / sums["all"].where(sums["all"] > 0),
+                cluster="d", rng=rng, n_resamples=n_resamples, ci_level=ci_level, least=0.0, most=1.0,
+            )  # fmt: skip
+            low, high = found.ci_low, found.ci_high
         rows.append(
             {
                 "rater": rater,
@@ -262,6 +273,7 @@ def pairs_against_scores(
                 "ci_low": low,
                 "ci_high": high,
                 "n_dialogues": len(sums),
+                "provisional": len(sums) < ENOUGH_CLUSTERS,
             }
         )
     return pd.DataFrame(rows)
@@ -282,18 +294,6 @@ def _wide(means: pd.DataFrame, names: list[str]) -> pd.DataFrame:
         responder, dimension = wide.index[gaps[0, 0]], names[gaps[0, 1]]
         raise ScaleError(f"{responder!r} has no score on {dimension!r}; every responder needs all of {', '.join(names)}.")
     return wide
-
-
-def _share_interval(
-    sums: NDArray[np.float64], n_resamples: int, ci_level: float, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Resample dialogues and give the interval of the ratio of two sums."""
-    if not n_resamples or len(sums) < 2 or not sums[:, 1].sum():
-        return np.nan, np.nan
-    draws = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=n_resamples) @ sums
-    shares = draws[draws[:, 1] > 0]
-    low, high = np.quantile(shares[:, 0] / shares[:, 1], [(1 - ci_level) / 2, (1 + ci_level) / 2])
-    return float(low), float(high)
 
 
 def _names(table: pd.DataFrame) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from heart_utils.analysis.resampling import interval_ends
+from heart_utils.analysis.resampling import interval_of
 
 __all__ = ["ScalingError", "Trend", "correlate_scale", "partial_on_family", "spearman_interval"]
 
@@ -174,10 +174,8 @@ def correlate_scale(
         draws = replicates[kept["responder"]].to_numpy(float)
         again = np.array([_rho(one, draw) for draw in draws])
         again = again[~np.isnan(again)]
-        low, high = interval_ends(np.array([rho]), again[:, None], np.array([n_dialogues or len(draws)]), ci_level)
-        rows.append(
-            ("dialogues", max(float(low[0]), -1.0), min(float(high[0]), 1.0), ci_level, "these models, dialogues like these")
-        )
+        low, high = interval_of(rho, again, n_dialogues or len(draws), ci_level, least=-1.0, most=1.0)
+        rows.append(("dialogues", low, high, ci_level, "these models, dialogues like these"))
     without = [_rho(np.delete(one, place), np.delete(other, place)) for place in range(len(kept))]
     groups = kept["family"].fillna(kept["responder"]) if "family" in kept else None
     return Trend(

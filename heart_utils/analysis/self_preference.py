@@ -23,10 +23,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from heart_utils.analysis.drops import hold_all
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_ends
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_of, p_value, standard_error
 
 __all__ = ["SelfPreferenceError", "family_ties", "self_preference"]
 
@@ -215,12 +215,12 @@ def _summary(scale: str, judge: Array, others: Array, n_clusters: int, ci_level:
         gap = judge - others
     row: dict[str, object] = {"scale": scale, "estimate": gap[0], "own_judge": judge[0], "own_others": others[0]}
     replicates = gap[1:][np.isfinite(gap[1:])]
-    se = float(replicates.std(ddof=1)) if len(replicates) > 1 else float("nan")
+    se = float(standard_error(replicates[:, None], n_clusters)[0])
     if not np.isfinite(gap[0]):
         return row | {"estimate": np.nan, "se": np.nan, "ci_low": np.nan, "ci_high": np.nan, "p": np.nan,
                       "why": "a mean lies at the end of the scale, or a side has no reply"}  # fmt: skip
     if not se > 0:
         return row | {"se": se, "ci_low": np.nan, "ci_high": np.nan, "p": np.nan, "why": "the scores do not vary"}
-    low, high = interval_ends(gap[:1], replicates[:, None], np.array([n_clusters]), ci_level)
-    p = float(2.0 * stats.norm.sf(abs(gap[0]) / se))
-    return row | {"se": se, "ci_low": float(low[0]), "ci_high": float(high[0]), "p": p, "why": ""}
+    low, high = interval_of(float(gap[0]), replicates, n_clusters, ci_level)
+    p = p_value(float(gap[0]), replicates, n_clusters)
+    return row | {"se": se, "ci_low": low, "ci_high": high, "p": p, "why": ""}

@@ -69,8 +69,8 @@ def compare_answers(
                      (valid[name].map(SHARES).astype(float) for name in ("verdict", "verdict_after"))]  # fmt: skip
             sums = pd.DataFrame({"same": valid["verdict"].eq(valid["verdict_after"]).astype(float), "n": 1.0})
             found = bootstrap_ci(sums, lambda sums: sums["same"] / sums["n"], cluster=valid[cluster], rng=rng,
-                                 n_resamples=n_resamples, ci_level=ci_level)  # fmt: skip
-            rows.append((rater, dimension, one, other, found.estimate, max(found.ci_low, 0.0), min(found.ci_high, 1.0),
+                                 n_resamples=n_resamples, ci_level=ci_level, least=0.0, most=1.0)  # fmt: skip
+            rows.append((rater, dimension, one, other, found.estimate, found.ci_low, found.ci_high,
                          float((first[1] - first[0]).mean()), len(valid), len(met) - len(valid), found.n_clusters,
                          found.provisional))  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
@@ -166,7 +166,7 @@ def dimension_overlap(
             continue
         found = bootstrap_ci(sums.reset_index(drop=True), lambda sums: sums["same"] / sums["n"].where(sums["n"] > 0),
                              cluster=clusters.reset_index(drop=True), rng=rng, n_resamples=n_resamples,
-                             ci_level=ci_level)  # fmt: skip
+                             ci_level=ci_level, least=0.0, most=1.0)  # fmt: skip
         rows.append(
             (rater, protocol, form, found.estimate, found.ci_low, found.ci_high, len(wide), wide.shape[1], found.provisional)
         )

@@ -231,7 +231,8 @@ def score_labels(
     counts = pd.DataFrame({f"{what}:{name}": labels[what] == name for what in ("given", "found") for name in names})
     counts = counts.assign(**{f"both:{name}": counts[f"given:{name}"] & counts[f"found:{name}"] for name in names})
     cells = counts.astype(float).assign(**{cluster: labels[cluster]})
-    how: dict[str, Any] = {"cluster": cluster, "rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
+    how: dict[str, Any] = {"cluster": cluster, "rng": rng, "n_resamples": n_resamples, "ci_level": ci_level, "least": 0.0}
+    how["most"] = 1.0
     rows = {
         "accuracy": bootstrap_ci(cells, lambda sums: _total(sums, "both", names) / _total(sums, "given", names), **how),
         "macro_f1": bootstrap_ci(cells, lambda sums: _macro(sums, names), **how),

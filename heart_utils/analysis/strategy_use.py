@@ -82,8 +82,10 @@ def profile_codes(
                 rng=rng,
                 n_resamples=n_resamples,
                 ci_level=ci_level,
+                least=0.0,
+                most=1.0,
             )
-            row |= {"ci_low": max(found.ci_low, 0.0), "ci_high": min(found.ci_high, 1.0)}
+            row |= {"ci_low": found.ci_low, "ci_high": found.ci_high}
         if set(known["probability"]) in ({0.0}, {1.0}):  # a bootstrap of equal values has no width
             open_end = ((1.0 - ci_level) / 2.0) ** (1.0 / n_clusters)
             row |= {"ci_low": 0.0, "ci_high": 1.0 - open_end} if row["share"] == 0 else {"ci_low": open_end, "ci_high": 1.0}

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.ends import draw_clusters, interval_of
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
 from heart_utils.analysis.themes import ThemeError, need_columns
 from heart_utils.analysis.votes import Array, Codes
 
@@ -179,7 +178,7 @@ def _overlap_table(
     same: Array, apart: Array, n_resamples: int, ci_level: float, rng: np.random.Generator | None
 ) -> pd.DataFrame:
     n_clusters = len(same)
-    weights = np.vstack([np.ones((1, n_clusters)), draw_clusters(n_clusters, n_resamples, rng)])
+    weights = np.vstack([np.ones((1, n_clusters)), draw_weights(n_clusters, n_resamples, rng)])
     n_met = int((same[:, -1] > 0).sum())
     on_same = weights @ same
     on_other = np.stack([((weights @ apart[:, :, k]) * weights).sum(axis=1) for k in range(apart.shape[2])], axis=1)

@@ -13,6 +13,7 @@ from scipy.stats import chi2, t
 
 from heart_utils.analysis.board import CENTRE, POINTS
 from heart_utils.analysis.ratings import Ratings, fit_ratings
+from heart_utils.analysis.resampling import as_rng
 from heart_utils.analysis.wins import RatingsError
 
 __all__ = ["WriterRatings", "paule_mandel", "rate_writers", "split_writers"]
@@ -210,7 +211,7 @@ def rate_writers(
     >>> len(found.writers), bool(found.ci_low < found.average < found.ci_high)
     (3, True)
     """
-    rng = np.random.default_rng(0) if rng is None else rng
+    rng = as_rng(rng)
     apart = split_writers(verdicts, comparisons, replies, pool=pool)
     names = _names(apart)
     writers = [name for name in names if name.startswith(f"{pool}/")]

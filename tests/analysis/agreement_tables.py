@@ -15,6 +15,15 @@ def expanded_percentiles(values, n_clusters):
     return tuple(np.quantile(values, [stats.norm.cdf(-reach), stats.norm.cdf(reach)]))
 
 
+def wilsons_interval(estimate, values, n_clusters, least=0.0, most=1.0):
+    """Give the ends of a 95 % interval of a number with a range: where t is its quantile, by solving for them."""
+    t, wide = stats.t.ppf(0.975, n_clusters - 1), most - least
+    x = (estimate - least) / wide
+    n = x * (1 - x) / (np.var(values, ddof=1) * n_clusters / (n_clusters - 1) / wide**2)
+    ends = np.roots([1 + t**2 / n, -(2 * x + t**2 / n), x**2])  # where (x - end)^2 = t^2 end (1 - end) / n
+    return tuple(least + wide * np.sort(ends))
+
+
 def votes(rows):
     """Make verdicts from (pair, dialogue, rater, verdict); raters called m... are models, all else people.
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from agreement_tables import count_by_hand, expanded_percentiles, random_votes, votes
+from agreement_tables import count_by_hand, random_votes, votes, wilsons_interval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,7 +172,7 @@ def test_intervals_resample_dialogues(rng):
     share, n = np.array(counts).T
     weights = draw_weights(60, 200, np.random.default_rng(5))
     shares = (weights @ (share * n)) / (weights @ n)
-    assert [found["agreement_low"], found["agreement_high"]] == pytest.approx(list(expanded_percentiles(shares, 60)))
+    assert (found["agreement_low"], found["agreement_high"]) == pytest.approx(wilsons_interval(found["agreement"], shares, 60))
 
 
 @pytest.mark.parametrize("ties", ["include", "exclude"])
@@ -196,7 +196,7 @@ def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_th
             total += times[row.dialogue_id]
         shares.append(right / total)
     assert (found["author_only_low"], found["author_only_high"]) == pytest.approx(
-        expanded_percentiles(shares, found["n_clusters"])
+        wilsons_interval(found["author_only"], shares, found["n_clusters"])
     )
 
 

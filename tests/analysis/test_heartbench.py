@@ -227,8 +227,6 @@ def test_unknown_options_name_those_there_are(rng):
         score_rubric(TWO, GOOD, veto="both")
     with pytest.raises(RubricError, match="ability, question, item"):
         rubric_board(score_rubric(TWO, GOOD), mean="median", n_resamples=0)
-    with pytest.raises(RubricError, match="needs rng"):
-        rubric_board(score_rubric(TWO, GOOD))
     with pytest.raises(RubricError, match="2 unparsed"):
         rubric_board(score_rubric(TWO, make_hits(TWO, None, state="unparsed")), n_resamples=0)
 

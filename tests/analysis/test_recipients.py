@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from agreement_tables import expanded_percentiles
+from agreement_tables import wilsons_interval
 from scipy.stats import spearmanr
 
 from heart_utils.analysis.recipients import share_won, strategy_shares, track_recipients
@@ -55,7 +55,7 @@ def test_intervals_resample_dialogues(rng):
         ).statistic
         for weights in draw_weights(80, 30, np.random.default_rng(2))
     ]
-    assert (found["ci_low"], found["ci_high"]) == pytest.approx(expanded_percentiles(drawn, 80))
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(wilsons_interval(found["correlation"], drawn, 80, -1.0))
 
 
 def test_what_does_not_vary_has_no_correlation(rng):

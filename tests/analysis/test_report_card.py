@@ -76,9 +76,9 @@ def test_a_coin_tells_nothing_in_almost_all_cards():
 
 
 def test_wilsons_interval_has_a_width_where_all_are_right():
-    """24 of 24: Wilson's lower end is n / (n + z^2) = 24 / 27.84."""
+    """24 of 24: Wilson's lower end is n / (n + t^2), with 23 degrees of freedom 24 / 28.28."""
     grades = grade_probes(judge(lambda probe, first, number: True), EXPECTED)
-    assert grades["ci_low"].iloc[0] == pytest.approx(24 / (24 + 1.959964**2), abs=1e-6)
+    assert grades["ci_low"].iloc[0] == pytest.approx(24 / (24 + 2.068658**2), abs=1e-6)
     assert (grades["ci_high"] <= 1.0).all()
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from heart_utils.analysis.resampling import bootstrap_ci, draw_weights, interval_ends, rank_ranges
+from heart_utils.analysis.resampling import bootstrap_ci, draw_weights, interval_ends, interval_of, p_value, rank_ranges
 
 
 def share(sums):
@@ -76,10 +76,96 @@ def test_one_cluster_or_an_absent_number_is_refused(rng):
         bootstrap_ci(table.assign(agree=[1, np.nan]), share, cluster="dialogue_id", rng=rng)
 
 
-def test_percentiles_serve_many_clusters():
-    replicates = np.arange(1001.0)[:, None]
-    low, high = interval_ends(np.array([500.0]), replicates, np.array([50]), 0.95)
-    assert (low[0], high[0]) == pytest.approx((25.0, 975.0))
+def test_percentiles_serve_many_clusters_taken_out_as_far_as_t_and_the_lost_degree_of_freedom_ask():
+    """With 50 clusters the normal quantile of the level becomes t49 times the root of 50 / 49: 2.0096 x 1.0102 = 2.0300."""
+    low, high = interval_of(500.0, np.arange(1001.0), 50, 0.95)
+    assert (low, high) == pytest.approx((1000 * stats.norm.cdf(-2.0300), 1000 * stats.norm.cdf(2.0300)), abs=0.01)
+
+
+def test_the_standard_error_of_a_mean_is_the_textbooks(rng):
+    """Six clusters: the spread of the clusters over the root of six, where their bootstrap alone gives a tenth less."""
+    table = pd.DataFrame({"agree": rng.normal(size=6), "n": 1.0, "dialogue_id": range(6)})
+    interval = bootstrap_ci(table, share, cluster="dialogue_id", rng=rng, n_resamples=20_000)
+    assert interval.se == pytest.approx(table["agree"].std(ddof=1) / np.sqrt(6), rel=0.02)
+
+
+@pytest.mark.parametrize(("n_clusters", "right"), [(20, 20), (20, 19), (20, 0), (80, 80), (80, 79)])
+def test_a_share_never_leaves_its_range_and_has_a_width_where_all_agree(n_clusters, right, rng):
+    table = pd.DataFrame({"agree": np.arange(n_clusters) < right, "n": 1, "dialogue_id": range(n_clusters)})
+    interval = bootstrap_ci(table.astype(float), share, cluster="dialogue_id", rng=rng, least=0.0, most=1.0)
+    assert 0 <= interval.ci_low < interval.ci_high <= 1
+    assert interval.ci_low <= interval.estimate <= interval.ci_high
+    assert interval.ci_high - interval.ci_low > 1 / n_clusters
+
+
+def test_wilsons_interval_over_clusters_of_one_vote_is_statsmodels(rng):
+    """Many clusters of one vote, so that t is the normal quantile and the standard error is that of a share."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    x, n = 0.97, 100_000
+    replicates = np.array([-1.0, 1.0]) * np.sqrt(x * (1 - x) / n * (n - 1) / n / 2) + x
+    found = interval_of(x, replicates, n, 0.95, least=0.0, most=1.0)
+    assert found == pytest.approx(proportion_confint(x * n, n, method="wilson"), abs=1e-7)
+
+
+def test_the_interval_of_a_high_share_covers_with_few_clusters():
+    """Twenty dialogues of five votes, chance .95: the t interval alone covers 82 %, percentiles 90 %."""
+    rng, hits = np.random.default_rng(20), []
+    for _ in range(400):
+        chance = rng.beta(3.8, 0.2, 20)
+        table = pd.DataFrame({"agree": rng.binomial(5, chance), "n": 5, "dialogue_id": range(20)}).astype(float)
+        found = bootstrap_ci(table, share, cluster="dialogue_id", rng=rng, n_resamples=200, least=0.0, most=1.0)
+        hits.append(found.ci_low <= 0.95 <= found.ci_high)
+    assert np.mean(hits) > 0.95 - 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+@pytest.mark.parametrize("n_clusters", [6, 20, 49, 50, 300])
+@pytest.mark.parametrize("bounds", [{}, {"least": -1.0, "most": 1.0}])
+@pytest.mark.parametrize("seed", range(8))
+def test_p_is_below_a_level_exactly_where_that_interval_excludes_the_value(n_clusters, bounds, seed):
+    rng = np.random.default_rng(seed)
+    estimate = 0.02 * rng.normal() + 0.05
+    replicates = estimate + 0.03 * (rng.exponential(size=1000) - 1.0)
+    for level in (0.8, 0.9, 0.95, 0.99):
+        low, high = interval_of(estimate, replicates, n_clusters, level, **bounds)
+        assert (p_value(estimate, replicates, n_clusters, **bounds) < 1 - level) == (not low <= 0 <= high)
+
+
+def test_p_values_are_right_where_dialogues_are_few():
+    """Ten dialogues, no effect: p < .05 in 5 % of studies, where a normal p has 10 %."""
+    rng, found = np.random.default_rng(11), []
+    for _ in range(600):
+        values = rng.normal(size=10)
+        found.append(p_value(values.mean(), draw_weights(10, 300, rng) @ values / 10, 10))
+    assert np.mean(np.array(found) < 0.05) == pytest.approx(0.05, abs=3 * np.sqrt(0.05 * 0.95 / 600))
+
+
+def test_columns_leave_out_the_resamples_in_which_they_have_no_value(rng):
+    replicates = rng.normal(size=(400, 2))
+    holes = replicates.copy()
+    holes[::3, 1] = np.nan
+    low, high = interval_ends(np.zeros(2), holes, np.array([20, 80]), 0.9)
+    alone = interval_of(0.0, np.delete(replicates[:, 1], slice(None, None, 3)), 80, 0.9)
+    assert (low[1], high[1]) == alone
+    assert (low[0], high[0]) == pytest.approx(interval_of(0.0, replicates[:, 0], 20, 0.9))
+
+
+@pytest.mark.parametrize("level", [1.5, 0.0, 1.0, 95])
+def test_a_level_that_is_no_probability_is_refused(level, rng):
+    with pytest.raises(ValueError, match=r"ci_level is .*; expected a number between 0 and 1, such as 0.95"):
+        bootstrap_ci(votes(rng, 9, 2, 0.1), share, cluster="dialogue_id", ci_level=level)
+
+
+@pytest.mark.parametrize("number", [-5, 1])
+def test_a_number_of_resamples_that_gives_no_interval_is_refused(number, rng):
+    with pytest.raises(ValueError, match=rf"n_resamples is {number}; expected 1000 or so, or 0 for the estimate alone"):
+        bootstrap_ci(votes(rng, 9, 2, 0.1), share, cluster="dialogue_id", n_resamples=number)
+
+
+def test_without_a_generator_the_same_data_give_the_same_interval(rng):
+    table = votes(rng, 60, 4, 0.1)
+    one, other = (bootstrap_ci(table, share, cluster="dialogue_id") for _ in range(2))
+    assert (one.ci_low, one.ci_high) == (other.ci_low, other.ci_high)
 
 
 def test_rank_ranges_separate_what_is_far_apart(rng):

@@ -91,10 +91,28 @@ def test_averages_are_those_of_pandas_and_their_interval_that_of_whole_dialogues
 
 
 def test_who_is_met_in_few_dialogues_has_an_interval_too(rng):
-    rows = [("often", f"d{n}", float(n % 5)) for n in range(36)] + [("seldom", f"d{n}", float(n)) for n in range(3)]
+    rows = [("often", f"d{n}", float(1 + n % 5)) for n in range(36)] + [("seldom", f"d{n}", float(1 + n)) for n in range(3)]
     scores = pd.DataFrame(rows, columns=["responder", "dialogue_id", "score"]).assign(dimension="warmth", state="valid")
     found = average_scores(scores, rng=rng).set_index("responder").loc["seldom"]  # one resample in 20 draws none of three
-    assert found["ci_low"] < found["score"] == 1.0 < found["ci_high"]
+    assert found["ci_low"] < found["score"] == 2.0 < found["ci_high"]
+
+
+def test_a_mean_never_leaves_its_scale_and_says_where_dialogues_are_few(rng):
+    scores = pd.DataFrame(
+        {"responder": "a", "dimension": "warmth", "dialogue_id": list("def"), "score": [4, 5, 5], "state": "valid"}
+    )
+    found = average_scores(scores, rng=rng).iloc[0]
+    assert 1.0 <= found["ci_low"] < found["score"] < found["ci_high"] <= 5.0
+    assert found["provisional"]
+
+
+def test_a_score_beyond_the_scale_is_refused_by_its_row(rng):
+    scores = pd.DataFrame(
+        {"responder": "a", "dimension": "warmth", "dialogue_id": list("de"), "score": [4, 70], "state": "valid"}
+    )
+    with pytest.raises(ScaleError, match=r"1 scores lie outside the scale from 1 to 5; row 1 has 70"):
+        average_scores(scores, rng=rng)
+    assert average_scores(scores, scale=(0, 100), n_resamples=0)["score"].item() == 37
 
 
 def test_failed_scores_enter_no_average_and_are_counted(rng):
