@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from heart_utils.collect.ledger import Ledger
+from heart_utils.collect.ledger import Ledger, LedgerError
 from heart_utils.collect.models import Call, ModelError, Request
 from heart_utils.collect.prices import check_money, plan_call
 
 __all__ = ["ask_all"]
 
 MODES = ("replay", "missing", "dry", "batch")
+
+ROUNDS = 3
+"""So often is asked again what is not in the ledger afterwards: another program may have damaged or deleted it."""
 
 
 def ask_all(
@@ -87,6 +92,15 @@ def ask_all(
         collect_batches(ledger)
     recorded = ledger.find([request.key for request in asked])
     again = () if mode in ("replay", "batch") else ("error",)
+    damaged = [r for r in asked if r.key in ledger.damaged]
+    if damaged:
+        then = "They count as errors; `make collect` asks again." if mode in ("replay", "dry") else "They are asked again."
+        about = f" about {damaged[0].tag}" if damaged[0].tag else ""
+        warnings.warn(
+            f"{len(damaged)} answers in {ledger.url} are damaged, the first by {damaged[0].model.name}{about}. {then}",
+            stacklevel=2,
+        )
+        again = again if mode == "replay" else ("error",)
     todo = {r.key: r for r in asked if r.key not in recorded or recorded[r.key].status in again}
     if mode == "replay" and todo:
         from heart_utils.collect.recorded import explain_miss
@@ -104,12 +118,18 @@ def ask_all(
         check_money(missing, budget_usd=budget_usd, max_paid_calls=max_paid_calls)
         how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
         if scheduler is None:
-            from heart_utils.collect.flow import run
-
-            lost = run(missing, ledger=ledger, **how)
+            from heart_utils.collect.flow import run as ask
         else:
             from heart_utils.collect.cluster import run_on_cluster
 
-            lost = run_on_cluster(missing, ledger=ledger, scheduler=scheduler, **how)
-        recorded |= lost | ledger.find(list(todo))
+            ask = partial(run_on_cluster, scheduler=scheduler)
+        for _ in range(ROUNDS):
+            recorded |= ask(missing, ledger=ledger, **how) | ledger.find(list(todo))
+            missing = [request for request in missing if request.key not in recorded]
+            if not missing:
+                break
+        else:
+            raise LedgerError(
+                f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}: another program deletes from it."
+            )
     return [recorded[request.key] for request in asked]

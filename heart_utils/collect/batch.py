@@ -33,10 +33,16 @@ PROVIDERS = ("openai", "azure", "hosted_vllm")
 DISCOUNT = 0.5
 LINES = 10_000
 ENDED = ("completed", "failed", "expired", "cancelled")
+CREATE_S = 600.0
+"""A batch that its provider does not know so long after it was to be created never reached it."""
 
 
 class BatchError(ValueError):
-    """A batch cannot be submitted or collected."""
+    """A batch cannot be submitted or collected; `perhaps_taken` where a provider may have it all the same."""
+
+    def __init__(self, words: str, perhaps_taken: bool = False) -> None:
+        super().__init__(words)
+        self.perhaps_taken = perhaps_taken
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: f
     ------
     BatchError
         If a model's provider has no batches that take requests as they are, or refuses one.
-        Claims of a batch that was not accepted are given back.
+        Claims of a batch that was refused are given back; where nobody knows, :func:`collect_batches` asks.
 
     Examples
     --------
@@ -157,29 +163,35 @@ def collect_batches(ledger: Ledger) -> BatchCount:
     BatchCount(open=0, waiting=0, recorded=0, freed=0)
     """
     with ledger.reading() as connection:
-        rows = connection.execute(sa.select(batches).where(batches.c.status == "open")).all()
+        age = now(ledger.engine) - batches.c.submitted_at
+        wanted = sa.select(batches, age.label("age")).where(batches.c.status.in_(("creating", "open")))
+        rows = connection.execute(wanted).all()
     still_open = waiting = recorded = freed = 0
     for row in rows:
         model = Model(**json.loads(row.model))
-        found = _call(model, f"batch {row.batch}", _retrieve(model, row.batch))
-        if found.status not in ENDED:
+        name = row.batch if row.status == "open" else _find_batch(ledger, model, row.owner)
+        if name is None and row.age > CREATE_S:
+            ledger.record([], owner=row.owner, batch_ended="not created")
+            freed += row.n
+            continue
+        found: Any = _call(model, f"batch {name}", _retrieve(model, name)) if name else None
+        if name is None or found.status not in ENDED:
             still_open, waiting = still_open + 1, waiting + row.n
             continue
-        calls = _read_batch(model, row.batch, found)
-        ledger.record(calls, owner=row.owner)
-        ledger.release(None, owner=row.owner)
-        with ledger.writing() as connection:
-            connection.execute(batches.update().where(batches.c.batch == row.batch).values(status=found.status))
+        calls = _read_batch(model, name, found)
+        ledger.record(calls, owner=row.owner, batch_ended=found.status)
         answered = sum(call.status != "error" for call in calls)
         recorded, freed = recorded + answered, freed + row.n - answered
     return BatchCount(still_open, waiting, recorded, freed)
 
 
 def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | None) -> int:
-    """Claim, upload, create. Until the provider has accepted it, the batch dies with this process."""
+    """Claim and note, upload, create. The provider is told the owner, by which a batch is found whose creator died."""
     owner, model = f"{os.getpid()}-batch-{secrets.token_hex(6)}", requests[0].model
     reserves = [reserve(request) * DISCOUNT for request in requests]
-    won = ledger.claim(requests, reserves, since=0.0, budget_usd=budget_usd, owner=owner).won
+    known = {name: getattr(model, name) for name in ("name", "model", "api_base", "api_key_env", "checksum", "served_id")}
+    noted = json.dumps(known | {"price_prompt": model.price_prompt, "price_completion": model.price_completion})
+    won = ledger.claim(requests, reserves, since=0.0, budget_usd=budget_usd, owner=owner, batch=noted).won
     mine = [request for request in requests if request.key in won]
     if not mine:
         return 0
@@ -194,17 +206,33 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
     ]
     content = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode()
     try:
-        batch = _call(model, "a batch", _create(model, content, owner))
-    except BaseException:
-        ledger.release(None, owner=owner)
+        file = _call(model, "a file of requests", _upload(model, content, owner))
+        batch = _call(model, "a batch", _create(model, file.id, owner))
+    except BatchError as error:
+        if not error.perhaps_taken:
+            ledger.record([], owner=owner, batch_ended="refused")
         raise
-    known = {name: getattr(model, name) for name in ("name", "model", "api_base", "api_key_env", "checksum", "served_id")}
-    prices = {"price_prompt": model.price_prompt, "price_completion": model.price_completion}
-    row = {"batch": batch.id, "owner": owner, "model": json.dumps(known | prices), "status": "open", "n": len(mine)}
-    ledger.enrol_batch(owner)
-    with ledger.writing() as connection:
-        connection.execute(batches.insert().values(**row, submitted_at=now(ledger.engine)))
+    _name_batch(ledger, owner, batch.id)
     return len(mine)
+
+
+def _find_batch(ledger: Ledger, model: Model, owner: str) -> str | None:
+    """Ask a provider for the batch of an owner who did not live to note its name."""
+    after = None
+    while True:
+        page = _call(model, "its list of batches", _list(model, after))
+        for batch in page.data:
+            if (batch.metadata or {}).get("owner") == owner:
+                _name_batch(ledger, owner, batch.id)
+                return str(batch.id)
+        if not page.data or not getattr(page, "has_more", False):
+            return None
+        after = page.data[-1].id
+
+
+def _name_batch(ledger: Ledger, owner: str, name: str) -> None:
+    with ledger.writing() as connection:
+        connection.execute(batches.update().where(batches.c.owner == owner).values(batch=name, status="open"))
 
 
 def _read_batch(model: Model, name: str, found: Any) -> list[Call]:
@@ -269,12 +297,28 @@ def _where(model: Model) -> dict[str, Any]:
     return {"custom_llm_provider": _provider(model)[0], "api_base": model.api_base, "api_key": key, "max_retries": 2}
 
 
-async def _create(model: Model, content: bytes, owner: str) -> Any:
-    litellm, where = load_litellm(), _where(model)
-    file = await litellm.acreate_file(file=(f"{owner}.jsonl", content), purpose="batch", **where)
-    return await litellm.acreate_batch(
-        completion_window="24h", endpoint="/v1/chat/completions", input_file_id=file.id, metadata={"owner": owner}, **where
-    )
+async def _upload(model: Model, content: bytes, owner: str) -> Any:
+    return await load_litellm().acreate_file(file=(f"{owner}.jsonl", content), purpose="batch", **_where(model))
+
+
+async def _create(model: Model, file: str, owner: str) -> Any:
+    try:
+        return await load_litellm().acreate_batch(
+            completion_window="24h", endpoint="/v1/chat/completions", input_file_id=file, metadata={"owner": owner},
+            **_where(model) | {"max_retries": 0},  # a second attempt might make a second batch
+        )  # fmt: skip
+    except Exception as error:
+        if 400 <= int(getattr(error, "status_code", 0) or 0) < 500:
+            raise
+        words = redact(f"{type(error).__name__}: {error}", model)[:400]
+        raise BatchError(
+            f"{model.name}: nobody knows whether its provider took a batch. The same command looks for it there. {words}",
+            perhaps_taken=True,
+        ) from None
+
+
+async def _list(model: Model, after: str | None) -> Any:
+    return await load_litellm().alist_batches(after=after, limit=100, **_where(model))
 
 
 async def _retrieve(model: Model, batch: str) -> Any:

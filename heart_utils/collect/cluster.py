@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-import math
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,7 +11,7 @@ from typing import Any
 from heart_utils.collect.asking import ask_all
 from heart_utils.collect.database import LedgerError
 from heart_utils.collect.ledger import Ledger, open_ledger
-from heart_utils.collect.models import Call, Model, Request
+from heart_utils.collect.models import Call, Request
 
 __all__ = ["ClusterError", "run_on_cluster"]
 
@@ -95,11 +93,9 @@ def run_on_cluster(
     except (OSError, ValueError) as error:
         raise ClusterError(f"No Dask scheduler answers at {scheduler} ({error}).") from None
     with client, client.as_current(), tqdm(total=len(requests), unit="call", disable=not progress) as bar:
-        slots = sum(client.nthreads().values())
-        if slots == 0:
+        if not client.nthreads():
             raise ClusterError(f"The scheduler at {scheduler} has no worker; start some with `dask worker {scheduler}`.")
-        shared = _share_limits(requests, slots)
-        shards = [shared[start : start + SHARD] for start in range(0, len(shared), SHARD)]
+        shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
         futures = [
             client.submit(_ask_shard, shard, address, max_concurrency, budget_usd, pure=False, key=f"shard-{shard[0].key}")
             for shard in shards
@@ -111,24 +107,6 @@ def run_on_cluster(
         finally:
             client.cancel(futures)
     return lost
-
-
-def _share_limits(requests: Sequence[Request], slots: int) -> list[Request]:
-    """Give each worker its share of a model's limits of a minute."""
-    shares: dict[int, Model] = {}
-
-    def share(limit: int | None) -> int | None:
-        return None if limit is None else max(1, math.floor(limit / slots))
-
-    for request in requests:
-        model = request.model
-        if id(model) not in shares:
-            shares[id(model)] = dataclasses.replace(
-                model,
-                requests_per_minute=share(model.requests_per_minute),
-                tokens_per_minute=share(model.tokens_per_minute),
-            )
-    return [dataclasses.replace(request, model=shares[id(request.model)]) for request in requests]
 
 
 def _ask_shard(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from heart_utils.runs import Run, RunError, open_run
 
-__all__ = ["FORMAT", "LedgerError", "about", "batches", "calls", "connect", "keys_in", "now", "owners", "parts", "upsert"]
+__all__ = [
+    "FORMAT", "LedgerError", "about", "batches", "calls", "connect", "keys_in", "now", "owners", "paces", "parts", "passes",
+    "upsert",
+]  # fmt: skip
 
 FORMAT = 1
 """The version of a ledger's tables. Another version is refused, never guessed at."""
@@ -60,6 +64,7 @@ calls = sa.Table(
     sa.Column("fingerprint", sa.Text),
     sa.Column("cached_tokens", sa.Integer),
     sa.Column("estimated", sa.Boolean),
+    sa.Column("digest", sa.String(16)),  # of all that the row says of the answer
 )
 # What is claimed is a few hundred rows of perhaps a million: this finds them.
 # What a model's calls cost together is read from this alone, for a budget of its own.
@@ -89,12 +94,19 @@ parts = sa.Table(
 batches = sa.Table(
     "batches",
     metadata,
-    sa.Column("batch", sa.String(200), primary_key=True),  # as the provider calls it
+    sa.Column("batch", sa.String(200), primary_key=True),  # as the provider calls it; its owner until that is known
     sa.Column("owner", sa.String(64), nullable=False),  # of its claims
     sa.Column("model", sa.Text, nullable=False),  # what is needed to ask for it again; never a key
-    sa.Column("status", sa.String(20), nullable=False),  # open, or how it ended
+    sa.Column("status", sa.String(20), nullable=False),  # creating, open, or how it ended
     sa.Column("n", sa.Integer, nullable=False),
     sa.Column("submitted_at", sa.Float, nullable=False),
+)
+
+paces = sa.Table(
+    "paces",
+    metadata,
+    sa.Column("name", sa.String(40), primary_key=True),  # of a model and of what is limited
+    sa.Column("next_at", sa.Float, nullable=False),  # by the database's clock
 )
 
 
@@ -126,7 +138,7 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
     >>> import sqlalchemy as sa
     >>> engine = connect("sqlite://")
     >>> sorted(sa.inspect(engine).get_table_names())
-    ['about', 'batches', 'calls', 'owners', 'parts']
+    ['about', 'batches', 'calls', 'owners', 'paces', 'parts']
     >>> connect("mysql://somewhere/else")
     Traceback (most recent call last):
         ...
@@ -137,12 +149,44 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
     if url.get_backend_name() not in SCHEMES:
         raise LedgerError(f"{shown} is not a ledger: expected sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME.")
     try:
-        engine = _sqlite(url) if url.get_backend_name() == "sqlite" else sa.create_engine(url, pool_pre_ping=True)
+        engine = _sqlite(url) if url.get_backend_name() == "sqlite" else _postgresql(url)
         _make_tables(engine, shown)
     except (sa.exc.SQLAlchemyError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise LedgerError(f"The ledger {shown} cannot be opened: {reason}.") from None
     return engine
+
+
+def passes(error: BaseException | None) -> bool:
+    """Tell whether what failed on a database may do better a little later.
+
+    Parameters
+    ----------
+    error : BaseException or None
+        As SQLAlchemy raised it.
+
+    Returns
+    -------
+    bool
+        True of a server that restarts or cannot be reached, of a deadlock and of a lock that another program holds;
+        false of a full disk or a damaged file.
+
+    Examples
+    --------
+    >>> import sqlite3
+    >>> import sqlalchemy as sa
+    >>> said = [sqlite3.OperationalError(why) for why in ("database is locked", "database or disk is full")]
+    >>> [passes(sa.exc.OperationalError("INSERT ...", {}, error)) for error in said]
+    [True, False]
+    """
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    state = getattr(error.orig, "sqlstate", "")
+    if state == "":  # SQLite, which has none
+        return "locked" in str(error.orig)
+    # PostgreSQL: a connection that was lost or not made has none; classes are connection, rollback, operator's intervention.
+    lost = state is None and isinstance(error, sa.exc.OperationalError)
+    return error.connection_invalidated or lost or str(state)[:2] in ("08", "40", "57") or state == "53300"
 
 
 def now(engine: sa.Engine) -> sa.ColumnElement[float]:
@@ -249,12 +293,22 @@ def _url(run_or_url: str | os.PathLike[str] | Run) -> sa.URL:
     return url
 
 
+def _postgresql(url: sa.URL) -> sa.Engine:
+    # A machine that is gone without a word is given up after half a minute, not after the quarter of an hour that TCP takes.
+    waits = {"connect_timeout": "10", "tcp_user_timeout": "30000", "keepalives_idle": "30"}
+    left = {name: value for name, value in waits.items() if name not in url.query}
+    return sa.create_engine(url, connect_args=left, pool_pre_ping=True)
+
+
 def _sqlite(url: sa.URL) -> sa.Engine:
     if url.database:
         try:
             Path(url.database).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{Path(url.database).parent} cannot be written ({error.strerror}).") from None
+        if not Path(url.database).exists():  # answers may hold what people wrote: nobody else's from the first byte on
+            with suppress(FileExistsError):
+                os.close(os.open(url.database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         engine = sa.create_engine(url, connect_args={"timeout": WAIT_S})
     else:  # in memory: one connection, or every thread would see a database of its own
         engine = sa.create_engine(url, poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False})
@@ -262,6 +316,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def _settle(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the BEGIN below is ours
+        connection.text_factory = _text
         connection.execute("PRAGMA page_size=16384")  # calls take 1 to 3 kB: in pages of 4 kB every other one would waste half
         connection.execute("PRAGMA journal_mode=WAL")  # readers and one writer side by side; survives kill -9
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -272,6 +327,10 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")  # a damaged text is one row's fault, and its digest tells
 
 
 def _make_tables(engine: sa.Engine, shown: str) -> None:

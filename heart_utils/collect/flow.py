@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heart_utils.collect.database import LedgerError
@@ -34,15 +34,14 @@ HEARTBEAT_S = 5.0
 POLL_S = 0.3
 """How often a process looks whether another one has answered what both need."""
 
+TELL_S = 1.0
+
 MAX_ATTEMPTS = 8
-MAX_THROTTLED = 30
+"""Failures of one call while others are answered; what nobody is answered is an outage, and waited for."""
+
 MAX_EMPTY = 3
-MAX_RETRY_AFTER_S = 300.0
 MAX_GROWTH = 4
 """A truncated answer is asked again with twice the room, up to so many times the first."""
-
-DEAF = 5
-"""So many calls in a row without any answer, and a model's queue is stopped."""
 
 
 def run(
@@ -109,8 +108,10 @@ def run(
             try:
                 future.result()
             except KeyboardInterrupt:
+                ledger.hurry.set()
                 future.cancel()
                 flow.gone.wait(10)
+                ledger.hurry.clear()
             raise
     for lane in flow.lanes:
         if lane.closed is not None:
@@ -166,8 +167,10 @@ class _Flow:
         self.in_batches = 0
         self.in_flight = 0
         self._failed = 0
+        self._throttled = 0
         self._spent = 0.0
         self._since = 0.0
+        self._asked: dict[str, Request] = {}
         self._answered: set[str] = set()
         self._answers: list[Call] = []
         self._unsettled = 0.0
@@ -194,10 +197,13 @@ class _Flow:
             self._since = await self._on_ledger(self.ledger.clock)
             self._spent = (await self._on_ledger(self.ledger.money)).spent
             self.lanes = make_lanes(requests, self.max_concurrency)
+            self._asked = {request.key: request for request in requests}
             writer, work = asyncio.create_task(self._write()), asyncio.create_task(self._run_lanes())
+            teller = asyncio.create_task(self._tell())
             try:
                 await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
             finally:  # also where this task is cancelled; the writer is let finish, so that nothing that came is lost
+                teller.cancel()
                 work.cancel()
                 ended = list(await asyncio.gather(work, return_exceptions=True))
                 self._finished.set()
@@ -246,13 +252,11 @@ class _Flow:
             call = await self._ask(lane, request)
             if call is None:
                 continue
-            if lane.in_a_row >= DEAF:
-                lane.closed = lane.closed or f"{DEAF} calls in a row had no answer after all attempts; the last: {call.error}"
             self._answers.append(call)
             self._answered.add(call.call_id)
             self._failed += call.status == "error"
             self._spent += call.cost_usd or 0.0
-            self.bar.set_postfix_str(f"{self._failed} failed, {self._spent:.2f} USD", refresh=False)
+            self.bar.set_postfix_str(self._standing(), refresh=False)
             self.bar.update(1)
 
     async def _next(self, lane: Lane) -> Request | None:
@@ -288,17 +292,18 @@ class _Flow:
 
     async def _ask(self, lane: Lane, request: Request) -> Call | None:
         """Ask until there is an answer, or no use in asking; None if the request was given back."""
-        attempts = faults = throttled = 0
+        attempts = faults = pauses = 0
+        answers, clock = lane.answers, asyncio.get_running_loop().time
         usd, room = 0.0, answer_bound(request)
         while True:
-            await self._pause(lane.turn(request, asyncio.get_running_loop().time()))
+            await self._turn(lane, request)
             async with self.gate:
                 if self._over(lane):
                     return None
                 attempts += 1
                 came, in_flight = await self._attempt(request, room)
             if isinstance(came, Answer):
-                lane.in_a_row = 0
+                lane.answered()
                 usd += cost(request.model, came.prompt_tokens, came.completion_tokens) or 0.0
                 truncated = came.finish_reason == "length" and not request.sampling.get("logprobs")
                 if truncated and await self._grow(request, room):
@@ -308,22 +313,42 @@ class _Flow:
                     status = "refused" if came.refused else "truncated" if truncated else "ok"
                     return answered_call(request, status, came, attempts=attempts, in_flight=in_flight, usd=usd)
             failure = came if isinstance(came, Failure) else Failure("again", f"the answer was empty, {attempts} times")
-            faults += failure.kind != "throttled"
-            throttled += failure.kind == "throttled"
+            throttled = failure.kind == "throttled"
+            if throttled or failure.kind == "again" and isinstance(came, Failure):
+                lane.failed(failure.words, clock(), throttled=throttled)
+            elif isinstance(came, Failure):
+                lane.answered()  # with a refusal of this request
+            # While nobody is answered, the fault is not this request's.
+            faults += not throttled and lane.answers > answers
+            answers = lane.answers
             self._unsettled += reserve(request, room) if failure.billed else 0.0
-            if failure.kind == "closed" or (failure.after_s or 0.0) > MAX_RETRY_AFTER_S:
-                wait = f" (it asks to wait {failure.after_s:g} s)" if failure.kind != "closed" else ""
+            patience, silence = request.model.patience_s, lane.silence(clock())
+            if failure.kind == "closed" or silence > patience or (failure.after_s or 0.0) > patience:
+                wait = f" (it asks to wait {failure.after_s:g} s)" if failure.after_s else ""
+                wait = f" (for {silence:.0f} s nothing was answered)" if silence > patience else wait
                 lane.closed = lane.closed or f"{failure.words}{wait}"
                 return None
-            spent_out = faults >= (MAX_EMPTY if isinstance(came, Answer) else MAX_ATTEMPTS) or throttled >= MAX_THROTTLED
+            spent_out = faults >= (MAX_EMPTY if isinstance(came, Answer) else MAX_ATTEMPTS)
             paid = failure.billed or isinstance(came, Answer)  # an empty answer is billed like any other
             broke = paid and not spent_out and not await self._afford(request, room)
             if spent_out or broke or failure.kind in ("never", "refused"):
-                lane.in_a_row = lane.in_a_row + 1 if spent_out and isinstance(came, Failure) else 0
                 words = f"{failure.words}; the budget has no second attempt" if broke else failure.words
                 status = "refused" if failure.kind == "refused" else "error"
                 return Call(request.key, status, cost_usd=usd or None, attempts=attempts, in_flight=in_flight, error=words)
-            await self._pause(backoff(faults + throttled, failure.after_s))
+            if not lane.out:
+                pauses += 1
+                self._throttled += throttled
+                await self._pause(backoff(pauses, failure.after_s))
+                self._throttled -= throttled
+
+    async def _turn(self, lane: Lane, request: Request) -> None:
+        """Wait until a request may be asked: its model is there, and neither its limits nor others' refusals forbid it."""
+        clock = asyncio.get_running_loop().time
+        while lane.out and not self._over(lane) and (wait := lane.look(clock())) > 0:
+            await self._pause(min(wait, TELL_S))
+        places = lane.places(request)
+        booked = await self._on_ledger(self.ledger.book, places) if places else 0.0
+        await self._pause(max(booked, lane.pace(clock())))
 
     async def _attempt(self, request: Request, room: int) -> tuple[Answer | Failure, int]:
         self.in_flight += 1
@@ -362,10 +387,30 @@ class _Flow:
             answers, self._answers = self._answers, []
             unsettled, self._unsettled = self._unsettled, 0.0
             if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:
-                await self._on_ledger(self.ledger.record, answers, unsettled)
+                await self._on_ledger(partial(self.ledger.record, answers, unsettled, requests=self._asked))
                 self._written_at = time.monotonic()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._finished.wait(), FLUSH_S)
+
+    async def _tell(self) -> None:
+        """Show how it stands while nothing moves."""
+        while True:
+            await asyncio.sleep(TELL_S)
+            self.bar.set_postfix_str(self._standing())
+
+    def _standing(self) -> str:
+        """Say what failed, what waits and why, and what was spent."""
+        clock = asyncio.get_running_loop().time()
+        waits = [f"{self._throttled} throttled"] if self._throttled else []
+        waits += [
+            f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})"
+            for lane in self.lanes
+            if lane.out and lane.closed is None
+        ]
+        waits += ["waiting for the ledger"] if self.ledger.waits else []
+        elsewhere = sum(len(lane.elsewhere) for lane in self.lanes)
+        waits += [f"{elsewhere} asked by others"] if elsewhere else []
+        return ", ".join([f"{self._failed} failed", *waits, f"{self._spent:.2f} USD"])
 
     def _unanswered(self) -> list[str]:
         return [request.key for lane in self.lanes for request in lane.requests if request.key not in self._answered]

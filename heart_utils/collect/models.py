@@ -83,6 +83,8 @@ class Model:
         What all calls to it on a ledger may cost, beside the budget of the whole.
     timeout_s : float
         A call that takes longer is made again.
+    patience_s : float
+        An outage of its server is waited for so long, from its last answer on.
     served_id : str, optional
         What a server of one's own says it serves, if the address alone does not tell.
     checksum : str, optional
@@ -104,6 +106,7 @@ class Model:
     price_completion: float | None = None
     budget_usd: float | None = None
     timeout_s: float = 120.0
+    patience_s: float = 900.0
     served_id: str | None = None
     checksum: str | None = None
 
@@ -338,6 +341,7 @@ def _check_types(where: str, entry: Mapping[str, Any]) -> None:
         "price_completion": float,
         "budget_usd": float,
         "timeout_s": float,
+        "patience_s": float,
     }
     for name, value in entry.items():
         if name in wants:

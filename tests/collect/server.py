@@ -66,6 +66,8 @@ class Provider:
     batches: dict = field(default_factory=dict)
     in_flight: int = 0
     most_in_flight: int = 0
+    per_s: float = 0.0  # if any, requests that come faster are turned away with 429
+    free_at: float = 0.0
 
     def __post_init__(self):
         self.random = random.Random(self.seed)
@@ -74,6 +76,10 @@ class Provider:
         assert {*self.script, *self.faults} <= {*FAULTS, None}  # a misspelt fault would be none
         if self.script:
             return self.script.pop(0)
+        if self.per_s:
+            if self.free_at > time.monotonic():
+                return "429"
+            self.free_at = max(self.free_at, time.monotonic() - 0.1) + 1 / self.per_s  # a burst of a tenth of a second
         draw = self.random.random()
         for name, share in self.faults.items():
             draw -= share
@@ -243,6 +249,15 @@ async def submit(request):
     return web.json_response(provider.batches[name])
 
 
+async def list_batches(request):
+    """Newest first, two a page: who looks for one has to turn pages."""
+    batches = [*reversed(request.app[PROVIDER].batches.values())]
+    names = [batch["id"] for batch in batches]
+    start = names.index(request.query["after"]) + 1 if "after" in request.query else 0
+    page = batches[start : start + 2]
+    return web.json_response({"object": "list", "data": page, "has_more": start + 2 < len(batches)})
+
+
 async def retrieve(request):
     provider = request.app[PROVIDER]
     batch = provider.batches.get(request.match_info["name"])
@@ -299,6 +314,7 @@ def application(provider):
     app.router.add_post("/v1/files", upload)
     app.router.add_get("/v1/files/{name}/content", content)
     app.router.add_post("/v1/batches", submit)
+    app.router.add_get("/v1/batches", list_batches)
     app.router.add_get("/v1/batches/{name}", retrieve)
     app.router.add_post("/v1/batches/{name}/cancel", cancel)
     app.router.add_get("/statistics", statistics)

@@ -127,22 +127,90 @@ def test_a_batchs_answer_may_hold_another_line_break(provider, ledger):
 def test_a_batch_that_was_not_accepted_gives_its_claims_back(provider, ledger):
     requests = requests_for(provider)
     wrong = [dataclasses.replace(r, model=dataclasses.replace(r.model, api_base="http://127.0.0.1:9/v1")) for r in requests]
-    with pytest.raises(BatchError, match="did not take or give a batch"):
+    with pytest.raises(BatchError, match="did not take or give a file of requests"):
         submit_batches(wrong, ledger=ledger)
     assert ledger.counts() == {}
 
 
-def test_a_process_that_dies_before_the_batch_is_accepted_leaves_nothing_claimed(provider, ledger, monkeypatch):
-    def die(*_):
-        raise SystemExit  # as a kill would: nothing after it runs
+class Killed(BaseException):
+    """As a kill would: nothing after it runs."""
 
-    dying = another_process(ledger)
-    monkeypatch.setattr(dying, "enrol_batch", die)
-    with pytest.raises(SystemExit):
-        submit_batches(requests_for(provider), ledger=dying)
+
+def kill_at(monkeypatch, step):
+    def die(*_):
+        raise Killed
+
+    monkeypatch.setattr(f"heart_utils.collect.batch.{step}", die)
+
+
+def test_a_batch_whose_creator_was_killed_before_it_was_accepted_is_freed_in_the_end(provider, ledger, monkeypatch):
+    with monkeypatch.context() as patched:
+        kill_at(patched, "_upload")
+        with pytest.raises(Killed):
+            submit_batches(requests_for(provider), ledger=another_process(ledger))
+    assert collect_batches(ledger) == BatchCount(open=1, waiting=5, recorded=0, freed=0)  # it may be on its way
     with ledger.writing() as connection:
-        connection.execute(database.owners.update().values(pid=2**22 + 1))
+        connection.execute(database.batches.update().values(submitted_at=ledger.clock() - 601))
+    assert collect_batches(ledger) == BatchCount(open=0, waiting=0, recorded=0, freed=5)
     assert submit_batches(requests_for(provider), ledger=ledger) == 5
+
+
+@pytest.mark.parametrize("n_later", [0, 3])
+def test_a_batch_whose_creator_was_killed_after_it_was_accepted_is_found_at_the_provider(
+    provider, ledger, monkeypatch, n_later
+):
+    requests = requests_for(provider)
+    with monkeypatch.context() as patched:
+        kill_at(patched, "_name_batch")
+        with pytest.raises(Killed):
+            submit_batches(requests, ledger=another_process(ledger))
+    for i in range(n_later):
+        submit_batches(requests_for(provider, served_id=f"later {i}"), ledger=ledger)
+    assert ask_all(requests, ledger=ledger, mode="batch")[0].status == "planned"
+    assert len(provider.batches) == 1 + n_later  # it was paid for once
+    finish_batch(provider, "batch-1")
+    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [f"You said w{i}." for i in range(5)]
+    with ledger.writing() as connection:
+        assert (
+            connection.scalar(sa.select(database.batches.c.status).where(database.batches.c.batch == "batch-1")) == "completed"
+        )
+
+
+def test_a_batch_that_perhaps_was_accepted_is_looked_for_and_not_made_again(provider, ledger, monkeypatch):
+    import litellm
+
+    create = litellm.acreate_batch
+
+    async def taken_but_not_said(**how):
+        await create(**how)
+        raise TimeoutError("the line went dead")
+
+    requests = requests_for(provider)
+    with monkeypatch.context() as patched:
+        patched.setattr(litellm, "acreate_batch", taken_but_not_said)
+        with pytest.raises(BatchError, match="nobody knows whether its provider took a batch"):
+            submit_batches(requests, ledger=ledger)
+    finish_batch(provider, "batch-1")
+    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [f"You said w{i}." for i in range(5)]
+    assert len(provider.batches) == 1
+
+
+def test_a_batch_collected_by_a_process_that_was_killed_is_neither_lost_nor_paid_for_twice(provider, ledger, monkeypatch):
+    requests = requests_for(provider)
+    submit_batches(requests, ledger=ledger)
+    finish_batch(provider, "batch-1")
+    with monkeypatch.context() as patched:
+        record = ledger.record
+
+        def record_and_die(*answers, **how):
+            record(*answers, **how)
+            raise Killed
+
+        patched.setattr(ledger, "record", record_and_die)
+        with pytest.raises(Killed):
+            collect_batches(ledger)
+    collect_batches(ledger)
+    assert ledger.money().spent == pytest.approx(5 * (1 * 1 + 3 * 2) / 1e6 / 2)
 
 
 def test_the_claims_of_a_batch_outlive_the_process_that_submitted_it(provider, ledger):

@@ -3,8 +3,15 @@
 import dataclasses
 import json
 import os
+import sqlite3
+import stat
+import threading
+import time
+from contextlib import contextmanager
 
 import numpy as np
+import psutil
+import psycopg
 import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
@@ -12,7 +19,7 @@ from hypothesis import strategies as st
 
 from heart_utils.collect import database
 from heart_utils.collect.asking import ask_all
-from heart_utils.collect.ledger import Ledger, LedgerError, open_ledger
+from heart_utils.collect.ledger import DAMAGED, Ledger, LedgerError, open_ledger
 from heart_utils.collect.models import Call, Model, Request
 from heart_utils.collect.recorded import export_calls, import_calls
 from heart_utils.runs import open_run
@@ -145,17 +152,261 @@ def test_a_number_given_to_another_process_does_not_keep_a_claim(ledger):
     assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
 
 
-def test_the_claims_of_another_machine_expire_when_it_is_silent(ledger):
+def far_away(ledger):
+    """A process of another machine, with one request claimed."""
     far, request = another_process(ledger), ask("hello")
     far.claim([request], [0.0], since=ledger.clock())
     with far.engine.begin() as connection:
-        connection.execute(database.owners.update().values(host="elsewhere", pid=2**22 + 1))
-    assert ledger.claim([request], [0.0], since=ledger.clock()).won == frozenset()
-    with far.engine.begin() as connection:
-        connection.execute(
-            database.owners.update().where(database.owners.c.host == "elsewhere").values(seen_at=ledger.clock() - 61)
-        )
-    assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
+        elsewhere = database.owners.update().where(database.owners.c.owner == far.owner)
+        connection.execute(elsewhere.values(host="elsewhere", pid=2**22 + 1))
+    return far, request
+
+
+def is_taken_over(ledger, request, *, looks=8):
+    for _ in range(looks):
+        if ledger.claim([request], [0.0], since=ledger.clock()).won:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_the_claims_of_another_machine_expire_when_it_is_silent(ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.collect.ledger.LEASE_S", 0.2)
+    _, request = far_away(ledger)
+    assert not ledger.claim([request], [0.0], since=ledger.clock()).won
+    assert is_taken_over(ledger, request)
+
+
+def test_another_machine_that_is_heard_of_keeps_its_claims(ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.collect.ledger.LEASE_S", 0.2)
+    far, request = far_away(ledger)
+    for _ in range(8):
+        far.record([])
+        assert not is_taken_over(ledger, request, looks=1)
+        time.sleep(0.05)
+
+
+def test_silence_while_the_database_was_away_is_nobodys(ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.collect.ledger.LEASE_S", 0.6)
+    monkeypatch.setattr("heart_utils.collect.ledger.LOOK_S", 0.1)
+    _, request = far_away(ledger)
+    assert not is_taken_over(ledger, request, looks=1)
+    time.sleep(1.0)  # nobody could write
+    assert not is_taken_over(ledger, request, looks=1)
+
+
+@pytest.mark.parametrize("seconds", [100, -100])
+def test_a_jump_of_the_clock_takes_no_claim_from_a_process_that_lives(ledger, monkeypatch, seconds):
+    """Of this machine's clock, by which it also tells when it was started; stamps then look older than they are."""
+    near, [request, other] = another_process(ledger), [ask("hello"), ask("there")]
+    near.claim([request], [0.0], since=ledger.clock())
+    far, _ = far_away(ledger)
+    far.claim([other], [0.0], since=ledger.clock())
+    with ledger.writing() as connection:
+        connection.execute(database.owners.update().values(seen_at=database.owners.c.seen_at - seconds))
+    created, started = psutil.Process.create_time, psutil.boot_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: created(process) + seconds)
+    monkeypatch.setattr(psutil, "boot_time", lambda: started() + seconds)
+    assert not is_taken_over(ledger, request)
+    assert not is_taken_over(ledger, other)
+
+
+def test_an_answer_whose_claim_is_gone_is_kept(ledger):
+    request = ask("hello", tag="h1")
+    ledger.claim([request], [0.5], since=ledger.clock())
+    with ledger.writing() as connection:
+        connection.execute(database.calls.delete())
+    answer = Call(request.key, "ok", "late", cost_usd=0.1)
+    ledger.record([answer], requests={request.key: request})
+    assert ledger.find([request.key]) == {request.key: answer}
+    with pytest.raises(LedgerError, match="temperature was 0.7, now 0.2"):  # what was asked is known, too
+        ask_all([ask("hello", options={"temperature": 0.2})], ledger=ledger, mode="replay")
+
+
+def test_an_answer_goes_before_another_processs_failure(ledger):
+    other, request = another_process(ledger), ask("hello")
+    ledger.claim([request], [0.0], since=ledger.clock())
+    other.record([Call(request.key, "error", error="no answer")])
+    ledger.record([Call(request.key, "ok", "here")])
+    other.record([Call(request.key, "error", error="no answer")])
+    assert ledger.find([request.key])[request.key].text == "here"
+
+
+def test_a_claim_that_was_committed_though_nobody_heard_so_is_still_ones_own(ledger, monkeypatch):
+    request, writing, broken = ask("hello"), Ledger.writing, []
+
+    @contextmanager
+    def deaf(self):
+        with writing(self) as connection:
+            yield connection
+        if not broken and self.counts().get("claimed"):
+            broken.append(True)
+            raise lost_connection()
+
+    monkeypatch.setattr(Ledger, "writing", deaf)
+    assert ledger.claim([request], [0.25], since=ledger.clock()).won == {request.key}
+    assert broken
+    assert ledger.money().reserved == 0.25
+
+
+# -- places in a queue
+
+
+def test_places_are_handed_out_to_all_processes_together(ledger):
+    waits = [who.book({"requests": 2.0}) for who in (ledger, another_process(ledger)) for _ in range(3)]
+    assert waits == pytest.approx([0, 2, 4, 6, 8, 10], abs=1.0)
+    assert ledger.book({"requests": 2.0, "tokens": 30.0}) == pytest.approx(12, abs=1.0)
+    assert ledger.book({"tokens": 1.0}) == pytest.approx(30, abs=1.0)
+
+
+# -- a database that is away
+
+
+def lost_connection():
+    error = LedgerError("the connection is lost")
+    error.__cause__ = sa.exc.OperationalError("SELECT", {}, psycopg.OperationalError("server closed the connection"))
+    return error
+
+
+@pytest.mark.parametrize("step", ["find", "statuses", "claim", "record", "release", "money", "clock", "counts", "book"])
+def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
+    request = ask("hello")
+    arguments = {
+        "find": ([request.key],), "statuses": ([request.key],), "claim": ([request], [0.0]), "record": ([],),
+        "release": ([request.key],), "book": ({"q": 1.0},),
+    }  # fmt: skip
+    engine, failures = ledger.engine, [1, 2]
+
+    class Away:
+        url, dialect = engine.url, engine.dialect
+
+        def __getattr__(self, name):
+            if failures and name in ("begin", "connect"):
+                failures.pop()
+                raise sa.exc.OperationalError("SELECT", {}, psycopg.OperationalError("connection refused"))
+            return getattr(engine, name)
+
+    monkeypatch.setattr(ledger, "engine", Away())
+    getattr(ledger, step)(*arguments.get(step, ()), **({"since": 0.0} if step == "claim" else {}))
+    assert not failures
+    failures.extend([1] * 1000)
+    ledger.patience_s = 0.3
+    with pytest.raises(LedgerError, match="could not be (read|written) .connection refused"):
+        getattr(ledger, step)(*arguments.get(step, ()), **({"since": 0.0} if step == "claim" else {}))
+
+
+def test_a_file_that_another_program_holds_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "WAIT_S", 0.1)  # of SQLite's own
+    ledger, [request] = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite"), [ask("hello")]
+    held = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None, check_same_thread=False)
+    held.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(1.0, held.execute, ["COMMIT"])
+    release.start()
+    assert ledger.claim([request], [0.0], since=0.0).won == {request.key}
+    release.join()
+    held.close()
+
+
+# -- damage
+
+
+def some_rows(ledger):
+    requests = fill(ledger, ["a", "b"], logprobs=(("A", -0.5), ("B", -1.25)), finish_reason="stop", total_ms=8.0)
+    requests += fill(ledger, ["c"], status="error", text="", error="no answer within 5 s")
+    return requests + fill(ledger, ["d"], text="I hear you. " * 30, served_model="gpt-4o-2024")
+
+
+def flips(value):
+    """All that a stored value becomes when one of its bits is turned over."""
+    raw = value if isinstance(value, bytes) else value.encode()
+    for place in range(8 * len(raw)):
+        turned = bytearray(raw)
+        turned[place // 8] ^= 1 << place % 8
+        yield bytes(turned)
+
+
+def test_every_bit_that_turns_over_in_a_stored_answer_is_seen(ledger):
+    requests, seen, n = some_rows(ledger), 0, 0
+    file = sqlite3.connect(ledger.engine.url.database, isolation_level=None)
+    for request in requests:
+        good = ledger.find([request.key])[request.key]
+        for column in ("answer", "logprobs", "status", "finish_reason", "error", "digest", "served_model"):
+            [value] = file.execute(f"SELECT {column} FROM calls WHERE key = ?", [request.key]).fetchone()
+            for turned in flips(value or b""):
+                kept = sqlite3.Binary(turned) if column == "answer" else turned
+                cast = "?" if column == "answer" else "CAST(? AS TEXT)"
+                file.execute(f"UPDATE calls SET {column} = {cast} WHERE key = ?", [kept, request.key])
+                call = ledger.find([request.key]).get(request.key)
+                n, seen = n + 1, seen + (call == Call(request.key, "error", error=DAMAGED) and request.key in ledger.damaged)
+            file.execute(f"UPDATE calls SET {column} = ? WHERE key = ?", [value, request.key])
+        assert ledger.find([request.key])[request.key] == good
+        assert not ledger.damaged
+    file.close()
+    assert n > 1500
+    assert seen == n
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong"), [("cost_usd", 0.002), ("prompt_tokens", 7), ("attempts", 9), ("total_ms", 9.5), ("estimated", True)]
+)
+def test_a_number_that_changed_is_seen(ledger, column, wrong):
+    [request, *_] = some_rows(ledger)
+    with ledger.writing() as connection:
+        connection.execute(sa.text(f"UPDATE calls SET {column} = :wrong"), {"wrong": wrong})
+    assert ledger.find([request.key])[request.key].status == "error"
+
+
+def spoil(ledger, request):
+    with ledger.writing() as connection:
+        its = database.calls.c.key == request.key
+        answer = bytearray(connection.scalar(sa.select(database.calls.c.answer).where(its)))
+        answer[-1] ^= 1
+        connection.execute(database.calls.update().where(its).values(answer=bytes(answer)))
+
+
+def test_a_damaged_answer_is_said_and_leaves_the_others_alone(ledger):
+    first, second = fill(ledger, ["a", "b"])
+    spoil(ledger, first)
+    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They count as errors"):
+        calls = ask_all([first, second], ledger=ledger, mode="replay")
+    assert [(call.status, call.text) for call in calls] == [("error", ""), ("ok", "said b")]
+
+
+def test_what_another_process_has_answered_again_is_not_claimed_as_damaged(ledger):
+    [request], other = fill(ledger, ["a"]), another_process(ledger)
+    spoil(ledger, request)
+    for process in (ledger, other):
+        process.find([request.key])
+    assert other.claim([request], [0.0], since=0.0).won == {request.key}
+    assert not ledger.claim([request], [0.0], since=0.0).won  # it is being asked
+    other.record([Call(request.key, "ok", "again")])
+    assert not ledger.claim([request], [0.0], since=0.0).won
+    assert ledger.find([request.key])[request.key].text == "again"
+
+
+def test_answers_of_a_ledger_without_digests_are_still_read(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    [request] = fill(ledger, ["hello"])
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE calls DROP COLUMN digest"))
+        connection.execute(sa.text("DROP TABLE paces"))
+    ledger.close()
+    later = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    assert later.find([request.key])[request.key].text == "said hello"
+    assert fill(later, ["there"])
+    assert later.book({"q": 1.0}) == pytest.approx(0, abs=0.1)
+
+
+def test_a_damaged_file_is_a_sentence(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    requests = fill(ledger, [f"w{i} " * 300 for i in range(300)])
+    ledger.close()
+    content = bytearray((tmp_path / "ledger.sqlite").read_bytes())
+    for place in range(16384 * 2, len(content), 16384):
+        content[place : place + 64] = b"\xff" * 64
+    (tmp_path / "ledger.sqlite").write_bytes(content)
+    with pytest.raises(LedgerError, match="could not be read .*malformed|cannot be opened: .*malformed"):
+        open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite").find([request.key for request in requests])
 
 
 def test_of_two_answers_to_one_request_the_first_stands(ledger):
@@ -302,7 +553,28 @@ def test_a_call_takes_little_room(ledger, tmp_path, rng):
     assert size / 500 < 4096
 
 
-# -- places
+# -- where it lies
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
+def test_a_ledger_is_for_its_owners_eyes_from_the_first_byte_on(tmp_path, monkeypatch):
+    modes, connect = [], sqlite3.connect
+
+    def watch(*arguments, **how):
+        modes.append(stat.S_IMODE((tmp_path / "run" / "ledger.sqlite").stat().st_mode))
+        return connect(*arguments, **how)
+
+    monkeypatch.setattr(sqlite3.dbapi2, "connect", watch)
+    before = os.umask(0)
+    try:
+        ledger = open_ledger(f"sqlite:///{tmp_path}/run/ledger.sqlite")
+    finally:
+        os.umask(before)
+    fill(ledger, ["hello"])
+    assert set(modes) == {0o600}
+    assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == dict.fromkeys(
+        ["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"], 0o600
+    )
 
 
 def test_a_runs_ledger_lies_in_its_folder_unless_the_environment_names_another(tmp_path, monkeypatch):

@@ -187,14 +187,94 @@ def test_a_key_that_is_not_set_is_named(provider, ledger, monkeypatch):
     assert provider.requests == []
 
 
-def test_a_server_that_is_not_there_stops_the_queue_after_a_few_calls(ledger, monkeypatch):
-    monkeypatch.setattr("heart_utils.collect.flow.MAX_ATTEMPTS", 2)
-    gone = Model("gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2)
-    with pytest.warns(UserWarning, match="5 calls in a row"):
+def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.collect.lanes.MIN_LOOK_S", 0.05)
+    gone = Model("gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2, patience_s=1.0)
+    with pytest.warns(UserWarning, match="gone: its queue was stopped. .* nothing was answered"):
         calls = answer_all(ask(gone, *(f"w{i}" for i in range(100))), ledger)
     assert {call.status for call in calls} == {"error"}
-    assert sum(ledger.counts().values()) < 10
+    assert ledger.counts() == {}
     assert ledger.money().unsettled == 0
+
+
+@pytest.mark.parametrize("fault", ["500", "drop"])
+def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(provider, ledger, monkeypatch, capsys, fault):
+    monkeypatch.setattr("heart_utils.collect.lanes.MIN_LOOK_S", 0.1)
+    monkeypatch.setattr("heart_utils.collect.flow.TELL_S", 0.1)
+    provider.faults, provider.latency_s = {fault: 1.0}, 0.01
+    back = threading.Timer(4.0, provider.faults.clear)
+    back.start()
+    judge = model(provider, max_concurrency=16)
+    calls = answer_all(ask(judge, *(f"w{i}" for i in range(60))), ledger, progress=True)
+    back.join()
+    assert {call.status for call in calls} == {"ok"}
+    assert provider.outcomes[fault] < 40  # 16 in flight when it began, and some looks; eight attempts each would be 480
+    assert "waiting for judge, silent for" in capsys.readouterr().err
+
+
+def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_attempts(provider, ledger):
+    provider.answer = lambda body: "" if body["messages"][0]["content"] == "bad" else "I hear you."
+    bad, *good = answer_all(ask(model(provider), "bad", *(f"w{i}" for i in range(60))), ledger)
+    assert (bad.status, bad.error) == ("error", "the answer was empty, 3 times")
+    assert {call.status for call in good} == {"ok"}
+
+
+def test_a_provider_that_turns_calls_away_is_asked_more_slowly(provider, ledger):
+    """With 64 in flight and no Retry-After; a second try for each would be 120."""
+    provider.per_s = 30.0
+    calls = answer_all(ask(model(provider, max_concurrency=64), *(f"w{i}" for i in range(120))), ledger)
+    assert {call.status for call in calls} == {"ok"}
+    assert provider.outcomes["429"] < 180
+    late = provider.times[len(provider.times) * 3 // 4 :]
+    assert len(late) / (late[-1] - late[0]) < 60  # twice what it takes
+
+
+def test_two_collectors_keep_to_one_limit_together(provider, ledger):
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    judge, other = model(provider, requests_per_minute=600), Ledger(database.connect(str(ledger.engine.url)))
+    started = time.monotonic()
+    threads = [
+        threading.Thread(target=answer_all, args=(ask(judge, *(f"{name}{i}" for i in range(10))), its))
+        for name, its in (("a", ledger), ("b", other))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(provider.requests) == 21
+    assert provider.times[-1] - started >= 1.85  # 19 pauses of a tenth of a second
+
+
+def test_a_damaged_answer_is_asked_again(provider, ledger):
+    requests = ask(model(provider), "w0", "w1")
+    answer_all(requests, ledger)
+    with ledger.writing() as connection:
+        first = database.calls.c.key == requests[0].key
+        connection.execute(database.calls.update().where(first).values(answer=b"(\xb5/\xfd rotten"))
+    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They are asked again"):
+        calls = answer_all(requests, ledger)
+    assert [call.text for call in calls] == ["I hear you."] * 2
+    assert len(provider.requests) == 3
+    assert answer_all(requests, ledger, mode="replay") == calls
+
+
+def test_what_another_program_deletes_while_it_is_asked_is_asked_again(provider, ledger, monkeypatch):
+    from heart_utils.collect import flow
+
+    run, deleted = flow.run, []
+
+    def run_and_delete(requests, **how):
+        lost = run(requests, **how)
+        if not deleted:
+            deleted.append(requests[0].key)
+            with ledger.writing() as connection:
+                connection.execute(database.calls.delete().where(database.calls.c.key == deleted[0]))
+        return lost
+
+    monkeypatch.setattr(flow, "run", run_and_delete)
+    calls = answer_all(ask(model(provider), "w0", "w1"), ledger)
+    assert [call.text for call in calls] == ["I hear you."] * 2
+    assert len(provider.requests) == 3
 
 
 def test_no_other_providers_key_is_sent_to_a_server_of_ones_own(provider, ledger, monkeypatch):

@@ -10,6 +10,7 @@ from heart_utils.collect.ledger import open_ledger
 pytestmark = pytest.mark.services
 
 SQLITE_ALONE = {
+    "test_every_bit_that_turns_over_in_a_stored_answer_is_seen",
     "test_a_call_takes_little_room",
     "test_a_full_disk_is_said_and_what_was_recorded_stands",
     "test_a_canary_key_is_in_no_file_of_a_run",

@@ -1,1 +1,0 @@
-"""Open studies that set people's replies beside models', as effects on one scale."""
