@@ -41,6 +41,10 @@ STATES = ("valid", "abstained", "refused", "unparsed", "error", "inconsistent")
 ORDERS = ("ab", "ba")
 ANSWER_FORMATS = ("json", "logprob")
 POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "dialogues_and_writers", "none")
+RATED_BY = ("recipient", "stranger", "expert")
+TOLD = ("hidden", "person", "ai", "true", "unclear")
+"""What raters were told of an author: nothing, that both are a person or an AI, the truth; or it varied, or is not known."""
+EVIDENCE = ("measured", "quoted")
 DIMENSIONS = (
     "human_alignment",
     "empathic_responsiveness",
@@ -266,6 +270,26 @@ TABLES: dict[str, dict[str, Column]] = {
         "provisional": Column("truth"),
         "simulated": SIMULATED,
     },
+    "effects": {
+        "study": TEXT,
+        "people": TEXT,
+        "models": TEXT,
+        "raters": Column("text", words=RATED_BY),
+        "label": Column("text", words=TOLD),
+        "outcome": TEXT,
+        "win_share": Column("number", low=0, high=1),
+        "ci_low": PROBABILITY,
+        "ci_high": PROBABILITY,
+        "ci_level": PROBABILITY,
+        "n_people_replies": COUNT_OR_NONE,
+        "n_model_replies": COUNT_OR_NONE,
+        "n_raters": COUNT_OR_NONE,
+        "n_clusters": Column("count", nullable=True, low=2),
+        "cluster": TEXT_OR_NONE,
+        "evidence": Column("text", words=EVIDENCE),
+        "source": TEXT,
+        "simulated": SIMULATED,
+    },
 }
 """Name of a table -> name of a column -> what it holds, in the order of writing."""
 
@@ -279,6 +303,7 @@ KEYS: dict[str, list[str]] = {
     "scores": ["reply_id", "rater", "dimension", "item", "protocol", "group", "call_id"],
     "codes": ["reply_id", "coder", "code"],
     "ratings": ["dimension", "slice", "group", "rater", "rater_kind", "method", "population", "responder"],
+    "effects": ["study", "people", "models", "raters", "label", "outcome"],
 }
 """What makes a row of each table different from every other row."""
 
@@ -507,6 +532,13 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
         )
     if name == "histories":
         _check_turns(table)
+    if name == "effects":
+        counts = table[["n_people_replies", "n_model_replies", "n_raters", "n_clusters"]]
+        _refuse_rows(name, "n_raters", counts.isna().all(axis=1), table["study"], "at least one of the counts")
+        bare = (table["evidence"] == "measured") & table[["ci_low", "ci_high", "n_clusters", "cluster"]].isna().any(axis=1)
+        _refuse_rows(name, "ci_low", bare, table["study"], "an interval and its clusters where measured")
+        outside = (table["ci_low"] > table["win_share"]) | (table["ci_high"] < table["win_share"])
+        _refuse_rows(name, "win_share", outside, table["win_share"], "a share within its interval")
 
 
 def _check_turns(histories: pd.DataFrame) -> None:

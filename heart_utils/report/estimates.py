@@ -14,7 +14,7 @@ from heart_utils.report.plots import COLOURS, MARKERS, mark_simulated
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_agreement", "plot_ceiling", "plot_estimates"]
+__all__ = ["plot_agreement", "plot_ceiling", "plot_estimates", "plot_forest"]
 
 ROOM = 0.5
 """Of a row, what several estimates in it are spread over."""
@@ -181,4 +181,66 @@ def plot_ceiling(points: Sequence[tuple[str, float, float]], *, simulated: bool 
     ax.set(xlabel="Agreement of two people (without ties)", ylabel="Agreement with one person (without ties)")
     ax.legend(loc="upper left")
     mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))
+    return ax
+
+
+def plot_forest(effects: pd.DataFrame, *, line: str = "line", by: str = "group", ax: Axes | None = None) -> Axes:
+    """Draw win shares of models over people with their intervals, a group below the other, words above each line.
+
+    The words are above the lines, not beside them, so that the figure can be read on a phone; some 55 characters fit.
+
+    Parameters
+    ----------
+    effects : pandas.DataFrame
+        Rows of the table ``effects``, in the order from top to bottom, with the columns `line` and `by`.
+        Quoted effects are hollow; those without an interval are a marker alone.
+    line : str
+        Column of what is written above each line.
+    by : str
+        Column of the groups; colour and marker repeat them.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    ValueError
+        If the table has no row, or more groups than there are colours.
+
+    Examples
+    --------
+    >>> row = {"line": "a study", "group": "Strangers", "win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7, "ci_level": 0.95}
+    >>> plot_forest(pd.DataFrame([{**row, "evidence": "measured"}])).get_xlabel()
+    "Share that the model's reply wins; bars: 95 % interval"
+    """
+    import matplotlib.pyplot as plt
+
+    groups = list(dict.fromkeys(effects[by]))
+    if not 0 < len(groups) <= len(COLOURS):
+        raise ValueError(f"A forest has 1 to {len(COLOURS)} groups; {by} has {len(groups)}.")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(5.2, 0.9 + 0.46 * (len(effects) + 0.8 * len(groups))), layout="constrained")
+    place = 0.0
+    for group, colour, marker in zip(groups, COLOURS, MARKERS, strict=False):
+        ax.text(0.0, place, group, weight="bold", color=colour, va="center")
+        place += 0.8
+        for row in effects[effects[by] == group].to_dict("records"):
+            said = ax.text(0.0, place, row[line], fontsize="small", va="center", bbox={"fc": "white", "ec": "none", "pad": 1.0})
+            said.set_in_layout(False)
+            ax.hlines(place + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
+            face = "white" if row["evidence"] == "quoted" else colour
+            ax.plot(row["win_share"], place + 0.38, marker, color=colour, markerfacecolor=face, markersize=7)
+            place += 1.0
+    ax.axvline(0.5, color="0.6", linewidth=1, linestyle=":", zorder=0)
+    for side, words in {"right": "people better \u2190 ", "left": " \u2192 models better"}.items():
+        ax.text(0.5, -0.8, words, ha=side, va="center", fontsize="small", color="0.35")
+    ax.set(xlim=(0.0, 1.0), ylim=(place - 0.3, -1.2), yticks=[])
+    ax.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}".replace("%", " %"))
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel(f"Share that the model's reply wins; bars: {effects['ci_level'].max():.0%} interval".replace("%", " %"))
+    mark_simulated(ax, effects if "simulated" in effects else pd.DataFrame({"simulated": [False]}))
     return ax

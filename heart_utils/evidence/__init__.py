@@ -1,0 +1,1 @@
+"""Open studies that set people's replies beside models', as effects on one scale."""

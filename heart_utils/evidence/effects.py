@@ -1,0 +1,220 @@
+"""The share of comparisons that a model's reply wins against a person's, a tie half, with its interval.
+
+One number makes studies comparable whatever they asked: 0.5 is equality, 1 is a model that always wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from heart_utils.tables import TABLES, check_table
+
+__all__ = ["CONVERSIONS", "EffectError", "effect_row", "read_quoted", "share_between", "share_clustered"]
+
+
+class EffectError(ValueError):
+    """A study cannot be turned into a win share with an interval."""
+
+
+def _share_of_odds(odds: float) -> float:
+    return 0.5 if odds == 1.0 else odds * (odds - 1.0 - np.log(odds)) / (odds - 1.0) ** 2
+
+
+CONVERSIONS: dict[str, Callable[[float], float]] = {
+    "share": float,
+    "d": lambda d: float(stats.norm.cdf(d / np.sqrt(2.0))),
+    "odds_ratio": _share_of_odds,
+    "rank_biserial": lambda r: (1.0 + r) / 2.0,
+}
+"""What a paper prints -> the win share it implies: as it is; for two normal distributions of one variance;
+for two logistic ones (proportional odds); and by definition."""
+
+QUOTED = ("favours", "printed", "measure", "value", "low", "high", "read", "read_on")
+"""Columns of ``data/published/effects.csv`` beside those of the table ``effects``."""
+
+
+def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95) -> dict[str, float]:
+    r"""Compare scores of models' replies with those of people's where each reply has a rater of its own.
+
+    The share is :math:`P(M > H) + P(M = H) / 2` over all pairs of scores, the Mann-Whitney statistic
+    over the number of pairs; its interval allows for unequal variances and for ties [1]_.
+
+    Parameters
+    ----------
+    models, people : array_like
+        One score a reply, and one reply a rater.
+    ci_level : float
+        Of the interval.
+
+    Returns
+    -------
+    dict
+        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``, ``n_people_replies`` and
+        ``n_clusters``, the number of raters.
+
+    Raises
+    ------
+    EffectError
+        If a group has fewer than two scores, one group is above the other throughout, or all scores are the same.
+
+    References
+    ----------
+    .. [1] Brunner and Munzel (2000), https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U
+
+    Examples
+    --------
+    >>> found = share_between([6, 5, 5], [5, 4, 6])
+    >>> round(found["win_share"], 3), found["n_clusters"]  # 5.5 of nine pairs
+    (0.611, 6)
+    """
+    from statsmodels.stats.nonparametric import rank_compare_2indep
+
+    models, people = np.asarray(models, dtype=float), np.asarray(people, dtype=float)
+    if min(len(models), len(people)) < 2:
+        raise EffectError(f"A share needs two scores a side; there are {len(models)} of models and {len(people)} of people.")
+    if models.min() > people.max() or people.min() > models.max() or np.ptp([*models, *people]) == 0.0:
+        raise EffectError("All comparisons went one way or tied, so the scores give no interval. Report the counts instead.")
+    found = rank_compare_2indep(models, people)
+    low, high = found.conf_int(alpha=1.0 - ci_level)
+    ends = {"win_share": float(found.prob1), "ci_low": max(float(low), 0.0), "ci_high": min(float(high), 1.0)}
+    counts = {"n_model_replies": len(models), "n_people_replies": len(people), "n_clusters": len(models) + len(people)}
+    return {**ends, "ci_level": ci_level, **counts}
+
+
+def share_clustered(
+    wins: pd.DataFrame, *, clusters: Sequence[str], weight: str | None = None, ci_level: float = 0.95
+) -> dict[str, Any]:
+    r"""Average wins that come in clusters, such as messages and the raters who read them.
+
+    The variance is that of the weighted mean by sums over clusters; with two crossed clusterings it is
+    :math:`V_1 + V_2 - V_{12}` [1]_, and never less than either alone. The interval is a t interval whose
+    degrees of freedom are the number of the fewer clusters less one.
+
+    Parameters
+    ----------
+    wins : pandas.DataFrame
+        One row a comparison, or a cluster's mean: ``won`` (1 for the model's reply, 0 for the person's,
+        0.5 for a tie), the columns of `clusters`, and that of `weight`.
+    clusters : sequence of str
+        One or two columns.
+    weight : str, optional
+        Column of weights; without it each row counts the same.
+    ci_level : float
+        Of the interval.
+
+    Returns
+    -------
+    dict
+        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and
+        ``cluster``.
+
+    Raises
+    ------
+    EffectError
+        If there is one cluster, or all have the same share.
+
+    References
+    ----------
+    .. [1] Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
+
+    Examples
+    --------
+    >>> wins = pd.DataFrame({"post": ["p", "p", "q", "r"], "won": [1.0, 0.0, 1.0, 0.5]})
+    >>> found = share_clustered(wins, clusters=["post"])
+    >>> found["win_share"], found["n_clusters"]
+    (0.625, 3)
+    """
+    import statsmodels.api as sm
+    from statsmodels.stats.sandwich_covariance import cov_cluster, cov_cluster_2groups
+
+    codes = {name: pd.factorize(wins[name])[0] for name in clusters}
+    fewest = min(codes, key=lambda name: codes[name].max(initial=-1))
+    n_clusters = int(codes[fewest].max(initial=-1)) + 1
+    if n_clusters < 2:
+        raise EffectError(f"There is {n_clusters} {fewest}; an interval needs two or more. Cluster by something else.")
+    fit = sm.WLS(wins["won"].to_numpy(float), np.ones(len(wins)), weights=1.0 if weight is None else wins[weight]).fit()
+    variances = [float(cov_cluster(fit, code)[0, 0]) for code in codes.values()]
+    if len(codes) == 2:
+        variances.append(float(cov_cluster_2groups(fit, *codes.values())[0][0, 0]))
+    if not max(variances) > 1e-12:
+        raise EffectError(f"Each {fewest} has the same share, so the clusters give no interval. Report the counts instead.")
+    share = float(fit.params[0])
+    reach = float(stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(max(variances)))
+    ends = {"win_share": share, "ci_low": max(share - reach, 0.0), "ci_high": min(share + reach, 1.0), "ci_level": ci_level}
+    return {**ends, "n_clusters": n_clusters, "cluster": " and ".join(clusters)}
+
+
+def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
+    """Make a row of the table ``effects`` of an estimate and what a reader must know of it.
+
+    Parameters
+    ----------
+    found : dict
+        Of :func:`share_between` or :func:`share_clustered`.
+    **words
+        The other columns: ``study``, ``people``, ``models``, ``raters``, ``label``, ``outcome``, ``source``, counts.
+        What is not said is empty; ``evidence`` is ``"measured"``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One checked row.
+
+    Raises
+    ------
+    heart_utils.tables.TableError
+        If a word or number does not fit the table.
+    """
+    empty = dict.fromkeys(TABLES["effects"])
+    row = {**empty, "evidence": "measured", "simulated": False, **found, **words}
+    return check_table("effects", pd.DataFrame([row]))
+
+
+def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read what papers print of people's replies against models', and convert it to win shares.
+
+    Parameters
+    ----------
+    path : path
+        A CSV file such as ``data/published/effects.csv``: the columns of ``effects`` that say who met whom and who
+        judged, the counts and the source; ``printed`` (in words), ``measure`` (of :data:`CONVERSIONS`, or empty where
+        what is printed implies no share) with ``value``, ``low`` and ``high``; ``favours``, ``read`` and ``read_on``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`. Rows with
+        a share make a table of effects.
+
+    Raises
+    ------
+    EffectError
+        If a column is missing, a measure is unknown, or `value` and `measure` do not come together.
+    heart_utils.tables.TableError
+        If a row lacks its source or every count, or a share is outside 0 to 1.
+    """
+    quoted = pd.read_csv(path)
+    computed = {"win_share", "ci_low", "ci_high", "ci_level", "evidence", "simulated"}
+    if missing := [name for name in (*TABLES["effects"], *QUOTED) if name not in computed and name not in quoted]:
+        raise EffectError(f"{os.path.basename(path)} has no column {', '.join(missing)}.")
+    for number, row in quoted.iterrows():
+        if pd.notna(row["measure"]) and row["measure"] not in CONVERSIONS:
+            raise EffectError(
+                f"Row {number} ({row['study']}): measure is {row['measure']!r}, expected {', '.join(CONVERSIONS)}."
+            )
+        if pd.isna(row["measure"]) != pd.isna(row["value"]):
+            raise EffectError(f"Row {number} ({row['study']}): give a measure and its value, or neither.")
+    for share, printed in {"win_share": "value", "ci_low": "low", "ci_high": "high"}.items():
+        known = zip(quoted["measure"], quoted[printed], strict=True)
+        quoted[share] = [CONVERSIONS[how](value) if pd.notna(value) else np.nan for how, value in known]
+    quoted = quoted.assign(ci_level=0.95, evidence="quoted", simulated=False)
+    # A row without a share must name its source and n as well: it is checked as if it said one half.
+    filled = quoted.fillna({"win_share": 0.5})[list(TABLES["effects"])]
+    return check_table("effects", filled).assign(win_share=quoted["win_share"], **{name: quoted[name] for name in QUOTED})

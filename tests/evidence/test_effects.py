@@ -1,0 +1,174 @@
+"""Win shares: by hand, by second implementations, on data with a known share, and the bad inputs that are named."""
+
+import numpy as np
+import pandas as pd
+import pingouin as pg
+import pytest
+import statsmodels.formula.api as smf
+from scipy import stats
+
+from heart_utils.evidence.effects import CONVERSIONS, EffectError, effect_row, read_quoted, share_between, share_clustered
+from heart_utils.runs import Run, find_root
+from heart_utils.tables import TableError
+
+QUOTED = find_root() / "data" / "published" / "effects.csv"
+WORDS = {"study": "s", "people": "p", "models": "m", "raters": "expert", "label": "hidden", "outcome": "o", "source": "x"}
+
+
+def test_the_share_between_groups_is_pingouins_and_scipys():
+    rng = np.random.default_rng(1)
+    models, people = rng.integers(2, 8, 40), rng.integers(1, 7, 55)
+    found = share_between(models, people)
+    assert found["win_share"] == pytest.approx(pg.mwu(models, people)["CLES"].iloc[0])
+    assert found["win_share"] == pytest.approx(stats.mannwhitneyu(models, people).statistic / (40 * 55))
+
+
+def test_the_interval_between_groups_ends_at_one_half_where_brunner_and_munzel_reach_their_level():
+    rng = np.random.default_rng(2)
+    models, people = rng.normal(0.4, 2.0, 30), rng.normal(0.0, 1.0, 50)
+    level = 1.0 - float(stats.brunnermunzel(models, people).pvalue)
+    assert share_between(models, people, ci_level=level)["ci_low"] == pytest.approx(0.5, abs=1e-9)
+
+
+def test_one_cluster_a_row_gives_the_t_interval_of_the_mean():
+    won = np.array([0.0, 1.0, 1.0, 0.5, 1.0, 0.0, 0.5])
+    found = share_clustered(pd.DataFrame({"won": won, "post": range(7)}), clusters=["post"])
+    low, high = stats.t.interval(0.95, 6, won.mean(), stats.sem(won))
+    assert (found["ci_low"], found["ci_high"], found["n_clusters"]) == pytest.approx((low, high, 7))
+
+
+def test_weights_of_counts_are_the_rows_themselves():
+    counts = pd.DataFrame({"post": ["p", "q", "r"], "won": [0.25, 0.5, 1.0], "n": [4, 2, 3]})
+    rows = pd.DataFrame({"post": list("ppppqqrrr"), "won": [1, 0, 0, 0, 1, 0, 1, 1, 1]})
+    weighted, plain = share_clustered(counts, clusters=["post"], weight="n"), share_clustered(rows, clusters=["post"])
+    assert [weighted[name] for name in ("win_share", "ci_low", "ci_high")] == pytest.approx(
+        [plain[name] for name in ("win_share", "ci_low", "ci_high")]
+    )
+
+
+def test_two_crossed_clusterings_are_never_narrower_than_either_and_equal_statsmodels_where_that_is_wider():
+    rng = np.random.default_rng(3)
+    wins = pd.DataFrame({"post": np.repeat(range(12), 8), "rater": np.tile(range(8), 12)})
+    lean = rng.normal(0, 0.3, 8)[wins["rater"]] + rng.normal(0, 0.3, 12)[wins["post"]]
+    wins["won"] = (rng.random(96) < 0.5 + lean).astype(float)
+    found = share_clustered(wins, clusters=["post", "rater"])
+    two_way = smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds={"groups": wins[["post", "rater"]].to_numpy()})
+    one_way = [smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds={"groups": wins[name]}) for name in ("post", "rater")]
+    error = max(fit.bse["Intercept"] for fit in (two_way, *one_way))
+    assert (found["ci_high"] - found["ci_low"]) / 2 == pytest.approx(stats.t.ppf(0.975, 7) * error)
+
+
+@pytest.mark.parametrize("n_clusters", [4, 10])
+def test_intervals_over_few_clusters_hold_the_true_share_about_as_often_as_they_say(n_clusters):
+    rng, held, n_studies = np.random.default_rng(4), 0, 400
+    for _ in range(n_studies):
+        true = np.clip(rng.normal(0.6, 0.12, n_clusters), 0, 1)
+        wins = pd.DataFrame(
+            {"post": np.repeat(range(n_clusters), 20), "won": rng.random(20 * n_clusters) < np.repeat(true, 20)}
+        )
+        found = share_clustered(wins, clusters=["post"])
+        held += found["ci_low"] <= 0.6 <= found["ci_high"]
+    assert held / n_studies == pytest.approx(0.95, abs=4 * np.sqrt(0.95 * 0.05 / n_studies))
+
+
+def test_what_papers_print_is_converted_as_simulation_says():
+    rng = np.random.default_rng(5)
+    people, models = rng.normal(size=200_000), rng.normal(0.87, size=200_000)
+    assert CONVERSIONS["d"](0.87) == pytest.approx((models > people).mean(), abs=0.004)
+    people, models = rng.logistic(size=200_000), rng.logistic(np.log(1.79), size=200_000)
+    assert CONVERSIONS["odds_ratio"](1.79) == pytest.approx((models > people).mean(), abs=0.004)
+    assert CONVERSIONS["odds_ratio"](1.0) == 0.5
+    assert CONVERSIONS["rank_biserial"](0.917) == pytest.approx(1 - 2.0 / 48, abs=5e-4)  # U = 2.0 with 6 models and 8 people
+
+
+@pytest.mark.parametrize(
+    ("wins", "said"),
+    [
+        (pd.DataFrame({"won": [1.0, 0.0], "post": "p"}), "There is 1 post; an interval needs two or more"),
+        (pd.DataFrame({"won": [], "post": []}), "There is 0 post"),
+        (pd.DataFrame({"won": [1.0, 1.0], "post": ["p", "q"]}), "Each post has the same share"),
+    ],
+)
+def test_clusters_that_give_no_interval_are_named(wins, said):
+    with pytest.raises(EffectError, match=said):
+        share_clustered(wins, clusters=["post"])
+
+
+def test_groups_that_give_no_interval_are_named():
+    with pytest.raises(EffectError, match="there are 1 of models and 3 of people"):
+        share_between([1], [1, 2, 3])
+    with pytest.raises(EffectError, match="All comparisons went one way"):
+        share_between([5, 6, 7], [1, 2, 3])
+    with pytest.raises(EffectError, match="or tied"):
+        share_between([4, 4], [4, 4, 4])
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({"win_share": 1.2}, "win_share: expected a number from 0 to 1"),
+        ({"n_clusters": 1}, "n_clusters: expected a whole number of 2 or more"),
+        ({"ci_low": None}, "expected an interval and its clusters where measured"),
+        ({"ci_high": 0.55}, "expected a share within its interval"),
+        ({"label": "secret"}, "label: expected one of hidden, person, ai, true, unclear"),
+        ({"source": None}, "source: expected text, in every row"),
+    ],
+)
+def test_an_effect_that_cannot_be_is_refused(found, said):
+    good = {"win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7, "ci_level": 0.95, "n_clusters": 5, "cluster": "post", **WORDS}
+    assert len(effect_row(good)) == 1
+    with pytest.raises(TableError, match=said):
+        effect_row({**good, **found})
+
+
+def spoilt(tmp_path, **values):
+    table = pd.read_csv(QUOTED).astype(object)
+    for column, value in values.items():
+        table.loc[0, column] = value
+    table.to_csv(tmp_path / "effects.csv", index=False)
+    return tmp_path / "effects.csv"
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "said"),
+    [
+        ({"source": None}, TableError, "source: expected text, in every row; row 0 has"),
+        (
+            dict.fromkeys(["n_raters", "n_clusters", "n_people_replies", "n_model_replies"]),
+            TableError,
+            "at least one of the counts",
+        ),
+        ({"value": 78.6}, TableError, "win_share: expected a number from 0 to 1, in every row; row 0 has 78.6"),
+        ({"n_clusters": 1}, TableError, "n_clusters: expected a whole number of 2 or more"),
+        ({"measure": "g"}, EffectError, r"Row 0 \(Ayers et al. 2023\): measure is 'g', expected share, d, odds_ratio"),
+        ({"value": None}, EffectError, "give a measure and its value, or neither"),
+    ],
+)
+def test_a_quoted_row_that_lacks_what_it_needs_is_named(tmp_path, values, error, said):
+    with pytest.raises(error, match=said):
+        read_quoted(spoilt(tmp_path, **values))
+
+
+def test_a_quoted_file_without_a_column_is_named(tmp_path):
+    pd.read_csv(QUOTED).drop(columns="printed").to_csv(tmp_path / "effects.csv", index=False)
+    with pytest.raises(EffectError, match="has no column printed"):
+        read_quoted(tmp_path / "effects.csv")
+
+
+def test_nothing_is_written_when_an_effect_is_refused(tmp_path):
+    run = Run("r", tmp_path / "runs" / "r", tmp_path)
+    good = {"win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7, "ci_level": 0.95, "n_clusters": 5, "cluster": "post", **WORDS}
+    with pytest.raises(TableError, match="effects.win_share"):
+        run.write("effects", effect_row(good).assign(win_share=1.5))
+    assert not run.has("effects")
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_the_quoted_studies_are_twelve_or_more_and_some_favour_people():
+    quoted = read_quoted(QUOTED)
+    assert len(quoted) >= 12
+    assert quoted["study"].is_unique
+    assert set(quoted["favours"]) == {"models", "people", "both"}
+    assert (quoted.loc[quoted["win_share"] > 0.5, "favours"] == "models").all()
+    assert quoted["source"].str.startswith("https://").all()
+    assert quoted[["printed", "read", "read_on"]].notna().all(axis=None)
