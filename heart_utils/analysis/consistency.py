@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_ends
-from heart_utils.analysis.wins import read_verdicts
+from heart_utils.analysis.bradley_terry import BradleyTerry
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights
+from heart_utils.analysis.wins import Entries, read_verdicts
 
 __all__ = ["consistency"]
 
@@ -25,13 +27,20 @@ def consistency(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    r"""Tell the spread of each responder's win probability between dialogues, noise removed, and its low end.
+    r"""Estimate the spread of each responder's win probability between dialogues, noise removed, and its low end.
 
-    In dialogue :math:`d` a responder wins the mean share :math:`p_d` of :math:`n_d` verdicts. Its variance
-    over dialogues is that of the true probability plus noise; the noise is estimated from verdicts of the
-    same dialogue, :math:`\sum_v (y_v - p_d)^2 / (n_d (n_d - 1))`, and taken off (not below zero). The low end
-    is the tenth percentile of the :math:`p_d` drawn together towards their mean until only that spread is
-    left: one dialogue in ten goes as badly or worse.
+    In dialogue :math:`d` responder :math:`i` is preferred to opponent :math:`j` with probability
+    :math:`p_{dij}`; its win probability there, :math:`p_{di}`, is the mean over all :math:`m` opponents. A
+    verdict :math:`y` is compared with what the fitted strengths expect of its pair, :math:`e = y - \hat p_{ij}`, so
+    that strong and weak opponents are not taken for noise. The product of two verdicts of one dialogue has no noise
+    in expectation, so
+
+    .. math:: \operatorname{var}_d(p_{di}) = \tfrac{1}{m} \operatorname{E}[e e' \mid \text{same opponent}]
+        + \tfrac{m - 1}{m} \operatorname{E}[e e' \mid \text{different opponents}],
+
+    each mean over the products within a dialogue, then over dialogues. Where no two verdicts of a dialogue have the
+    same opponent, the first term is taken from the second ones of both sides, as if a dialogue moved each
+    responder by an amount of its own.
 
     Parameters
     ----------
@@ -44,23 +53,24 @@ def consistency(
     cluster : str
         The dialogues.
     n_resamples : int
-        Bootstrap resamples of dialogues.
+        Bootstrap resamples of dialogues, for the standard errors.
     ci_level : float
         Such as 0.95.
 
     Returns
     -------
     pandas.DataFrame
-        One row a responder: ``responder``, ``mean``, ``sd`` with ``sd_low`` and ``sd_high``, ``tenth``
-        with ``tenth_low`` and ``tenth_high``, ``ci_level``, ``n_clusters`` (dialogues with two verdicts
-        or more on them, which alone can tell noise from spread), ``n_single`` (dialogues with one,
-        left out), ``provisional``, ``simulated``. Opponents differ by dialogue unless all meet in each;
-        then part of the spread is theirs.
+        One row a responder: ``responder``, ``mean`` (win probability against all others), ``sd`` with ``sd_low`` and
+        ``sd_high``, ``tenth`` (one dialogue in ten goes as badly or worse, if win probabilities have a beta distribution
+        of that mean and spread) with ``tenth_low`` and ``tenth_high``, ``ci_level``, ``n_clusters`` (dialogues with two
+        verdicts or more on it; others cannot tell noise from spread), ``n_single`` (dialogues with one verdict, left
+        out), ``provisional``, ``simulated``. Intervals are standard errors times a t quantile. ``nan`` where no dialogue
+        has two opponents of a responder that has several.
 
     Raises
     ------
     RatingsError
-        If verdicts cannot be read.
+        If verdicts cannot be read, or do not link all responders.
     ValueError
         If there is one dialogue only.
 
@@ -72,57 +82,82 @@ def consistency(
     [0.0, 0.0]
     """
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
-    size, n_clusters = len(entries.responders), len(entries.clusters)
+    n_clusters = len(entries.clusters)
     check_clusters(n_clusters, cluster)
-    cell = np.concatenate([entries.cluster * size + entries.a, entries.cluster * size + entries.b])
-    share = np.concatenate([entries.share, 1.0 - entries.share])
-    count, total, squares = (
-        np.bincount(cell, weights, n_clusters * size).reshape(n_clusters, size) for weights in (None, share, share**2)
-    )
+    model = BradleyTerry.fit(entries, "pairs")
+    chance = model.chance()
+    count, residual, same, apart = _products(entries, chance)
     told = count > 1
-    mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
-    noise = np.divide(squares - count * mean**2, count * (count - 1.0), out=np.zeros_like(total), where=told)
-    drawn = draw_weights(n_clusters, n_resamples, rng)
+    weights = np.vstack([np.ones(n_clusters), draw_weights(n_clusters, n_resamples, rng)])
+    off, spread = _spread(weights, told, residual, same, apart)
+    against_all = (chance.sum(axis=1) - np.diag(chance)) / (len(chance) - 1)
+    mean = np.clip(against_all + off, 1e-6, 1.0 - 1e-6)
+    tenth = mean - np.sign(spread) * (mean - _low_end(mean, np.abs(spread)))
+    n_used = told.sum(axis=0)
+    quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n_used - 1, 1))
+    reach = [quantile * pd.DataFrame(found[1:]).std().to_numpy() for found in (spread, tenth)]
     simulated = bool(verdicts["simulated"].iloc[entries.rows].any()) if "simulated" in verdicts else False
-    rows = []
-    for number, name in enumerate(entries.responders):
-        used = told[:, number]
-        n_used = int(used.sum())
-        found = _spread(mean[used, number], noise[used, number], np.ones((1, n_used)))
-        again = _spread(mean[used, number], noise[used, number], drawn[:, used])
-        again = again[~np.isnan(again).any(axis=1)]
-        low, high = interval_ends(found[0], again, np.full(3, n_used), ci_level)
-        rows.append(
-            {
-                "responder": name,
-                "mean": found[0, 0],
-                "sd": found[0, 1],
-                "sd_low": max(low[1], 0.0) if n_used > 1 else np.nan,
-                "sd_high": high[1],
-                "tenth": found[0, 2],
-                "tenth_low": low[2],
-                "tenth_high": high[2],
-                "ci_level": ci_level,
-                "n_clusters": n_used,
-                "n_single": int((count[:, number] == 1).sum()),
-                "provisional": n_used < ENOUGH_CLUSTERS,
-                "simulated": simulated,
-            }
-        )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {
+            "responder": entries.responders,
+            "mean": mean[0],
+            "sd": np.maximum(spread[0], 0.0),
+            "sd_low": np.maximum(spread[0] - reach[0], 0.0),
+            "sd_high": np.clip(spread[0] + reach[0], 0.0, 0.5),
+            "tenth": np.minimum(tenth[0], mean[0]),
+            "tenth_low": np.maximum(tenth[0] - reach[1], 0.0),
+            "tenth_high": np.minimum(tenth[0] + reach[1], 1.0),
+            "ci_level": ci_level,
+            "n_clusters": n_used,
+            "n_single": (count == 1).sum(axis=0),
+            "provisional": n_used < ENOUGH_CLUSTERS,
+            "simulated": simulated,
+        }
+    )
 
 
-def _spread(shares: Array, noise: Array, weights: Array) -> Array:
-    """Give mean, spread and low end under each row of weights."""
-    n = weights.sum(axis=1)
-    enough = n > 1
-    safe = np.where(enough, n, 2.0)
-    mean = weights @ shares / safe
-    around = (weights @ shares**2 - safe * mean**2) / (safe - 1.0)
-    spread = np.sqrt(np.maximum(around - weights @ noise / safe, 0.0))
-    pull = np.divide(spread, np.sqrt(np.maximum(around, 0.0)), out=np.zeros_like(spread), where=around > 1e-15)
-    order = np.argsort(shares)
-    reached = np.cumsum(weights[:, order], axis=1) >= PERCENTILE * safe[:, None]
-    low = shares[order][reached.argmax(axis=1)]
-    found = np.stack([mean, spread, mean + pull * (low - mean)], axis=1)
-    return np.where(enough[:, None], found, np.nan)
+def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Array]:
+    """Give, for each dialogue and responder: verdicts, mean residual, mean product of two with one opponent, and with two."""
+    size, n_clusters = len(entries.responders), len(entries.clusters)
+    residual = entries.share - chance[entries.a, entries.b]
+    cell = np.concatenate([(entries.cluster * size + entries.a) * size + entries.b,
+                           (entries.cluster * size + entries.b) * size + entries.a])  # fmt: skip
+    residual = np.concatenate([residual, -residual])
+    count, total, squares = (
+        np.bincount(cell, weights, n_clusters * size**2).astype(float).reshape(n_clusters, size, size)
+        for weights in (None, residual, residual**2)
+    )
+    mean = _ratio(total, count, 0.0)
+    met, again = (count > 0).sum(axis=2).astype(float), (count > 1).sum(axis=2).astype(float)
+    same = _ratio(_ratio(total**2 - squares, count * (count - 1.0), 0.0).sum(axis=2), again)
+    apart = _ratio(mean.sum(axis=2) ** 2 - (mean**2).sum(axis=2), met * (met - 1.0))
+    return count.sum(axis=2), _ratio(mean.sum(axis=2), met), same, apart
+
+
+def _spread(weights: Array, told: NDArray[np.bool_], residual: Array, same: Array, apart: Array) -> tuple[Array, Array]:
+    """Give how far the mean is off and the spread, under each row of weights; below zero where noise exceeds what is seen."""
+
+    def average(values: Array) -> Array:
+        there = told & ~np.isnan(values)
+        return _ratio(weights @ np.where(there, values, 0.0), weights @ there)
+
+    n, n_others = weights @ told, told.shape[1] - 1
+    one, two = average(same), average(apart)
+    if n_others > 1:
+        by_both = two + (np.nansum(two, axis=1, keepdims=True) - two) / n_others
+        one = np.where((~np.isnan(same) & told).any(axis=0), one, by_both)
+    off = average(residual)
+    around = _ratio((average(residual**2) - off**2) * n, np.maximum(n - 1.0, 0.0))
+    # The fit puts the residuals' mean near zero and so takes away what one more dialogue would tell: a mean's variance.
+    variance = one / n_others + (two * (n_others - 1) / n_others if n_others > 1 else 0.0) - off**2 + _ratio(around, n)
+    return off, np.sign(variance) * np.sqrt(np.abs(variance))
+
+
+def _low_end(mean: Array, spread: Array) -> Array:
+    """Give the low percentile of a beta distribution with this mean and spread."""
+    size = mean * (1.0 - mean) / np.clip(spread**2, 1e-9, 0.999 * mean * (1.0 - mean)) - 1.0
+    return np.asarray(stats.beta.ppf(PERCENTILE, mean * size, (1.0 - mean) * size))
+
+
+def _ratio(over: Array, under: Array, otherwise: float = np.nan) -> Array:
+    return np.asarray(np.divide(over, under, out=np.full(np.shape(over), otherwise), where=under > 0))
