@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,11 @@ from heart_utils.analysis.baseline import AuthorBaseline, agreement_within, auth
 from heart_utils.analysis.chance import cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
 from heart_utils.analysis.coefficients import Coefficient
 from heart_utils.analysis.intraclass import icc
+from heart_utils.analysis.other_raters import crossed_interval, refuse_few_raters
 from heart_utils.analysis.ranks import rank_agreement
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of, standard_error
 from heart_utils.analysis.vote_pairs import TIE, A, B, VotePairs, pair_votes
-from heart_utils.analysis.votes import AgreementError, Array, read_votes
+from heart_utils.analysis.votes import AgreementError, Array, Codes, Votes, read_votes
 
 __all__ = [
     "Agreement",
@@ -79,7 +80,7 @@ def pairwise_agreement(
     ties: str = "include",
     by: Sequence[str] = ("dimension",),
     inconsistent: str = "tie",
-    cluster: str = "dialogue_id",
+    cluster: str | Sequence[str] = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
@@ -112,8 +113,9 @@ def pairwise_agreement(
         ``"rater"`` count a pair of votes from either side.
     inconsistent : {"tie", "drop"}
         What an answer counts as that turned with the order of the replies.
-    cluster : str
-        Column of what is resampled together.
+    cluster : str or two str
+        Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
+        and people like these, as in :func:`heart_utils.analysis.other_raters.crossed_variance`. Judges stay the same.
     n_resamples : int
         Bootstrap resamples; 0 for shares alone.
     ci_level : float
@@ -126,13 +128,16 @@ def pairwise_agreement(
     Agreement
         ``.table`` has one row a group. Intervals follow the rule of :func:`heart_utils.analysis.resampling.interval_ends`;
         what the authors' names alone predict is learnt anew in each resample, never from a copy of the
-        dialogue that it is held against. A measure with no value (kappa where chance alone is 1) is ``nan``.
+        dialogue that it is held against. A resample holds fewer different dialogues than the data, so names learnt in
+        it are right less often; only the spread of the resamples is used, so the interval stays about the estimate.
+        A measure with no value (kappa where chance alone is 1, or a group in which no vote counts) is ``nan``.
 
     Raises
     ------
     AgreementError
-        If a party has no vote, nobody shares a pair, a rater answers a pair twice or in two orders, or
-        the table holds scores.
+        If a party has no vote, nobody shares a pair, a rater answers a pair twice or in two orders, the table holds
+        scores, or `ties` are excluded and all are ties; with two clusters, if people are fewer than 20, belong to one
+        dialogue each, or are no party.
 
     References
     ----------
@@ -148,18 +153,36 @@ def pairwise_agreement(
     """
     if ties not in ("include", "exclude"):
         raise AgreementError(f"ties must be 'include' or 'exclude'; got {ties!r}.")
-    votes = read_votes(verdicts, cluster=cluster, inconsistent=inconsistent)
+    clusters = [cluster] if isinstance(cluster, str) else list(cluster)
+    if clusters[1:] not in ([], ["rater"]):
+        raise AgreementError(f"cluster names a column, or such a column and 'rater'; got {cluster!r}.")
+    votes = read_votes(verdicts, cluster=clusters[0], inconsistent=inconsistent)
     pairs = pair_votes(votes, verdicts, between=between, by=by)
-    counts = pairs.counts.copy()
-    if ties == "exclude":
-        counts[:, TIE, :] = counts[:, :, TIE] = 0.0
+    counts = _that_count(pairs, ties)
+    if not counts.any():
+        raise AgreementError(
+            f"Nothing is decided: each of the {pairs.counts.sum():.0f} pairs of votes by {between[0]} and {between[1]} holds a "
+            f"tie. Count ties as answers (ties='include'), or collect votes that decide."
+        )
     sums, margins = _sum_by_cluster(pairs, counts), author_margins(pairs, counts)
     names = author_baseline(pairs, counts, decided=ties == "exclude")
     estimate = _measures(sums.sum(axis=0), margins.sum(axis=0), names.count_right(np.ones((1, len(sums))))[0])
     replicates = _resample(sums, margins, names, draw_weights(len(sums), n_resamples, rng))
-    seen = sums[:, :, 0] > 0
-    table = pd.concat([pairs.groups, _lay_out(pairs, counts, estimate, replicates, seen.sum(axis=0), ci_level)], axis=1)
+    drawn = (sums[:, :, 0] > 0).sum(axis=0)
+    others = None
+    if len(clusters) > 1 and len(replicates):
+        totals = sums.sum(axis=0), margins.sum(axis=0), names.right_by_cluster().sum(axis=0)
+        others = _vary_people(votes, verdicts, pairs, names, totals, between=between, by=by, ties=ties)
+    table = pd.concat([pairs.groups, _lay_out(pairs, counts, estimate, replicates, drawn, ci_level, others)], axis=1)
     return Agreement(table, between, ties, votes.left_out, votes.n_inconsistent)
+
+
+def _that_count(pairs: VotePairs, ties: str) -> Array:
+    """Leave out pairs of votes with a tie, if ties are no answer."""
+    counts = pairs.counts.copy()
+    if ties == "exclude":
+        counts[:, TIE, :] = counts[:, :, TIE] = 0.0
+    return counts
 
 
 def _sum_by_cluster(pairs: VotePairs, counts: Array) -> Array:
@@ -206,21 +229,83 @@ def _resample(sums: Array, margins: Array, names: AuthorBaseline, weights: Array
     return np.concatenate(parts)
 
 
+def _vary_people(
+    votes: Votes,
+    verdicts: pd.DataFrame,
+    pairs: VotePairs,
+    names: AuthorBaseline,
+    totals: tuple[Array, Array, Array],
+    *,
+    between: tuple[str, str],
+    by: Sequence[str],
+    ties: str,
+) -> tuple[Array, Codes]:
+    """Give what other people would add to the variance of each measure, (groups, measures), and how many there are.
+
+    A pair of votes counts for each person in it. What a person adds is a derivative: by how much the measures move
+    with the weight of the pairs of votes that the person is in; what the names say is kept.
+    """
+    if "human" not in between:
+        raise AgreementError(
+            f"Raters are drawn anew only where a party is people ('human'), for judges stay the same; got {between!r}. "
+            f"Resample the dialogues alone."
+        )
+    if pairs.symmetric and {"margin", "rater"} & set(by):
+        raise AgreementError(
+            "Two people's agreement by margin or rater cannot be resampled over raters; resample the dialogues alone."
+        )
+    person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
+    refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"), AgreementError)
+    n_groups, step = len(pairs.groups), 1e-4
+    number = {tuple(row): place for place, row in enumerate(pairs.groups.itertuples(index=False, name=None))}
+    squares, n_people = np.zeros((n_groups, len(MEASURES))), np.zeros(n_groups, np.intp)
+    for who in votes.raters[np.unique(votes.rater[person])]:
+        parties = (who, between[1]) if between[0] == "human" else (between[0], who)
+        try:
+            theirs = pair_votes(votes, verdicts, between=parties, by=by)
+        except AgreementError:
+            continue  # nobody of the other party judged what this person did
+        group = np.array([number[row] for row in theirs.groups.itertuples(index=False, name=None)], np.intp)[theirs.group]
+        theirs = replace(theirs, group=group, groups=pairs.groups, symmetric=pairs.symmetric)
+        counts = _that_count(theirs, ties)
+        answers = replace(author_baseline(theirs, counts, decided=names.decided), told=names.told)
+        parts = _sum_by_cluster(theirs, counts), author_margins(theirs, counts), answers.right_by_cluster()
+        up, down = (
+            _measures(*(total + sign * step * part for total, part in zip(totals, parts, strict=True))) for sign in (1, -1)
+        )
+        moved = np.nan_to_num((up - down) / (2 * step))
+        squares += moved.sum(axis=0) ** 2 - (moved**2).sum(axis=0)
+        n_people += parts[0][..., 0].any(axis=0)
+    return squares * (n_people / np.maximum(n_people - 1.0, 1.0))[:, None], n_people
+
+
 def _lay_out(
-    pairs: VotePairs, counts: Array, estimate: Array, replicates: Array, n_clusters: Array, ci_level: float
+    pairs: VotePairs,
+    counts: Array,
+    estimate: Array,
+    replicates: Array,
+    n_clusters: Codes,
+    ci_level: float,
+    others: tuple[Array, Codes] | None,
 ) -> pd.DataFrame:
     n_groups = len(pairs.groups)
     everything = np.bincount(pairs.group, weights=pairs.counts.sum(axis=(1, 2)), minlength=n_groups)
     neither_tie = pairs.counts[:, [A, B]][:, :, [A, B]].sum(axis=(1, 2))
     used = counts.sum(axis=(1, 2)) > 0
     unit_of_group = np.unique(np.column_stack([pairs.group[used], pairs.unit[used]]), axis=0)[:, 0]
+    n_drawn = n_clusters if others is None else np.minimum(n_clusters, others[1])
     columns: dict[str, object] = {}
     for number, (name, least) in enumerate(MEASURES.items()):
         columns[name] = estimate[:, number]
-        ends = [
-            interval_of(estimate[g, number], replicates[:, g, number], int(n_clusters[g]), ci_level, least=least, most=1.0)
-            for g in range(n_groups)
-        ]
+        ends = []
+        for g in range(n_groups):
+            value, again = estimate[g, number], replicates[:, g, number]
+            if others is None:
+                ends.append(interval_of(value, again, int(n_drawn[g]), ci_level, least=least, most=1.0))
+            else:
+                dialogues = float(standard_error(again[:, None], int(n_clusters[g]))[0])
+                variance = dialogues**2 + max(others[0][g, number], 0.0)
+                ends.append(crossed_interval(value, variance, int(n_drawn[g]), ci_level, least=least, most=1.0))
         columns[f"{name}_low"], columns[f"{name}_high"] = [low for low, _ in ends], [high for _, high in ends]
     return pd.DataFrame(
         {
@@ -228,8 +313,8 @@ def _lay_out(
             "ci_level": ci_level if len(replicates) else np.nan,
             "n_votes": np.rint(np.bincount(pairs.group, weights=counts.sum(axis=(1, 2)), minlength=n_groups)).astype(int),
             "n_pairs": np.bincount(unit_of_group, minlength=n_groups),
-            "n_clusters": n_clusters.astype(int),
+            "n_clusters": n_drawn.astype(int),
             "decided_share": np.bincount(pairs.group, weights=neither_tie, minlength=n_groups) / everything,
-            "provisional": n_clusters < ENOUGH_CLUSTERS,
+            "provisional": n_drawn < ENOUGH_CLUSTERS,
         }
     )

@@ -62,6 +62,23 @@ class AuthorBaseline:
                 found += self._right_in(families, weights)
         return found
 
+    def right_by_cluster(self) -> Array:
+        """Count the same, learnt once from the data and kept, apart by cluster.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (clusters, groups).
+        """
+        elsewhere = self.told.sum(axis=0) - self.told
+        if self.decided:
+            elsewhere[..., TIE] = -1.0
+        leads = elsewhere == elsewhere.max(axis=2, keepdims=True)
+        answer = (leads / leads.sum(axis=2, keepdims=True))[self.cluster, self.family]
+        found = np.zeros((len(self.told), self.first.shape[1]))
+        np.add.at(found, self.cluster, np.einsum("cl,cgl->cg", answer, self.first))
+        return found
+
     def _right_in(self, families: Codes, weights: Array) -> Array:
         """Count for some pairs of authors, most at once: where no dialogue can turn the answer, one answer serves all."""
         labels = [A, B] if self.decided else [A, TIE, B]
@@ -156,7 +173,7 @@ def author_margins(pairs: VotePairs, counts: Array) -> Array:
     >>> author_margins(pairs, pairs.counts).sum(axis=0)[0, 0]  # a, tie, b by k, then by l
     array([1., 1., 0., 1., 0., 1.])
     """
-    n_groups, n_authors = len(pairs.groups), int(pairs.authors.max()) + 1
+    n_groups, n_authors = len(pairs.groups), int(pairs.unit_authors.max()) + 1
     cell = (pairs.cluster * n_groups + pairs.group) * n_authors + pairs.authors
     labels = np.concatenate([counts.sum(axis=2), counts.sum(axis=1)], axis=1)
     if pairs.symmetric:

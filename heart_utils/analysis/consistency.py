@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from heart_utils.analysis.bradley_terry import BradleyTerry
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, check_clusters, check_level, draw_weights, standard_error
 from heart_utils.analysis.wins import Entries, read_verdicts
 
 __all__ = ["consistency"]
@@ -81,6 +81,7 @@ def consistency(
     >>> consistency(steady, rng=np.random.default_rng(1), n_resamples=20)["sd"].tolist()
     [0.0, 0.0]
     """
+    check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
     n_clusters = len(entries.clusters)
     check_clusters(n_clusters, cluster)
@@ -95,7 +96,7 @@ def consistency(
     tenth = mean - np.sign(spread) * (mean - _low_end(mean, np.abs(spread)))
     n_used = told.sum(axis=0)
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n_used - 1, 1))
-    reach = [quantile * pd.DataFrame(found[1:]).std().to_numpy() for found in (spread, tenth)]
+    reach = [quantile * standard_error(found[1:], n_used) for found in (spread, tenth)]
     simulated = bool(verdicts["simulated"].iloc[entries.rows].any()) if "simulated" in verdicts else False
     return pd.DataFrame(
         {

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.resampling import bootstrap_ci
+from heart_utils.analysis.other_raters import crossed_interval, crossed_variance, refuse_few_raters
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, bootstrap_ci
 from heart_utils.analysis.wins import RatingsError, read_verdicts
 from heart_utils.tables import RESPONDER_KINDS
 
@@ -23,7 +24,7 @@ def head_to_head(
     rng: np.random.Generator,
     by: Sequence[str] = (),
     dimension: str = "overall",
-    cluster: str = "dialogue_id",
+    cluster: str | Sequence[str] = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
@@ -41,10 +42,11 @@ def head_to_head(
         Columns of `verdicts` to split by, such as ``rater_kind`` or ``slice``.
     dimension : str
         A line of the rubric.
-    cluster : str
-        Column of what is resampled together.
+    cluster : str or two str
+        Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
+        and raters like these: a two-way variance, with a t quantile of the smaller number.
     n_resamples : int
-        Bootstrap resamples.
+        Bootstrap resamples, where there is one cluster.
     ci_level : float
         Such as 0.95.
 
@@ -53,13 +55,14 @@ def head_to_head(
     pandas.DataFrame
         The columns `by`; ``outcome``: ``people``, ``models``, ``tie``, ``inconsistent`` (shares of all
         that sum to one) and ``models_of_decided`` (models' share where someone was preferred);
-        ``share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_verdicts``, ``n_clusters``, ``provisional``,
-        ``simulated``.
+        ``share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_verdicts``, ``n_clusters`` (of two, the smaller),
+        ``provisional``, ``simulated``.
 
     Raises
     ------
     RatingsError
-        If a responder is of no known kind, or no person meets a model.
+        If a responder is of no known kind, or no person meets a model; with two clusters, if raters are fewer than
+        20 or belong to one dialogue each.
 
     Examples
     --------
@@ -70,7 +73,10 @@ def head_to_head(
     >>> found.set_index("outcome")["share"].round(2).to_dict()
     {'people': 0.25, 'models': 0.5, 'tie': 0.25, 'inconsistent': 0.0, 'models_of_decided': 0.67}
     """
-    entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
+    clusters = [cluster] if isinstance(cluster, str) else list(cluster)
+    entries = read_verdicts(verdicts, dimension=dimension, cluster=clusters[0])
+    if missing := [column for column in clusters if column not in verdicts]:
+        raise RatingsError(f"verdicts lack the column {', '.join(missing)}. They have {', '.join(map(str, verdicts.columns))}.")
     kind = responders.set_index("responder")["responder_kind"].reindex(entries.responders)
     unknown = kind.index[~kind.isin(RESPONDER_KINDS)]
     if len(unknown):
@@ -95,26 +101,27 @@ def head_to_head(
         }
     ).astype(float)[meet]
     rows = verdicts.iloc[entries.rows[meet]]
-    counts[cluster] = rows[cluster].to_numpy()
     simulated = bool(rows["simulated"].any()) if "simulated" in rows else False
     groups = [rows[column].to_numpy() for column in by]
+    drawn = rows[clusters].set_axis(counts.index, axis=0)
     parts = []
     for group, of_group in counts.groupby(groups, sort=True) if groups else [((), counts)]:
+        where = "".join(f" where {column} is {value!r}" for column, value in zip(by, group, strict=True))
         for outcome in (*OUTCOMES, "models_of_decided"):
-            spread = bootstrap_ci(
-                of_group, _share_of(outcome), cluster=cluster, rng=rng, n_resamples=n_resamples, ci_level=ci_level
+            share, low, high, n_clusters = _interval(
+                of_group, outcome, drawn.loc[of_group.index], rng, n_resamples, ci_level, where
             )
             parts.append(
                 {
                     **dict(zip(by, group, strict=True)),
                     "outcome": outcome,
-                    "share": spread.estimate,
-                    "ci_low": spread.ci_low,
-                    "ci_high": spread.ci_high,
+                    "share": share,
+                    "ci_low": low,
+                    "ci_high": high,
                     "ci_level": ci_level,
                     "n_verdicts": len(of_group),
-                    "n_clusters": spread.n_clusters,
-                    "provisional": spread.provisional,
+                    "n_clusters": n_clusters,
+                    "provisional": n_clusters < ENOUGH_CLUSTERS,
                     "simulated": simulated,
                 }
             )
@@ -149,7 +156,48 @@ def without_flag(verdicts: pd.DataFrame, flag: str) -> tuple[pd.DataFrame, int]:
     return verdicts[~flagged], int(flagged.sum())
 
 
+def _interval(
+    counts: pd.DataFrame,
+    outcome: str,
+    drawn: pd.DataFrame,
+    rng: np.random.Generator,
+    n_resamples: int,
+    ci_level: float,
+    where: str,
+) -> tuple[float, float, float, int]:
+    """Give a share, its ends and how many clusters they rest on: of one kind by resampling, of two by their variance."""
+    if len(drawn.columns) == 1:
+        found = bootstrap_ci(
+            counts,
+            _share_of(outcome),
+            cluster=drawn.iloc[:, 0],
+            rng=rng,
+            n_resamples=n_resamples,
+            ci_level=ci_level,
+            least=0.0,
+            most=1.0,
+        )
+        return found.estimate, found.ci_low, found.ci_high, found.n_clusters
+    dialogue, rater = (pd.factorize(drawn[column])[0].astype(np.intp) for column in drawn)
+    refuse_few_raters(dialogue, rater, (drawn.columns[0], drawn.columns[1]), RatingsError, where)
+    of, among = _parts_of(outcome, counts)
+    total = float(among.sum())
+    share = float(of.sum() / total) if total else float("nan")
+    fewest = min(dialogue.max(), rater.max()) + 1
+    variance = crossed_variance((of - share * among).to_numpy() / total, dialogue, rater) if total else float("nan")
+    return share, *crossed_interval(share, variance, fewest, ci_level, least=0.0, most=1.0), int(fewest)
+
+
 def _share_of(outcome: str) -> Callable[[pd.DataFrame], pd.Series]:
+    def share(sums: pd.DataFrame) -> pd.Series:
+        of, among = _parts_of(outcome, sums)
+        return of / among
+
+    return share
+
+
+def _parts_of(outcome: str, counts: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Give what an outcome counts, and among what."""
     if outcome == "models_of_decided":
-        return lambda sums: sums["models"] / (sums["models"] + sums["people"])
-    return lambda sums: sums[outcome] / sums["n"]
+        return counts["models"], counts["models"] + counts["people"]
+    return counts[outcome], counts["n"]

@@ -141,6 +141,7 @@ def check_coverage(
     rng: np.random.Generator,
     n_dialogues: int = 80,
     n_studies: int = 50,
+    ci_level: float = 0.95,
     panels: Sequence[Panel] = (Panel("human", 45, 2, ties=0.2), Panel("model", 1, 1, discrimination=1.5)),
 ) -> pd.DataFrame:
     """Count how often intervals hold the truth, with a judge and by people alone, in simulated studies.
@@ -155,6 +156,8 @@ def check_coverage(
         The source of chance.
     n_dialogues, n_studies : int
         Dialogues a study; studies.
+    ci_level : float
+        Of the intervals.
     panels : sequence of Panel
         People and one judge, as :func:`heart_utils.analysis.simulate.simulate_study` takes them.
 
@@ -181,7 +184,7 @@ def check_coverage(
         }
         for _, rows in pool.verdicts.groupby(study_of)
         for n in n_labelled
-        for made in [prediction_powered_ratings(label_some(rows, n, rng)).table]
+        for made in [prediction_powered_ratings(label_some(rows, n, rng), ci_level=ci_level).table]
         for at in [made["responder"].map(truth)]
     ]
     found = pd.DataFrame(held).groupby("n_labelled").agg(["mean", "sem"])

@@ -90,8 +90,9 @@ def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inco
     Raises
     ------
     AgreementError
-        If scores and verdicts are mixed, a column is missing, a word is unknown, a rater answers one
-        unit twice (or in two orders), a unit lies in two clusters, or nothing counts.
+        If scores and verdicts are mixed, a column is missing, a word is unknown or its ``p_a`` names the other side,
+        names are of several types, a rater answers one unit twice (or in two orders), a unit lies in two clusters, or
+        nothing counts.
 
     Examples
     --------
@@ -206,8 +207,10 @@ def _values(table: pd.DataFrame, kind: str, rows: Codes) -> tuple[Codes, NDArray
     word = table["verdict"].to_numpy(dtype=object)[rows]
     if "state" in table:
         word = np.where(table["state"].to_numpy(dtype=object)[rows] == "inconsistent", "tie", word)
-    if "p_a" in table and pd.isna(word).any():
-        p_a = table["p_a"].to_numpy(float)[rows]
+    if "p_a" in table:
+        p_a = pd.to_numeric(table["p_a"], errors="coerce").to_numpy(float)[rows]
+        against = ((word == "a") & (p_a < 0.5)) | ((word == "b") & (p_a > 0.5))
+        _refuse(against, table, "p_a", rows, "the side that the verdict names (0.5 or more for a, 0.5 or less for b)")
         soft = pd.isna(word) & ~np.isnan(p_a)
         word = np.where(soft, np.select([p_a > 0.5, p_a < 0.5], ["a", "b"], "tie"), word)
     codes = pd.Index(LABELS).get_indexer(pd.Index(word, dtype=object)).astype(np.intp)
@@ -235,6 +238,12 @@ def _code_rows(table: pd.DataFrame, keys: Sequence[str], rows: Codes) -> tuple[C
 
 def _code_column(table: pd.DataFrame, column: str, rows: Codes) -> tuple[Codes, pd.Index]:
     _refuse(table[column].isna().to_numpy()[rows], table, column, rows, "a name in each row")
+    if pd.api.types.infer_dtype(table[column], skipna=True).startswith("mixed"):
+        one, other, *_ = {type(name).__name__: name for name in table[column].dropna().unique()}.values()
+        raise AgreementError(
+            f"{column} holds names of several types, such as {one!r} and {other!r}. "
+            f"Write them all as text: table[{column!r}].astype(str)."
+        )
     codes, names = pd.factorize(table[column], sort=True)
     used, codes = np.unique(codes[rows], return_inverse=True)
     return codes.astype(np.intp), pd.Index(names[used])

@@ -200,6 +200,14 @@ def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_th
     )
 
 
+def test_resamples_of_the_lead_are_centred_on_it(rng):
+    """Names learnt from a resample know fewer dialogues: uncentred, the mean of the ends lies above the lead."""
+    table = random_votes(rng, n_dialogues=60)
+    found = first_row(table, ties="exclude", n_resamples=400, rng=np.random.default_rng(1))
+    middle = (found["advantage_low"] + found["advantage_high"]) / 2
+    assert middle == pytest.approx(found["advantage"], abs=0.1 * (found["advantage_high"] - found["advantage_low"]))
+
+
 def test_one_dialogue_gives_no_interval():
     found = pairwise_agreement(votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")])).table.iloc[0]
     assert np.isnan(found["agreement_low"])
@@ -223,6 +231,13 @@ def test_failures_are_counted_and_inconsistent_answers_are_ties_or_left_out():
 def test_a_probability_stands_for_the_word_that_is_not_there():
     table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", None), ("x-y", "e", "p1", "a"), ("x-y", "e", "m1", None)])
     assert first_row(table.assign(p_a=[None, 0.7, None, 0.2], state="valid"))["agreement"] == 0.5
+
+
+def test_a_probability_that_names_the_other_side_than_the_word_is_refused():
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "b")]).assign(p_a=[0.5, 0.8])
+    with pytest.raises(AgreementError, match=r"p_a: expected the side that the verdict names.*row 1 has 0\.8"):
+        first_row(table)
+    assert first_row(table.assign(p_a=[0.9, 0.5]))["agreement"] == 0
 
 
 def test_rows_are_divided_by_rater_by_margin_and_by_what_pairs_share():
@@ -272,6 +287,21 @@ def test_what_cannot_be_compared_is_refused_with_a_reason(case):
         table.loc[1, "responder_b"] = "z"
     with pytest.raises(AgreementError, match=message):
         pairwise_agreement(table)
+
+
+def test_votes_that_are_all_ties_have_no_agreement_of_what_is_decided():
+    table = votes([("x-y", "d", "p1", "tie"), ("x-y", "d", "m1", "a")])
+    with pytest.raises(AgreementError, match=r"Nothing is decided: each of the 1 pairs.*ties='include'"):
+        first_row(table, ties="exclude")
+    assert first_row(table)["agreement"] == 0
+
+
+@pytest.mark.parametrize("column", ["dialogue_id", "rater"])
+def test_names_of_several_types_are_refused_with_a_way_out(column):
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a"), ("x-z", "e", "p1", "a"), ("x-z", "e", "m1", "b")])
+    table[column] = table[column].where(table.index > 0, 7)
+    with pytest.raises(AgreementError, match=rf"{column} holds names of several types, such as .* and .*astype\(str\)"):
+        first_row(table)
 
 
 def test_two_orders_are_not_two_raters():
