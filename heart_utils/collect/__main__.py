@@ -33,7 +33,7 @@ from heart_utils.collect.recipe import (
     recipe_scores,
     recipe_verdicts,
 )
-from heart_utils.collect.recorded import export_calls
+from heart_utils.collect.recorded import check_calls, export_calls, merge_calls
 from heart_utils.collect.respond import plan_replies, skipped_histories
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     int
         0 if all is recorded; 1 after an error; 2 if it was not allowed to spend; 3 if a model's
-        queue was stopped, or calls failed; 4 if batches are out; 130 after Ctrl-C.
+        queue was stopped, calls failed or ``--check`` found a fault; 4 if batches are out; 130 after Ctrl-C.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -78,11 +78,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
     ledger = recipe_ledger(recipe)
+    if options.merge is not None:
+        print(f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}.")
+        return 0
+    if options.export is not None:
+        print(f"{export_calls(ledger, options.export)} calls written to {options.export}.")
+        return 0
     budget = recipe.budget_usd if options.budget is None else options.budget
     histories = recipe_histories(recipe)
     skipped = len(skipped_histories(histories))
     print(f"{recipe.run}: {len(histories)} histories{f', {skipped} of them without a turn to answer' if skipped else ''}.")
     plan = _plan(recipe, histories, ledger)
+    if options.check:
+        return _check(plan, ledger)
     print(_describe(plan, ledger))
     missing = int((plan["n_calls"] - plan["n_recorded"]).sum())
     unset = _unset_keys(recipe, plan)
@@ -142,6 +150,10 @@ def _parser() -> argparse.ArgumentParser:
                         help="hand judging to providers' batches at half the price; run again to collect them")  # fmt: skip
     parser.add_argument("--scheduler", metavar="ADDRESS", help="let the workers of a Dask cluster judge; needs HEART_LEDGER")
     parser.add_argument("--record", metavar="FILE", help="afterwards, write the calls that this run used as JSON Lines")
+    parser.add_argument("--check", action="store_true", help="say what is damaged, missing or doubled, and ask nothing")
+    parser.add_argument("--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing")
+    parser.add_argument("--merge", metavar="PLACE",
+                        help="take in the calls of another ledger (a .sqlite, .jsonl or URL), and ask nothing")  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     return parser
 
@@ -174,6 +186,14 @@ def _plan(recipe: Recipe, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFra
     columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
     tables = [table.assign(step=step).rename(columns={who: "model"}) for step, table, who in steps if len(table)]
     return pd.concat([table[columns] for table in tables], ignore_index=True) if tables else pd.DataFrame(columns=columns)
+
+
+def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
+    """Say what of a run is damaged, doubled or missing."""
+    missing = plan.assign(n=plan["n_calls"] - plan["n_recorded"]).query("n > 0")
+    faults = check_calls(ledger) + [f"{row.n} {row.step} of {row.model} are missing." for row in missing.itertuples()]
+    print("\n".join(faults) if faults else f"All {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}, and sound.")
+    return INCOMPLETE if faults else 0
 
 
 def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:

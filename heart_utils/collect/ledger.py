@@ -192,15 +192,14 @@ class Ledger:
         return found
 
     @_patiently
-    def statuses(self, keys: Sequence[str]) -> dict[str, str]:
-        """Look up only what became of calls; what is claimed is not there yet."""
+    def statuses(self, keys: Sequence[str] | None = None) -> dict[str, str]:
+        """Look up only what became of calls, or of all; what is claimed is not there yet."""
         found: dict[str, str] = {}
+        wanted = sa.select(calls.c.key, calls.c.status).where(calls.c.status != "claimed")
         with self.reading() as connection:
-            for chunk in _chunks(list(keys), 5000):
-                among = keys_in(self.engine, calls.c.key, chunk) & (calls.c.status != "claimed")
-                found.update(
-                    (key, status) for key, status in connection.execute(sa.select(calls.c.key, calls.c.status).where(among))
-                )
+            for chunk in [None] if keys is None else _chunks(list(keys), 5000):
+                among = sa.true() if chunk is None else keys_in(self.engine, calls.c.key, chunk)
+                found.update((key, status) for key, status in connection.execute(wanted.where(among)))
         return found
 
     @_patiently

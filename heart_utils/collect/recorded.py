@@ -13,12 +13,15 @@ from typing import Any
 import sqlalchemy as sa
 import zstandard
 
-from heart_utils.collect.database import LedgerError, about, calls, parts, upsert
-from heart_utils.collect.ledger import LEVEL, Ledger, pack_call
+from heart_utils.collect.database import LedgerError, about, calls, keys_in, parts, upsert
+from heart_utils.collect.ledger import LEVEL, Ledger, open_ledger, pack_call
 from heart_utils.collect.models import Call, Request
 from heart_utils.runs import write_atomically
 
-__all__ = ["ReplayError", "explain_miss", "export_calls", "import_calls"]
+__all__ = ["ReplayError", "check_calls", "explain_miss", "export_calls", "import_calls", "merge_calls"]
+
+CHUNK = 5000
+"""Calls that are read at once."""
 
 ASKED = ("model", "asked", "options", "repeat", "tag")
 """Columns that tell what was asked; the first three are digests."""
@@ -134,6 +137,106 @@ def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
         new = len(list(connection.scalars(insert, rows))) if rows else 0
         connection.execute(upsert(ledger.engine, about).values(name=seed, value=path.name).on_conflict_do_nothing())
     return new
+
+
+def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
+    """Take in the answers of another ledger, such as one of another machine; what is recorded already stays.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        What shall know them.
+    place : str or path
+        A file of SQLite, a URL, or JSON Lines that :func:`export_calls` wrote.
+
+    Returns
+    -------
+    int
+        How many calls came or went before a failure. Damaged ones are left out, and so is the money, which was spent
+        elsewhere.
+
+    Raises
+    ------
+    LedgerError
+        If there is no ledger.
+
+    Examples
+    --------
+    >>> merge_calls(open_ledger("sqlite://"), "nowhere.sqlite")
+    Traceback (most recent call last):
+        ...
+    LedgerError: nowhere.sqlite: there is no such file.
+    """
+    name = os.fspath(place)
+    if "://" not in name:
+        if not Path(name).is_file():
+            raise LedgerError(f"{name}: there is no such file.")
+        if not name.endswith(".sqlite"):
+            return import_calls(ledger, name)
+        name = f"sqlite:///{name}"
+    other, new = open_ledger(name), 0
+    names = [column.name for column in calls.columns if column.name not in ("owner", "reserved_usd")]
+    insert = upsert(ledger.engine, calls)
+    better = (calls.c.status == "error") & (insert.excluded.status != "error")
+    taken = insert.on_conflict_do_update(
+        index_elements=["key"], set_={name: insert.excluded[name] for name in names}, where=better
+    ).returning(calls.c.key)
+    keys = sorted(other.statuses())
+    for start in range(0, len(keys), CHUNK):
+        other.find(keys[start : start + CHUNK])
+        among = keys_in(other.engine, calls.c.key, keys[start : start + CHUNK])
+        with other.reading() as connection:
+            rows = [row._asdict() for row in connection.execute(sa.select(*(calls.c[name] for name in names)).where(among))]
+            bodies = [row._asdict() for row in connection.execute(sa.select(parts))]
+        sound = [row for row in rows if row["key"] not in other.damaged and row["status"] != "claimed"]
+        with ledger.writing() as connection:
+            connection.execute(upsert(ledger.engine, parts).on_conflict_do_nothing(), bodies)
+            new += len(list(connection.scalars(taken, sound))) if sound else 0
+    other.close()
+    return new
+
+
+def check_calls(ledger: Ledger) -> list[str]:
+    """Read all that a ledger holds, and say what is damaged or doubled.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Any; nothing in it changes.
+
+    Returns
+    -------
+    list of str
+        A sentence each; none where all is sound. Answers recorded before there were digests are only unpacked.
+
+    Raises
+    ------
+    LedgerError
+        If its file is damaged so that it cannot be read at all.
+
+    Examples
+    --------
+    >>> check_calls(open_ledger("sqlite://"))
+    []
+    """
+    keys, faults = sorted(ledger.statuses()), []
+    for start in range(0, len(keys), CHUNK):
+        ledger.find(keys[start : start + CHUNK])
+    with ledger.reading() as connection:
+        if not ledger.shared:
+            said = list(connection.scalars(sa.text("PRAGMA integrity_check(5)")))
+            faults += [f"The file {ledger.url}: {line}." for line in said if line != "ok"]
+        # `+ ''` keeps SQLite from counting in the index, where a row that is doubled may stand once.
+        key = calls.c.key + ""
+        doubled = sa.select(key).group_by(key).having(sa.func.count() > 1)
+        faults += [f"Call {key} is doubled." for key in connection.scalars(doubled)]
+        bodies = {row.digest: row.body for row in connection.execute(sa.select(parts))}
+        rows = connection.execute(sa.select(calls.c.key, calls.c.tag, calls.c.model))
+        for row in (row for row in rows if row.key in ledger.damaged):
+            model = json.loads(bodies.get(row.model, "{}")).get("model", "a model that is not known")
+            about_it = f" about {row.tag}" if row.tag else ""
+            faults.append(f"Call {row.key} to {model}{about_it} is damaged; `make collect` asks again.")
+    return faults
 
 
 def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> ReplayError:

@@ -21,7 +21,7 @@ from heart_utils.collect import database
 from heart_utils.collect.asking import ask_all
 from heart_utils.collect.ledger import DAMAGED, Ledger, LedgerError, open_ledger
 from heart_utils.collect.models import Call, Model, Request
-from heart_utils.collect.recorded import export_calls, import_calls
+from heart_utils.collect.recorded import ReplayError, check_calls, export_calls, import_calls, merge_calls
 from heart_utils.runs import open_run
 
 JUDGE = Model("judge", "openai/test", api_base="http://127.0.0.1:9/v1", options={"temperature": 0.7})
@@ -551,6 +551,46 @@ def test_a_call_takes_little_room(ledger, tmp_path, rng):
     ledger.close()
     size = sum(file.stat().st_size for file in tmp_path.glob("ledger.sqlite"))
     assert size / 500 < 4096
+
+
+def test_a_check_names_what_is_damaged_and_finds_nothing_in_a_sound_ledger(ledger):
+    first, *_ = fill(ledger, ["a", "b", "c"])
+    assert check_calls(ledger) == []
+    spoil(ledger, first)
+    assert check_calls(ledger) == [f"Call {first.key} to openai/test is damaged; `make collect` asks again."]
+
+
+def test_a_check_finds_a_row_that_is_doubled(ledger):
+    fill(ledger, ["a", "b"])
+    with ledger.engine.begin() as connection:  # as a damaged index lets happen
+        columns = ", ".join(column.name for column in database.calls.columns)
+        connection.execute(sa.text("CREATE TABLE other AS SELECT * FROM calls"))
+        connection.execute(sa.text("DROP TABLE calls"))
+        connection.execute(sa.text("ALTER TABLE other RENAME TO calls"))
+        connection.execute(sa.text(f"INSERT INTO calls ({columns}) SELECT {columns} FROM calls ORDER BY key LIMIT 1"))
+    [said] = check_calls(ledger)
+    assert said.endswith("is doubled.")
+
+
+def test_a_merge_takes_what_is_new_or_better_and_leaves_out_what_is_damaged(ledger, tmp_path):
+    other = open_ledger(f"sqlite:///{tmp_path}/other.sqlite")
+    fill(ledger, ["both"], text="mine")
+    fill(ledger, ["failed here"], status="error", text="")
+    both, better, new, bad, worse = (
+        fill(other, [word], text="theirs")[0] for word in ("both", "failed here", "new", "bad", "ok here")
+    )
+    fill(ledger, ["ok here"], text="mine")
+    spoil(other, bad)
+    spent = ledger.money().spent
+    assert merge_calls(ledger, tmp_path / "other.sqlite") == 2
+    found = ledger.find([request.key for request in (both, better, new, bad, worse)])
+    assert [found[r.key].text for r in (both, better, new, worse)] == ["mine", "theirs", "theirs", "mine"]
+    assert bad.key not in found
+    assert ledger.money().spent == spent
+    assert merge_calls(ledger, f"sqlite:///{tmp_path}/other.sqlite") == 0
+    assert check_calls(ledger) == []
+    with pytest.raises(ReplayError, match="temperature was 0.7, now 0.2"):  # what was asked came too
+        ask_all([ask("new", options={"temperature": 0.2})], ledger=ledger, mode="replay")
 
 
 # -- where it lies

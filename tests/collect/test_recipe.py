@@ -1,6 +1,7 @@
 """A recipe from its settings, and the command behind `make collect`."""
 
 import json
+import sqlite3
 
 import pytest
 import yaml
@@ -133,6 +134,41 @@ def test_a_key_that_is_not_there_is_said_before_anything_is_asked(project, provi
     monkeypatch.delenv("MY_KEY")
     assert main(["mine", "--quiet"]) == 0  # what is recorded needs no key
     assert CANARY not in capsys.readouterr().out
+
+
+def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it(project, provider, capsys):
+    folder, _ = project
+    assert main(["mine", "--check"]) == 3
+    assert "3 replies of m are missing." in capsys.readouterr().out
+    assert provider.requests == []
+    main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")])
+    capsys.readouterr()
+    assert main(["mine", "--check"]) == 0
+    assert "All 21 calls are recorded" in capsys.readouterr().out
+    file = sqlite3.connect(folder / "runs" / "mine" / "ledger.sqlite", isolation_level=None)
+    file.execute("UPDATE calls SET logprobs = replace(logprobs, '-0.2', '-0.3') WHERE key = (SELECT max(key) FROM calls)")
+    file.execute("UPDATE calls SET logprobs = '[]', answer = NULL WHERE key = (SELECT min(key) FROM calls)")
+    file.close()
+    assert main(["mine", "--check"]) == 3
+    said = capsys.readouterr().out
+    assert said.count("is damaged; `make collect` asks again.") == 2
+    asked = len(provider.requests)
+    main(["mine", "--quiet", "--yes"])
+    assert len(provider.requests) == asked + 2
+    assert main(["mine", "--check"]) == 0
+
+
+def test_calls_go_out_with_one_command_and_into_another_ledger_with_one(project, provider, capsys, monkeypatch, tmp_path):
+    main(["mine", "--quiet", "--yes"])
+    asked = len(provider.requests)
+    assert main(["mine", "--export", str(tmp_path / "all.jsonl")]) == 0
+    assert "21 calls written" in capsys.readouterr().out
+    for n, place in enumerate(["all.jsonl", "runs/mine/ledger.sqlite"]):
+        monkeypatch.setenv("HEART_LEDGER", f"sqlite:///{tmp_path}/other{n}.sqlite")
+        assert main(["mine", "--merge", str(tmp_path / place)]) == 0
+        assert "21 calls of" in capsys.readouterr().out
+        assert main(["mine", "--check"]) == 0
+    assert len(provider.requests) == asked
 
 
 def test_calls_that_failed_are_told_with_their_commonest_cause(project, provider, capsys):
