@@ -2,7 +2,9 @@
 
 Dimensions are the traits, raters the methods. History and responder means are taken out first: what is
 left is what one rater saw in one reply beyond "good responder" and "easy history". If dimensions are
-distinct, two raters agree more about the same dimension than about two different ones [1]_.
+distinct, two raters agree more about the same dimension than about two different ones [1]_. Raters may also agree
+because they are alike: two judges may share training data, so what they have in common is no evidence for people. So a
+person with a judge, two judges, and two people are told apart.
 
 .. rubric:: References
 
@@ -17,10 +19,9 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from heart_utils.analysis.drops import hold_all
-from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_ends
+from heart_utils.analysis.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_of, p_value
 
 __all__ = ["NOT_DISTINCT", "Halo", "HaloError", "complete_scores", "measure_halo", "variance_components"]
 
@@ -43,9 +44,14 @@ class Halo:
     correlations : pandas.DataFrame
         Residual correlations, rows and columns by (rater, dimension).
     dimensions : pandas.DataFrame
-        One row a dimension: ``convergent`` (mean correlation of two raters on it), ``discriminant`` (of two
-        raters, one on it and one on another), ``difference`` with ``ci_low``, ``ci_high``, ``p``,
-        ``p_holm``, and ``label``: empty, or :data:`NOT_DISTINCT`, or why there is no estimate.
+        One row a dimension and ``kinds`` of two raters, such as ``human with model``: ``convergent`` (mean correlation of
+        two such raters on it), ``discriminant`` (of two raters, one on it and one on another), ``difference`` with
+        ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over the dimensions of one ``kinds``), and ``label``: empty, or
+        :data:`NOT_DISTINCT`, or why there is no estimate.
+    second : pandas.DataFrame
+        Campbell and Fiske's second criterion, one row two raters (``one``, ``other``, ``kinds``) and dimension:
+        ``convergent``, ``same_rater`` (mean correlation of it with the other dimensions within either rater) and
+        ``holds``, whether the first is larger.
     raters : pandas.DataFrame
         One row a rater: ``within`` (mean correlation of two dimensions for one rater) and
         ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``.
@@ -57,6 +63,7 @@ class Halo:
 
     correlations: pd.DataFrame
     dimensions: pd.DataFrame
+    second: pd.DataFrame
     raters: pd.DataFrame
     n_histories: int
     n_left_out: int
@@ -130,7 +137,8 @@ def measure_halo(
     Parameters
     ----------
     scores : pandas.DataFrame
-        The table of scores, with two raters, two dimensions and two responders or more.
+        The table of scores, with two raters, two dimensions and two responders or more. Without a column
+        ``rater_kind`` all raters are of one kind.
     rng : numpy.random.Generator
         For the resamples of histories; responder means are taken anew in each.
     n_resamples : int
@@ -170,27 +178,25 @@ def measure_halo(
     found = _correlate(block, clusters, rng, n_resamples)
     size = len(raters), len(dimensions)
     table = found.reshape(-1, *size, *size)
-    convergent, discriminant = _compare(table)
+    by_rater = scores.drop_duplicates("rater").set_index("rater")
+    kinds = by_rater["rater_kind"].to_dict() if "rater_kind" in scores else {}
+    meetings: dict[str, list[tuple[int, int]]] = {}
+    for one, other in combinations(range(len(raters)), 2):
+        both = sorted(str(kinds.get(raters[place], "rater")) for place in (one, other))
+        meetings.setdefault(" with ".join(both), []).append((one, other))
     n_clusters = len(set(clusters))
-    rows = []
-    for place, dimension in enumerate(dimensions):
-        near, far = convergent[:, place], discriminant[:, place]
-        rows.append({"dimension": dimension, "convergent": near[0], "discriminant": far[0],
-                     **_interval("difference", near - far, n_clusters, ci_level)})  # fmt: skip
-    of_dimensions = pd.DataFrame(rows)
-    known = of_dimensions["p"].notna()
-    of_dimensions["p_holm"] = hold_all(of_dimensions.loc[known, "p"], 1.0 - ci_level)["p_holm"]
-    shown = (of_dimensions["p_holm"] <= 1.0 - ci_level) & (of_dimensions["ci_low"] > 0)
-    of_dimensions["label"] = np.select([~known, shown], ["no variation to compare", ""], NOT_DISTINCT)
+    parts = [_distinct(table, pairs, dimensions, n_clusters, ci_level).assign(kinds=name) for name, pairs in meetings.items()]
+    of_dimensions = pd.concat(parts, ignore_index=True)
+    second = pd.concat([_second(table[0], pairs, raters, dimensions).assign(kinds=name) for name, pairs in meetings.items()])
     of_raters = pd.DataFrame([
         {"rater": rater, "within": _mean_off_diagonal(table[0, place, :, place]),
-         **_interval("first_share", _first_share(table[:, place, :, place]), n_clusters, ci_level)}
+         **_interval("first_share", _first_share(table[:, place, :, place]), n_clusters, ci_level, least=0.0, most=1.0)}
         for place, rater in enumerate(raters)
     ]).drop(columns="p")  # fmt: skip
     index = pd.MultiIndex.from_product([raters, dimensions], names=["rater", "dimension"])
     correlations = pd.DataFrame(found[0], index=index, columns=index)
     few = n_clusters < ENOUGH_CLUSTERS
-    return Halo(correlations, of_dimensions, of_raters, len(block), n_left_out, n_clusters, few)
+    return Halo(correlations, of_dimensions, second.reset_index(drop=True), of_raters, len(block), n_left_out, n_clusters, few)
 
 
 def variance_components(scores: pd.DataFrame) -> pd.DataFrame:
@@ -253,10 +259,35 @@ def _correlate(block: Array, clusters: list[str], rng: np.random.Generator, n_re
     return np.asarray(cross / spread[:, :, None] / spread[:, None, :])
 
 
-def _compare(table: Array) -> tuple[Array, Array]:
+def _distinct(
+    table: Array, pairs: list[tuple[int, int]], dimensions: list[str], n_clusters: int, ci_level: float
+) -> pd.DataFrame:
+    """Say of each dimension whether two raters agree more about it than across it and another, over some pairs of raters."""
+    convergent, discriminant = _compare(table, pairs)
+    rows = [{"dimension": dimension, "convergent": near[0], "discriminant": far[0],
+             **_interval("difference", near - far, n_clusters, ci_level)}
+            for dimension, near, far in zip(dimensions, convergent.T, discriminant.T, strict=True)]  # fmt: skip
+    found = pd.DataFrame(rows)
+    known = found["p"].notna()
+    found["p_holm"] = hold_all(found.loc[known, "p"], 1.0 - ci_level)["p_holm"]
+    shown = (found["p_holm"] <= 1.0 - ci_level) & (found["ci_low"] > 0)
+    return found.assign(label=np.select([~known, shown], ["no variation to compare", ""], NOT_DISTINCT))
+
+
+def _second(table: Array, pairs: list[tuple[int, int]], raters: list[str], dimensions: list[str]) -> pd.DataFrame:
+    """Compare, for two raters and a dimension, their correlation on it with its correlations with others within a rater."""
+    rows = []
+    for one, other in pairs:
+        for place, dimension in enumerate(dimensions):
+            within = np.delete(np.stack([table[rater, place, rater] for rater in (one, other)]), place, axis=1)
+            same, own = table[one, place, other, place], float(_nanmean(within, (0, 1)))
+            rows.append((raters[one], raters[other], dimension, same, own, bool(same > own)))
+    return pd.DataFrame(rows, columns=["one", "other", "dimension", "convergent", "same_rater", "holds"])
+
+
+def _compare(table: Array, pairs: list[tuple[int, int]]) -> tuple[Array, Array]:
     """Average, for each dimension, over pairs of raters: the same dimension, and it with each other one."""
-    n_raters, n_dimensions = table.shape[1:3]
-    pairs = list(combinations(range(n_raters), 2))
+    n_dimensions = table.shape[2]
     crossed = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)  # (resamples, pairs, dimensions, dimensions)
     both = (crossed + crossed.swapaxes(2, 3)) / 2.0
     same = np.einsum("bpdd->bpd", both)
@@ -284,14 +315,10 @@ def _mean_off_diagonal(table: Array) -> float:
     return float(_nanmean(table[np.triu_indices(len(table), 1)], (0,)))
 
 
-def _interval(name: str, values: Array, n_clusters: int, ci_level: float) -> dict[str, float]:
-    replicates = values[1:][~np.isnan(values[1:])]
-    if np.isnan(values[0]) or len(replicates) < 2:
-        return {name: float(values[0]), "ci_low": np.nan, "ci_high": np.nan, "p": np.nan}
-    low, high = interval_ends(values[:1], replicates[:, None], np.array([n_clusters]), ci_level)
-    se = replicates.std(ddof=1)
-    p = float(2.0 * stats.norm.sf(abs(values[0]) / se)) if se > 0 else float("nan")
-    return {name: float(values[0]), "ci_low": float(low[0]), "ci_high": float(high[0]), "p": p}
+def _interval(name: str, values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:
+    low, high = interval_of(float(values[0]), values[1:], n_clusters, ci_level, **ends)
+    p = p_value(float(values[0]), values[1:], n_clusters) if np.isfinite(low) else float("nan")
+    return {name: float(values[0]), "ci_low": low, "ci_high": high, "p": p}
 
 
 def _components(block: Array) -> dict[str, float]:

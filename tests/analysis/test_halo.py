@@ -59,6 +59,30 @@ def test_correlations_match_residuals_of_a_two_way_layout_by_pandas(rng):
     assert found.raters.set_index("rater").loc["j", "first_share"] == pytest.approx(first)
 
 
+def test_judges_that_agree_do_not_make_a_dimension_distinct_for_people(rng):
+    """Two judges see the same three dimensions; the person sees only what these share."""
+    shared, own = rng.normal(0, 1, (150, 4, 1, 1)), rng.normal(0, 1, (150, 4, 1, 3))
+    noise = rng.normal(0, 1, (150, 4, 3, 3))
+    block = shared + own * np.array([0.0, 1.0, 1.0])[:, None] + noise * np.array([0.7, 0.4, 0.4])[:, None]
+    table = table_of(block)
+    table["rater_kind"] = table["rater"].map({"j": "human", "k": "model", "l": "model"})
+    found = measure_halo(table, rng=rng, n_resamples=300)
+    labels = found.dimensions.groupby("kinds")["label"].unique()
+    assert labels["human with model"].tolist() == [NOT_DISTINCT]
+    assert labels["model with model"].tolist() == [""]
+
+
+def test_the_second_criterion_by_correlations_read_off_the_matrix(rng):
+    found = measure_halo(table_of(world(rng, distinct=0.3)), rng=rng, n_resamples=2)
+    row = found.second.set_index(["one", "other", "dimension"]).loc[("j", "l", "safety")]
+    r = found.correlations
+    own = [r.loc[(who, "safety"), (who, other)] for who in "jl" for other in ("empathy", "warmth")]
+    assert row["convergent"] == pytest.approx(r.loc[("j", "safety"), ("l", "safety")])
+    assert row["same_rater"] == pytest.approx(np.mean(own))
+    assert row["holds"] == (row["convergent"] > row["same_rater"])
+    assert len(found.second) == 3 * 3
+
+
 def test_the_false_alarm_rate_over_dimensions_is_held(rng):
     """One factor, 30 worlds: Holm keeps 'at least one dimension is distinct' near 5 %, of which only half can show."""
     alarms = sum(
