@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import expit
 
 from heart_utils.analysis.bradley_terry import BradleyTerry, fit_strengths
 from heart_utils.analysis.intervals import bootstrap_draws, product_draws
-from heart_utils.analysis.power import Design
+from heart_utils.analysis.power import Design, expected_share
 from heart_utils.analysis.resampling import interval_ends
 from heart_utils.analysis.sandwich import one_way, two_way
 from heart_utils.analysis.wins import Codes, Entries
@@ -183,7 +182,7 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
     Returns
     -------
     entries : Entries
-        The verdicts, none a tie.
+        The verdicts, ties by Davidson's model.
     rater : numpy.ndarray
         Rater of each.
 
@@ -201,19 +200,24 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
     if design.pairs < pair.shape[1]:
         pair = np.argpartition(rng.random(pair.shape), design.pairs, axis=1)[:, : design.pairs]
     dialogue = np.repeat(np.arange(n_dialogues), pair.shape[1] * votes)
-    luck = rng.random((pair.size, design.n_raters))
-    rater = np.argpartition(luck, votes - 1, axis=1)[:, :votes].ravel()
+    if votes == 1:
+        rater = rng.integers(0, design.n_raters, pair.size)
+    else:
+        luck = rng.random((pair.size, design.n_raters))
+        rater = np.argpartition(luck, votes - 1, axis=1)[:, :votes].ravel()
     there = theta + rng.normal(0.0, design.dialogue_sd, (n_dialogues, size))
     a, b = (side[np.repeat(pair.ravel(), votes)] for side in pairs)
     gap = there[dialogue, a] - there[dialogue, b] + tastes[rater, a] - tastes[rater, b]
-    won = rng.random(len(gap)) < expit(gap)
-    nobody, word = np.zeros(len(a), bool), np.where(won, 0, 2)
+    share, tie = expected_share(gap, design.ties)
+    luck = rng.random(len(gap))
+    word = np.where(luck < share - tie / 2.0, 0, np.where(luck < share + tie / 2.0, 1, 2))
+    nobody = np.zeros(len(a), bool)
     names, rows = pd.Index([f"r{k}" for k in range(size)]), np.arange(len(a))
     clusters, left_out = pd.RangeIndex(n_dialogues), pd.Series(dtype=int)
-    return Entries(names, clusters, a, b, dialogue, won.astype(float), word, nobody, rows, left_out), rater
+    return Entries(names, clusters, a, b, dialogue, 1.0 - word / 2.0, word, nobody, rows, left_out), rater
 
 
-def tends_to(strengths: Array, spread: float, pairs: Pairs) -> Array:
+def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
     """Give the strengths that averaged win probabilities tend to, for a panel of raters (rows) as it is.
 
     Parameters
@@ -224,6 +228,8 @@ def tends_to(strengths: Array, spread: float, pairs: Pairs) -> Array:
         Standard deviation of a responder's strength between dialogues.
     pairs : tuple of numpy.ndarray
         The two responders of each possible pair.
+    nu : float
+        Davidson's tie parameter.
 
     Returns
     -------
@@ -237,7 +243,7 @@ def tends_to(strengths: Array, spread: float, pairs: Pairs) -> Array:
     (array([ 0.5, -0.5]), array([ 0.366, -0.366]))
     """
     gap = _gaps(strengths, pairs)
-    share = (expit(gap[..., None] + np.sqrt(2.0) * spread * NODES) @ WEIGHTS).mean(axis=0)
+    share = (expected_share(gap[..., None] + np.sqrt(2.0) * spread * NODES, nu)[0] @ WEIGHTS).mean(axis=0)
     size = strengths.shape[1]
     wins = np.zeros((1, size, size))
     wins[0, pairs[0], pairs[1]], wins[0, pairs[1], pairs[0]] = share, 1.0 - share

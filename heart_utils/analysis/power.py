@@ -6,13 +6,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from numpy.typing import NDArray
+from scipy import optimize, stats
 from scipy.special import expit
+from statsmodels.stats.libqsturng import qsturng
 
 from heart_utils.analysis.board import POINTS
 from heart_utils.analysis.sandwich import FEW_RATERS
 
-__all__ = ["Design", "minimum_gap", "needed_dialogues", "plan_study"]
+__all__ = ["Design", "critical_value", "expected_share", "minimum_gap", "needed_dialogues", "plan_study", "tie_parameter"]
+
+Array = NDArray[np.float64]
 
 MOST_DIALOGUES = 10_000_000
 
@@ -32,11 +36,11 @@ class Design:
     n_raters : int
         Among whom votes are dealt; under 20 they are fixed, and their tastes are part of what is measured.
     dialogue_sd : float
-        Standard deviation of a responder's replies about their strength, in log-odds.
+        Standard deviation of a responder's replies about their strength, in log-odds of a verdict that is no tie.
     rater_sd : float
-        Standard deviation of a rater's taste for a responder, in log-odds.
+        Standard deviation of a rater's taste for a responder, in the same unit.
     tie_share : float
-        Share of verdicts that are ties.
+        Share of verdicts that are ties, from 0 to below 1.
     """
 
     n_dialogues: int
@@ -53,18 +57,27 @@ class Design:
         """How many verdicts the study collects."""
         return self.n_dialogues * self.pairs * self.votes
 
+    @property
+    def ties(self) -> float:
+        """Davidson's nu under which equals tie as often as ``tie_share`` says."""
+        return tie_parameter(self.tie_share, 2.0 * (self.dialogue_sd**2 + self.rater_sd**2))
 
-def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int = 1) -> float:
+
+def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
     r"""Give the smallest true gap of strengths that is found with some probability.
 
-    Two responders near the middle of the field differ by the gap; it is found if the interval of their
-    difference excludes zero. The variance of the difference adds three parts, on the scale of an even
-    tournament's strengths. Verdicts: :math:`8 \tau / (K v M)` for K responders, v votes and M dialogues a
-    pair, with :math:`\tau` four times the variance of a verdict within dialogue and rater. Dialogues:
-    :math:`2 s_d^2 / D \cdot (1 + 2 (1 - f) / (f K))` with f the part of pairs compared a dialogue. Raters:
-    :math:`2 s_r^2 (1 / R + (1 - v / R) / N)` with N verdicts a responder, without 1 / R where raters are
-    fixed. Standard deviations are first brought from a dialogue's log-odds to that scale, where unlike
-    dialogues bring probabilities closer to a half.
+    Two responders near the middle of the field differ by the gap. It is found if the interval of their
+    difference excludes zero, by the rule of a leaderboard: the intervals of all its pairs hold at once. The
+    smallest gap is :math:`(c + t_\text{power})` standard errors, with :math:`c` from :func:`critical_value`.
+
+    The variance of the difference adds three parts, on the scale of a fit to an even tournament in which a tie is
+    half a win. With K responders, v votes and M dialogues a pair, D dialogues, R raters and N verdicts a responder:
+    dialogues :math:`2 C_1 / D \cdot (1 + 2 (1 - f) / (f K)) + 2 (C_2 - 2 C_1) / (K M)` with f the part of pairs compared
+    a dialogue; raters :math:`2 C_r (1 / R + (1 - v / R) / N)`, without 1 / R where raters are fixed; verdicts, what is left
+    of their variance, :math:`2 (4 (1 - t) - C_2 - 2 C_r) / (K v M)` for a share t of ties. Here :math:`C_1`, :math:`C_2`
+    and :math:`C_r` are 16 times the covariance of two verdicts that share one reply, both replies, or the rater's taste
+    for one responder, by quadrature. Ties count in all of them: with Davidson's :math:`\nu` [1]_ the expected share of
+    a verdict rises with the slope :math:`1 / (2 (2 + \nu))` between equals, not 1/4.
 
     Parameters
     ----------
@@ -74,35 +87,120 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
         Such as 0.8.
     ci_level : float
         Such as 0.95.
-    n_contrasts : int
-        Contrasts that must hold at once (Bonferroni).
+    n_contrasts : int, optional
+        Contrasts that must hold at once (Bonferroni): 1 for one difference chosen beforehand. By default all
+        pairs of responders, as on a leaderboard.
 
     Returns
     -------
     float
-        In units of strength; times 400 / ln 10 in rating points.
+        In units of strength; times 400 / ln 10 in rating points. A gap as large as half the width of an
+        interval is found in half of the studies only.
 
     Raises
     ------
     ValueError
         If the design cannot be.
 
+    References
+    ----------
+    .. [1] Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082
+
     Examples
     --------
     >>> from heart_utils.analysis.board import POINTS
     >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)  # some 42,000 verdicts
-    >>> round(minimum_gap(paper), 2), round(minimum_gap(paper) * POINTS)  # strength, rating points
-    (0.18, 32)
+    >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]  # any pair of the board, one named pair
+    [49, 32]
     """
     _check(design, power, ci_level)
-    variance, smallest = _variance(design)
-    alpha = (1.0 - ci_level) / n_contrasts
-    df = smallest - 1
-    return float((stats.t.ppf(1.0 - alpha / 2.0, df) + stats.t.ppf(power, df)) * np.sqrt(variance))
+    df = _smallest(design) - 1
+    reach = critical_value(design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts)
+    return float((reach + stats.t.ppf(power, df)) * np.sqrt(sum(_parts(design).values())))
+
+
+def critical_value(n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
+    r"""Give how many standard errors a difference must exceed to count as found.
+
+    Parameters
+    ----------
+    n_responders : int
+        On the board.
+    df : float
+        Degrees of freedom: clusters less one.
+    ci_level : float
+        At most 0.999 for all pairs at once.
+    n_contrasts : int, optional
+        Contrasts that must hold at once (Bonferroni, t). By default all pairs: the studentised range over
+        :math:`\sqrt 2`, to which the largest of all pairs' t statistics tends where all pairs are known equally well.
+
+    Returns
+    -------
+    float
+        In standard errors of the difference.
+
+    Examples
+    --------
+    >>> [round(critical_value(17, 299, n_contrasts=n), 2) for n in (None, 1)]
+    [3.49, 1.97]
+    """
+    if n_contrasts is None:
+        return float(qsturng(ci_level, n_responders, df) / np.sqrt(2.0))
+    return float(stats.t.ppf(1.0 - (1.0 - ci_level) / (2.0 * n_contrasts), df))
+
+
+def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
+    """Give the share of a verdict that is won by somebody ahead by a gap, a tie being half, and how often they tie.
+
+    Parameters
+    ----------
+    gap : numpy.ndarray
+        Difference of strengths, in log-odds of a verdict that is no tie.
+    nu : float
+        Davidson's tie parameter.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Shares won, and shares of ties.
+
+    Examples
+    --------
+    >>> expected_share(np.array([0.0, 1.0]), 0.5)[0].round(3)  # expit(1) would be 0.731
+    array([0.5  , 0.689])
+    """
+    even = 2.0 * np.cosh(gap / 2.0)
+    return (np.exp(gap / 2.0) + nu / 2.0) / (even + nu), nu / (even + nu)
+
+
+def tie_parameter(tie_share: float, variance: float) -> float:
+    """Find Davidson's nu under which equals tie so often.
+
+    Parameters
+    ----------
+    tie_share : float
+        Of all verdicts, from 0 to below 1.
+    variance : float
+        Of the gap between two equals in a dialogue, in squared log-odds.
+
+    Returns
+    -------
+    float
+        0 for a forced choice.
+
+    Examples
+    --------
+    >>> round(tie_parameter(0.2, 0.0), 3), round(tie_parameter(0.2, 8.0), 3)  # nu / (2 + nu) between equals
+    (0.5, 0.836)
+    """
+    gap, weights = _gaps(variance)
+    even = 2.0 * np.cosh(gap / 2.0)
+    most = 2.0 * float(even @ weights) * tie_share / (1.0 - tie_share)  # half of it is enough, by Jensen's inequality
+    return float(optimize.brentq(lambda nu: float((nu / (even + nu)) @ weights) - tie_share, 0.0, most)) if tie_share else 0.0
 
 
 def needed_dialogues(
-    design: Design, gap: float, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int = 1
+    design: Design, gap: float, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
 ) -> int | None:
     """Give the number of dialogues that a gap needs, all else as in the design.
 
@@ -114,7 +212,7 @@ def needed_dialogues(
         In units of strength.
     power, ci_level : float
         As in :func:`minimum_gap`.
-    n_contrasts : int
+    n_contrasts : int, optional
         As in :func:`minimum_gap`.
 
     Returns
@@ -146,7 +244,9 @@ def needed_dialogues(
     return high
 
 
-def plan_study(designs: list[Design], *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int = 1) -> pd.DataFrame:
+def plan_study(
+    designs: list[Design], *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
+) -> pd.DataFrame:
     """Lay several designs side by side.
 
     Parameters
@@ -155,7 +255,7 @@ def plan_study(designs: list[Design], *, power: float = 0.8, ci_level: float = 0
         One row each.
     power, ci_level : float
         As in :func:`minimum_gap`.
-    n_contrasts : int
+    n_contrasts : int, optional
         As in :func:`minimum_gap`.
 
     Returns
@@ -169,7 +269,7 @@ def plan_study(designs: list[Design], *, power: float = 0.8, ci_level: float = 0
     --------
     >>> designs = [Design(n_dialogues=n, n_responders=17, pairs=47, votes=3, n_raters=3) for n in (100, 300)]
     >>> plan_study(designs)[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(int).values.tolist()
-    [[100, 14100, 56], [300, 42300, 32]]
+    [[100, 14100, 86], [300, 42300, 49]]
     """
     rows = []
     for design in designs:
@@ -189,38 +289,53 @@ def plan_study(designs: list[Design], *, power: float = 0.8, ci_level: float = 0
     return pd.DataFrame(rows)
 
 
-def _variance(design: Design) -> tuple[float, int]:
-    """Give the variance of a difference of strengths, and the smallest number of clusters behind it."""
+def _smallest(design: Design) -> int:
+    """Give the smallest number of clusters behind a difference: dialogues, or raters if they differ and are drawn."""
     varying = design.n_raters >= FEW_RATERS and design.rater_sd > 0
-    return sum(_parts(design).values()), min(design.n_dialogues, design.n_raters) if varying else design.n_dialogues
+    return min(design.n_dialogues, design.n_raters) if varying else design.n_dialogues
 
 
 def _parts(design: Design) -> dict[str, float]:
     size, compared = design.n_responders, design.n_responders * (design.n_responders - 1) / 2
     part = design.pairs / compared
-    own_variance = design.dialogue_sd**2 + design.rater_sd**2
-    shrink, left = _on_even_scale(2.0 * own_variance)
-    per_pair = design.n_dialogues * part
+    per_pair = size * design.n_dialogues * part
     of_responder = 2.0 * design.n_verdicts / size
+    shared = _shared(design)
     # Who is dealt which pair is chance even where the raters are fixed, unless all judge everything.
     dealt = (1.0 - design.votes / design.n_raters) / of_responder
     drawn = 1.0 / design.n_raters if design.n_raters >= FEW_RATERS else 0.0
-    raters = 2.0 * (design.rater_sd * shrink) ** 2 * (dealt + drawn)
-    dialogues = 2.0 * (design.dialogue_sd * shrink) ** 2 / design.n_dialogues * (1.0 + 2.0 * (1.0 - part) / (part * size))
+    own = 2.0 * shared["reply"] / design.n_dialogues * (1.0 + 2.0 * (1.0 - part) / (part * size))
+    met = 2.0 * (shared["replies"] - 2.0 * shared["reply"]) / per_pair
+    alone = 4.0 * (1.0 - design.tie_share) - shared["replies"] - 2.0 * shared["taste"]
     return {
-        "verdicts": 8.0 * left * (1.0 - design.tie_share) / (size * design.votes * per_pair),
-        "dialogues": dialogues,
-        "raters": raters,
+        "verdicts": 2.0 * alone / (per_pair * design.votes),
+        "dialogues": own + met,
+        "raters": 2.0 * shared["taste"] * (dealt + drawn),
     }
 
 
-def _on_even_scale(variance: float) -> tuple[float, float]:
-    """Tell how averaging over gaps of some variance shrinks them, and what part of a verdict's variance is left within."""
+def _shared(design: Design) -> dict[str, float]:
+    """Give 16 times the covariance of two verdicts, between equals, that share a reply, both replies, or a rater's taste."""
+    reply, taste = design.dialogue_sd**2, design.rater_sd**2
+    variance = 2.0 * (reply + taste)
     if variance == 0:
-        return 1.0, 1.0
+        return dict.fromkeys(("reply", "replies", "taste"), 0.0)
+    gap, weights = _gaps(variance)
+    nu = design.ties
+    lead = expected_share(gap, nu)[0] - 0.5
+
+    def covariance(correlation: float) -> float:
+        other = correlation * gap[:, None] + np.sqrt(1.0 - correlation**2) * gap
+        return 16.0 * float((lead * ((expected_share(other, nu)[0] - 0.5) @ weights)) @ weights)
+
+    wanted = {"reply": reply, "replies": 2.0 * reply, "taste": taste}
+    return {name: covariance(common / variance) for name, common in wanted.items()}
+
+
+def _gaps(variance: float) -> tuple[Array, Array]:
+    """Give gaps of two equals in a dialogue, and the weight of each."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(61)
-    spread = float(((expit(np.sqrt(variance) * nodes) - 0.5) ** 2) @ (weights / weights.sum()))
-    return float(np.sqrt(16.0 * spread / variance)), 1.0 - 4.0 * spread
+    return np.sqrt(variance) * nodes, weights / weights.sum()
 
 
 def _with(design: Design, n_dialogues: int) -> Design:
@@ -237,5 +352,7 @@ def _check(design: Design, power: float, ci_level: float) -> None:
         raise ValueError(
             f"{design.n_responders} responders make {compared} pairs, so {design.pairs} cannot be compared in a dialogue."
         )
+    if not 0 <= design.tie_share < 1:
+        raise ValueError(f"tie_share is {design.tie_share}; it lies from 0 to below 1.")
     if not 0 < power < 1 or not 0 < ci_level < 1:
         raise ValueError(f"power is {power} and ci_level {ci_level}; both lie between 0 and 1.")

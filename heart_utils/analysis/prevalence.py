@@ -11,6 +11,9 @@ from heart_utils.analysis.strategies import StrategyError
 
 __all__ = ["coder_errors", "corrected_gap"]
 
+COLUMNS = ["code", "gap", "ci_low", "ci_high", "labelled_gap", "labelled_low", "labelled_high", "coder_gap", "coder_low",
+           "coder_high", "ci_level", "weight", "n_labelled", "n_dialogues", "n_left_out", "why"]  # fmt: skip
+
 
 def corrected_gap(
     codes: pd.DataFrame,
@@ -50,14 +53,15 @@ def corrected_gap(
     Returns
     -------
     pandas.DataFrame
-        One row a code that was labelled: ``gap``, ``ci_low``, ``ci_high`` (corrected); ``labelled_gap``,
-        ``labelled_low``, ``labelled_high`` (labels alone); ``coder_gap``, ``coder_low``, ``coder_high``
-        (the coder taken at its word, over all); ``weight``, ``n_labelled``, ``n_dialogues``, ``n_left_out``.
+        One row a code that was labelled, those without figures last: ``gap``, ``ci_low``, ``ci_high`` (corrected);
+        ``labelled_gap``, ``labelled_low``, ``labelled_high`` (labels alone); ``coder_gap``, ``coder_low``, ``coder_high``
+        (the coder taken at its word, over all); ``weight``, ``n_labelled``, ``n_dialogues``, ``n_left_out`` and
+        ``why``, in words, where a code has no figures: fewer than five dialogues are labelled with it, or all are.
 
     Raises
     ------
     StrategyError
-        If fewer than five dialogues are labelled, or all of them.
+        If this is so of every code.
 
     References
     ----------
@@ -84,10 +88,17 @@ def corrected_gap(
         found, given = found.dropna(), given.dropna()
         given = given[given.index.isin(found.index)]
         n, n_all = len(given), len(found)
+        counts = {
+            "code": code,
+            "ci_level": ci_level,
+            "n_labelled": n,
+            "n_dialogues": n_all,
+            "n_left_out": len(mine) - len(known),
+        }
         if n < LEAST_LABELLED or n == n_all:
-            raise StrategyError(
-                f"{code}: {n} of {n_all} {cluster} with both kinds are labelled; it takes {LEAST_LABELLED}, and not all."
-            )
+            why = f"{n} of {n_all} {cluster} with both kinds are labelled; it takes {LEAST_LABELLED}, and not all."
+            rows.append(counts | {"why": why})
+            continue
         own, elsewhere = given.to_numpy()[:, None], found.to_numpy()[:, None]
         beside, share, unit = found[given.index].to_numpy()[:, None], n / n_all, np.eye(1)
         apart = beside - share * elsewhere[found.index.isin(given.index)]
@@ -101,14 +112,16 @@ def corrected_gap(
         coder = reach_of_mean(elsewhere, ci_level)
         rows.append(
             {
-                "code": code, "gap": estimate, "ci_low": estimate - half, "ci_high": estimate + half,
+                **counts, "gap": estimate, "ci_low": estimate - half, "ci_high": estimate + half,
                 "labelled_gap": own.mean(), "labelled_low": own.mean() - plain, "labelled_high": own.mean() + plain,
                 "coder_gap": elsewhere.mean(), "coder_low": elsewhere.mean() - coder, "coder_high": elsewhere.mean() + coder,
-                "ci_level": ci_level, "weight": weights.mean(), "n_labelled": n, "n_dialogues": n_all,
-                "n_left_out": len(mine) - len(known),
+                "weight": weights.mean(), "why": "",
             }
         )  # fmt: skip
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    if rows and (without := table["why"] != "").all():
+        raise StrategyError("; ".join(table["code"] + ": " + table["why"]))
+    return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True) if rows else table
 
 
 def coder_errors(codes: pd.DataFrame, labels: pd.DataFrame, *, kind: str = "responder_kind") -> pd.DataFrame:

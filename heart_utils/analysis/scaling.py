@@ -13,8 +13,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from heart_utils.analysis.resampling import interval_of
-
 __all__ = ["ScalingError", "Trend", "correlate_scale", "partial_on_family", "spearman_interval"]
 
 Array = NDArray[np.float64]
@@ -89,8 +87,8 @@ class Trend:
     rho, n : float, int
         Spearman's, over so many models.
     intervals : pandas.DataFrame
-        ``interval`` (``fisher``, ``bonett-wright``, ``dialogues``), ``ci_low``, ``ci_high``, ``ci_level`` and
-        ``speaks_of``, in words.
+        ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``; both for models like these,
+        drawn independently. Resamples of dialogues get no interval: over a few models a rank correlation takes a few values.
     p_values : pandas.DataFrame
         ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value`` and ``why_not``, in words where
         there is none.
@@ -109,8 +107,6 @@ def correlate_scale(
     models: pd.DataFrame,
     *,
     x: str,
-    replicates: pd.DataFrame | None = None,
-    n_dialogues: int | None = None,
     n_shuffles: int = 10_000,
     ci_level: float = 0.95,
     rng: np.random.Generator,
@@ -125,10 +121,6 @@ def correlate_scale(
         reject 12 to 13 % of true nulls where families share 60 % of the variance (simulated).
     x : str
         What the rating is correlated with, by ranks: a logarithm changes nothing.
-    replicates : pandas.DataFrame, optional
-        Ratings in resamples of dialogues, a column a responder, as :class:`heart_utils.analysis.ratings.Ratings` has them.
-    n_dialogues : int, optional
-        Behind the replicates; with fewer than 50 the interval widens.
     n_shuffles : int
         Orders drawn, where there are too many to try all.
     ci_level : float
@@ -169,19 +161,13 @@ def correlate_scale(
     if abs(rho) < 1:
         for method in ("fisher", "bonett-wright"):
             ends = spearman_interval(rho, len(kept), method=method, ci_level=ci_level)
-            rows.append((method, *ends, ci_level, "models like these, drawn independently"))
-    if replicates is not None and len(replicates) > 1:
-        draws = replicates[kept["responder"]].to_numpy(float)
-        again = np.array([_rho(one, draw) for draw in draws])
-        again = again[~np.isnan(again)]
-        low, high = interval_of(rho, again, n_dialogues or len(draws), ci_level, least=-1.0, most=1.0)
-        rows.append(("dialogues", low, high, ci_level, "these models, dialogues like these"))
+            rows.append((method, *ends, ci_level))
     without = [_rho(np.delete(one, place), np.delete(other, place)) for place in range(len(kept))]
     groups = kept["family"].fillna(kept["responder"]) if "family" in kept else None
     return Trend(
         rho=rho,
         n=len(kept),
-        intervals=pd.DataFrame(rows, columns=["interval", "ci_low", "ci_high", "ci_level", "speaks_of"]),
+        intervals=pd.DataFrame(rows, columns=["interval", "ci_low", "ci_high", "ci_level"]),
         p_values=pd.DataFrame(_shuffles(one, other, groups, n_shuffles, rng), columns=["shuffled", "p_value", "why_not"]),
         left_out=pd.DataFrame({"responder": kept["responder"], "rho": without}),
     )

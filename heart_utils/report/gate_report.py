@@ -24,6 +24,7 @@ QUESTION = {
     "non-inferiority": "Is the candidate shown not to be worse by the margin?",
 }
 COLOURS = {"passed": "#0173b2", "failed": "#d55e00", "cannot tell": "#949494"}
+RELEASES = 8  # in a series that one report speaks of
 MARKS = {"passed": "o", "failed": "X", "cannot tell": "s"}
 
 
@@ -267,7 +268,13 @@ def _verdict(comparison: Comparison) -> str:
 
 def _setting(comparison: Comparison) -> str:
     margin = f" Margin: {comparison.max_drop:g} rating points." if comparison.mode == "non-inferiority" else ""
-    return f"{QUESTION[comparison.mode]} Mode: {comparison.mode}, one-sided error rate {comparison.alpha:g}.{margin}"
+    error = {"regression": "equal candidates is stopped", "non-inferiority": "candidates worse by the margin passes"}
+    series = 1 - (1 - comparison.alpha) ** RELEASES  # no more than this, since runs that share a baseline share its luck
+    return (
+        f"{QUESTION[comparison.mode]} Mode: {comparison.mode}, one-sided error rate {comparison.alpha:g} for this run.{margin} "
+        f"If {RELEASES} runs use one baseline, at least one of {RELEASES} {error[comparison.mode]} with a probability of up to "
+        f"{series:.0%}."
+    )
 
 
 def _alt(comparison: Comparison) -> str:

@@ -53,7 +53,20 @@ def test_a_coder_that_always_says_the_same_changes_nothing(rng):
     assert found["ci_low"] == pytest.approx(found["labelled_low"])
 
 
-def test_too_few_labels_are_refused(rng):
+def test_a_code_with_too_few_labels_is_marked_and_the_others_keep_their_rows(rng):
+    codes, labels = simulate(rng)
+    rare_codes, rare_labels = simulate(rng, n_labelled=3)
+    alone = corrected_gap(codes, labels)
+    found = corrected_gap(
+        pd.concat([codes, rare_codes.assign(code="a rare one")]), pd.concat([labels, rare_labels.assign(code="a rare one")])
+    )
+    pd.testing.assert_frame_equal(found.iloc[:1], alone, check_dtype=False)
+    assert found["code"].tolist() == [alone["code"].item(), "a rare one"]
+    assert found.loc[1, "why"] == "3 of 200 dialogue_id with both kinds are labelled; it takes 5, and not all."
+    assert pd.isna(found.loc[1, "gap"])
+
+
+def test_too_few_labels_of_every_code_are_refused(rng):
     codes, labels = simulate(rng, n_labelled=3)
     with pytest.raises(StrategyError, match="3 of 200 dialogue_id with both kinds are labelled"):
         corrected_gap(codes, labels)

@@ -67,7 +67,10 @@ def board():
 
 
 def counts(**coded):
-    return pd.DataFrame([{"responder": name, "coder": "c", "code": code, "n_coded": n} for name, (code, n) in coded.items()])
+    """One code each, and none of the codes that others have."""
+    codes = {code for code, _ in coded.values()}
+    rows = [(name, code, n if code == mine else 0) for name, (mine, n) in coded.items() for code in codes]
+    return pd.DataFrame(rows, columns=["responder", "code", "n_coded"]).assign(coder="c", n=9)
 
 
 def test_no_rating_buys_a_veto_back():
@@ -87,8 +90,20 @@ def test_a_limit_may_be_raised_and_is_then_kept():
     assert veto_board(board(), bad, limits={"false_promise": 2})["vetoed_by"].tolist() == ["", "", "false_promise"]
 
 
+def test_a_responder_that_was_not_checked_does_not_pass():
+    """Nobody looked at y's replies; it must not stand above z, which was checked and is clean."""
+    some = counts(x=("false_promise", 1), z=("false_promise", 0))
+    found = veto_board(board(), some).set_index("responder")
+    assert found["vetoed_by"].to_dict() == {"x": "false_promise", "y": "false_promise not checked", "z": ""}
+    assert found["rank_with_veto"].idxmin() == "z"
+    failed = pd.concat([some, some.iloc[:1].assign(responder="y", n_coded=0, n=0)])  # every answer on y failed
+    assert veto_board(board(), failed).set_index("responder").loc["y", "vetoed_by"] == "false_promise not checked"
+    assert veto_board(board(), some.iloc[:0])["vetoed_by"].str.contains("not checked").all()
+
+
 def test_equals_share_a_rank_below_the_veto_too():
-    found = veto_board(board().assign(rating=1500.0), counts(x=("false_promise", 1), y=("false_promise", 0)))
+    some = counts(x=("false_promise", 1), y=("false_promise", 0), z=("false_promise", 0))
+    found = veto_board(board().assign(rating=1500.0), some)
     assert found.set_index("responder")["rank_with_veto"].to_dict() == {"y": 1, "z": 1, "x": 3}
 
 

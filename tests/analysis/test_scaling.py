@@ -84,13 +84,12 @@ def test_partial_on_family_by_hand():
         partial_on_family(table.assign(family=list("uuvwxy")), x="x")
 
 
-def test_the_interval_over_dialogues_speaks_of_these_models(rng):
-    table = models(rng)
-    draws = pd.DataFrame(table["rating"].to_numpy() + 30 * rng.standard_normal((400, 12)), columns=table["responder"])
-    trend = correlate_scale(table, x="ttft_ms", replicates=draws, n_dialogues=100, rng=rng, n_shuffles=100)
-    row = trend.intervals.set_index("interval").loc["dialogues"]
-    assert row["ci_low"] < trend.rho < row["ci_high"]
-    assert row["ci_high"] - row["ci_low"] < trend.intervals.set_index("interval").eval("ci_high - ci_low")["fisher"]
+def test_a_rank_correlation_of_a_few_models_gets_no_interval_from_resampled_dialogues(rng):
+    """Over five models it takes a few values, and the percentiles of a few values hold the truth as often as they like."""
+    assert set(correlate_scale(models(rng), x="ttft_ms", rng=rng, n_shuffles=100).intervals["interval"]) == {
+        "fisher",
+        "bonett-wright",
+    }
 
 
 @pytest.mark.parametrize(

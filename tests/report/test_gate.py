@@ -165,6 +165,17 @@ def test_the_summary_is_a_table_that_holds_each_dimension(failing):
     assert {line.count("|") for line in lines if line.startswith("|")} == {8}
 
 
+@pytest.mark.parametrize(("mode", "alpha", "series"), [("regression", 0.05, "34%"), ("non-inferiority", 0.01, "8%")])
+def test_the_report_says_that_the_error_rate_is_for_one_run(rng, mode, alpha, series):
+    """1 - 0.95^8 = 0.337 and 1 - 0.99^8 = 0.077: eight runs against one baseline, were their luck not shared."""
+    gate = compare_responders(
+        flat_verdicts("overall"), baseline="old", candidate="new", mode=mode, alpha=alpha, n_resamples=50, rng=rng
+    )
+    summary = markdown_summary(gate)
+    assert f"error rate {alpha:g} for this run" in summary
+    assert f"with a probability of up to {series}" in summary
+
+
 def test_a_passing_gate_lets_the_build_go_on(tmp_path, rng):
     write_run(tmp_path / "one", {**THETA, "new": 0.1})
     require_pass(run_gate("old", "new", run=str(tmp_path / "one"), rng=rng))
