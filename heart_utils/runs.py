@@ -90,7 +90,7 @@ class Run:
         table : str
             One of :data:`heart_utils.tables.TABLES`.
         part : str, optional
-            Read ``<table>/<part>.parquet`` alone, such as ``"people"``.
+            Read ``<table>/<part>.parquet`` alone, such as ``"people-rating"``.
 
         Returns
         -------
@@ -161,6 +161,10 @@ class Run:
                 manifest[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
             text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
             write_atomically(self.folder / "manifest.json", text.encode())
+
+    def parts(self, table: str) -> list[str]:
+        """List a table's parts, such as each study that was imported; the file of the table itself is none."""
+        return [file.stem for file in self._files(table, None) if file.parent != self.folder]
 
     def tables(self) -> list[str]:
         """List the tables that the run holds."""

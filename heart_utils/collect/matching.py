@@ -194,7 +194,7 @@ def match_table(rows: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.
     by_sides: dict[tuple[str, str], dict[Any, Any]] = {}
     for row in comparisons.to_dict("records"):
         left, right = (row["reply_a"], row["reply_b"]) if row["order"] == "ab" else (row["reply_b"], row["reply_a"])
-        by_sides[left, right] = row
+        by_sides.setdefault((left, right), row)  # the run's own come first, and no study imported since takes their place
     found = []
     for row in rows.to_dict("records"):
         shown = by_sides.get((row["left"], row["right"]))
