@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.collect.exports import PotatoAnswers
+from heart_utils.collect.privacy import read_csv_text
 from heart_utils.collect.study_pages import TIE
 
 __all__ = ["StudyImportError", "match_pages", "match_potato", "match_table", "people_of"]
@@ -55,7 +56,7 @@ def match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:
     >>> found[["person", "seat", "task"]].values.tolist()
     [['kim', 'seat-001', 'rate']]
     """
-    assignment = pd.read_csv(folder / "assignment.csv", dtype={"check": "Int64"})
+    assignment = read_csv_text((folder / "assignment.csv").read_text(encoding="utf-8"), dtype={"check": "Int64"})
     pages = found.pages.merge(assignment, on="item_id", how="left", validate="many_to_one")
     strange = pages[pages["seat"].isna()]
     if len(strange):

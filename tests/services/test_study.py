@@ -19,7 +19,7 @@ import pytest
 from study_builders import assignment, small_run
 
 from heart_utils.collect.raters import import_ratings, import_replies
-from heart_utils.collect.study import load_settings, start_study, write_study
+from heart_utils.collect.study import load_settings, start_study, stop_study, write_study
 from tools.study_visitor import Visitor, potato_program
 
 pytestmark = pytest.mark.services
@@ -42,8 +42,7 @@ def served(study):
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.terminate()
-        server.wait(timeout=30)
+        stop_study(server)
 
 
 def settings_for(run, **changes):
