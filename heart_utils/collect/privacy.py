@@ -209,7 +209,7 @@ def read_csv_text(text: str, **how: Any) -> pd.DataFrame:
     >>> read_csv_text(csv_text(pd.DataFrame({"name": ["=1+1", "' -", "ann"]})))["name"].tolist()
     ['=1+1', "' -", 'ann']
     """
-    table = pd.read_csv(StringIO(text), **how)
+    table: pd.DataFrame = pd.read_csv(StringIO(text), **how)
     for name in table.select_dtypes("str"):
         table[name] = table[name].str.replace(rf"^'(?={COMPUTED.pattern})", "", regex=True)
     return table
