@@ -4,6 +4,10 @@ RUN ?= sample
 DATA ?= auto
 JOBS ?= 2
 
+ifneq ($(words $(RUN)),1)
+$(error RUN is '$(RUN)', expected one name without blanks, as the file params/NAME.yaml has it, such as RUN=mine)
+endif
+
 UV := uv==0.13.9
 PYTHON := .venv/bin/python
 ENV := .venv/ready
@@ -80,7 +84,7 @@ data: env ## print licence and citation of data set NAME, fetch it, check it
 	@test -n "$(NAME)" || { echo "Name a data set: make data NAME=mtbench"; exit 2; }
 	@$(PYTHON) -m heart_utils.collect.sources $(NAME)
 
-collect: env ## ask models for the replies and verdicts of RUN: says first what it takes (ARGS="--dry-run" only that)
+collect: env ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
 ifeq ($(RUN),public)
 	@$(PYTHON) -m heart_utils.collect.public
 else ifneq (,$(filter heartbench%,$(RUN)))

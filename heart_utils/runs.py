@@ -47,6 +47,10 @@ LICENCES = {
 PUBLISHABLE = 2
 
 
+UMASK = os.umask(0o077)  # there is no way to ask for it without setting it
+os.umask(UMASK)
+
+
 class RunError(ValueError):
     """A run folder cannot be opened or written."""
 
@@ -90,7 +94,7 @@ class Run:
         table : str
             One of :data:`heart_utils.tables.TABLES`.
         part : str, optional
-            Read ``<table>/<part>.parquet`` alone, such as ``"people"``.
+            Read ``<table>/<part>.parquet`` alone, such as ``"people-rating"``.
 
         Returns
         -------
@@ -161,6 +165,10 @@ class Run:
                 manifest[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
             text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
             write_atomically(self.folder / "manifest.json", text.encode())
+
+    def parts(self, table: str) -> list[str]:
+        """List a table's parts, such as each study that was imported; the file of the table itself is none."""
+        return [file.stem for file in self._files(table, None) if file.parent != self.folder]
 
     def tables(self) -> list[str]:
         """List the tables that the run holds."""
@@ -294,7 +302,7 @@ def may_publish(licence: str) -> bool:
     return LICENCES.get(licence, len(LICENCES)) <= PUBLISHABLE
 
 
-def write_atomically(file: Path, content: bytes) -> bool:
+def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bool:
     """Replace a file whole or not at all, and leave it alone if its content is the same.
 
     Parameters
@@ -303,6 +311,9 @@ def write_atomically(file: Path, content: bytes) -> bool:
         Its folder is made if need be.
     content : bytes
         What it shall hold.
+    private : bool
+        Whether nobody but its owner may read it, nor look into a folder made for it, at any moment and whatever the
+        umask. Others' access is what the umask gives.
 
     Returns
     -------
@@ -325,14 +336,17 @@ def write_atomically(file: Path, content: bytes) -> bool:
     part = None
     try:
         if file.is_file() and file.read_bytes() == content:
+            if private:
+                file.chmod(0o600)
             return False
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
         descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(content)
             handle.flush()
             os.fsync(handle.fileno())
-        os.chmod(part, 0o644)
+        if not private:  # what mkstemp makes is for its owner alone
+            os.chmod(part, 0o666 & ~UMASK)
         os.replace(part, file)
         part = None
     except OSError as error:

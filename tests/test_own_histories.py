@@ -8,12 +8,17 @@ import pandas as pd
 import pytest
 from adapt_pages import make_project
 from collect.server import Provider, serving
+from study_builders import answer_seat, assignment
 from test_adapt import KEY, stand_in
 
 from heart_utils.analysis.head_to_head import head_to_head
 from heart_utils.collect import __main__ as collect
+from heart_utils.collect import raters
+from heart_utils.collect.ledger import open_ledger
 from heart_utils.collect.raters import import_ratings
+from heart_utils.collect.recipe import read_recipe, recipe_comparisons, recipe_verdicts
 from heart_utils.collect.sources import load_verdicts
+from heart_utils.collect.study import write_study
 from heart_utils.report.glued import read_glued
 from heart_utils.runs import open_run
 from tools.execute_notebook import execute_notebook
@@ -46,6 +51,84 @@ CHOICES = {
     ("generic-comfort", "echo"): ["generic-comfort", "echo", "generic-comfort", "generic-comfort"],
     ("my-model", "generic-comfort"): ["my-model", "generic-comfort", "my-model", "generic-comfort"],
 }
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A project with the run `own`, whose models a stand-in server answers for."""
+    with serving(Provider(answer=stand_in, keys=(KEY,))) as provider:
+        root = make_project(tmp_path / "project", provider.address)
+        for name, value in {"HEART_ROOT": str(root), "MY_SERVER_KEY": KEY, "HEART_DATA": "none"}.items():
+            monkeypatch.setenv(name, value)
+        for name in ("HEART_LEDGER", "HEART_DATA_MIRROR"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.chdir(root)
+        (root / "params" / "own.yaml").write_text(RECIPE.replace("ADDRESS", provider.address))
+        yield root
+
+
+def write_replies(run, name="reply"):
+    """Have two people write a reply to each of the four histories in a writing study, and import it as the book says."""
+    (run.folder / "study.yaml").write_text("reply: {writers_per_history: 2, n_writers: 2, spare: 0}\n")
+    study = write_study(run, "reply", name=name).folder
+    for seat, person in (("seat-001", "ann"), ("seat-002", "ben")):
+        items = assignment(study).query("seat == @seat")["item_id"]
+        answer_seat(study, seat, person, {item: {"reply": f"{person} hears you, and asks about {item}."} for item in items})
+    assert raters.main([run.name, name]) == 0
+
+
+def test_replies_that_people_wrote_reach_the_judges_and_the_tables(own, capsys):
+    assert collect.main(["own", "--quiet", "--yes"]) == 0
+    run = open_run("own")
+    sizes = {"histories": 4, "responders": 3, "replies": 12, "comparisons": 24, "verdicts": 24}
+    assert {name: len(run.read(name)) for name in sizes} == sizes
+    assert run.manifest["tables"]["verdicts"]["origin"] == "live"
+    write_replies(run)
+    capsys.readouterr()
+    assert collect.main(["own", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "8 replies of people, 8 of them to a rehearsal take part (people-reply)." in said
+    assert "my-judge       72          24" in said  # eight replies meet three others each, in both orders
+    assert run.read("verdicts")["responder_a"].ne("human").all()
+    assert collect.main(["own", "--quiet", "--yes"]) == 0
+    verdicts = run.read("verdicts")
+    met = verdicts[(verdicts["responder_a"] == "human") | (verdicts["responder_b"] == "human")]
+    assert (len(verdicts), len(met)) == (72, 48)
+    assert (met["state"] == "valid").all()
+    # Chapter 3 pairs what the run's folder holds; everything that it asks about is recorded.
+    recipe, replies = read_recipe("own"), run.read("replies")
+    assert replies["responder"].value_counts()["human"] == 8
+    ledger = open_ledger("own")
+    tables = run.read("histories"), replies, recipe_comparisons(recipe, replies)
+    again = recipe_verdicts(recipe, *tables, ledger=ledger, mode="replay", progress=False)
+    pd.testing.assert_frame_equal(run.read("verdicts"), again, check_dtype=False)
+
+
+def test_people_s_replies_to_a_history_that_is_no_longer_chosen_stop_the_run_before_anything_is_asked(own, capsys):
+    assert collect.main(["own", "--quiet", "--yes"]) == 0
+    write_replies(open_run("own"))
+    file = own / "params" / "own.yaml"
+    file.write_text(file.read_text() + "  slices: {standard: 3}\n")
+    assert collect.main(["own", "--dry-run"]) == 1
+    said = capsys.readouterr().err
+    assert "In people-reply people answered 1 histories that the run 'own' does not choose (any more), first 'own-4'" in said
+    assert "Choose them again under `collect:`, or move" in said
+
+
+@pytest.mark.slow
+def test_replies_that_people_wrote_are_on_the_boards_of_chapters_3_and_4(own, tmp_path):
+    assert collect.main(["own", "--quiet", "--yes"]) == 0
+    run = open_run("own")
+    write_replies(run)
+    assert collect.main(["own", "--quiet", "--yes"]) == 0
+    shown = {}
+    for number in ("01", "02", "03", "04"):
+        [chapter] = (own / "notebooks").glob(f"{number}_*.ipynb")
+        shown[number] = tmp_path / chapter.name
+        execute_notebook(chapter, shown[number], {"run": "own", **QUICK[number]}, root=own)
+    assert read_glued(shown["03"])["n-verdicts"] == 72
+    assert ">human<" in shown["03"].read_text()
+    assert "The writers of the run `own` cannot be rated one by one: 2 writers and 3 others" in shown["04"].read_text()
 
 
 def vote(comparisons: pd.DataFrame, file: Path) -> None:

@@ -62,6 +62,19 @@ def test_a_file_is_replaced_only_when_its_content_changes(run):
     assert run.write("verdicts", GOOD.assign(verdict="tie"))
 
 
+def test_others_may_read_what_the_umask_lets_them(tmp_path, monkeypatch):
+    for umask, mode in ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664)):
+        monkeypatch.setattr("heart_utils.runs.UMASK", umask)
+        file = tmp_path / f"{umask}"
+        write_atomically(file, b"words")
+        assert file.stat().st_mode & 0o777 == mode
+    private = tmp_path / "private"
+    private.write_bytes(b"words")
+    private.chmod(0o644)
+    assert not write_atomically(private, b"words", private=True)
+    assert private.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_table_that_is_not_there_says_what_makes_it(run):
     run.write("histories", histories())
     with pytest.raises(MissingTableError, match=r"has no verdicts .*holds histories\. `make book RUN=trial`"):

@@ -17,7 +17,7 @@ import pandas as pd
 from PIL import Image
 
 from heart_utils.collect.respond import PROBES
-from heart_utils.collect.study import KINDS, load_settings, start_study, write_study
+from heart_utils.collect.study import KINDS, load_settings, start_study, stop_study, write_study
 from heart_utils.runs import Run, find_root
 from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program
 
@@ -58,8 +58,7 @@ def main() -> int:
                     visitor = Visitor(chromium, f"http://127.0.0.1:{port}", width=WIDTH, height=700)
                     _rating(visitor, pictures) if kind == "rating" else _reply(visitor, pictures)
                 finally:
-                    server.terminate()
-                    server.wait()
+                    stop_study(server)
     except BrowserMissing as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

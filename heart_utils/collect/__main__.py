@@ -1,4 +1,6 @@
-"""Collect a run from a terminal: what it would take first, then replies and verdicts, into the ledger.
+"""Collect a run from a terminal: what it would take first, then replies and verdicts, into the ledger and the run's tables.
+
+What people wrote in studies of the run, and ``heart_utils.collect.raters`` imported, is judged along with the rest.
 
 Run as ``make collect RUN=...``; ``python -m heart_utils.collect --help`` lists what else it can do.
 """
@@ -11,7 +13,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -19,6 +21,7 @@ import pandas as pd
 from heart_utils.collect.asking import ask_all
 from heart_utils.collect.batch import can_batch
 from heart_utils.collect.models import ModelError, Request
+from heart_utils.collect.raters import add_people
 from heart_utils.collect.recipe import (
     Recipe,
     read_recipe,
@@ -30,11 +33,14 @@ from heart_utils.collect.recipe import (
     recipe_probes,
     recipe_replies,
     recipe_requests,
+    recipe_responders,
     recipe_scores,
     recipe_verdicts,
 )
 from heart_utils.collect.recorded import check_calls, export_calls, merge_calls
 from heart_utils.collect.respond import plan_replies, skipped_histories
+from heart_utils.runs import Run, open_run, strictest_licence
+from heart_utils.tables import empty_table
 
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
@@ -77,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
+    run = open_run(recipe.run)
     ledger = recipe_ledger(recipe)
     if options.merge is not None:
         print(f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}.")
@@ -88,7 +95,11 @@ def _collect(options: argparse.Namespace) -> int:
     histories = recipe_histories(recipe)
     skipped = len(skipped_histories(histories))
     print(f"{recipe.run}: {len(histories)} histories{f', {skipped} of them without a turn to answer' if skipped else ''}.")
-    plan = _plan(recipe, histories, ledger)
+    if len(written := add_people(run, empty_table("replies"), histories)):
+        tried = int(written["simulated"].sum())
+        said = f"{len(written)} replies of people{f', {tried} of them to a rehearsal' if tried else ''}"
+        print(f"{said} take part ({', '.join(run.parts('replies'))}).")
+    plan = _plan(recipe, run, histories, ledger)
     if options.check:
         return _check(plan, ledger)
     print(_describe(plan, ledger))
@@ -106,9 +117,12 @@ def _collect(options: argparse.Namespace) -> int:
         return REFUSED
     started = time.monotonic()
     how: dict[str, Any] = {"mode": "missing", "budget_usd": budget, "progress": not options.quiet}
-    replies = recipe_replies(recipe, histories, ledger=ledger, max_concurrency=options.reply_concurrency, **how)
+    answered = recipe_replies(recipe, histories, ledger=ledger, max_concurrency=options.reply_concurrency, **how)
+    replies = add_people(run, answered, histories)
     _tell_states("replies", replies, "responder")
     comparisons = recipe_comparisons(recipe, replies)
+    made = {"histories": histories, "responders": recipe_responders(recipe), "replies": answered, "comparisons": comparisons}
+    _keep(run, recipe, made, "live" if missing else "replayed")
     if options.batch:
         return _batch(recipe_requests(recipe, histories, replies, comparisons, ledger=ledger), ledger, budget)
     if options.scheduler is not None:
@@ -118,6 +132,8 @@ def _collect(options: argparse.Namespace) -> int:
     _tell_states("verdicts", verdicts, "rater")
     scores = recipe_scores(recipe, histories, replies, **judging)
     _tell_states("scores", scores, "rater")
+    # Codes stay in the ledger: chapter 7 writes that table, with those that a program computes.
+    _keep(run, recipe, {**made, "verdicts": verdicts, "scores": scores}, "live" if missing else "replayed")
     codes = recipe_codes(recipe, histories, replies, **judging)
     _tell_states("codes", codes, "coder")
     probed = recipe_probes(recipe, **judging)
@@ -171,9 +187,27 @@ def _batch(requests: list[Request], ledger: Ledger, budget_usd: float | None) ->
     return WAITING if waiting else 0
 
 
-def _plan(recipe: Recipe, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: str) -> None:
+    """Write tables of a run, and in its manifest what they rest on, as its chapters do; `asked` says when models answered."""
+    histories, responders = tables["histories"], tables["responders"].set_index("responder")["responder_kind"]
+    licence = strictest_licence(list(histories["licence"].unique()))
+    written_by = {"human": "published", "source": "published", "model": asked, "reference": "drafted", "probe": "drafted"}
+    origins: dict[str, Any] = {
+        "histories": {"sample": "drafted", "heart": "published", "esconv": "published"}.get(recipe.histories, "live"),
+        "responders": "drafted",  # names and kinds, nobody's words
+        "replies": tables["replies"]["responder"].map(responders).map(written_by).value_counts().to_dict(),
+        "comparisons": "drafted",
+    }
+    for name, rows in tables.items():
+        if (len(rows) or (run.folder / f"{name}.parquet").is_file()) and run.write(name, rows):
+            of = "CC0-1.0" if name == "responders" else licence
+            about = {"source": f"{recipe.histories}, as params/{recipe.run}.yaml says", "licence": of}
+            run.record(tables={name: about | {"origin": origins.get(name, asked)}})
+
+
+def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     """Say what each step would take; replies that are not there yet are taken to have 40 words."""
-    replies = recipe_replies(recipe, histories, ledger=ledger, mode="dry")
+    replies = add_people(run, recipe_replies(recipe, histories, ledger=ledger, mode="dry"), histories)
     asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions}
     steps = [("replies", plan_replies(histories, recipe.responders, ledger=ledger, **asked), "responder")]
     comparisons = recipe_comparisons(recipe, replies)

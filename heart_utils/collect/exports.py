@@ -171,7 +171,7 @@ def restore_answers(folder: Path) -> int:
                 others = [one for one in given if one[0]["schema"] != question]
                 kept[item] = [*others, [{"schema": question, "name": label}, value]]
                 restored += 1
-        write_atomically(file, json.dumps(state, indent=2).encode())
+        write_atomically(file, json.dumps(state, indent=2).encode(), private=True)
     return restored
 
 

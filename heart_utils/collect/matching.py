@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.collect.exports import PotatoAnswers
+from heart_utils.collect.privacy import read_csv_text
 from heart_utils.collect.study_pages import TIE
 
 __all__ = ["StudyImportError", "match_pages", "match_potato", "match_table", "people_of"]
@@ -55,7 +56,7 @@ def match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:
     >>> found[["person", "seat", "task"]].values.tolist()
     [['kim', 'seat-001', 'rate']]
     """
-    assignment = pd.read_csv(folder / "assignment.csv", dtype={"check": "Int64"})
+    assignment = read_csv_text((folder / "assignment.csv").read_text(encoding="utf-8"), dtype={"check": "Int64"})
     pages = found.pages.merge(assignment, on="item_id", how="left", validate="many_to_one")
     strange = pages[pages["seat"].isna()]
     if len(strange):
@@ -194,7 +195,7 @@ def match_table(rows: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.
     by_sides: dict[tuple[str, str], dict[Any, Any]] = {}
     for row in comparisons.to_dict("records"):
         left, right = (row["reply_a"], row["reply_b"]) if row["order"] == "ab" else (row["reply_b"], row["reply_a"])
-        by_sides[left, right] = row
+        by_sides.setdefault((left, right), row)  # the run's own come first, and no study imported since takes their place
     found = []
     for row in rows.to_dict("records"):
         shown = by_sides.get((row["left"], row["right"]))

@@ -1,19 +1,28 @@
-"""What keeps people in a study from being recognised: codes for names, a key file apart, and redaction of free text."""
+"""What keeps people in a study from being recognised, and others' texts from doing anything but being read."""
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from collections.abc import Iterable
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from heart_utils.runs import write_atomically
 
-__all__ = ["REDACTIONS", "PrivacyError", "code_people", "redact_text", "suspicious_text"]
+__all__ = [
+    "REDACTIONS",
+    "PrivacyError",
+    "code_people",
+    "csv_text",
+    "read_csv_text",
+    "redact_text",
+    "suspicious_text",
+    "visible_text",
+]
 
 REDACTIONS = ("none", "contacts", "all")
 
@@ -28,6 +37,11 @@ CONTACTS = (
 
 FORMULA = re.compile(r"^\s*[=+@\t\r]|^\s*-(?=\s*[\w(=@])")
 MARKUP = re.compile(r"<[/!?a-zA-Z]|javascript:", re.IGNORECASE)
+COMPUTED = re.compile(r"[' ]*[=+\-@\t\r]")
+"""What a spreadsheet may take for a formula, and what was escaped so that it does not."""
+OBEYED = re.compile("[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls, halves of characters, and marks that turn the direction of what follows. Marks of right-to-left scripts that
+turn nothing but the blank beside them, and joiners, are letters' own business and stay."""
 
 
 class PrivacyError(ValueError):
@@ -82,8 +96,7 @@ def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater")
     if fresh:
         both = pd.concat([known, pd.DataFrame(fresh, columns=["code", "person"])], ignore_index=True)
         # By code, since the order of arrival would tell who is who to whoever watched.
-        write_atomically(key_file, both.sort_values("code").to_csv(index=False).encode())
-        os.chmod(key_file, 0o600)
+        write_atomically(key_file, csv_text(both.sort_values("code")).encode(), private=True)
     return codes
 
 
@@ -148,11 +161,86 @@ def suspicious_text(text: str | None) -> list[str]:
     return [*(["formula"] if FORMULA.search(text) else []), *(["markup"] if MARKUP.search(text) else [])]
 
 
+def csv_text(table: pd.DataFrame) -> str:
+    """Write a table as CSV in which no text is a formula to the spreadsheet that opens it.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Its index is left out.
+
+    Returns
+    -------
+    str
+        Texts that begin like a formula have an apostrophe before them, as OWASP advises [1]_. Numbers are as they were.
+
+    References
+    ----------
+    .. [1] OWASP, CSV Injection, https://owasp.org/www-community/attacks/CSV_Injection
+
+    Examples
+    --------
+    >>> print(csv_text(pd.DataFrame({"name": ["=1+1", "ann"], "gap": [-0.5, 2.0]})), end="")
+    name,gap
+    '=1+1,-0.5
+    ann,2.0
+    """
+    escaped = table.map(lambda cell: f"'{cell}" if isinstance(cell, str) and COMPUTED.match(cell) else cell)
+    return str(escaped.to_csv(index=False))
+
+
+def read_csv_text(text: str, **how: Any) -> pd.DataFrame:
+    """Read what :func:`csv_text` wrote, with its texts as they were.
+
+    Parameters
+    ----------
+    text : str
+        The file's content.
+    **how
+        As :func:`pandas.read_csv` takes it.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table.
+
+    Examples
+    --------
+    >>> read_csv_text(csv_text(pd.DataFrame({"name": ["=1+1", "' -", "ann"]})))["name"].tolist()
+    ['=1+1', "' -", 'ann']
+    """
+    table: pd.DataFrame = pd.read_csv(StringIO(text), **how)
+    for name in table.select_dtypes("str"):
+        table[name] = table[name].str.replace(rf"^'(?={COMPUTED.pattern})", "", regex=True)
+    return table
+
+
+def visible_text(text: str) -> str:
+    r"""Show characters that would be obeyed unseen: controls, and marks that turn the direction of a text.
+
+    Parameters
+    ----------
+    text : str
+        As written.
+
+    Returns
+    -------
+    str
+        With the number of each such character in brackets, in its place. Line ends and tabs stay.
+
+    Examples
+    --------
+    >>> visible_text("I hear you. \u202eyrros")
+    'I hear you. [U+202E]yrros'
+    """
+    return OBEYED.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+
 def _read_keys(key_file: Path) -> pd.DataFrame:
     if not key_file.is_file():
         return pd.DataFrame({"code": [], "person": []}, dtype=str)
     try:
-        keys = pd.read_csv(StringIO(key_file.read_text(encoding="utf-8")), dtype=str, keep_default_na=False)
+        keys = read_csv_text(key_file.read_text(encoding="utf-8"), dtype=str, keep_default_na=False)
     except (ValueError, UnicodeDecodeError) as error:
         raise PrivacyError(
             f"The key file {key_file} cannot be read ({error}). Restore it, or delete it to give everyone a new code."

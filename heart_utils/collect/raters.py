@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
+import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,20 @@ from typing import Any
 
 import pandas as pd
 
+from heart_utils.collect.design import digest
 from heart_utils.collect.exports import read_csv, read_label_studio, read_potato
 from heart_utils.collect.matching import StudyImportError, match_pages, match_potato, match_table, people_of
 from heart_utils.collect.privacy import code_people, redact_text, suspicious_text
 from heart_utils.collect.sources.replies import flag_reply
 from heart_utils.runs import Run, open_run
-from heart_utils.tables import check_table, empty_table
+from heart_utils.tables import KEYS, check_table, empty_table
 
-__all__ = ["ImportedStudy", "StudyImportError", "import_ratings", "import_replies", "main"]
+__all__ = ["ImportedStudy", "StudyImportError", "add_people", "import_ratings", "import_replies", "main"]
 
 STATEMENT = ("population", "language", "pay")
 PASTED_SHARE = 0.5
+SHARED = "people"
+"""The part of comparisons and of responders that all studies of a run share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,8 @@ class ImportedStudy:
         People whose answers were left out because they asked for it.
     licence : str
         Under which people agreed that their answers be published; what is not stated is not published.
+    rehearsal : bool
+        Whether the study was one. Somebody or some program gave these answers to try the pages out.
     """
 
     verdicts: pd.DataFrame = field(repr=False)
@@ -48,16 +53,45 @@ class ImportedStudy:
     raters: pd.DataFrame
     n_withdrawn: int
     licence: str = "none stated"
+    rehearsal: bool = False
 
-    def write(self, run: Run, part: str = "people") -> None:
-        """Write every table that has rows into the run, each as a part of its own."""
-        study = self.raters["study"].iloc[0]
-        for name in ("responders", "replies", "comparisons", "verdicts", "raters"):
-            if len(table := getattr(self, name)):
-                run.write(name, table, part=part)
-                origin = "simulated" if table["simulated"].all() else "live"
-                note = {"source": f"the study {study} with people", "licence": self.licence, "origin": origin}
-                run.record(tables={f"{name}/{part}": note})
+    def write(self, run: Run) -> None:
+        """Write the answers into the run, as a part of their own, which only the same study or file replaces.
+
+        Parameters
+        ----------
+        run : Run
+            The one that the answers were read for.
+
+        Raises
+        ------
+        StudyImportError
+            If another part holds the same answers, under whatever name they came before. Nothing is written then.
+        """
+        study = str(self.raters["study"].iloc[0])
+        part = f"people-{study}"
+        written = {name: getattr(self, name) for name in ("replies", "verdicts", "raters")}
+        for name, rows in written.items():
+            _refuse_known(run, name, rows, part)
+        for name, rows in written.items():
+            if len(rows) or run.has(name, part):
+                self._write_part(run, name, part, rows, f"the study {study} with people")
+        # Several studies show the same comparisons, and all their writers are one responder.
+        if len(self.comparisons):
+            known = [run.read("comparisons", SHARED)] if run.has("comparisons", SHARED) else []
+            shown = pd.concat([*known, self.comparisons]).drop_duplicates("comparison_id")
+            shown = shown[shown["comparison_id"].isin(run.read("verdicts")["comparison_id"])]
+            self._write_part(run, "comparisons", SHARED, shown, "what studies with people showed")
+        if len(self.responders):
+            theirs = pd.concat([run.read("replies", other) for other in run.parts("replies")])
+            who = self.responders.assign(simulated=bool(theirs["simulated"].all()))
+            self._write_part(run, "responders", SHARED, who, "who wrote in studies with people")
+
+    def _write_part(self, run: Run, name: str, part: str, rows: pd.DataFrame, source: str) -> None:
+        run.write(name, rows, part=part)
+        made_up = "rehearsal" if self.rehearsal else "simulated"
+        origin = made_up if len(rows) and rows["simulated"].all() else "live"
+        run.record(tables={f"{name}/{part}": {"source": source, "licence": self.licence, "origin": origin}})
 
 
 def import_ratings(
@@ -127,12 +161,13 @@ def import_ratings(
     >>> study.verdicts[["verdict", "order", "state"]].values.tolist()
     [['a', 'ab', 'valid']]
     """
-    licence = "none stated"
+    licence, rehearsal = "none stated", False
     if source.is_dir():
         settings = _study(source, "rating")["settings"]
         said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
         licence = settings["licence"] or licence
-        simulated = simulated or settings["rehearsal"] is True
+        rehearsal = settings["rehearsal"] is True
+        simulated = simulated or rehearsal
         judged, raters = match_potato(source, read_potato(source), settings["rating"])
         comparisons = check_table("comparisons", pd.read_parquet(source / "comparisons.parquet"))
     else:
@@ -156,9 +191,10 @@ def import_ratings(
         comparisons=check_table("comparisons", kept),
         replies=empty_table("replies"),
         responders=empty_table("responders"),
-        raters=_raters_table(raters, codes, source.stem, said, simulated),
+        raters=_raters_table(raters, codes, _name(run, source), said, simulated),
         n_withdrawn=n_withdrawn,
         licence=licence,
+        rehearsal=rehearsal,
     )
 
 
@@ -223,7 +259,8 @@ def import_replies(
             f"The run has no history {unknown[0]} ({len(unknown)} such); were its histories changed since the study "
             f"was written?"
         )
-    rows = [_reply(row, codes, turns[row["history_id"]], redact, simulated) for row in written.to_dict("records")]
+    study = _name(run, source)
+    rows = [_reply(row, study, codes, turns[row["history_id"]], redact, simulated) for row in written.to_dict("records")]
     replies = pd.DataFrame(rows, columns=empty_table("replies").columns)
     _warn_of(replies["flags"], "replies")
     responder = {
@@ -240,10 +277,52 @@ def import_replies(
         comparisons=empty_table("comparisons"),
         replies=check_table("replies", replies),
         responders=check_table("responders", pd.DataFrame([{**responder, "simulated": simulated}])),
-        raters=_raters_table(raters, codes, source.stem, said, simulated),
+        raters=_raters_table(raters, codes, _name(run, source), said, simulated),
         n_withdrawn=n_withdrawn,
         licence=settings["licence"] or "none stated",
+        rehearsal=simulated,
     )
+
+
+def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
+    """Add what people wrote in studies of a run to the replies that its recipe brings together.
+
+    Parameters
+    ----------
+    run : Run
+        Whose imported replies take part: all of them, each study being a part of the table ``replies``.
+    replies : pandas.DataFrame
+        As :func:`heart_utils.collect.recipe.recipe_replies` gives them.
+    histories : pandas.DataFrame
+        Those of the run's recipe.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of replies, people's last: what ``run.read("replies")`` gives once `replies` are written.
+
+    Raises
+    ------
+    StudyImportError
+        If people answered a history that the recipe does not choose any more.
+
+    Examples
+    --------
+    >>> from heart_utils import Run
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     len(add_people(Run("mine", Path(folder), Path(folder)), empty_table("replies"), empty_table("histories")))
+    0
+    """
+    tables = {part: run.read("replies", part) for part in run.parts("replies")}
+    for part, rows in tables.items():
+        lost = rows.loc[~rows["history_id"].isin(histories["history_id"]), "history_id"].unique()
+        if len(lost):
+            raise StudyImportError(
+                f"In {part} people answered {len(lost)} histories that the run {run.name!r} does not choose (any more), first "
+                f"{lost[0]!r}. Choose them again under `collect:`, or move {run.folder / 'replies' / part}.parquet away."
+            )
+    return check_table("replies", pd.concat([replies, *tables.values()], ignore_index=True)) if tables else replies
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -288,8 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             imported = import_replies(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
         else:
             imported = import_ratings(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
-        part = "people" if source.stem in ("rating", "reply") or not source.is_dir() else f"people-{source.stem}"
-        imported.write(run, part)
+        imported.write(run)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -299,6 +377,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"delete it when it has served."
     )
     return 0
+
+
+def _name(run: Run, source: Path) -> str:
+    """Name a study by its folder, and whatever else by its place too: two files may have one name."""
+    if source.resolve().parent == (run.folder / "study").resolve():
+        return source.name
+    return f"{source.stem}-{digest(os.path.relpath(source.resolve(), run.root))[:8]}"
+
+
+def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
+    """Refuse rows that another part has: a table that holds them twice could not be read any more."""
+    key = KEYS[name]
+    for other in run.parts(name):
+        both = rows[key].merge(run.read(name, other)[key].drop_duplicates(), on=key) if other != part else rows.head(0)
+        if len(both):
+            raise StudyImportError(
+                f"{len(both)} of {len(rows)} {name} are in the run already, in its part {other!r}, first "
+                f"{both.iloc[0].dropna().to_dict()}. Each is counted once. If that part is an earlier import of the same "
+                f"answers, delete {run.folder}/*/{other}.parquet and import again."
+            )
 
 
 def _study(folder: Path, kind: str) -> dict[str, Any]:
@@ -401,7 +499,7 @@ def _verdicts(
 
 
 def _reply(
-    row: Mapping[Any, Any], codes: Mapping[str, str], turns: list[dict[str, str]], redact: str, simulated: bool
+    row: Mapping[Any, Any], study: str, codes: Mapping[str, str], turns: list[dict[str, str]], redact: str, simulated: bool
 ) -> dict[str, Any]:
     writer = codes[row["person"]]
     was = str(row["value"]).strip()
@@ -409,7 +507,7 @@ def _reply(
     flags = flag_reply(text or "", n_before=sum(turn["speaker"] == "supporter" for turn in turns), n_after=0)
     flags += ["pasted"] if row["pasted_share"] >= PASTED_SHARE else []
     flags += [*(["redacted"] if text != was else []), *suspicious_text(text)]
-    reply_id = "human-" + hashlib.sha256(f"{writer}\n{row['history_id']}".encode()).hexdigest()[:12]
+    reply_id = f"human-{digest(study, writer, row['history_id'])}"
     nothing = dict.fromkeys(("ttft_ms", "prompt_tokens", "completion_tokens", "cost_usd", "call_id"))
     return {
         "reply_id": reply_id,

@@ -26,7 +26,7 @@ CHUNK = 5000
 ASKED = ("model", "asked", "options", "repeat", "tag")
 """Columns that tell what was asked; the first three are digests."""
 
-LIKELY = "A changed `seed`, rubric or history under `collect:` would do that."
+LIKELY = "A changed `seed`, rubric or history under `collect:` would do that, or a reply of somebody's imported since."
 
 
 class ReplayError(LedgerError):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -27,16 +29,18 @@ from heart_utils.collect.assignment import assign_raters, assign_writers, check_
 from heart_utils.collect.design import pair_replies
 from heart_utils.collect.exports import ExportError, restore_answers
 from heart_utils.collect.instructions import REPLY_INSTRUCTIONS
+from heart_utils.collect.privacy import csv_text
 from heart_utils.collect.raters import STATEMENT
 from heart_utils.collect.study_pages import check_item, rating_pages, reply_pages, study_config, study_item, to_json
 from heart_utils.runs import Run, RunError, find_root, open_run, write_atomically
 
-__all__ = ["KINDS", "StudyError", "StudyFolder", "load_settings", "start_study", "write_study"]
+__all__ = ["KINDS", "StudyError", "StudyFolder", "load_settings", "start_study", "stop_study", "write_study"]
 
 KINDS = ("rating", "reply")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ASKED_OF_PUBLIC = ("support_line", "researcher", "review_board", "withdraw_contact", "withdraw_until", "retention", "pay")
 SERVER_SECONDS = 60.0
+STOP_SECONDS = 30.0
 
 
 class StudyError(ValueError):
@@ -183,16 +187,15 @@ def write_study(
     config = study_config(kind, settings, texts, pages, seats, secrets.token_hex(32))
     files = {
         "study.json": to_json({"run": run.name, "kind": kind, "settings": dict(settings)}),
-        "assignment.csv": assignment.to_csv(index=False).encode(),
+        "assignment.csv": csv_text(assignment).encode(),
         "items.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode(),
         "study.css": (texts / "study.css").read_bytes(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
         **{f"pages/{page}.json": to_json(schemes) for page, schemes in pages.items()},
         **extra,
     }
-    for file, content in files.items():
-        write_atomically(folder / file, content)
-    os.chmod(folder / "config.yaml", 0o600)  # it holds the key that signs sessions
+    for file, content in files.items():  # config.yaml holds the key that signs sessions; answers will come beside it
+        write_atomically(folder / file, content, private=True)
     return StudyFolder(folder, len(seats), len(assignment))
 
 
@@ -215,8 +218,9 @@ def start_study(
     Returns
     -------
     subprocess.Popen
-        Its output goes to ``server.log`` in the folder. Terminate it to stop; no answer is lost. What Potato's own
-        state lacks when it starts again is put back from its history of answers.
+        Its output goes to ``server.log`` in the folder, which only the folder's owner may look into. End it with
+        :func:`stop_study`; no answer is lost. What Potato's own state lacks when it starts again is put back from its
+        history of answers.
 
     Raises
     ------
@@ -248,27 +252,59 @@ def start_study(
         restore_answers(study.folder)
     except ExportError as error:
         raise StudyError(f"The study cannot go on: {error}") from None
+    study.folder.chmod(0o700)
     log = study.folder / "server.log"
+    log.touch(0o600)
     with log.open("ab") as out:
         server = subprocess.Popen(
             [str(program), "start", "config.yaml", "-p", str(port), "--host", host],
             cwd=study.folder,
             stdout=out,
             stderr=subprocess.STDOUT,
+            umask=0o077,  # Potato writes answers under people's names, and a key that opens its pages for administrators
+            start_new_session=True,  # so that it can be ended with whatever it started
             # Else Potato keeps the pages it makes beside its own code, by title, and two studies overwrite each other's.
             env={**os.environ, "PYTHONPATH": "", "POTATO_GENERATED_TEMPLATES_DIR": str(study.folder / "made")},
         )
     deadline = time.monotonic() + SERVER_SECONDS
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            raise StudyError(f"Potato stopped at once (exit {server.returncode}). Its last words in {log}:\n{_tail(log)}")
-        if _answers(host, port):
-            return server
-        time.sleep(0.2)
-    server.terminate()
+    try:
+        while time.monotonic() < deadline:
+            if server.poll() is not None:
+                raise StudyError(f"Potato stopped at once (exit {server.returncode}). Its last words in {log}:\n{_tail(log)}")
+            if _answers(host, port):
+                return server
+            time.sleep(0.2)
+    except BaseException:
+        stop_study(server)
+        raise
+    stop_study(server)
     raise StudyError(
         f"Potato did not answer on port {port} within {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}"
     )
+
+
+def stop_study(server: subprocess.Popen[bytes]) -> None:
+    """End Potato and whatever it started; if it does not go within half a minute, by force.
+
+    Parameters
+    ----------
+    server : subprocess.Popen
+        As :func:`start_study` gives it.
+
+    Examples
+    --------
+    >>> sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    >>> stop_study(sleeper)
+    >>> sleeper.returncode
+    -15
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.wait(STOP_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)  # whoever of them is still there
+    server.wait()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -286,26 +322,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write-only", action="store_true", help="write the folder and do not start it")
     options = parser.parse_args(arguments)
     try:
-        run = open_run(options.run, create=False)
-        folder = run.folder / "study" / (options.name or options.kind)
-        if options.resume:
-            study = _existing(folder)
-        else:
-            study = write_study(run, options.kind, name=options.name, top_up=options.top_up)
-        print(f"{study.folder}: {study.n_seats} people, {study.n_pages} pages between them, {study.answers} have begun.")
-        if options.write_only:
-            return 0
-        server = start_study(study, host=options.host, port=options.port)
+        return _run(options)
     except (StudyError, RunError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"Open http://{options.host}:{options.port} . Ctrl-C stops the server and keeps all answers.", flush=True)
-    try:
-        return server.wait()
     except KeyboardInterrupt:
-        server.terminate()
-        server.wait()
+        print("Stopped. All answers are kept; RESUME=1 goes on.", file=sys.stderr)
         return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    run = open_run(options.run, create=False)
+    folder = run.folder / "study" / (options.name or options.kind)
+    write = {"name": options.name, "top_up": options.top_up}
+    study = _existing(folder) if options.resume else write_study(run, options.kind, **write)
+    print(f"{study.folder}: {study.n_seats} people, {study.n_pages} pages between them, {study.answers} have begun.")
+    if options.write_only:
+        return 0
+    for word in (signal.SIGTERM, signal.SIGHUP):  # a service manager, or a terminal that is closed, means what Ctrl-C means
+        signal.signal(word, signal.default_int_handler)
+    server = start_study(study, host=options.host, port=options.port)
+    try:
+        print(f"Open http://{options.host}:{options.port} . Ctrl-C stops the server and keeps all answers.", flush=True)
+        return server.wait()
+    finally:
+        stop_study(server)
 
 
 def _merged(settings: dict[str, Any], given: object, file: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from heart_utils.collect.instructions import MAX_SENTENCES, MAX_WORDS
+from heart_utils.collect.privacy import visible_text
 
 __all__ = ["check_item", "rating_pages", "reply_pages", "study_config", "study_item", "to_json"]
 
@@ -252,7 +253,10 @@ def study_config(
         "session_cookie_samesite": "Lax",
         "phases": _phases(pages, texts),
         "instance_display": {"resizable": False, "fields": show},  # else long conversations are cut at a fixed height
-        "annotation_schemes": _questions(kind, settings),
+        "annotation_schemes": [
+            *_questions(kind, settings),
+            _display("stop", "If it is too much", _filled(texts / "stop.html", settings, {})),
+        ],
         "layout": {"grid": {"columns": 1}},
         "base_css": "study.css",
         "assignment_strategy": "batch",
@@ -377,7 +381,7 @@ def _text(name: str, question: str, *, rows: int, required: bool) -> Scheme:
 
 
 def _inert(text: str) -> str:
-    return text.replace("<", CLOSED_TAG)
+    return visible_text(text).replace("<", CLOSED_TAG)
 
 
 def to_json(value: object) -> bytes:

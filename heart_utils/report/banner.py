@@ -47,8 +47,12 @@ ORIGINS = {
     "drafted": "drafted for this project with a language model's help, or written by rule",
     "computed": "computed from texts by a program",
     "simulated": "SIMULATED: drawn by a program, said by nobody",
+    "rehearsal": "SIMULATED: given to try a study out, by whoever rehearsed it",
 }
 """Where rows can come from, and how the banner says it."""
+
+MADE_UP = {"simulated", "rehearsal"}
+"""Origins of rows that are marked as simulated."""
 
 WRITERS = {
     "human": "people",
@@ -185,10 +189,10 @@ def banner_html(notes: Iterable[TableNote]) -> str:
     True
     """
     notes = list(notes)
-    simulated = [note for note in notes if "simulated" in note.rows]
+    simulated = [note for note in notes if MADE_UP & set(note.rows)]
     if not notes:
         head, kind = "No data were found for this page.", "none"
-    elif len(simulated) == len(notes) and all(set(note.rows) == {"simulated"} for note in notes):
+    elif len(simulated) == len(notes) and all(set(note.rows) <= MADE_UP for note in notes):
         head, kind = "SIMULATED: every figure here comes from made-up verdicts.", "simulated"
     elif simulated:
         head, kind = "PARTLY SIMULATED: some figures here come from made-up verdicts.", "simulated"
@@ -303,10 +307,10 @@ def _note(table: str, entry: Mapping[str, Any], rows: pd.DataFrame) -> TableNote
     if unknown := sorted(set(counts) - {*ORIGINS, "not recorded"}):
         raise ValueError(f"{table}: the manifest says origin {', '.join(unknown)}; expected one of {', '.join(ORIGINS)}.")
     # The rows' own word counts: no manifest can make a simulated row a measured one, nor account for other rows than these.
-    others = {name: count for name, count in counts.items() if name != "simulated"}
+    others = {name: count for name, count in counts.items() if name not in MADE_UP}
     if sum(others.values()) != len(rows) - simulated:
         others = {"not recorded": len(rows) - simulated}
-    counts = {**others, "simulated": simulated}
+    counts = {**others, "rehearsal" if origin == "rehearsal" else "simulated": simulated}
     kinds = [rows[column].value_counts() for column in ("rater_kind", "responder_kind") if column in rows]
     return TableNote(
         table=table,

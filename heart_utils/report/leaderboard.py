@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from heart_utils.collect.privacy import csv_text
 from heart_utils.report.plots import POPULATION_NAMES
 from heart_utils.runs import write_atomically
 from heart_utils.tables import check_table
@@ -220,7 +221,7 @@ def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
     """Give the ending, the media type and the text of the files for programs."""
     records = json.loads(rows.to_json(orient="records", double_precision=15))
     structured = json.dumps({"title": title, "boards": records}, indent=1, ensure_ascii=False) + "\n"
-    return [("csv", "text/csv", rows.to_csv(index=False)), ("json", "application/json", structured)]
+    return [("csv", "text/csv", csv_text(rows)), ("json", "application/json", structured)]
 
 
 def _download(ending: str, mime: str, content: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.analysis.orders import combine_orders
+from heart_utils.collect.privacy import visible_text
 from heart_utils.report.reading import Reading, read_conversation
 from heart_utils.runs import may_publish, strictest_licence
 
@@ -179,7 +180,7 @@ def practise_comparisons(
         )
         for number, (pair, flip) in enumerate(zip(chosen.to_dict("records"), flips, strict=True), start=1)
     ]
-    about = ", ".join(dict.fromkeys(str(told.loc[history, "problem"]) for history in chosen["history_id"]))
+    about = ", ".join(dict.fromkeys(_problem(told.loc[history]) for history in chosen["history_id"]))
     begin = (
         '<div class="begin"><h3 tabindex="-1">Content note</h3>'
         f"<p>The {len(chosen)} conversations are about: {escape(about)}. Each says first what it is about, and can be skipped. "
@@ -218,6 +219,10 @@ def _choose(
     return pd.DataFrame(rows, columns=pairs.columns)
 
 
+def _problem(history: pd.Series) -> str:
+    return str(history["problem"]) if pd.notna(history["problem"]) else "a trouble that nobody has named"
+
+
 def _written_by(responder: Mapping[Any, Any]) -> str:
     return f"{responder['responder']} ({WRITTEN_BY[responder['responder_kind']]})"
 
@@ -230,7 +235,10 @@ def _sides(pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping
 
 def _article(title: str, history: pd.Series, sides: Mapping[str, tuple[str, str]], said: Iterable[str], who_wrote: str) -> str:
     conversation = read_conversation(history, who_wrote=who_wrote)._repr_html_()
-    replies = "".join(f"<div><strong>Reply {side}</strong><p>{escape(text)}</p></div>" for side, (_, text) in sides.items())
+    replies = "".join(
+        f'<div><strong>Reply {side}</strong><p dir="auto">{escape(visible_text(text))}</p></div>'
+        for side, (_, text) in sides.items()
+    )
     votes = {"a": "Reply A", "tie": "Neither more than the other", "b": "Reply B"}
     choices = "".join(
         f'<label><input type="radio" name="vote" value="{vote}" required> {name}</label>' for vote, name in votes.items()
@@ -238,7 +246,7 @@ def _article(title: str, history: pd.Series, sides: Mapping[str, tuple[str, str]
     writers = "".join(f"<li><strong>Reply {side}</strong>: {escape(writer)}</li>" for side, (writer, _) in sides.items())
     names = " ".join(f'data-{side.lower()}="{escape(writer)}"' for side, (writer, _) in sides.items())
     return (
-        f'<article {names}><h3 tabindex="-1">{title}: {escape(str(history["problem"]))}</h3>{conversation}'
+        f'<article {names}><h3 tabindex="-1">{title}: {escape(_problem(history))}</h3>{conversation}'
         f'<div class="two">{replies}</div><form class="only-live" autocomplete="off"><fieldset>'
         f"<legend>Which reply feels more supportive?</legend>{choices}"
         '<label>Why? (for yourself) <textarea rows="2"></textarea></label><button>Choose, and see who wrote them</button>'

@@ -7,13 +7,14 @@ from html import escape
 
 import pandas as pd
 
+from heart_utils.collect.privacy import visible_text
 from heart_utils.runs import may_publish
 
 __all__ = ["Reading", "read_conversation"]
 
 _BUBBLE = (
     '<div class="heart-turn heart-{speaker}"><span class="heart-speaker">{label}</span>'
-    '<p style="white-space: pre-wrap">{text}</p></div>'
+    '<p dir="auto" style="white-space: pre-wrap">{text}</p></div>'
 )
 
 
@@ -70,4 +71,4 @@ def read_conversation(
 
 
 def _bubble(kind: str, label: str, text: str) -> str:
-    return _BUBBLE.format(speaker=kind, label=escape(label), text=escape(text))
+    return _BUBBLE.format(speaker=kind, label=escape(visible_text(label)), text=escape(visible_text(text)))

@@ -1,12 +1,23 @@
 """Codes for people, the key file, redaction."""
 
+import os
 import stat
+from io import StringIO
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heart_utils.collect.privacy import PrivacyError, code_people, redact_text, suspicious_text
+from heart_utils.collect.privacy import (
+    PrivacyError,
+    code_people,
+    csv_text,
+    read_csv_text,
+    redact_text,
+    suspicious_text,
+    visible_text,
+)
 
 
 def test_codes_are_random_and_stay_as_long_as_the_key_file(tmp_path):
@@ -24,6 +35,41 @@ def test_only_the_owner_reads_the_key_file_and_its_order_tells_nothing(tmp_path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     codes = [line.split(",")[0] for line in file.read_text().splitlines()[1:]]
     assert codes == sorted(codes)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_the_key_file_is_its_owner_s_alone_from_the_first_byte(tmp_path, monkeypatch, umask):
+    seen = []
+
+    def watched(doing):
+        def do(path, *rest, **named):
+            for file in (tmp_path / "keys").iterdir():
+                seen.append(stat.S_IMODE(file.stat().st_mode))
+            done = doing(path, *rest, **named)
+            for file in (tmp_path / "keys").iterdir():
+                seen.append(stat.S_IMODE(file.stat().st_mode))
+            return done
+
+        return do
+
+    for name in ("replace", "chmod", "fsync"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    before = os.umask(umask)
+    try:
+        code_people(["ann"], tmp_path / "keys" / "people.csv")
+        code_people(["ann", "ben"], tmp_path / "keys" / "people.csv")
+    finally:
+        os.umask(before)
+    assert seen
+    assert {oct(mode) for mode in seen} == {"0o600"}
+    assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o700
+
+
+def test_a_name_that_is_a_formula_is_none_in_the_key_file_and_keeps_its_code(tmp_path):
+    file, names = tmp_path / "people.csv", ["=cmd|'/C calc'!A0", "@SUM(1)", "'=1", "' -", "-", "ann"]
+    codes = code_people(names, file)
+    assert code_people(names, file) == codes
+    assert not any(line.split(",", 1)[1].lstrip('"')[0] in "=+-@" for line in file.read_text().splitlines()[1:])
 
 
 def test_one_person_is_one_rater_and_one_writer(tmp_path):
@@ -97,3 +143,30 @@ def test_redacting_twice_changes_nothing_more(text):
 )
 def test_texts_that_would_compute_or_run_are_flagged(text, flags):
     assert suspicious_text(text) == flags
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("=+-@' "), min_size=1), min_size=1))
+def test_texts_come_back_from_a_csv_in_which_none_is_a_formula(texts):
+    written = csv_text(pd.DataFrame({"text": texts}))
+    assert read_csv_text(written, keep_default_na=False, dtype=str)["text"].tolist() == texts
+    cells = pd.read_csv(StringIO(written), keep_default_na=False, dtype=str)["text"]
+    assert not cells.str.match(r"\s*[=+\-@]").any()
+
+
+def test_numbers_below_zero_stay_numbers():
+    assert csv_text(pd.DataFrame({"gap": [-1.5], "n": [-2]})) == "gap,n\n-1.5,-2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("before \u202eyrros\u202c after", "before [U+202E]yrros[U+202C] after"),
+        ("\u2066in\u2069", "[U+2066]in[U+2069]"),
+        ("a\x00b\x1b[31m", "a[U+0000]b[U+001B][31m"),
+        ("one\ntwo\tthree", "one\ntwo\tthree"),
+        ("שלום, مرحبا\u200f!", "שלום, مرحبا\u200f!"),
+        ("👩\u200d👧", "👩\u200d👧"),
+    ],
+)
+def test_characters_that_would_be_obeyed_are_shown(text, shown):
+    assert visible_text(text) == shown

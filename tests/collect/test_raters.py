@@ -19,6 +19,7 @@ from heart_utils.collect.exports import ExportError, read_csv, read_label_studio
 from heart_utils.collect.matching import StudyImportError
 from heart_utils.collect.raters import import_ratings, import_replies, main
 from heart_utils.collect.study import StudyError, StudyFolder, load_settings, start_study, write_study
+from heart_utils.report.banner import banner_html, note_tables
 from heart_utils.runs import Run
 from heart_utils.tables import check_table
 
@@ -37,10 +38,10 @@ def run(template, tmp_path):
     return Run("run", tmp_path / "run", template.root)
 
 
-def rating_study(run, **rating):
+def rating_study(run, *, name=None, **rating):
     settings = load_settings(run)
     settings["rating"] |= {"raters_per_pair": 2, "load": 5, "n_checks": 1, "spare": 0.5} | rating
-    return write_study(run, "rating", settings=settings).folder
+    return write_study(run, "rating", settings=settings, name=name).folder
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_names_become_codes_and_the_key_file_stays_apart(run, study):
     keys = run.folder / "keys" / "people.csv"
     assert stat.S_IMODE(keys.stat().st_mode) == 0o600
     code = imported.raters["rater"].item()
-    assert set(run.read("verdicts", "people")["rater"]) == {code}
+    assert set(run.read("verdicts", "people-rating")["rater"]) == {code}
     tables = b"".join(file.read_bytes() for file in run.folder.rglob("*.parquet"))
     assert b"ann@example.org" not in tables
     assert import_ratings(run, study).raters["rater"].item() == code
@@ -367,10 +368,10 @@ def test_consent_withdrawn_on_the_first_page_counts_from_the_history_too(run, st
 # Writing study
 
 
-def writing_study(run, **behaviour):
+def writing_study(run, *, name=None, **behaviour):
     settings = load_settings(run)
     settings["reply"] |= {"writers_per_history": 2, "n_writers": 5, "spare": 0}
-    folder = write_study(run, "reply", settings=settings).folder
+    folder = write_study(run, "reply", settings=settings, name=name).folder
     items = assignment(folder).query("seat == 'seat-001'")["item_id"].tolist()
     texts = ["I am glad you wrote.", " ".join(["long"] * 41)]
     summary = {
@@ -462,7 +463,8 @@ def test_answers_that_a_program_gave_are_marked_in_every_table(compared):
     imported = import_ratings(compared, csv_file(compared, GOOD), statement=STATEMENT, simulated=True)
     assert all(table["simulated"].all() for table in (imported.verdicts, imported.raters))
     imported.write(compared)
-    assert compared.manifest["tables"]["verdicts/people"]["origin"] == "simulated"
+    [part] = compared.parts("verdicts")
+    assert compared.manifest["tables"][f"verdicts/{part}"]["origin"] == "simulated"
 
 
 @pytest.mark.parametrize(
@@ -505,6 +507,78 @@ def test_a_csv_needs_a_rater_statement_too(compared, tmp_path, capsys):
     said.write_text("friends")
     assert main([str(compared.folder), str(file), "--statement", str(said)]) == 1
     assert "expected population, language and pay" in capsys.readouterr().err
+
+
+# Several imports side by side
+
+
+def test_two_rating_studies_a_writing_study_and_two_files_of_one_name_stand_side_by_side(compared, study, tmp_path):
+    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
+    import_ratings(compared, study).write(compared)
+    second = rating_study(compared, name="later")
+    answer_seat(second, "seat-001", "bea", seat_answers(second, "seat-001"))
+    import_ratings(compared, second).write(compared)
+    import_replies(compared, writing_study(compared)).write(compared)
+    for folder, rater in (("one", "cleo"), ("other", "dee")):
+        file = tmp_path / folder / "votes.csv"
+        file.parent.mkdir()
+        file.write_text(f"rater,left,right,choice\n{rater},person-h00,model-h00,left\n")
+        import_ratings(compared, file, statement=STATEMENT).write(compared)
+    assert sorted(compared.read("verdicts")["rater"].value_counts()) == [1, 1, 5, 5]
+    assert compared.read("raters")["study"].nunique() == 5
+    assert len(compared.read("replies")) == 12
+    assert set(compared.read("verdicts")["comparison_id"]) <= set(compared.read("comparisons")["comparison_id"])
+    assert compared.read("responders")["responder"].tolist() == ["human"]
+
+
+def test_a_study_or_a_file_imported_again_replaces_its_own_rows_only(compared, study):
+    answer_seat(study, "seat-001", "gil", seat_answers(study, "seat-001"))
+    import_ratings(compared, study).write(compared)
+    import_ratings(compared, csv_file(compared, GOOD), statement=STATEMENT).write(compared)
+    assert len(compared.read("verdicts")) == 5 + 4
+    import_ratings(compared, csv_file(compared, "\n".join(GOOD.splitlines()[:3])), statement=STATEMENT).write(compared)
+    assert len(compared.read("verdicts")) == 5 + 2
+    answer_seat(study, "seat-002", "hal", seat_answers(study, "seat-002"))
+    import_ratings(compared, study, withdrawn=["gil"]).write(compared)
+    assert sorted(compared.read("verdicts")["rater"].value_counts()) == [1, 1, 5]
+    assert len(compared.read("raters")) == 3
+
+
+def test_the_same_answers_from_another_place_are_refused_and_nothing_is_written(compared, tmp_path):
+    import_ratings(compared, csv_file(compared, GOOD), statement=STATEMENT).write(compared)
+    moved = tmp_path / "moved.csv"
+    moved.write_text(GOOD)
+    before = {file: file.read_bytes() for file in compared.folder.rglob("*.parquet")}
+    with pytest.raises(StudyImportError, match=r"4 of 4 verdicts are in the run already, in its part 'people-votes-\w{8}'"):
+        import_ratings(compared, moved, statement=STATEMENT).write(compared)
+    assert {file: file.read_bytes() for file in compared.folder.rglob("*.parquet")} == before
+
+
+def test_what_a_file_s_rows_are_about_does_not_change_with_other_imports(compared, study):
+    file = csv_file(compared, GOOD)
+    alone = import_ratings(compared, file, statement=STATEMENT).verdicts
+    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
+    import_ratings(compared, study).write(compared)
+    beside = import_ratings(compared, file, statement=STATEMENT).verdicts
+    pd.testing.assert_frame_equal(alone, beside)
+
+
+def test_somebody_who_writes_in_two_studies_has_two_replies(run):
+    import_replies(run, writing_study(run)).write(run)
+    import_replies(run, writing_study(run, name="second")).write(run)
+    written = run.read("replies").query("responder == 'human'")
+    assert (len(written), written["author_id"].nunique(), written["reply_id"].nunique()) == (4, 1, 4)
+
+
+def test_the_source_line_calls_the_answers_to_a_rehearsal_those_of_whoever_rehearsed(run, study):
+    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
+    import_ratings(run, study).write(run)
+    [note] = note_tables(run, tables=["verdicts"])
+    assert note.rows == {"rehearsal": 5}
+    said = banner_html([note])
+    assert "SIMULATED: every figure" in said
+    assert "given to try a study out, by whoever rehearsed it (5 by people)" in said
+    assert "said by nobody" not in said
 
 
 # Label Studio

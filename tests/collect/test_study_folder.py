@@ -2,8 +2,14 @@
 
 import html
 import json
+import os
+import signal
 import socket
 import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -112,12 +118,25 @@ def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
     assert text.replace("\u2060", "").count("</script>") == 30  # nothing else was lost: two in each of 15 pages
 
 
+def test_a_text_that_would_turn_the_page_round_is_shown_and_a_formula_in_an_id_comes_back(tmp_path):
+    run = small_run(tmp_path / "run", responders=("=cmd", "model"), texts={"model": "Fine \u202eyrros\x00"})
+    study = write_study(run, "rating", settings=small(run))
+    items = (study.folder / "items.jsonl").read_text()
+    assert "Fine [U+202E]yrros[U+0000]" in items
+    assert "\u202e" not in items
+    assert "\\u0000" not in items
+    assert ",'=cmd" in (study.folder / "assignment.csv").read_text()
+    answer_seat(study.folder, "seat-001", "ann", seat_answers(study.folder, "seat-001"))
+    verdicts = import_ratings(run, study.folder).verdicts
+    assert "=cmd" in {*verdicts["responder_a"], *verdicts["responder_b"]}
+
+
 def test_writers_read_exactly_what_models_are_told(run):
     study = write_study(run, "reply")
     assert html.escape(REPLY_INSTRUCTIONS) in json.loads(pages(study)["instructions"])[0]["labels"][0]
     assert set(pages(study)) == {"consent", "declined", "instructions", "debrief"}
     config = yaml.safe_load((study.folder / "config.yaml").read_text())
-    assert [scheme["name"] for scheme in config["annotation_schemes"]] == ["reply"]
+    assert [scheme["name"] for scheme in config["annotation_schemes"]] == ["reply", "stop"]
     assert config["keystroke_logging"] | {"detection": 0} == {
         "enabled": True,
         "fidelity": "summary",
@@ -133,6 +152,15 @@ def test_a_rehearsal_shows_what_is_not_filled_in_and_a_study_what_is(run):
     consent = pages(write_study(run, "rating", settings=load_settings(run)))["consent"]
     assert "116 123 &lt;at night&gt;" in consent
     assert "not filled in" not in consent
+
+
+@pytest.mark.parametrize("kind", ["rating", "reply"])
+def test_every_page_of_the_task_says_that_one_can_stop_and_whom_to_call(run, kind):
+    (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: '116 123 <at night>'"))
+    config = yaml.safe_load((write_study(run, kind).folder / "config.yaml").read_text())
+    [said] = config["annotation_schemes"][-1]["labels"]
+    assert "You can stop at any time" in said
+    assert "116 123 &lt;at night&gt;" in said
 
 
 def test_who_says_no_leaves_at_once(run):
@@ -163,6 +191,77 @@ def test_the_key_that_signs_sessions_is_fresh_and_private(run):
         return yaml.safe_load(file.read_text())["secret_key"]
 
     assert key("one") != key("two")
+
+
+def test_a_study_is_its_owner_s_alone_whatever_the_umask(run, monkeypatch):
+    seen = set()
+    replace = os.replace
+
+    def watched(part, file):
+        seen.update({stat.S_IMODE(os.stat(path).st_mode) for path in (part, run.folder / "study" / "rating")})
+        replace(part, file)
+
+    monkeypatch.setattr(os, "replace", watched)
+    before = os.umask(0)
+    try:
+        folder = write_study(run, "rating", settings=small(run)).folder
+    finally:
+        os.umask(before)
+    assert seen == {0o600, 0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "pages")} == {0o700}
+
+
+STAND_IN = """\
+import http.server, os, pathlib, subprocess, sys
+child = subprocess.Popen(["sleep", "600"])
+answers = pathlib.Path("answers", "kim")
+answers.mkdir(parents=True)
+(answers / "user_state.json").write_text('{"user_id": "kim", "instance_id_ordering": []}')
+pathlib.Path("admin_api_key.txt").write_text("key")
+pathlib.Path("pids").write_text(f"{os.getpid()} {child.pid}")
+port = int(sys.argv[sys.argv.index("-p") + 1])
+http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
+
+
+@pytest.mark.parametrize("word", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_study_that_is_stopped_leaves_nobody_listening_and_its_answers_are_private(run, tmp_path, word):
+    program = tmp_path / "potato"
+    program.write_text(f"#!{sys.executable}\n{STAND_IN}")
+    program.chmod(0o755)
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
+    command = [sys.executable, "-m", "heart_utils.collect.study", str(run.folder), "rating", "--port", str(free_port())]
+    study = subprocess.Popen(
+        command, env={**os.environ, "HEART_POTATO": str(program)}, stdout=subprocess.PIPE, text=True, umask=0, cwd=find_root()
+    )
+    try:
+        assert any(line.startswith("Open http") for line in study.stdout)
+        folder = run.folder / "study" / "rating"
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+        assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
+        study.send_signal(word)
+        assert study.wait(60) == 0
+    finally:
+        pids = [int(pid) for pid in (run.folder / "study" / "rating" / "pids").read_text().split()]
+        alive = [pid for pid in pids if is_alive(pid)]
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+        study.kill()
+    assert alive == []
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs, two seconds later at most; one that nobody buried does not."""
+    for _ in range(20):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def test_the_seed_decides_the_seats(run):

@@ -104,6 +104,19 @@ def test_names_from_outside_are_escaped():
     assert "b &amp; c" in page
 
 
+def test_a_name_that_is_a_formula_is_none_in_the_csv_on_the_page_and_beside_it(tmp_path):
+    names = {"x": "=cmd|'/C calc'!A0", "y": "@SUM(1)"}
+    duel = pd.DataFrame({"responder_a": names["x"], "responder_b": names["y"], "verdict": ["a", "b", "a"]})
+    ratings = fit_ratings(duel, n_resamples=0).table
+    write_leaderboard(ratings, tmp_path)
+    saved = (tmp_path / "leaderboard.csv").read_text()
+    assert "'=cmd" in saved
+    assert ",'@SUM(1)," in saved
+    assert not pd.read_csv(tmp_path / "leaderboard.csv")["responder"].str.match("[=@]").any()
+    [packed] = re.findall(r'href="data:text/csv;charset=utf-8;base64,([^"]+)"', leaderboard_html(ratings))
+    assert base64.b64decode(packed).decode() == saved
+
+
 def test_a_board_without_intervals_has_empty_cells(tmp_path):
     table = fit_ratings(pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})).table
     rows = leaderboard_rows(table)

@@ -47,6 +47,20 @@ def test_markup_in_a_reply_a_problem_or_a_caution_is_shown_as_text():
     assert "&lt;script&gt;alert" in html
 
 
+def test_a_conversation_whose_trouble_nobody_named_is_not_about_nan():
+    tables = run_of()
+    tables[0]["problem"] = None
+    html = page(tables)
+    assert "conversations are about: a trouble that nobody has named." in html
+    assert "nan" not in html.replace("announ", "")
+
+
+def test_marks_that_turn_a_text_round_are_shown():
+    html = page(run_of(hand="Fine \u202eyrros"))
+    assert "Fine [U+202E]yrros" in html
+    assert "\u202e" not in html
+
+
 @pytest.mark.parametrize("licences", [["CC0-1.0", "CC-BY-NC-4.0"], ["none stated"], ["a licence that nobody knows"]])
 def test_where_the_manifest_does_not_allow_words_there_is_a_sentence_and_no_word(licences):
     html = page(run_of(), licences)
@@ -97,7 +111,9 @@ def test_a_reply_named_on_one_side_is_the_one_that_the_verdict_means():
         left = article.split('data-a="')[1].split(" (")[0]
         right = article.split('data-b="')[1].split(" (")[0]
         assert f"both orders joined: Reply {'A' if left < right else 'B'}" in article
-        assert article.index(f"<strong>Reply A</strong><p>{tables[1].set_index('responder')['text'][left].iloc[0]}") > 0
+        assert (
+            article.index(f'<strong>Reply A</strong><p dir="auto">{tables[1].set_index("responder")["text"][left].iloc[0]}') > 0
+        )
 
 
 def test_failures_are_told_by_their_state_and_people_are_counted():

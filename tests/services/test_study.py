@@ -14,12 +14,18 @@ import urllib.request
 from contextlib import closing, contextmanager
 from http.cookiejar import CookieJar
 
+import numpy as np
 import pandas as pd
 import pytest
 from study_builders import assignment, small_run
+from test_own_histories import own  # noqa: F401 (a fixture)
 
+from heart_utils.collect import __main__ as collect
+from heart_utils.collect import raters
+from heart_utils.collect.design import pair_replies
 from heart_utils.collect.raters import import_ratings, import_replies
-from heart_utils.collect.study import load_settings, start_study, write_study
+from heart_utils.collect.study import load_settings, start_study, stop_study, write_study
+from heart_utils.runs import open_run
 from tools.study_visitor import Visitor, potato_program
 
 pytestmark = pytest.mark.services
@@ -42,8 +48,7 @@ def served(study):
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.terminate()
-        server.wait(timeout=30)
+        stop_study(server)
 
 
 def settings_for(run, **changes):
@@ -214,6 +219,76 @@ def test_a_rehearsal_without_prolific_asks_for_a_name(tmp_path, chromium):
         visitor.page.press('#login-email, input[name="email"]', "Enter")
         visitor.page.wait_for_selector("#consent_text")
         visitor.consent()
+
+
+def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_side_by_side(tmp_path, chromium):
+    run = small_run(tmp_path / "run", n_histories=3)
+    run.write("comparisons", pair_replies(run.read("replies"), rng=np.random.default_rng(1)))
+    for name in ("rating", "second"):
+        settings = load_settings(run)
+        settings["rating"] |= {"raters_per_pair": 1, "load": 3, "n_checks": 0, "spare": 0}
+        study = write_study(run, "rating", settings=settings, name=name)
+        with served(study) as address:
+            visitor = Visitor(chromium, address)
+            log_in(visitor, f"Ada of {name}")
+            visitor.consent()
+            visitor.practise()
+            visitor.rate("A", 3, "warm")
+            page = visitor.item()
+            visitor.page.click('a[href$="/logout"]')
+            visitor.page.wait_for_selector('#login-email, input[name="email"]')
+            log_in(visitor, f"Ada of {name}", until=".pairwise-tile")
+            assert visitor.item() == page
+            assert "You can stop at any time" in visitor.page.inner_text("body")
+            visitor.rate("B", 2, "shorter")
+            visitor.rate("A", 5, "kind")
+            visitor.page.wait_for_selector("#debrief_text")
+        files = [path for path in study.folder.rglob("*") if path.is_file()]
+        assert (study.folder / "answers" / f"Ada of {name}" / "user_state.json") in files
+        assert {path.name: oct(path.stat().st_mode) for path in files if path.stat().st_mode & 0o077} == {}
+        assert raters.main([str(run.folder), name]) == 0
+    statement = tmp_path / "who.yaml"
+    statement.write_text("population: invented\nlanguage: English\npay: none\n")
+    votes = tmp_path / "votes.csv"
+    votes.write_text("rater,left,right,choice\nben,person-h00,model-h00,left\ncy,person-h00,model-h00,right\n")
+    assert raters.main([str(run.folder), str(votes), "--statement", str(statement)]) == 0
+    assert sorted(run.read("verdicts").groupby("rater").size()) == [1, 1, 3, 3]
+    assert raters.main([str(run.folder), "second"]) == 0
+    assert sorted(run.read("verdicts").groupby("rater").size()) == [1, 1, 3, 3]
+
+
+def log_in(visitor, name, until="#consent_text"):
+    visitor.page.goto(visitor.address)
+    visitor.page.fill('#login-email, input[name="email"]', name)
+    visitor.page.press('#login-email, input[name="email"]', "Enter")
+    visitor.page.wait_for_selector(until)
+
+
+def test_what_people_write_in_a_browser_comes_before_the_judges(own, chromium):  # noqa: F811
+    assert collect.main(["own", "--quiet", "--yes"]) == 0
+    run = open_run("own")
+    study = write_study(run, "reply", settings=settings_for(run, reply={"writers_per_history": 2, "n_writers": 2}))
+    wrote = set()
+    with served(study) as address:
+        for name in ("al", "beth"):
+            visitor = Visitor(chromium, address)
+            visitor.arrive(name)
+            visitor.consent()
+            visitor.next('textarea[schema="reply"]')
+            for page in range(4):
+                wrote.add(f"{name} on page {page}: that sounds lonely.")
+                visitor.write(f"{name} on page {page}: that sounds lonely.")
+            visitor.page.wait_for_selector("#debrief_text")
+    assert raters.main(["own", "reply"]) == 0
+    assert collect.main(["own", "--quiet", "--yes"]) == 0
+    replies, verdicts = run.read("replies"), run.read("verdicts")
+    theirs = replies[replies["responder"] == "human"]
+    assert set(theirs["text"]) == wrote
+    met = verdicts[(verdicts["responder_a"] == "human") | (verdicts["responder_b"] == "human")]
+    assert len(met) == 8 * 3 * 2  # eight replies, three others each, both orders
+    assert (met["state"] == "valid").all()
+    shown = run.read("comparisons").set_index("comparison_id").loc[met["comparison_id"]]
+    assert set(theirs["reply_id"]) <= {*shown["reply_a"], *shown["reply_b"]}
 
 
 class Scripted:

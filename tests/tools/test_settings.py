@@ -108,3 +108,11 @@ def test_an_interpreter_that_is_named_is_checked_as_the_one_that_is_found(tmp_pa
     done = subprocess.run(["make", "env", f"PYTHON3={other}"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"This needs Python 3.11 or 3.12, and {other} is {found}." in done.stdout
+
+
+@pytest.mark.parametrize("name", ["my run", ""])
+@pytest.mark.parametrize("target", ["collect", "study", "book"])
+def test_a_run_whose_name_make_would_take_apart_is_refused_in_a_sentence(target, name):
+    done = subprocess.run(["make", "-n", target, f"RUN={name}"], cwd=find_root(), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"RUN is '{name}', expected one name without blanks" in done.stderr
