@@ -39,8 +39,9 @@ def test_dialogues_that_differ_undo_the_bootstrap_over_verdicts_alone():
 
 
 def test_raters_who_differ_undo_the_bootstrap_over_dialogues_for_other_raters():
+    """By the parts of `minimum_gap` 0.72 of the variance is that 45 raters were drawn: 2 Phi(1.96 sqrt(0.28)) - 1 = 0.70."""
     found = coverage(replace(PLAIN, rater_sd=0.5)).loc["difference", "coverage"]
-    assert found["dialogues, for other raters"] < 0.7
+    assert found["dialogues, for other raters"] == pytest.approx(0.70, abs=0.06)
     assert found["dialogues and raters"] > 0.88
     assert found["dialogues"] > 0.88
 

@@ -14,7 +14,7 @@ N_RELEASES = 8
 
 def run(quick: bool) -> Iterator[Figure]:
     """Yield shares of runs, and of teams, that are stopped although every candidate is as good as the baseline."""
-    n_teams = 20 if quick else 300
+    n_teams = 20 if quick else 110
     runs = simulate_gate(n_studies=n_teams, n_runs=N_RELEASES, n_resamples=200, rng=np.random.default_rng(20260109))
     stopped = (~runs["passed"]).groupby(runs["study"]).sum()
     of_runs = stopped / N_RELEASES
