@@ -21,7 +21,7 @@ PERCENTILE = 0.1
 def consistency(
     verdicts: pd.DataFrame,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     dimension: str = "overall",
     cluster: str = "dialogue_id",
     n_resamples: int = 1000,
@@ -46,8 +46,8 @@ def consistency(
     ----------
     verdicts : pandas.DataFrame
         As for :func:`heart_utils.analysis.ratings.fit_ratings`.
-    rng : numpy.random.Generator
-        The source of chance.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
     dimension : str
         A line of the rubric.
     cluster : str

@@ -127,7 +127,7 @@ def complete_scores(scores: pd.DataFrame, *, cluster: str = "dialogue_id") -> tu
 def measure_halo(
     scores: pd.DataFrame,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     cluster: str = "dialogue_id",
@@ -139,8 +139,8 @@ def measure_halo(
     scores : pandas.DataFrame
         The table of scores, with two raters, two dimensions and two responders or more. Without a column
         ``rater_kind`` all raters are of one kind.
-    rng : numpy.random.Generator
-        For the resamples of histories; responder means are taken anew in each.
+    rng : numpy.random.Generator, optional
+        For the resamples of histories, by default one with a fixed seed; responder means are taken anew in each.
     n_resamples : int
         How many.
     ci_level : float
@@ -239,7 +239,7 @@ def variance_components(scores: pd.DataFrame) -> pd.DataFrame:
     return table.assign(share=(table["variance"].clip(lower=0) / total).where(total > 0))
 
 
-def _correlate(block: Array, clusters: list[str], rng: np.random.Generator, n_resamples: int) -> Array:
+def _correlate(block: Array, clusters: list[str], rng: np.random.Generator | None, n_resamples: int) -> Array:
     """Correlate residuals after history and responder means, in the data and in each resample."""
     n, n_responders = block.shape[:2]
     centred = (block - block.mean(axis=1, keepdims=True)).reshape(n, n_responders, -1)

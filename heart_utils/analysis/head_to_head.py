@@ -21,7 +21,7 @@ def head_to_head(
     verdicts: pd.DataFrame,
     responders: pd.DataFrame,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     by: Sequence[str] = (),
     dimension: str = "overall",
     cluster: str | Sequence[str] = "dialogue_id",
@@ -36,8 +36,8 @@ def head_to_head(
         One row per verdict; two orders joined, if both were asked.
     responders : pandas.DataFrame
         Names the ``responder_kind`` of each ``responder``; only ``human`` is a person.
-    rng : numpy.random.Generator
-        The source of chance.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
     by : sequence of str
         Columns of `verdicts` to split by, such as ``rater_kind`` or ``slice``.
     dimension : str
@@ -160,7 +160,7 @@ def _interval(
     counts: pd.DataFrame,
     outcome: str,
     drawn: pd.DataFrame,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None,
     n_resamples: int,
     ci_level: float,
     where: str,

@@ -92,7 +92,7 @@ def self_preference(
     scores: pd.DataFrame,
     responders: pd.DataFrame,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     cluster: str = "dialogue_id",
@@ -108,9 +108,9 @@ def self_preference(
     ----------
     scores, responders : pandas.DataFrame
         The tables of these names.
-    rng : numpy.random.Generator
-        For the resamples of dialogues. Judges and responders are fixed: an interval speaks of these
-        models and of dialogues like these.
+    rng : numpy.random.Generator, optional
+        For the resamples of dialogues; by default one with a fixed seed. Judges and responders are fixed: an interval
+        covers these models and dialogues like these.
     n_resamples : int
         How many.
     ci_level : float
@@ -122,7 +122,7 @@ def self_preference(
     -------
     pandas.DataFrame
         One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``: ``estimate``,
-        ``se``, ``ci_low``, ``ci_high``, ``p`` (normal, two-sided) and ``p_holm`` (over judges and dimensions),
+        ``se``, ``ci_low``, ``ci_high``, ``p`` (two-sided, from the distribution of the interval) and ``p_holm`` (over judges and dimensions),
         ``own_judge``, ``own_others`` (the two differences that are compared), ``ceiling`` (share of
         the judge's own and neutral scores at the top), ``n_replies``, ``n_left_out``, ``n_clusters``,
         ``provisional``, ``why`` (empty, or why there is no estimate).

@@ -20,7 +20,7 @@ def compare_answers(
     verdicts: pd.DataFrame,
     *,
     by: str,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     cluster: str = "dialogue_id",
@@ -113,7 +113,7 @@ def profile_by(verdicts: pd.DataFrame, *, by: str) -> pd.DataFrame:
 def dimension_overlap(
     verdicts: pd.DataFrame,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     cluster: str = "dialogue_id",
@@ -187,7 +187,7 @@ def dimension_overlap(
 def score_drift(
     scores: pd.DataFrame,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
     n_parts: int = 10,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
@@ -199,8 +199,8 @@ def score_drift(
     ----------
     scores : pandas.DataFrame
         The table of scores on one dimension; conversations count as done in the order of ``history_id``.
-    rng : numpy.random.Generator
-        For the resamples.
+    rng : numpy.random.Generator, optional
+        For the resamples; by default one with a fixed seed.
     n_parts : int
         Into how many parts of about one size the conversations are cut.
     n_resamples, ci_level, cluster
