@@ -85,7 +85,7 @@ def lay_out(
         "n_clusters": found["n_clusters"],
         "tie_share": n_ties / n_verdicts,
         "penalised": found["penalised"],
-        "provisional": (found["n_clusters"] < ENOUGH_CLUSTERS) | np.isnan(low),
+        "provisional": (found["n_clusters"] < ENOUGH_CLUSTERS) | np.isnan(low) | found["penalised"],
         "simulated": bool(verdicts["simulated"].iloc[entries.rows].any()) if "simulated" in verdicts else False,
     }
     return pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})

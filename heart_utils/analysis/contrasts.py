@@ -18,7 +18,7 @@ from heart_utils.analysis.resampling import (
     check_clusters,
     draw_weights,
     interval_ends,
-    simultaneous_reach,
+    simultaneous_quantile,
     standard_error,
 )
 from heart_utils.analysis.wins import RatingsError, WinMatrices, check_comparable, count_wins, read_verdicts
@@ -59,9 +59,9 @@ class TwinContrasts:
 def contrast_strengths(ratings: Ratings, contrasts: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
     """Put simultaneous intervals on a few contrasts named beforehand.
 
-    All intervals hold at once in ``ci_level`` of studies: each reaches as many standard errors as the
-    largest of the contrasts' standardised deviations does in that share of resamples (max-t). Named
-    beforehand, five contrasts cost less width than all pairs do.
+    All intervals hold at once in ``ci_level`` of studies
+    (:func:`~heart_utils.analysis.resampling.simultaneous_quantile`). Named beforehand, five contrasts cost less width
+    than all pairs do. A contrast with someone penalised has no finite end.
 
     Parameters
     ----------
@@ -95,7 +95,10 @@ def contrast_strengths(ratings: Ratings, contrasts: Mapping[str, Mapping[str, fl
     weights = _weights(contrasts, names)
     difference, moved = weights @ ratings.strength.to_numpy(), draws @ weights.T
     level = ratings.settings["ci_level"]
-    se, reach = simultaneous_reach(moved, ratings.n_clusters, level)
+    se = standard_error(moved, ratings.n_clusters)
+    reach = se * simultaneous_quantile(len(weights), ratings.n_clusters, level)
+    # No resample tells how far the strength of someone who always won or lost may be off.
+    reach[weights[:, ratings.ends["low"].notna().to_numpy()].any(axis=1)] = np.inf
     return pd.DataFrame(
         {
             "contrast": list(contrasts),

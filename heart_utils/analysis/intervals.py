@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 
 INTERVALS = ("bootstrap", "sandwich", "product")
 CHUNK_CELLS = 1_000_000
+LARGEST = 700.0
+"""Beyond this no log-odds is looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +119,67 @@ def spread_of(
     )
     low, high = interval_ends(model.theta, draws, met, ci_level)
     return Spread(low, high, draws, met, n_clusters, n_degenerate)
+
+
+def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tuple[Array, Array]:
+    r"""Bound the strength of those who were never beaten, or never won, by how probable so clear a result is.
+
+    Who won every game against some opponents has a lower end :math:`x` where the chance to do so,
+    :math:`n \sum_j w_j \log \sigma(x - \theta_j)` on the log scale, is (1 - `ci_level`) / 2: the bound of Clopper and
+    Pearson [1]_. All verdicts of a dialogue count as one game, so n is the number of dialogues. Nothing bounds
+    the strength from above, unless there are opponents against whom every game was lost.
+
+    Parameters
+    ----------
+    model : Model
+        Fitted.
+    met : numpy.ndarray
+        Clusters in which each responder was judged.
+    ci_level : float
+        Such as 0.95.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Lower and upper ends of the penalised, infinite where nothing bounds them; ``nan`` for all others.
+
+    References
+    ----------
+    .. [1] Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404
+
+    Examples
+    --------
+    >>> from heart_utils.analysis.bradley_terry import BradleyTerry
+    >>> from heart_utils.analysis.wins import read_verdicts
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 20})
+    >>> model = BradleyTerry.fit(read_verdicts(votes, dimension="overall", cluster=None), "pairs")
+    >>> low, high = one_sided_ends(model, np.array([20, 20]), 0.95)
+    >>> low.round(2), high.round(2)  # each is half of log(p / (1 - p)), where p to the 20 is 0.025
+    (array([ 0.8, -inf]), array([ inf, -0.8]))
+    """
+    from scipy.optimize import brentq
+
+    wins, size = model.tally().sum()[0].sum(axis=0), len(model.theta)
+    ends = np.full((2, size), np.nan)
+    tail = np.log((1.0 - ci_level) / 2.0)
+    for one in np.flatnonzero(model.penalised):
+        others = np.arange(size) != one
+        mean = model.theta[others].mean()
+        games = wins[one] + wins[:, one]
+        for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
+            clear = others & (games > 0) & (lost == 0)
+            ends[side, one] = -sign * np.inf
+            if clear.any():
+                weight = met[one] * games[clear] / games[others].sum()
+                gap = mean - model.theta[clear]  # the strengths keep mean zero: the others move against this one
+
+                def excess(x: float, sign: float = sign, weight: Array = weight, gap: Array = gap) -> float:
+                    return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
+
+                low, high = -LARGEST, LARGEST
+                if excess(low) < 0.0 < excess(high):
+                    ends[side, one] = sign * brentq(excess, low, high) * (size - 1.0) / size
+    return ends[0], ends[1]
 
 
 def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:

@@ -160,12 +160,16 @@ def fit_judge_aware(
     theta = found[:size]
     rng = as_rng(rng)
     draws = rng.multivariate_normal(theta, covariance[:size, :size], size=N_DRAWS, method="eigh")
-    best, worst = rank_ranges(theta, draws, n_clusters, ci_level)
+    # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any rank is open.
+    separated = model.prior > 0
+    low, high = np.where(separated, -np.inf, theta - reach[:size]), np.where(separated, np.inf, theta + reach[:size])
+    ends = np.where(separated, -np.inf, np.nan), np.where(separated, np.inf, np.nan)
+    best, worst = rank_ranges(theta, draws, n_clusters, ci_level, ends=ends)
     settings = {"dimension": dimension, "method": "judge-aware", "population": "dialogues", "interval": "sandwich"}
     layout: dict[str, Any] = {
         "strength": theta,
-        "ci_low": theta - reach[:size],
-        "ci_high": theta + reach[:size],
+        "ci_low": low,
+        "ci_high": high,
         "chance": expit(theta[:, None] - theta[None, :]),
         "penalised": model.prior > 0,
         "n_clusters": clusters_met(entries, entries.cluster, n_clusters),

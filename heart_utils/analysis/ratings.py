@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from heart_utils.analysis.board import POINTS, lay_out
 from heart_utils.analysis.bradley_terry import BradleyTerry
-from heart_utils.analysis.intervals import check_interval, spread_of
+from heart_utils.analysis.intervals import check_interval, one_sided_ends, spread_of
 from heart_utils.analysis.levels import Levels, read_levels
 from heart_utils.analysis.newton import ConvergenceError
 from heart_utils.analysis.orders import combine_orders
@@ -65,6 +65,9 @@ class Ratings:
         Parameters beside the strengths, such as Davidson's ``nu``.
     chance : pandas.DataFrame
         Probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal.
+    ends : pandas.DataFrame
+        Columns ``low`` and ``high``: bounds of each penalised strength at the level of one difference among all;
+        ``nan`` for the others.
     settings : dict
         The arguments of :func:`fit_ratings` that made them, and the population that intervals speak of.
     """
@@ -79,6 +82,7 @@ class Ratings:
     n_degenerate: int
     extra: Mapping[str, float]
     chance: pd.DataFrame
+    ends: pd.DataFrame
     settings: Mapping[str, Any]
 
     def win_probabilities(self) -> pd.DataFrame:
@@ -91,7 +95,7 @@ class Ratings:
         Parameters
         ----------
         simultaneous : bool
-            Whether all intervals hold at once (max-t), or each for itself.
+            Whether all intervals hold at once, or each for itself.
 
         Returns
         -------
@@ -103,10 +107,15 @@ class Ratings:
         one, other = np.triu_indices(len(names), k=1)
         gap, level = theta[one] - theta[other], self.settings["ci_level"]
         if simultaneous and len(draws) > 1:
-            reach = contrast_reach(draws, self.n_clusters, level)[one, other]
-            low, high = gap - reach, gap + reach
+            ends = tuple(self.ends.to_numpy().T)
+            reach = contrast_reach(theta, draws, self.n_clusters, level, ends=(ends[0], ends[1]))
+            low, high = gap - reach[one, other], gap + reach[other, one]
         else:
-            low, high = interval_ends(gap, draws[:, one] - draws[:, other], np.full(len(gap), self.n_clusters), level)
+            low, high = interval_ends(gap, draws[:, one] - draws[:, other], self.n_clusters, level)
+            own = self.table[["ci_low", "ci_high"]].to_numpy()
+            open_ended = self.table["penalised"].to_numpy()[[one, other]].any(axis=0) & ~np.isnan(low)
+            low = np.where(open_ended, own[one, 0] - own[other, 1], low)
+            high = np.where(open_ended, own[one, 1] - own[other, 0], high)
         return pd.DataFrame(
             {
                 "better": names[one],
@@ -147,7 +156,9 @@ def fit_ratings(
 
     Whoever always wins or always loses (more exactly: is outside the largest group that is linked by
     wins in both directions) has no finite maximum. They are lent a quarter of a win and a quarter of a
-    loss against the mean responder, in the data and in every resample, and are flagged ``penalised``.
+    loss against the mean responder, in the data and in every resample, and are flagged ``penalised``
+    and ``provisional``. Resamples cannot tell how far such a strength may be off: its interval is one-sided
+    (:func:`~heart_utils.analysis.intervals.one_sided_ends`), with an infinite end where nothing bounds it.
     Who separates in some resample only gets the same there; such resamples are kept and counted.
 
     Parameters
@@ -183,8 +194,8 @@ def fit_ratings(
     Returns
     -------
     Ratings
-        ``.table`` is the ratings table. Its intervals are percentiles of the resamples, or, for
-        someone met in fewer than 50 clusters, their standard deviation times a t quantile. Rank
+        ``.table`` is the ratings table. Its intervals follow the rule of
+        :func:`~heart_utils.analysis.resampling.interval_ends`, by the clusters in which someone was met. Rank
         ranges hold for all responders at once. ``win_probability`` is the mean over opponents of the
         fitted probability. Where no verdict told anyone apart, all strengths are zero and there is no
         interval.
@@ -236,12 +247,19 @@ def fit_ratings(
     rng = as_rng(rng)
     spread = spread_of(model, verdicts, clusters, chosen if resampled else None, n_resamples, ci_level, rng)
     best, worst = None, None
+    low, high = spread.low, spread.high
+    bounds = np.full_like(low, np.nan), np.full_like(low, np.nan)
     if resampled:
-        best, worst = rank_ranges(model.theta, spread.draws, spread.n_clusters, ci_level)
+        if model.penalised.any() and len(spread.draws):
+            n_pairs = len(model.theta) * (len(model.theta) - 1) // 2
+            low, high = (np.where(model.penalised, end, there) for end, there in zip(
+                one_sided_ends(model, spread.met, ci_level), (low, high), strict=True))  # fmt: skip
+            bounds = one_sided_ends(model, spread.met, 1.0 - (1.0 - ci_level) / n_pairs)
+        best, worst = rank_ranges(model.theta, spread.draws, spread.n_clusters, ci_level, ends=bounds)
     chance = model.chance()
     np.fill_diagonal(chance, np.nan)
     found: dict[str, Any] = {"strength": model.theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
-    found |= {"ci_low": spread.low, "ci_high": spread.high, "rank_low": best, "rank_high": worst}
+    found |= {"ci_low": low, "ci_high": high, "rank_low": best, "rank_high": worst}
     table = lay_out(verdicts, responders, entries, settings, found)
     if method == "released-heart":
         ends = ["rating", "rating_low", "rating_high"]
@@ -259,6 +277,7 @@ def fit_ratings(
         n_degenerate=spread.n_degenerate,
         extra=model.extra,
         chance=pd.DataFrame(chance[np.ix_(order, order)], index=names, columns=names),
+        ends=pd.DataFrame(np.column_stack(bounds)[order], index=names, columns=["low", "high"]),
         settings=settings,
     )
 

@@ -24,6 +24,7 @@ __all__ = [
     "interval_of",
     "p_value",
     "rank_ranges",
+    "simultaneous_quantile",
     "standard_error",
     "wilson_ends",
 ]
@@ -466,12 +467,12 @@ def p_value(
 
 
 def rank_ranges(
-    estimate: Array, replicates: Array, n_clusters: int, ci_level: float
+    estimate: Array, replicates: Array, n_clusters: int, ci_level: float, *, ends: tuple[Array, Array] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Give the ranks that each responder may hold, all at once.
 
     Someone ranks above another if the interval of their difference excludes zero. The intervals of all
-    differences are widened together (max-t), so that all ranges hold at once in `ci_level` of studies [1]_.
+    differences are wide enough for all ranges to hold at once in `ci_level` of studies (:func:`contrast_reach`) [1]_.
 
     Parameters
     ----------
@@ -483,6 +484,9 @@ def rank_ranges(
         Behind the replicates.
     ci_level : float
         Such as 0.95.
+    ends : tuple of numpy.ndarray, optional
+        Lower and upper ends, at the level of one difference, of responders whose replicates do not tell how far they
+        may be off; ``nan`` for all others.
 
     Returns
     -------
@@ -500,41 +504,57 @@ def rank_ranges(
     >>> best, worst  # the second and the third may change places
     (array([1, 2, 2]), array([1, 3, 3]))
     """
+    size = len(estimate)
     if len(replicates) < 2:
-        return np.ones(len(estimate), np.int64), np.full(len(estimate), len(estimate))
-    gap = estimate[:, None] - estimate[None, :]
-    reach = contrast_reach(replicates, n_clusters, ci_level)
-    above = gap > np.maximum(reach, 1e-12)
-    return 1 + above.sum(axis=0), len(estimate) - above.sum(axis=1)
+        return np.ones(size, np.int64), np.full(size, size)
+    reach = contrast_reach(estimate, replicates, n_clusters, ci_level, ends=ends)
+    ahead = estimate[:, None] - estimate[None, :] > np.maximum(reach, 1e-12)
+    return 1 + ahead.sum(axis=0), size - ahead.sum(axis=1)
 
 
-def contrast_reach(replicates: Array, n_clusters: int, ci_level: float) -> Array:
-    """Give half the width of the simultaneous interval of every difference, shape (responders, responders)."""
+def contrast_reach(
+    estimate: Array, replicates: Array, n_clusters: int, ci_level: float, *, ends: tuple[Array, Array] | None = None
+) -> Array:
+    """Give how far below the difference row less column its simultaneous interval reaches; above, it is the transpose."""
     size = replicates.shape[1]
-    centre = replicates.mean(axis=0)
-    spread = np.zeros((size, size))
-    worst = np.zeros(len(replicates))
-    for one in range(size - 1):  # one responder's differences at a time, for the memory's sake
-        moved = (replicates[:, one, None] - replicates[:, one + 1 :]) - (centre[one] - centre[one + 1 :])
-        se = moved.std(axis=0, ddof=1)
-        spread[one, one + 1 :] = spread[one + 1 :, one] = se
-        scaled = np.abs(moved) / np.where(se > 0, se, np.inf)
-        np.maximum(worst, scaled.max(axis=1), out=worst)
-    return np.asarray(spread * np.quantile(worst, ci_level) * _few(n_clusters, ci_level))
+    covariance = np.atleast_2d(np.cov(replicates, rowvar=False)) * n_clusters / (n_clusters - 1.0)
+    variance = np.diag(covariance)
+    se = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0))
+    quantile = simultaneous_quantile(size * (size - 1) // 2, n_clusters, ci_level)
+    if ends is None:
+        return np.asarray(se * quantile)
+    given, alone = ~np.isnan(ends[0]), quantile * np.sqrt(variance)
+    below, above = np.where(given, estimate - ends[0], alone), np.where(given, ends[1] - estimate, alone)
+    return np.where(given[:, None] | given[None, :], below[:, None] + above[None, :], se * quantile)
 
 
-def simultaneous_reach(replicates: Array, n_clusters: int, ci_level: float) -> tuple[Array, Array]:
-    """Give the standard error of each column, and half the width of intervals that hold for all columns at once."""
-    moved = replicates - replicates.mean(axis=0)
-    se = replicates.std(axis=0, ddof=1)
-    worst = (np.abs(moved) / np.where(se > 0, se, np.inf)).max(axis=1)
-    return se, np.asarray(se * np.quantile(worst, ci_level) * _few(n_clusters, ci_level))
+def simultaneous_quantile(n_comparisons: int, n_clusters: int, ci_level: float) -> float:
+    """Give how many standard errors an interval reaches, if several are to hold at once: Bonferroni's with t.
 
+    The largest of the standardised deviations in the resamples (max-t) is narrower, and too narrow: the resamples do
+    not show how much the standard errors vary. With ten equal authors it tells some apart in 43 % of studies with 6
+    clusters, in 16 % with 20 and in 8 % with 100, where this does in 3 to 6 % (``python -m tools.bench apart``).
 
-def _few(n_clusters: int, ci_level: float) -> float:
-    """Give by how much an interval widens where clusters are few: the t quantile over the normal one."""
-    tail = 1.0 - (1.0 - ci_level) / 2.0
-    return float(stats.t.ppf(tail, n_clusters - 1) / stats.norm.ppf(tail)) if n_clusters < MANY_CLUSTERS else 1.0
+    Parameters
+    ----------
+    n_comparisons : int
+        Intervals that hold at once; n (n - 1) / 2 where n responders are all compared.
+    n_clusters : int
+        Behind the standard errors.
+    ci_level : float
+        Such as 0.95.
+
+    Returns
+    -------
+    float
+        A t quantile with one degree of freedom less than clusters.
+
+    Examples
+    --------
+    >>> [round(simultaneous_quantile(45, n_clusters, 0.95), 2) for n_clusters in (6, 20, 300)]
+    [6.71, 3.84, 3.29]
+    """
+    return float(stats.t.ppf(1.0 - (1.0 - ci_level) / (2.0 * max(n_comparisons, 1)), n_clusters - 1))
 
 
 def check_clusters(n_clusters: int, name: object) -> None:

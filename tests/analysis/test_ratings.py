@@ -305,6 +305,53 @@ def test_someone_who_never_loses_is_finite_first_and_flagged(study):
     assert not ratings.table["penalised"].iloc[1:].any()
 
 
+def ladder(n_dialogues, size):
+    """The first always wins, the second beats all others, and so on."""
+    pairs = [(f"r{one}", f"r{other}", "a") for one in range(size) for other in range(one + 1, size)]
+    return pd.concat([votes(*pairs).assign(dialogue_id=f"d{k}") for k in range(n_dialogues)], ignore_index=True)
+
+
+def test_nothing_bounds_someone_who_was_never_beaten_from_above():
+    """Sixty dialogues, each as one game: the lower end against equals is where p to the 60 is .025, so log-odds of 2.76."""
+    twin = [("r0", "r1", "a"), ("r0", "r2", "a"), ("r1", "r2", "a"), ("r1", "r2", "b")]
+    rows = pd.concat([votes(*twin).assign(dialogue_id=f"d{k}") for k in range(60)], ignore_index=True)
+    first = fit_ratings(rows).table.iloc[0]
+    p = 0.025 ** (1 / 60)
+    assert first["ci_low"] == pytest.approx(np.log(p / (1 - p)) * 2 / 3)  # the others move down by half of its way up
+    assert first["ci_high"] == np.inf
+    assert (first["rank_low"], first["rank_high"], first["provisional"]) == (1, 1, True)
+
+
+def test_a_few_dialogues_leave_the_rank_of_the_never_beaten_open():
+    table = fit_ratings(ladder(4, 3)).table
+    assert table["penalised"].all()
+    assert table["provisional"].all()
+    assert (table["rank_low"] == 1).all()
+    assert (table["rank_high"] == 3).all()
+    assert not (table["ci_low"] == table["ci_high"]).any()
+
+
+def test_differences_with_someone_never_beaten_are_open_too():
+    ratings = fit_ratings(ladder(6, 3))
+    for simultaneous in (True, False):
+        found = ratings.differences(simultaneous=simultaneous).set_index(["better", "worse"])
+        assert found.loc[("r0", "r2"), "ci_high"] == np.inf
+        assert found.loc[("r0", "r2"), "ci_low"] < found.loc[("r0", "r2"), "difference"]
+
+
+@pytest.mark.parametrize("n_clusters", [6, 20])
+def test_ten_equals_are_seldom_told_apart_where_clusters_are_few(n_clusters):
+    """All equal: max-t over resamples told some apart in 43 % of studies with 6 clusters and in 16 % with 20."""
+    from tools.bench.apart import draw
+
+    apart = []
+    for k in range(40):
+        rows = draw(np.random.default_rng([n_clusters, k]), n_clusters, 10, 45, 3, 0.5)
+        table = fit_ratings(rows, n_resamples=200).table
+        apart.append((table["rank_low"] > 1).any() or (table["rank_high"] < 10).any())
+    assert np.mean(apart) < 0.065 + 3 * np.sqrt(0.065 * 0.935 / 40)  # 18 %
+
+
 def test_a_group_that_never_lost_to_the_rest_is_flagged_whole():
     top = [("u", "v", "a", 2), ("u", "v", "b")]
     rest = [("x", "y", "a"), ("x", "y", "b"), ("y", "z", "a"), ("y", "z", "b")]

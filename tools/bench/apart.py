@@ -1,0 +1,98 @@
+"""How often equal responders are told apart, and how often the one-sided interval of the unbeaten holds the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from heart_utils.analysis.ratings import fit_ratings
+from tools.bench import Figure
+
+Array = NDArray[np.float64]
+
+MOST = 6.5
+"""Percent of studies in which anybody may be told apart where all are equal."""
+
+# clusters, responders, pairs a cluster, votes a pair, spread of a responder between clusters
+ONE_WAY = ((6, 10, 45, 20, 0.3), (20, 5, 10, 3, 0.5), (40, 8, 10, 3, 0.5), (100, 10, 10, 3, 0.5), (300, 17, 10, 15, 0.8))
+# dialogues, raters, responders, pairs a dialogue, votes a pair, spread between dialogues and between raters
+TWO_WAY = ((40, 22, 6, 10, 5, 0.5, 0.5), (100, 22, 8, 10, 5, 0.5, 0.5), (300, 45, 17, 10, 15, 0.8, 0.35))
+UNBEATEN = ((20, 3), (60, 1), (60, 3))
+"""Dialogues, and votes of each on the one who is far ahead of three others."""
+
+
+def run(quick: bool) -> Iterator[Figure]:
+    """Yield false findings and coverage in percent; every verdict here is drawn by this module, none by the package."""
+    n_studies = 20 if quick else 500
+    for sizes in ONE_WAY:
+        name = f"told apart of {sizes[1]} equals, {sizes[0]} clusters x {sizes[2]} pairs x {sizes[3]}"
+        found = [_apart(draw(np.random.default_rng([*map(int, sizes[:4]), k]), *sizes)) for k in range(n_studies)]
+        yield _share(name, found, f"at most {MOST} %", -MOST, quick)
+    for dialogues, raters, size, pairs, votes, spread, taste in TWO_WAY:
+        name = f"told apart of {size} equals, {dialogues} dialogues and {raters} raters, {pairs} pairs x {votes}"
+        found = []
+        for k in range(n_studies):
+            rng = np.random.default_rng([dialogues, raters, size, k])
+            rows = draw(rng, dialogues, size, pairs, votes, spread, n_raters=raters, taste=taste)
+            found.append(_apart(rows, cluster=["dialogue_id", "rater"]))
+        yield _share(name, found, f"at most {MOST} %", -MOST, quick)
+    for dialogues, votes in UNBEATEN:
+        held: list[bool] = []
+        for k in range(n_studies):
+            rng = np.random.default_rng([dialogues, votes, k])
+            lead = rng.uniform(3.0, 7.0)
+            theta = np.array([lead, 0.3, 0.0, -0.3])
+            rows = draw(rng, dialogues, 4, 6, votes, 0.0, theta=theta)
+            table = fit_ratings(rows, n_resamples=200).table.set_index("responder")
+            if table.loc["r0", "penalised"]:
+                truth = theta[0] - theta.mean()
+                held.append(bool(table.loc["r0", "ci_low"] <= truth <= table.loc["r0", "ci_high"]))
+        name = f"interval of the unbeaten holds the truth, {dialogues} dialogues x {votes}"
+        yield _share(name, held, "at least 93 %", 93.0, quick)
+
+
+def draw(
+    rng: np.random.Generator,
+    n_clusters: int,
+    size: int,
+    pairs: int,
+    votes: int,
+    spread: float,
+    *,
+    n_raters: int = 0,
+    taste: float = 0.0,
+    theta: Array | None = None,
+) -> pd.DataFrame:
+    """Draw a study of logistic verdicts: a responder's strength differs by cluster and, if raters are given, by rater."""
+    one, other = np.triu_indices(size, 1)
+    chosen = np.argsort(rng.random((n_clusters, len(one))), axis=1)[:, :pairs]
+    cluster = np.repeat(np.arange(n_clusters), pairs * votes)
+    a, b = (np.repeat(side[chosen].ravel(), votes) for side in (one, other))
+    there = (np.zeros(size) if theta is None else theta) + spread * rng.normal(size=(n_clusters, size))
+    gap = there[cluster, a] - there[cluster, b]
+    rows = pd.DataFrame({"dialogue_id": cluster})
+    if n_raters:
+        rater = np.argsort(rng.random((n_clusters * pairs, n_raters)), axis=1)[:, :votes].ravel()
+        tastes = taste * rng.normal(size=(n_raters, size))
+        gap = gap + tastes[rater, a] - tastes[rater, b]
+        rows["rater"] = rater
+    names = np.array([f"r{k}" for k in range(size)])
+    won = rng.random(len(gap)) < 1.0 / (1.0 + np.exp(-gap))
+    return rows.assign(responder_a=names[a], responder_b=names[b], verdict=np.where(won, "a", "b"))
+
+
+def _apart(rows: pd.DataFrame, **settings: object) -> bool:
+    table = fit_ratings(rows, n_resamples=1000, **settings).table  # type: ignore[arg-type]
+    return bool((table["rank_low"] > 1).any() or (table["rank_high"] < len(table)).any())
+
+
+def _share(name: str, found: list[bool], target: str, bound: float, quick: bool) -> Figure:
+    """Give a share in percent; a negative bound is one from above, and a quick run may miss it by two standard errors."""
+    share = float(np.mean(found)) if found else float("nan")
+    error = 100.0 * np.sqrt(max(share * (1.0 - share), 0.25 / max(len(found), 1)) / max(len(found), 1))
+    slack = 2.0 * error if quick else 0.0
+    met = 100.0 * share <= -bound + slack if bound < 0 else 100.0 * share >= bound - slack
+    return Figure(name, 100.0 * share, "%", target, bool(met), f"+-{error:.1f}, {len(found)} studies")
