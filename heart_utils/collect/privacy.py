@@ -210,7 +210,7 @@ def read_csv_text(text: str, **how: Any) -> pd.DataFrame:
     ['=1+1', "' -", 'ann']
     """
     table: pd.DataFrame = pd.read_csv(StringIO(text), **how)
-    for name in table.select_dtypes("str"):
+    for name in table.columns[table.dtypes == "str"]:
         table[name] = table[name].str.replace(rf"^'(?={COMPUTED.pattern})", "", regex=True)
     return table
 
