@@ -1,7 +1,6 @@
 # Every command of the project. `make help` lists them; `make book` is the one to start with.
 
 RUN ?= sample
-DATA ?= auto
 JOBS ?= 2
 
 ifneq ($(words $(RUN)),1)
@@ -23,20 +22,19 @@ PYTEST := $(PYTHON) -m pytest -q
 HEAVY := litellm openai pydantic scipy pandas numpy matplotlib sqlalchemy docutils sphinx
 unexport PYTHONDONTWRITEBYTECODE
 
-export HEART_DATA := $(DATA)
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 # JOBS notebooks or tests at once fill the cores already; threads of linear algebra beneath them would wait for each other.
-public notebooks book test test-services coverage full: export OPENBLAS_NUM_THREADS ?= 1
+notebooks book test test-services coverage full: export OPENBLAS_NUM_THREADS ?= 1
 ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env public notebooks book test test-services coverage check data collect full record study bench release clean
+.PHONY: help env notebooks book test test-services coverage check data collect full record study bench release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "  Settings: RUN=sample (which run), DATA=none (fetch nothing), JOBS=2 (notebooks at a time), NAME= (a data set)"
+	@echo "  Settings: RUN=sample (which run), JOBS=2 (notebooks at a time), NAME= (a data set)"
 
 env: $(ENV) ## put the pinned packages in .venv
 
@@ -52,13 +50,10 @@ env: $(ENV) ## put the pinned packages in .venv
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
 	@touch $@
 
-public: env ## bring published votes into runs/public, where they can be had
-	@$(PYTHON) -m heart_utils.collect.public
-
-notebooks: public ## run the notebooks of RUN that are out of date
+notebooks: env ## run the notebooks of RUN that are out of date
 	@$(BOOK) notebooks
 
-book: public ## run the notebooks, build the HTML book in build/html
+book: env ## run the notebooks, build the HTML book in build/html
 	@$(BOOK) html
 
 test: book ## pytest, and the executed notebooks once more, compared
@@ -80,20 +75,18 @@ check: env ## style, types, import rules, and no output in a committed notebook
 	@$(PYTHON) -c 'from importlinter.cli import lint_imports_command as lint; lint()'
 	@$(PYTHON) -m mypy
 
-data: env ## print licence and citation of data set NAME, fetch it, check it
+data: env ## print licence and citation of data set NAME, fetch it, check it and what data/public holds of it
 	@test -n "$(NAME)" || { echo "Name a data set: make data NAME=mtbench"; exit 2; }
 	@$(PYTHON) -m heart_utils.collect.sources $(NAME)
 
 collect: env ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
-ifeq ($(RUN),public)
-	@$(PYTHON) -m heart_utils.collect.public
-else ifneq (,$(filter heartbench%,$(RUN)))
+ifneq (,$(filter heartbench%,$(RUN)))
 	@$(PYTHON) -m heart_utils.collect.heartbench $(RUN) $(ARGS)
 else
 	@$(PYTHON) -m heart_utils.collect $(RUN) $(ARGS)
 endif
 
-full: public ## draw a simulated study of HEART's size into runs/full, run the chapters on it, build build/html-full
+full: env ## draw a simulated study of HEART's size into runs/full, run the chapters on it, build build/html-full
 	@$(PYTHON) -m tools.full_study
 	@$(MAKE) --no-print-directory book RUN=full
 

@@ -23,6 +23,7 @@ _PUBLIC = {
     "RunError": "runs",
     "load_histories": "collect.sources.load",
     "load_scores": "collect.sources.load",
+    "load_tallies": "collect.sources.load",
     "load_verdicts": "collect.sources.load",
     "scores_to_verdicts": "collect.sources.pairs",
     "collect_replies": "collect.respond",

@@ -31,6 +31,9 @@ __all__ = [
 FORMAT = 1
 """The version of a run folder. A folder of a higher version is refused, never guessed at."""
 
+PUBLIC = "public"
+"""The run of published labels and tallies: it is in the repository, in ``data/public``."""
+
 LICENCES = {
     "CC0-1.0": 0,
     "MIT": 1,
@@ -115,7 +118,7 @@ class Run:
                 f"It holds {', '.join(self.tables()) or 'no table yet'}. `make book RUN={self.name}` or "
                 f"`make collect RUN={self.name}` writes them."
             )
-        frames = [_read_parquet(file) for file in files]
+        frames = [read_parquet(file) for file in files]
         try:
             return check_table(table, pd.concat(frames, ignore_index=True))
         except TableError as error:
@@ -190,8 +193,9 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     Parameters
     ----------
     name_or_path : str or path
-        A bare name means ``runs/<name>`` under the project's root; anything with a separator is a
-        path taken from the caller's folder. Both are made absolute here, once.
+        A bare name means ``runs/<name>`` under the project's root, and ``"public"`` the published sets in
+        ``data/public``; anything with a separator is a path taken from the caller's folder. All are
+        made absolute here, once.
     create : bool
         Whether a run that is not there yet is opened empty (its folder appears with the first
         table written) or is an error.
@@ -217,7 +221,8 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
         raise RunError("A run needs a name, such as 'sample', or a path to its folder.")
     root = find_root()
     bare = Path(name).name == name and name not in (".", "..")
-    folder = root / "runs" / name if bare else Path(name).expanduser().resolve()
+    bare_folder = root / "data" / "public" if name == PUBLIC else root / "runs" / name
+    folder = bare_folder if bare else Path(name).expanduser().resolve()
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; a run is a folder of tables.")
     if not folder.exists() and not create:
@@ -363,7 +368,8 @@ def checksum(file: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def _read_parquet(file: Path) -> pd.DataFrame:
+def read_parquet(file: Path) -> pd.DataFrame:
+    """Read a file of a table; a damaged one is a :class:`TableError` that names it."""
     try:
         return pd.read_parquet(file)
     except Exception as error:  # pyarrow has no common class for a damaged file

@@ -40,6 +40,8 @@ VERDICTS = ("a", "b", "tie")
 STATES = ("valid", "abstained", "refused", "unparsed", "error", "inconsistent")
 ORDERS = ("ab", "ba")
 ANSWER_FORMATS = ("json", "logprob")
+LABELS = ("person", "ai")
+LEVELS = ("lower", "middle", "higher")
 POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "dialogues_and_writers", "none")
 RATED_BY = ("recipient", "stranger", "expert")
 TOLD = ("hidden", "person", "ai", "true", "unclear")
@@ -234,6 +236,26 @@ TABLES: dict[str, dict[str, Column]] = {
         "flags": FLAGS,
         "call_id": TEXT_OR_NONE,
         "simulated": SIMULATED,
+        # Who the rater was told had written the reply, and the reply's writer where people are told apart.
+        "label": Column("text", nullable=True, words=LABELS, optional=True),
+        "author_id": Column("text", nullable=True, optional=True),
+    },
+    "tallies": {
+        "study": TEXT,
+        "by": TEXT,
+        "dimension": TEXT,
+        "responder_a": TEXT,
+        "responder_b": TEXT,
+        "cluster": TEXT,
+        "rater": TEXT_OR_NONE,
+        "stratum": TEXT_OR_NONE,
+        "longer": Column("text", nullable=True, words=("a", "b", "same")),
+        "empathy_a": Column("text", nullable=True, words=LEVELS),
+        "empathy_b": Column("text", nullable=True, words=LEVELS),
+        "n_a": Column("count", low=0),
+        "n_tie": Column("count", low=0),
+        "n_b": Column("count", low=0),
+        "simulated": SIMULATED,
     },
     "codes": {
         "reply_id": TEXT,
@@ -301,6 +323,7 @@ KEYS: dict[str, list[str]] = {
     "verdicts": ["comparison_id", "rater", "dimension", "repeat", "protocol", "answer_format", "group"],
     "raters": ["rater", "study"],
     "scores": ["reply_id", "rater", "dimension", "item", "protocol", "group", "call_id"],
+    "tallies": ["study", "by", "dimension", "responder_a", "responder_b", "cluster", "rater", "stratum", "longer"],
     "codes": ["reply_id", "coder", "code"],
     "ratings": ["dimension", "slice", "group", "rater", "rater_kind", "method", "population", "responder"],
     "effects": ["study", "people", "models", "raters", "label", "outcome"],
@@ -364,6 +387,7 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     _check_values(name, typed)
     _check_keys(name, typed)
     _check_sense(name, typed)
+    typed.attrs = dict(table.attrs)
     return typed
 
 

@@ -16,7 +16,6 @@ from heart_utils.runs import find_root
 
 ROOT = find_root()
 HTML = ROOT / "build" / "html"
-PUBLIC_FOLDERS = ("mtbench_human", "mentalalign70k", "empathic_comm_judges")
 
 
 class Tags(HTMLParser):
@@ -172,7 +171,7 @@ def test_the_line_at_the_top_opens_by_the_keyboard(pages, browser):
     tab.close()
 
 
-def build_copy(folder, target, mirror=None):
+def build_copy(folder, target):
     """Copy what a checkout holds, and build its notebooks or its book as a stranger would, but with few resamples."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -186,31 +185,19 @@ def build_copy(folder, target, mirror=None):
     environment = {**os.environ, "PYTHONPATH": str(folder), "HEART_DATA_CACHE": str(folder / "cache")}
     for name in ("HEART_DATA_MIRROR", "HEART_ROOT", "MAKEFLAGS", "MAKELEVEL"):
         environment.pop(name, None)
-    if mirror:
-        environment["HEART_DATA_MIRROR"] = str(mirror)
-    command = ["make", target, "DATA=none", "ENV=", f"PYTHON={sys.executable}"]
+    command = ["make", target, "ENV=", f"PYTHON={sys.executable}"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
 
 
 @pytest.mark.slow
-def test_the_book_builds_with_no_data_and_says_so(tmp_path):
+def test_a_book_from_the_repository_alone_rests_on_published_votes(tmp_path):
     build_copy(tmp_path, "book")
     front = (tmp_path / "build" / "html" / "book" / "intro.html").read_text(encoding="utf-8")
-    assert "Public votes: none were found for this book" in front
-    assert "SIMULATED</strong>" in front
-
-
-@pytest.mark.slow
-@pytest.mark.mirror
-def test_the_chapters_run_with_public_data_only(tmp_path, mirror):
-    only = tmp_path / "mirror"
-    only.mkdir()
-    for name in PUBLIC_FOLDERS:
-        (only / name).symlink_to(mirror / name)
-    build_copy(tmp_path / "project", "notebooks", only)
-    executed = tmp_path / "project" / "build" / "executed" / "sample"
-    assert "MT-Bench" in (executed / "05_who_is_preferred.ipynb").read_text(encoding="utf-8")
+    assert "MT-Bench" in front
+    assert "MentalAlign-70k" in front
+    assert "Public votes: none" not in front
+    executed = tmp_path / "build" / "executed" / "sample"
     assert "ESConv is not here" in (executed / "06_do_judges_agree.ipynb").read_text(encoding="utf-8")
 
 

@@ -58,7 +58,7 @@ def own(tmp_path, monkeypatch):
     """A project with the run `own`, whose models a stand-in server answers for."""
     with serving(Provider(answer=stand_in, keys=(KEY,))) as provider:
         root = make_project(tmp_path / "project", provider.address)
-        for name, value in {"HEART_ROOT": str(root), "MY_SERVER_KEY": KEY, "HEART_DATA": "none"}.items():
+        for name, value in {"HEART_ROOT": str(root), "MY_SERVER_KEY": KEY}.items():
             monkeypatch.setenv(name, value)
         for name in ("HEART_LEDGER", "HEART_DATA_MIRROR"):
             monkeypatch.delenv(name, raising=False)
@@ -148,7 +148,7 @@ def vote(comparisons: pd.DataFrame, file: Path) -> None:
 def test_chapters_1_to_5_run_on_a_file_of_histories_recorded_answers_and_votes(tmp_path, monkeypatch):
     with serving(Provider(answer=stand_in, keys=(KEY,))) as provider:
         root = make_project(tmp_path / "project", provider.address)
-        for name, value in {"HEART_ROOT": str(root), "MY_SERVER_KEY": KEY, "HEART_DATA": "none"}.items():
+        for name, value in {"HEART_ROOT": str(root), "MY_SERVER_KEY": KEY}.items():
             monkeypatch.setenv(name, value)
         for name in ("HEART_LEDGER", "HEART_DATA_MIRROR"):
             monkeypatch.delenv(name, raising=False)

@@ -85,7 +85,7 @@ def _sets_read() -> list[Source]:
     """List the sets with terms of their own that were at hand, so that chapters counted in them."""
     found = []
     for source in SOURCES.values():
-        if not source.automatic:
+        if not source.ships:
             with contextlib.suppress(DataError):
                 find_data(source.name)
                 found.append(source)

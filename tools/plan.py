@@ -246,10 +246,10 @@ def _stamps_read(root: Path, plan: Plan, chapter: Chapter) -> list[str]:
 
 
 def _data_found(root: Path) -> bytes:
-    """List what data there is: the project's own, the public run's tables, and what was fetched or mirrored."""
+    """List what data there is: the project's own, published sets among them, and what was fetched or mirrored."""
     mirror = os.environ.get("HEART_DATA_MIRROR")
     elsewhere = [Path(mirror)] if mirror else [cache_folder()]
-    found = {root / "data": "*", root / "runs" / "public": "*.parquet"} | dict.fromkeys(elsewhere, "*")
+    found = dict.fromkeys([root / "data", *elsewhere], "*")
     return b"".join(_checksums(folder, folder.rglob(pattern)) for folder, pattern in found.items())
 
 

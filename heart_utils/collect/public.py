@@ -1,118 +1,184 @@
-"""Bring published votes and scores into the run ``public``, where chapters read them.
+"""Derive the published sets in ``data/public`` from their official files, and compare the two.
 
-``python -m heart_utils.collect.public`` (`make public`) writes ``runs/public`` from the mirror, the cache,
-or the official places, one part of a table for each data set, and says what could not be had. It does
-nothing for a set that is there already and was made by the same code from the same files.
+``data/public`` is in the repository and is the run ``public``, so no chapter needs a download. ``python -m
+heart_utils.collect.public --write`` writes it from a mirror or from the files that `make data` brought;
+``make data NAME=...`` derives one set again and says whether it is equal.
 """
 
 from __future__ import annotations
 
-import hashlib
+import io
+import json
+import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pandas as pd
 
-from heart_utils.collect.sources import (
-    SOURCES,
-    DamagedDataError,
-    DataUnavailableError,
-    find_data,
-    load_responders,
-    load_scores,
-    load_verdicts,
-)
-from heart_utils.runs import Run, RunError, open_run
+from heart_utils.collect.sources.catalogue import SOURCES
+from heart_utils.collect.sources.errors import DataError
+from heart_utils.collect.sources.load import SCORES, TALLIES
+from heart_utils.collect.sources.mtbench import load_mtbench
+from heart_utils.collect.sources.responders import load_responders
+from heart_utils.runs import FORMAT, PUBLIC, RunError, open_run, write_atomically
 
-__all__ = ["PARTS", "collect_public"]
+__all__ = ["DERIVED", "compare_public", "derive", "write_public"]
 
-PARTS: dict[str, tuple[str, Callable[[], pd.DataFrame]]] = {
-    "mtbench": ("verdicts", lambda: load_verdicts("mtbench")),
-    "mentalalign": ("scores", lambda: load_scores("mentalalign")),
-    "empathic_comm": ("scores", lambda: load_scores("empathic_comm")),
+DERIVED: dict[str, tuple[str, Callable[..., pd.DataFrame]]] = {
+    "mtbench": ("verdicts", load_mtbench),
+    **{name: ("scores", load) for name, load in SCORES.items()},
+    **{name: ("tallies", count) for name, count in TALLIES.items()},
 }
-"""Data set -> the table that holds it, as a part of the set's name, and what loads it; responders come with each."""
+"""Data set -> its table in ``data/public``, as a part of the set's name, and what derives it."""
 
 
-def collect_public(run: Run) -> dict[str, str]:
-    """Write each published set that can be had into a run.
+WORDS = 200
+"""Characters shown of how two tables differ."""
+
+TALLIES_LICENCE = "CC0-1.0"
+"""Of our own counts of rows that may not be passed on themselves."""
+
+
+def derive(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dict[str, pd.DataFrame]:
+    """Derive from its official files what ``data/public`` holds of a set.
 
     Parameters
     ----------
-    run : Run
-        Usually ``open_run("public")``. Its manifest gets an entry for each set: source, licence,
-        citation, checksums, number of rows.
+    name : str
+        One of :data:`DERIVED`.
+    mirror : path, optional
+        As in :func:`heart_utils.collect.sources.find_data`.
 
     Returns
     -------
     dict
-        Data set -> what became of it, in words.
+        Table -> its rows: the labels or tallies, and the responders.
 
     Raises
     ------
-    DamagedDataError
-        If a file is there and is not what it should be. Data that are absent are no error; data that
-        are wrong are.
+    DataError
+        If the files cannot be had, or are not those known.
 
     Examples
     --------
-    >>> from heart_utils import Run
-    >>> import tempfile
-    >>> from unittest.mock import patch
-    >>> with tempfile.TemporaryDirectory() as folder, patch.dict("os.environ", HEART_DATA_MIRROR=folder):
-    ...     said = collect_public(Run("public", Path(folder, "public"), Path(folder)))
-    >>> {name: words.split(".")[0] for name, words in said.items()}  # an empty mirror has none of them
-    {'mtbench': 'absent', 'mentalalign': 'absent', 'empathic_comm': 'absent'}
+    >>> derive("resort", mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no resort/human_eval_annotations_cleaned.json. Add it, or unset ...
     """
-    return {name: _collect(run, name) for name in PARTS}
+    table, load = DERIVED[name]
+    tables = {table: load(mirror=mirror), "responders": load_responders(name)}
+    return tables | ({"as_published": load(mirror=mirror, as_published=True)} if name == "mentalalign" else {})
 
 
-def _collect(run: Run, name: str) -> str:
-    source, (table, load) = SOURCES[name], PARTS[name]
-    entry = f"{table}/{name}"
+def write_public() -> None:
+    """Write ``data/public`` whole: every set is derived before the first file is replaced.
+
+    Raises
+    ------
+    DataError
+        If the official files of a set cannot be had, or are not those known. Nothing is written.
+
+    Examples
+    --------
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", HEART_DATA_MIRROR="/nowhere"):
+    ...     write_public()
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no mtbench_human/gpt4_pair.jsonl. Add it, or unset ...
+    """
+    run = open_run(PUBLIC)
+    derived = {name: derive(name) for name in DERIVED}
+    for name, tables in derived.items():
+        for table, rows in tables.items():
+            # Smaller than what a run writes, for it stays in the repository.
+            content = rows.to_parquet(index=False, compression="zstd", compression_level=19)
+            write_atomically(run.folder / table / f"{name}.parquet", content)
+    write_atomically(run.folder / "manifest.json", (json.dumps(_manifest(), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def compare_public(name: str, *, mirror: str | os.PathLike[str] | None = None) -> list[str]:
+    """Derive a set again and name what differs from ``data/public``.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`DERIVED`.
+    mirror : path, optional
+        As in :func:`heart_utils.collect.sources.find_data`.
+
+    Returns
+    -------
+    list of str
+        A sentence about each table that is not equal in columns, types, rows and their order, and notes.
+
+    Raises
+    ------
+    DataError
+        If the files cannot be had, or are not those known.
+
+    Examples
+    --------
+    >>> compare_public("recipients", mirror="/nowhere")
+    Traceback (most recent call last):
+        ...
+    DataUnavailableError: The mirror /nowhere has no recipients/perceived_empathy_self_ratings.csv. Add it, or unset ...
+    """
+    folder = open_run(PUBLIC).folder
+    said = []
+    for table, rows in derive(name, mirror=mirror).items():
+        file = folder / table / f"{name}.parquet"
+        if not file.is_file():
+            said.append(f"{file} is not there.")
+            continue
+        try:
+            # Through the same format, which gives back arrays for lists.
+            again = pd.read_parquet(io.BytesIO(rows.to_parquet(index=False)))
+            shipped = pd.read_parquet(file)
+            pd.testing.assert_frame_equal(shipped, again, check_exact=True)
+        except AssertionError as error:
+            words = " ".join(str(error).split())
+            said.append(f"{file} (left) is not what the official files give (right): {words[:WORDS]} ...")
+            continue
+        if shipped.attrs != again.attrs:
+            said.append(f"{file}: the notes are not what the official files give.")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    if any(manifest[key] != value for key, value in _manifest().items()):
+        said.append(f"{folder / 'manifest.json'} is not what data/sources.yaml says.")
+    return said
+
+
+def _manifest() -> dict[str, object]:
+    """Say of each set where it comes from, on which terms, and what was made of it."""
+    tables: dict[str, dict[str, str]] = {}
+    data = {}
+    for name, (table, _) in DERIVED.items():
+        source = SOURCES[name]
+        about = {"source": source.title, "licence": source.licence, "terms": source.terms, "citation": source.citation}
+        about |= {"address": source.address, "derivation": source.derivation, "ships": source.ships, "origin": "published"}
+        if source.ships == "tallies":
+            about["licence"] = TALLIES_LICENCE
+        tables |= {f"{table}/{name}": about, f"responders/{name}": about}
+        data[name] = {file.file: file.sha256 for file in source.files}
+    return {"format": FORMAT, "run": PUBLIC, "tables": tables, "data": data}
+
+
+def main(arguments: list[str]) -> int:
+    """Write ``data/public`` with ``--write``, else compare it with what the official files give."""
+    if arguments not in ([], ["--write"]):
+        print("Usage: python -m heart_utils.collect.public [--write]", file=sys.stderr)
+        return 2
     try:
-        find_data(name)
-    except DataUnavailableError as error:
-        return "kept from before" if run.has(table, name) else f"absent. {error}"
-    made_from = _digest(name)
-    if run.has(table, name) and run.manifest.get("made_from", {}).get(entry) == made_from:
-        return "unchanged"
-    rows = load()
-    run.write(table, rows, name)
-    run.write("responders", load_responders(name), name)
-    about = {"source": source.title, "licence": source.licence, "citation": source.citation, "origin": "published"}
-    run.record(
-        tables={entry: about, f"responders/{name}": about},
-        data={name: {file.name: file.sha256 for file in source.files}},
-        made_from={entry: made_from},
-    )
-    return f"{len(rows):,} {table}, {source.terms}"
-
-
-def _digest(name: str) -> str:
-    """Condense the files of a set, whose checksums were just compared, and the code that reads them."""
-    package = Path(__file__).resolve().parents[1]
-    code = [package / "tables.py", Path(__file__), *sorted((package / "collect" / "sources").glob("*.py"))]
-    digest = hashlib.sha256("".join(file.sha256 for file in SOURCES[name].files).encode())
-    for file in code:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def main() -> int:
-    """Collect what can be had, and say a line about each set."""
-    try:
-        for name, said in collect_public(open_run("public")).items():
-            print(f"{name}: {said}")
-    except (DamagedDataError, RunError) as error:
+        if arguments:
+            write_public()
+        differences = [said for name in DERIVED for said in compare_public(name)]
+    except (DataError, RunError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("Interrupted: whole tables stay, nothing half-written does.", file=sys.stderr)
-        return 130
-    return 0
+    print("\n".join(differences) or f"data/public holds what the official files of {', '.join(DERIVED)} give.")
+    return 1 if differences else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -5,6 +5,7 @@ import io
 import json
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pandas as pd
@@ -30,10 +31,9 @@ MENTALALIGN_FILES = ["Human_judge", "claude_llm_judge", "gpt-4o_llm_judge", "gem
 def know(monkeypatch, source: Source, files: dict[str, tuple[str, str, bytes]]) -> Source:
     """Let the catalogue know a set: name of a file -> (address, what is kept, the bytes that shall be kept)."""
     listed = tuple(
-        SourceFile(name, address, kept, hashlib.sha256(content).hexdigest()) for name, (address, kept, content) in files.items()
+        SourceFile(name, address, hashlib.sha256(content).hexdigest(), kept) for name, (address, kept, content) in files.items()
     )
-    known = catalogue._files()
-    monkeypatch.setattr(catalogue, "_files", lambda: {**known, source.folder: listed})
+    source = replace(source, files=listed)
     monkeypatch.setitem(catalogue.SOURCES, source.name, source)
     return source
 

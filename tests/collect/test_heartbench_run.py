@@ -38,7 +38,7 @@ def settings(tmp_path, monkeypatch):
     (tmp_path / "heart_utils" / "runs.py").touch()
     names = tmp_path / "data" / "heartbench"
     names.mkdir(parents=True)
-    for name in ("heartbench/names.csv", "sources.csv"):
+    for name in ("heartbench/names.csv", "sources.yaml"):
         shutil.copy(heartbench.find_root() / "data" / name, tmp_path / "data" / name)
     monkeypatch.setenv("HEART_ROOT", str(tmp_path))
     questions = tmp_path / "questions.jsonl"

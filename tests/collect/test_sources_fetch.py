@@ -30,13 +30,12 @@ CONTENT = b"one\ntwo\nthree\n" * 1000
 def _places(monkeypatch, tmp_path):
     """No mirror, and a cache of its own."""
     monkeypatch.delenv("HEART_DATA_MIRROR", raising=False)
-    monkeypatch.delenv("HEART_DATA", raising=False)
     monkeypatch.setenv("HEART_DATA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(fetching, "TIMEOUT", (60, 60))
 
 
-def toy(monkeypatch, address: str, *, automatic: bool = True, kept: str = "", content: bytes = CONTENT, file: str = "a.txt"):
-    source = Source("toy", "toy", "A toy set", "MIT", "MIT, all of it", "Nobody (2026)", address, automatic)
+def toy(monkeypatch, address: str, *, kept: str = "", content: bytes = CONTENT, file: str = "a.txt"):
+    source = Source("toy", "toy", "A toy set", "MIT", "MIT, all of it", "Nobody (2026)", address)
     return know(monkeypatch, source, {file: ("folder/the file.txt", kept, content)})
 
 
@@ -44,14 +43,14 @@ def left_in(folder) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_permissive_set_is_fetched_once_with_its_terms_and_then_read_from_the_cache(monkeypatch, tmp_path, capsys):
+def test_a_set_is_fetched_once_with_its_terms_and_then_read_from_the_cache(monkeypatch, tmp_path, capsys):
     with serving({"/folder/the%20file.txt": CONTENT}) as (address, asked):
         toy(monkeypatch, address)
-        first, again = find_data("toy"), find_data("toy")
-    assert first == again
+        first = fetch_data("toy")
+        said = capsys.readouterr().out
+        assert first == find_data("toy") == fetch_data("toy")
     assert first["a.txt"].read_bytes() == CONTENT
     assert asked == ["/folder/the%20file.txt"]
-    said = capsys.readouterr().out
     assert said.count("MIT, all of it") == said.count("Nobody (2026)") == 1
 
 
@@ -69,7 +68,7 @@ def test_a_download_that_breaks_off_leaves_nothing_and_says_what_to_do(monkeypat
     with serving({"/folder/the%20file.txt": CONTENT}, fault) as (address, _):
         toy(monkeypatch, address)
         with pytest.raises(error, match=said):
-            find_data("toy")
+            fetch_data("toy")
     assert left_in(tmp_path) == []
 
 
@@ -77,7 +76,7 @@ def test_a_file_with_another_checksum_is_refused_and_not_kept(monkeypatch, tmp_p
     with serving({"/folder/the%20file.txt": CONTENT[:-1] + b"!"}) as (address, _):
         toy(monkeypatch, address)
         with pytest.raises(DamagedDataError, match="checksum is not the one known. Nothing was kept"):
-            find_data("toy")
+            fetch_data("toy")
     assert left_in(tmp_path) == []
 
 
@@ -85,7 +84,7 @@ def test_a_file_that_is_not_there_any_more_is_said_with_its_status(monkeypatch, 
     with serving({}) as (address, _):
         toy(monkeypatch, address)
         with pytest.raises(DataUnavailableError, match="404.*make data NAME=toy"):
-            find_data("toy")
+            fetch_data("toy")
     assert left_in(tmp_path) == []
 
 
@@ -94,7 +93,7 @@ def test_no_network_and_no_mirror_is_said_at_once(monkeypatch):
         deaf.bind(("127.0.0.1", 0))
         toy(monkeypatch, f"http://127.0.0.1:{deaf.getsockname()[1]}/")
         with pytest.raises(DataUnavailableError, match="could not be reached.*HEART_DATA_MIRROR to a folder that holds toy/"):
-            find_data("toy")
+            fetch_data("toy")
 
 
 def test_an_interrupted_download_leaves_nothing(monkeypatch, tmp_path):
@@ -109,26 +108,14 @@ def test_an_interrupted_download_leaves_nothing(monkeypatch, tmp_path):
     assert left_in(tmp_path) == []
 
 
-def test_a_set_under_strict_terms_is_never_fetched_by_a_loader_but_by_the_command(monkeypatch):
+def test_no_set_is_fetched_by_a_loader_but_only_by_the_command(monkeypatch):
     with serving({"/folder/the%20file.txt": CONTENT}) as (address, asked):
-        toy(monkeypatch, address, automatic=False)
+        toy(monkeypatch, address)
         with pytest.raises(DataUnavailableError, match="make data NAME=toy"):
             find_data("toy")
         assert asked == []
         assert main(["toy"]) == 0
         assert find_data("toy")["a.txt"].read_bytes() == CONTENT
-    assert {name for name, source in SOURCES.items() if source.automatic} == {"mtbench", "mentalalign", "empathic_comm"}
-
-
-def test_heart_data_none_forbids_to_fetch_but_not_to_read_what_is_here(monkeypatch):
-    with serving({"/folder/the%20file.txt": CONTENT}) as (address, asked):
-        toy(monkeypatch, address)
-        monkeypatch.setenv("HEART_DATA", "none")
-        with pytest.raises(DataUnavailableError, match="HEART_DATA=none"):
-            find_data("toy")
-        fetch_data("toy")
-        assert find_data("toy")["a.txt"].is_file()
-    assert len(asked) == 1
 
 
 def test_a_mirror_wins_over_fetching_and_an_argument_over_the_environment(monkeypatch, tmp_path):
@@ -156,9 +143,9 @@ def test_a_mirror_without_the_file_or_with_a_damaged_one_is_an_error_not_a_reaso
 def test_a_damaged_file_in_the_cache_is_fetched_again(monkeypatch, tmp_path):
     with serving({"/folder/the%20file.txt": CONTENT}) as (address, asked):
         toy(monkeypatch, address)
-        path = find_data("toy")["a.txt"]
+        path = fetch_data("toy")["a.txt"]
         path.write_bytes(CONTENT[:10])
-        assert find_data("toy")["a.txt"].read_bytes() == CONTENT
+        assert fetch_data("toy")["a.txt"].read_bytes() == CONTENT
     assert len(asked) == 2
 
 
@@ -188,7 +175,8 @@ def test_the_official_parquet_of_mtbench_gives_the_table_of_the_mirror_and_no_co
         source = Source(**{**vars(official), "address": address})
         addresses = {"human.jsonl": "human.parquet", "gpt4_pair.jsonl": "gpt4.parquet"}
         know(monkeypatch, source, {name: (addresses[name], "labels", lines[name]) for name in lines})
-        fetched = load_verdicts("mtbench")
+        fetch_data("mtbench")
+        fetched = load_verdicts("mtbench", mirror=tmp_path / "cache")
     from_mirror = load_verdicts("mtbench", mirror=mirrored(monkeypatch, tmp_path / "mirror", "mtbench", lines))
     pd.testing.assert_frame_equal(fetched, from_mirror)
     assert not any(b"SECRET" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
@@ -198,7 +186,7 @@ def test_a_damaged_parquet_is_named_and_not_kept(monkeypatch, tmp_path):
     with serving({"/folder/the%20file.txt": mtbench_parquet(VOTES)[:-9]}) as (address, _):
         toy(monkeypatch, address, kept="labels", content=b"")
         with pytest.raises(DamagedDataError, match="toy/a.txt cannot be read"):
-            find_data("toy")
+            fetch_data("toy")
     assert left_in(tmp_path) == []
 
 
@@ -207,7 +195,7 @@ def test_conversations_are_dropped_from_files_of_ratings(monkeypatch, tmp_path):
     csv.writer(served).writerows([["sp_id", "full_conversation", "level"], ["x1", 'He said "no",\nthen left', "2"]])
     with serving({"/folder/the%20file.txt": served.getvalue().encode()}) as (address, _):
         toy(monkeypatch, address, kept="ratings", content=b"sp_id,level\nx1,2\n")
-        assert find_data("toy")["a.txt"].read_bytes() == b"sp_id,level\nx1,2\n"
+        assert fetch_data("toy")["a.txt"].read_bytes() == b"sp_id,level\nx1,2\n"
 
 
 def test_dialogues_laid_out_with_other_white_space_still_count(monkeypatch, tmp_path):
@@ -270,5 +258,8 @@ def test_every_file_of_the_mirror_is_the_one_known(mirror, name):
 
 
 def test_an_unknown_set_is_an_error_that_lists_those_there_are():
-    with pytest.raises(DataError, match="mtbench, mentalalign, empathic_comm, esconv, heart, heartbench"):
+    with pytest.raises(
+        DataError,
+        match=", ".join(SOURCES),
+    ):
         find_data("mtbnech")

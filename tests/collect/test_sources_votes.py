@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 from source_builders import mentalalign_cell, mentalalign_files, mirrored
 
+from heart_utils.collect.public import DERIVED
 from heart_utils.collect.sources import DataError, find_blocks, load_responders, load_scores, load_verdicts
 from heart_utils.collect.sources import mentalalign as mentalalign_module
 from heart_utils.collect.sources.mentalalign import ATTRIBUTES
@@ -478,10 +479,9 @@ def test_the_published_kappas_between_experts_follow(mirror):
 # Responders -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mtbench", "mentalalign", "empathic_comm", "esconv", "heart", "sample"])
+@pytest.mark.parametrize("name", [*DERIVED, "esconv", "heart", "sample"])
 def test_every_set_says_who_wrote_its_replies_without_any_file(monkeypatch, name):
     monkeypatch.delenv("HEART_DATA_MIRROR", raising=False)
-    monkeypatch.setenv("HEART_DATA", "none")
     assert set(load_responders(name)["responder_kind"]) <= set(RESPONDER_KINDS)
 
 

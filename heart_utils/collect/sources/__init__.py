@@ -9,7 +9,7 @@ from heart_utils.collect.sources.catalogue import SOURCES, Source
 from heart_utils.collect.sources.errors import DamagedDataError, DataError, DataUnavailableError
 from heart_utils.collect.sources.fetch import fetch_data, find_data
 from heart_utils.collect.sources.heart import count_role_swaps
-from heart_utils.collect.sources.load import load_histories, load_scores, load_verdicts
+from heart_utils.collect.sources.load import load_histories, load_scores, load_tallies, load_verdicts
 from heart_utils.collect.sources.pairs import scores_to_verdicts
 from heart_utils.collect.sources.replies import flag_reply, load_replies
 from heart_utils.collect.sources.responders import load_responders
@@ -29,6 +29,7 @@ __all__ = [
     "load_replies",
     "load_responders",
     "load_scores",
+    "load_tallies",
     "load_verdicts",
     "scores_to_verdicts",
 ]

@@ -1,10 +1,11 @@
-"""The command behind ``make data NAME=...``: terms first, then the files, checked."""
+"""The command behind ``make data NAME=...``: terms first, then the files, checked, and what is made of them compared."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+from heart_utils.collect.public import compare_public
 from heart_utils.collect.sources.catalogue import SOURCES, Source, find_source
 from heart_utils.collect.sources.errors import DataError
 from heart_utils.collect.sources.fetch import cache_folder, fetch_data, find_data
@@ -24,7 +25,8 @@ def main(arguments: list[str]) -> int:
     Returns
     -------
     int
-        0 if all went well, 1 if a set cannot be had, 2 if the command was not understood.
+        0 if all went well, 1 if a set cannot be had or gives something else than ``data/public`` holds, 2 if the
+        command was not understood.
     """
     if len(arguments) != 1:
         print(USAGE, file=sys.stderr)
@@ -41,13 +43,18 @@ def main(arguments: list[str]) -> int:
     try:
         for name in (*source.needs, source.name):
             _get(find_source(name))
+        differences = compare_public(source.name) if source.ships else []
     except (DataError, RunError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("Interrupted: whole files stay in the cache, nothing half-written does.", file=sys.stderr)
         return 130
-    return 0
+    if differences:
+        print("\n".join(differences), file=sys.stderr)
+    elif source.ships:
+        print(f"  data/public holds what these files give: {source.derivation}")
+    return 1 if differences else 0
 
 
 def _get(source: Source) -> None:

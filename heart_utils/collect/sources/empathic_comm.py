@@ -71,7 +71,8 @@ def load_empathic_comm(*, mirror: str | os.PathLike[str] | None = None) -> pd.Da
     -------
     pandas.DataFrame
         A table of scores, protocol ``likert``. Each conversation is one reply, a history and a
-        dialogue of its own; ``group`` is the set it comes from. Every rater rated every conversation.
+        dialogue of its own, numbered as in the crowd's file, for the release's ids are a crowd platform's
+        or Reddit's; ``group`` is the set it comes from. Every rater rated every conversation.
         The experts are three people. ``crowd`` is one row for several people, flagged
         ``aggregated``: in lend_an_ear means over varying numbers of people (fractions up to
         elevenths), in perceived_empathy mostly thirds, in empatheticdialogues whole and half points,
@@ -92,13 +93,17 @@ def load_empathic_comm(*, mirror: str | os.PathLike[str] | None = None) -> pd.Da
     DataUnavailableError: The mirror /nowhere has no ...
     """
     files = find_data("empathic_comm", mirror=mirror)
-    parts = [_scores(files[f"{name}__{rater}_ratings.csv"], name, rater) for name in SETS for rater in RATERS]
+    parts = []
+    for name, (key, *_) in SETS.items():
+        places = pd.read_csv(files[f"{name}__crowd_ratings.csv"], dtype={key: str})[key]
+        histories = {id_: f"{name}-{place:03d}" for place, id_ in enumerate(places, 1)}
+        parts += [_scores(files[f"{name}__{rater}_ratings.csv"], name, rater, histories) for rater in RATERS]
     scores = check_table("scores", pd.concat(parts, ignore_index=True))
     scores.attrs["notes"] = {"conversations": int(scores["history_id"].nunique()), "scores": len(scores)}
     return scores
 
 
-def _scores(file: Path, name: str, rater: str) -> pd.DataFrame:
+def _scores(file: Path, name: str, rater: str, histories: dict[str, str]) -> pd.DataFrame:
     key, low, high, dimensions = SETS[name]
     table = pd.read_csv(file, dtype={key: str})
     missing = [column for column in (key, *dimensions) if column not in table]
@@ -108,7 +113,10 @@ def _scores(file: Path, name: str, rater: str) -> pd.DataFrame:
     outside = ~long["score"].between(low, high)
     if outside.any():
         raise DataError(f"{file}: {long.loc[outside, 'score'].iloc[0]} is no score from {low} to {high}.")
-    history = f"empathic_comm-{name}-" + long[key]
+    history = long[key].map(histories)
+    if history.isna().any():
+        n_strange = int(history.isna().sum() / len(dimensions))
+        raise DataError(f"{file}: it rates {n_strange} conversations that the crowd's file lacks.")
     who, kind = RATERS[rater]
     return pd.DataFrame(
         {

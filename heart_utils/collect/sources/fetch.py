@@ -14,24 +14,28 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heart_utils.collect.sources.catalogue import Source, SourceFile, find_source
 from heart_utils.collect.sources.errors import DamagedDataError, DataError, DataUnavailableError
 from heart_utils.runs import find_root, write_atomically
 
-__all__ = ["cache_folder", "fetch_data", "find_data"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["cache_folder", "check_size", "fetch_data", "find_data"]
 
 TIMEOUT = (5.0, 20.0)
 """Seconds to wait for a connection, and for the next bytes of an answer."""
 
 
 def find_data(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dict[str, Path]:
-    """Find the files of a data set, fetching them if its licence lets a program do so by itself.
+    """Find the official files of a data set in a mirror or in the cache; nothing is fetched.
 
-    A mirror, where one is named, is the only place looked at. Without one the cache is read, and
-    then the permissive label sets are fetched; the others only by :func:`fetch_data`. With
-    ``HEART_DATA=none`` in the environment nothing is fetched.
+    A mirror, where one is named, is the only place looked at. Without one the cache is read, which
+    :func:`fetch_data` (``make data``) fills.
 
     Parameters
     ----------
@@ -62,16 +66,10 @@ def find_data(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dic
     source = find_source(name)
     place = mirror or os.environ.get("HEART_DATA_MIRROR")
     if place:
-        return {file.name: _mirrored(source, file, Path(place).expanduser().resolve()) for file in source.files}
+        return {file.file: _mirrored(source, file, Path(place).expanduser().resolve()) for file in source.files}
     if all(_cached(source, file) for file in source.files):
-        return {file.name: _in_cache(source, file) for file in source.files}
-    if not source.automatic:
-        raise DataUnavailableError(f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}")
-    if os.environ.get("HEART_DATA") == "none":
-        raise DataUnavailableError(
-            f"The data set {name!r} is not here, and HEART_DATA=none forbids to fetch. {_advice(source)}"
-        )
-    return fetch_data(name)
+        return {file.file: _in_cache(source, file) for file in source.files}
+    raise DataUnavailableError(f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}")
 
 
 def fetch_data(name: str) -> dict[str, Path]:
@@ -102,14 +100,52 @@ def fetch_data(name: str) -> dict[str, Path]:
     >>> fetch_data("no-such-set")
     Traceback (most recent call last):
         ...
-    DataError: There is no data set called 'no-such-set'. The data sets are mtbench, mentalalign, empathic_comm, ...
+    DataError: There is no data set called 'no-such-set'. The data sets are mtbench, mentalalign, ...
     """
     from tqdm import tqdm
 
     source = find_source(name)
     print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}\n  from: {source.address}", flush=True)
     bar = tqdm(source.files, desc=name, unit="file", disable=not sys.stderr.isatty())
-    return {file.name: _fetched(source, file) for file in bar}
+    return {file.file: _fetched(source, file) for file in bar}
+
+
+def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -> None:
+    """Refuse a table of an official file that is not the one known: a column gone or new, other rows.
+
+    Parameters
+    ----------
+    name : str
+        The data set.
+    file : str
+        The file's name in it, whose ``rows`` and ``columns`` ``data/sources.yaml`` gives.
+    table : pandas.DataFrame
+        As read.
+    used : iterable of str
+        The columns that a loader reads.
+
+    Raises
+    ------
+    DataError
+        That names the file, and the column or the number.
+
+    Examples
+    --------
+    >>> check_size("welivita", "dataset_and_ratings.csv", pd.DataFrame({"emotion": ["sad"]}), ["emotion", "part_no"])
+    Traceback (most recent call last):
+        ...
+    DataError: welivita/dataset_and_ratings.csv: missing part_no.
+    """
+    missing = [column for column in used if column not in table]
+    if missing:
+        raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")
+    known = next(there for there in find_source(name).files if there.file == file)
+    for what, found, expected in (("columns", table.shape[1], known.columns), ("rows", len(table), known.rows)):
+        if expected is not None and found != expected:
+            raise DataError(
+                f"{name}/{file}: {found} {what}, {expected} were expected. The official file has changed: read what is new, "
+                f"then mend data/sources.yaml."
+            )
 
 
 def cache_folder() -> Path:
@@ -133,10 +169,10 @@ def cache_folder() -> Path:
 
 
 def _mirrored(source: Source, file: SourceFile, mirror: Path) -> Path:
-    path = mirror / source.folder / file.name
+    path = mirror / source.folder / file.file
     if not path.is_file():
         raise DataUnavailableError(
-            f"The mirror {mirror} has no {source.folder}/{file.name}. Add it, or unset HEART_DATA_MIRROR "
+            f"The mirror {mirror} has no {source.folder}/{file.file}. Add it, or unset HEART_DATA_MIRROR "
             f"and run `make data NAME={source.name}`."
         )
     return _check(source, file, path)
@@ -175,12 +211,12 @@ def _download(source: Source, file: SourceFile) -> bytes:
 def _advice(source: Source) -> str:
     return (
         f"With a network, run `make data NAME={source.name}`; without one, set HEART_DATA_MIRROR to a folder "
-        f"that holds {source.folder}/ (data/README.md lists its files)."
+        f"that holds {source.folder}/ (data/sources.yaml lists its files)."
     )
 
 
 def _in_cache(source: Source, file: SourceFile) -> Path:
-    return cache_folder() / source.folder / file.name
+    return cache_folder() / source.folder / file.file
 
 
 def _cached(source: Source, file: SourceFile) -> bool:
@@ -192,7 +228,7 @@ def _check(source: Source, file: SourceFile, path: Path) -> Path:
     """Compare what a file holds with what is known of it."""
     if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
         raise DamagedDataError(
-            f"{path} is damaged, or another version: its checksum is not the one in data/sources.csv. "
+            f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml. "
             f"Delete it and run `make data NAME={source.name}`, or copy it into the mirror again."
         )
     return path
@@ -206,7 +242,7 @@ def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
     except DataError:
         raise
     except Exception as error:  # a damaged Parquet, CSV or JSON file has no common class of error
-        raise DamagedDataError(f"{source.folder}/{file.name} cannot be read ({error}). Nothing was kept.") from None
+        raise DamagedDataError(f"{source.folder}/{file.file} cannot be read ({error}). Nothing was kept.") from None
 
 
 def _whole(content: bytes) -> bytes:

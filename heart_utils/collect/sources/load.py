@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +16,25 @@ from heart_utils.collect.sources.heart import load_heart
 from heart_utils.collect.sources.mentalalign import load_mentalalign
 from heart_utils.collect.sources.mtbench import load_mtbench
 from heart_utils.collect.sources.pairs import scores_to_verdicts
+from heart_utils.collect.sources.recipients import load_recipients
+from heart_utils.collect.sources.resort import tally_resort
+from heart_utils.collect.sources.therapists import load_therapists
+from heart_utils.collect.sources.welivita import tally_welivita
+from heart_utils.runs import PUBLIC, open_run, read_parquet
+from heart_utils.tables import check_table
 
-__all__ = ["load_histories", "load_scores", "load_verdicts"]
+__all__ = ["load_histories", "load_scores", "load_tallies", "load_verdicts"]
+
+SCORES: dict[str, Callable[..., pd.DataFrame]] = {
+    "mentalalign": load_mentalalign,
+    "empathic_comm": load_empathic_comm,
+    "recipients": load_recipients,
+    "therapists": load_therapists,
+}
+"""Set with scores -> what derives them from its official files."""
+
+TALLIES: dict[str, Callable[..., pd.DataFrame]] = {"welivita": tally_welivita, "resort": tally_resort}
+"""Set with tallies -> what derives them from its official file."""
 
 
 def load_histories(
@@ -74,11 +91,11 @@ def load_scores(
     Parameters
     ----------
     name_or_path : str or path
-        ``"mentalalign"``, ``"empathic_comm"``, or a file of one's own.
+        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file of one's own.
     as_published : bool
         With ``"mentalalign"``, count as its published tables do (zeros and sixes are scores).
     mirror : path, optional
-        A folder with copies of the data sets, instead of ``HEART_DATA_MIRROR``.
+        A folder with copies of the data sets, to derive from instead of reading ``data/public``.
 
     Returns
     -------
@@ -91,7 +108,7 @@ def load_scores(
     DataError
         If a file does not hold scores; the message names file, row and column.
     DataUnavailableError
-        If a data set cannot be had; the message says what to do.
+        If the mirror lacks it; the message says what to do.
 
     Examples
     --------
@@ -105,14 +122,54 @@ def load_scores(
     ...
     [['ann', 4.0, 'valid']]
     """
-    name = _name(name_or_path, ("mentalalign", "empathic_comm"), "scores")
+    name = _name(name_or_path, tuple(SCORES), "scores")
     if as_published and name != "mentalalign":
         raise DataError(f"as_published=True is about mentalalign's tables; {os.fspath(name_or_path)} has none.")
-    if name == "mentalalign":
-        return load_mentalalign(as_published=as_published, mirror=mirror)
-    if name == "empathic_comm":
-        return load_empathic_comm(mirror=mirror)
-    return read_file("scores", name_or_path)
+    if name is None:
+        return read_file("scores", name_or_path)
+    if mirror is None:
+        return _published("scores", name, "as_published" if as_published else "scores")
+    return SCORES[name](mirror=mirror, **({"as_published": True} if as_published else {}))
+
+
+def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+    """Load counts of comparisons, of sets whose rows may not be passed on.
+
+    Parameters
+    ----------
+    name : str
+        ``"welivita"`` (:func:`tally_welivita` says more) or ``"resort"`` (:func:`tally_resort`).
+    by : str, optional
+        Keep one cut: ``"batch"`` or ``"emotion"``; ``"post"`` or ``"setup"``. Every cut counts the same comparisons.
+    mirror : path, optional
+        A folder with copies of the data sets, to derive from instead of reading ``data/public``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of tallies: how often a's reply was rated higher (``n_a``), both the same (``n_tie``), or b's
+        higher (``n_b``).
+
+    Raises
+    ------
+    DataError
+        If there is no such set or cut; the message lists those there are.
+
+    Examples
+    --------
+    >>> counts = load_tallies("welivita", by="batch")
+    >>> told = counts[(counts["responder_a"] == "person") & (counts["responder_b"] == "gpt-4")]
+    >>> told[["n_a", "n_tie", "n_b"]].sum().to_dict()  # of 2,000 messages
+    {'n_a': 412, 'n_tie': 845, 'n_b': 743}
+    """
+    if name not in TALLIES:
+        raise DataError(f"{name!r} is no set with tallies. They are {', '.join(TALLIES)}.")
+    rows = _published("tallies", name) if mirror is None else TALLIES[name](mirror=mirror)
+    if by is None:
+        return rows
+    if by not in set(rows["by"]):
+        raise DataError(f"{name} is not counted by {by!r}, but by {' and by '.join(rows['by'].unique())}.")
+    return rows[rows["by"] == by].reset_index(drop=True)
 
 
 def load_verdicts(
@@ -134,7 +191,7 @@ def load_verdicts(
     raters : str or iterable of str, optional
         Keep some raters: ``"human"``, ``"model"``, ``"experts"``, ``"authors"``, or names.
     mirror : path, optional
-        A folder with copies of the data sets, instead of ``HEART_DATA_MIRROR``.
+        A folder with copies of the data sets, to derive from instead of reading ``data/public``.
 
     Returns
     -------
@@ -147,7 +204,7 @@ def load_verdicts(
         If the source has no such dimension or rater (the message lists those it has), or a file
         does not hold verdicts.
     DataUnavailableError
-        If a data set cannot be had; the message says what to do.
+        If the mirror lacks it; the message says what to do.
 
     Examples
     --------
@@ -163,10 +220,21 @@ def load_verdicts(
     """
     name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts")
     if name == "mentalalign":
-        scores = load_mentalalign(mirror=mirror)
+        scores = load_scores(name, mirror=mirror)
         return scores_to_verdicts(_select_raters(_select_dimension(scores, dimension, name), raters))
-    verdicts = load_mtbench(mirror=mirror) if name == "mtbench" else read_file("verdicts", name_or_path)
+    if name == "mtbench":
+        verdicts = _published("verdicts", name) if mirror is None else load_mtbench(mirror=mirror)
+    else:
+        verdicts = read_file("verdicts", name_or_path)
     return _select_raters(_select_dimension(verdicts, dimension, os.fspath(name_or_path)), raters)
+
+
+def _published(table: str, name: str, folder: str | None = None) -> pd.DataFrame:
+    """Read what ``data/public`` holds of a set."""
+    file = open_run(PUBLIC).folder / (folder or table) / f"{name}.parquet"
+    if not file.is_file():
+        raise DataError(f"{file} is not there. It is part of the repository: `git checkout data/public` brings it back.")
+    return check_table(table, read_parquet(file))
 
 
 def _name(name_or_path: str | os.PathLike[str], known: tuple[str, ...], table: str) -> str | None:
