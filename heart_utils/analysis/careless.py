@@ -239,6 +239,7 @@ def detection_rates(
     tests = [binomtest(int(out), int(n)) for out, n in zip(by_kind["excluded"].sum(), table["n_raters"], strict=True)]
     intervals = [test.proportion_ci(method="wilson") for test in tests]
     table["ci_low"], table["ci_high"] = [one.low for one in intervals], [one.high for one in intervals]
+    table["ci_level"] = 0.95
     table["median_reliability"] = by_kind["reliability"].median()
     return table.loc[[name for name in behaviours if name in table.index]].reset_index()
 

@@ -130,7 +130,7 @@ def recover_faults(
     -------
     pandas.DataFrame
         One row a judge of :data:`PLANTED` and measure that its fault moves: ``fault``, ``measure`` in words, ``planted`` (what
-        the measure is by arithmetic), ``found``, ``ci_low``, ``ci_high``, ``simulated``.
+        the measure is by arithmetic), ``found``, ``ci_low``, ``ci_high``, ``ci_level``, ``simulated``.
 
     Examples
     --------
@@ -142,8 +142,10 @@ def recover_faults(
     rows = []
     for name, faults in PLANTED:
         drawn = simulate_judge(faults, rng=rng, n_pairs=n_pairs)
-        rows += [(name, measure, planted, *found, True) for measure, planted, found in _measure(name, drawn, faults, how)]
-    return pd.DataFrame(rows, columns=["fault", "measure", "planted", "found", "ci_low", "ci_high", "simulated"])
+        rows += [
+            (name, measure, planted, *found, ci_level, True) for measure, planted, found in _measure(name, drawn, faults, how)
+        ]
+    return pd.DataFrame(rows, columns=["fault", "measure", "planted", "found", "ci_low", "ci_high", "ci_level", "simulated"])
 
 
 def _lay_out(

@@ -69,7 +69,7 @@ def rater_quality(
         ``longest_run`` of one side, ties apart, and ``run_p``, the chance of one as long in fair tosses;
         ``same_margin``, the share of the margin used most; ``tie_share``; ``agreement`` with the majority
         of the others on ``n_compared`` pairs, a split majority counting half; ``reliability`` with
-        ``ci_low`` and ``ci_high``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
+        ``ci_low``, ``ci_high`` and ``ci_level``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
 
     Raises
     ------
@@ -103,6 +103,7 @@ def rater_quality(
     table["tie_share"] = (rows["verdict"] == "tie").groupby(rows["rater"]).mean()
     table = table.join(_leave_one_out(rows))
     table = table.join(rater_reliability(rows, dimension=dimension).set_index("rater")[["reliability", "ci_low", "ci_high"]])
+    table["ci_level"] = 0.95
     return table.join(_checks(table.index, raters)).rename_axis("rater").reset_index()
 
 

@@ -66,9 +66,9 @@ def grade_probes(
     -------
     pandas.DataFrame
         One row a judge and probe, in the order of `expected`: ``right`` (share of dialogues in which `base` is preferred), with
-        Wilson's ``ci_low`` and ``ci_high``, ``p`` (two-sided sign test over dialogues, halves left out), ``p_holm``,
-        ``contradicted`` (share of pairs whose winner changed with the order), ``p_base`` (mean probability, where there is
-        one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        Wilson's ``ci_low``, ``ci_high`` and ``ci_level``, ``p`` (two-sided sign test over dialogues, halves left out),
+        ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``p_base`` (mean probability,
+        where there is one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
 
     Raises
     ------
@@ -188,5 +188,5 @@ def _grade(pairs: pd.DataFrame, cluster: str, ci_level: float) -> dict[str, obje
     above, below = int((per > 0.5).sum()), int((per < 0.5).sum())
     p = float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
     contradicted = float(judged["state"].eq("inconsistent").mean())
-    return row | {"right": right, "ci_low": low, "ci_high": high, "p": p, "contradicted": contradicted,
+    return row | {"right": right, "ci_low": low, "ci_high": high, "ci_level": ci_level, "p": p, "contradicted": contradicted,
                   "p_base": float(judged["soft"].mean())}  # fmt: skip

@@ -293,6 +293,8 @@ def _shares(verdicts: pd.DataFrame, rows: Codes, word: Codes) -> Array:
         p_a = pd.to_numeric(verdicts["p_a"], errors="coerce").to_numpy(float, na_value=np.nan)[rows]
         given = verdicts["p_a"].notna().to_numpy()[rows]
         refuse(given & ~((p_a >= 0) & (p_a <= 1)), rows, verdicts["p_a"], "`p_a` must be from 0 to 1")
+        against = given & (word >= 0) & (word != TIE) & ((share - 0.5) * (p_a - 0.5) < 0)
+        refuse(against, rows, verdicts["p_a"], "`p_a` is the chance that a is better, and must not contradict the verdict")
         share = np.where(given, p_a, share)
     refuse(np.isnan(share), rows, verdicts["verdict"], "a valid answer must have a verdict or `p_a`")
     return share
@@ -303,6 +305,14 @@ def name_codes(verdicts: pd.DataFrame, columns: list[str], rows: Codes) -> tuple
     parts = [pd.factorize(verdicts[column]) for column in columns]
     for column, (codes, _) in zip(columns, parts, strict=True):
         refuse(codes[rows] < 0, rows, verdicts[column], f"`{column}` must not be empty")
+    for column, (_, names) in zip(columns, parts, strict=True):
+        text = [isinstance(name, str) for name in names]
+        if any(text) and not all(text):
+            word, other = (names[text.index(is_text)] for is_text in (True, False))
+            raise RatingsError(
+                f"verdicts: `{column}` mixes text and other types, such as {word!r} and {other!r}, so 1 and '1' would differ. "
+                f"Make all of them text: verdicts['{column}'] = verdicts['{column}'].astype(str)."
+            )
     used = [names.take(np.flatnonzero(np.bincount(codes[rows]))) for codes, names in parts]
     names = pd.Index(np.unique(np.concatenate([np.asarray(part, dtype=object) for part in used])))
     return names, tuple(names.get_indexer(part_names)[codes[rows]] for codes, part_names in parts)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.report.estimates import plot_estimates
+from heart_utils.report.plots import interval_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,13 +82,14 @@ def plot_recovered(recovered: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> found = pd.DataFrame({"measure": ["ties"], "planted": [0.2], "found": [0.22], "ci_low": [0.18], "ci_high": [0.26]})
+    >>> found = pd.DataFrame({"measure": ["ties"], "planted": [0.2], "found": [0.22], "ci_low": [0.18], "ci_high": [0.26],
+    ...     "ci_level": 0.95})
     >>> plot_recovered(found).get_legend_handles_labels()[1]
     ['found', 'planted']
     """
     planted = {"value": recovered["planted"], "ci_low": recovered["planted"], "ci_high": recovered["planted"]}
     rows = pd.concat([recovered.assign(value=recovered["found"], which="found"), recovered.assign(**planted, which="planted")])
-    said = "Share; bars: 95% intervals over dialogues"
+    said = f"Share; bars: {interval_words(recovered)}s over dialogues"
     return plot_estimates(
         rows, value="value", label="measure", by="which", low="ci_low", high="ci_high", xlabel=said, simulated=True, ax=ax
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from heart_utils.report.plots import COLOURS, KIND_COLOURS, KIND_MARKERS, MARKERS, mark_simulated
+from heart_utils.report.plots import COLOURS, KIND_COLOURS, KIND_MARKERS, MARKERS, interval_words, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -231,7 +231,7 @@ def plot_correlation_ends(table: pd.DataFrame, *, ax: Axes | None = None) -> Axe
     Parameters
     ----------
     table : pandas.DataFrame
-        ``name``, ``rho``, ``ci_low``, ``ci_high``.
+        ``name``, ``rho``, ``ci_low``, ``ci_high``, ``ci_level``.
     ax : matplotlib.axes.Axes, optional
         Drawn on a new figure if none is given.
 
@@ -241,7 +241,8 @@ def plot_correlation_ends(table: pd.DataFrame, *, ax: Axes | None = None) -> Axe
 
     Examples
     --------
-    >>> ax = plot_correlation_ends(pd.DataFrame({"name": ["x"], "rho": [0.5], "ci_low": [0.1], "ci_high": [0.8]}))
+    >>> table = pd.DataFrame({"name": ["x"], "rho": [0.5], "ci_low": [0.1], "ci_high": [0.8], "ci_level": 0.9})
+    >>> ax = plot_correlation_ends(table)
     >>> [text.get_text() for text in ax.get_yticklabels()]
     ['x']
     """
@@ -260,5 +261,5 @@ def plot_correlation_ends(table: pd.DataFrame, *, ax: Axes | None = None) -> Axe
         ylim=(-0.6, len(rows) - 0.4),
         xticks=(-1, -0.5, 0, 0.5, 1),
     )
-    ax.set_xlabel("Rank correlation (Spearman); bars: 95% interval")
+    ax.set_xlabel(f"Rank correlation (Spearman); bars: {interval_words(rows)}")
     return ax

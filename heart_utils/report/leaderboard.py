@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,8 @@ def _cell(name: str, value: Any) -> str:
         return '<td data-value=""></td>'
     if name == "rank":
         return f'<td data-value="{html.escape(str(value).split("-")[0])}">{html.escape(value)}</td>'
+    if isinstance(value, float) and math.isinf(value):
+        return f'<td data-value="{"-" if value < 0 else ""}1e9">no limit</td>'
     if isinstance(value, float):
         return f'<td data-value="{value!r}">{value:.{DIGITS[name]}f}</td>'
     return f"<td{_word(name)}>{html.escape(str(value))}</td>"

@@ -132,7 +132,7 @@ def plot_leaderboard(
         _, ax = plt.subplots(figsize=(7, 1.1 + 0.32 * len(table)), layout="constrained")
     for kind, rows in table.groupby("responder_kind"):
         colour = KIND_COLOURS[str(kind)]
-        ax.hlines(rows.index, rows["rating_low"], rows["rating_high"], color=colour, linewidth=2)
+        draw_intervals(ax, rows.index, rows["rating_low"], rows["rating_high"], within=table, color=colour, linewidth=2)
         ax.plot(rows["rating"], rows.index, KIND_MARKERS[str(kind)], color=colour, label=KIND_NAMES[str(kind)])
     ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
     ax.set(
@@ -204,7 +204,9 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str 
         for kind, of_kind in board.groupby("responder_kind"):
             height = of_kind["responder"].map(place)
             colour = KIND_COLOURS[str(kind)]
-            ax.hlines(height, of_kind["rating_low"], of_kind["rating_high"], color=colour, linewidth=1.6)
+            draw_intervals(
+                ax, height, of_kind["rating_low"], of_kind["rating_high"], within=boards, color=colour, linewidth=1.6
+            )
             ax.plot(of_kind["rating"], height, KIND_MARKERS[str(kind)], color=colour, markersize=4)
         ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
         ax.locator_params(axis="x", nbins=3)
@@ -380,6 +382,23 @@ def hatch_by_colour(ax: Axes) -> Axes:
         if (colour := to_hex(patch.get_facecolor())) in hatches:
             patch.set(hatch=hatches[colour], edgecolor="white", linewidth=0.6)
     return ax
+
+
+def draw_intervals(ax: Axes, height: Any, low: pd.Series, high: pd.Series, *, within: pd.DataFrame, **style: Any) -> None:
+    """Draw bars from low to high; one without an end runs beyond all ratings of a table and ends in an arrow."""
+    finite = within[["rating", "rating_low", "rating_high"]].replace([np.inf, -np.inf], np.nan)
+    least, most = float(finite.min().min()), float(finite.max().max())
+    beyond = 0.1 * (most - least)
+    drawn = low.clip(lower=least - beyond), high.clip(upper=most + beyond)
+    ax.hlines(height, *drawn, **style)
+    for ends, shown, arrow in ((low, drawn[0], "<"), (high, drawn[1], ">")):
+        open_ended = np.isinf(ends.to_numpy(float))
+        ax.plot(shown[open_ended], np.asarray(height)[open_ended], arrow, color=style["color"], markersize=5)
+
+
+def interval_words(table: pd.DataFrame) -> str:
+    """Name an interval by the level it has in a table, such as "95% interval"."""
+    return f"{table['ci_level'].max():.0%} interval"
 
 
 def _check_board(board: pd.DataFrame) -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from heart_utils.report.plots import COLOURS, mark_simulated
+from heart_utils.report.plots import COLOURS, interval_words, mark_simulated
 
 __all__ = ["plot_detection", "plot_raters"]
 
@@ -36,7 +36,7 @@ def plot_raters(quality: pd.DataFrame, decisions: pd.DataFrame, *, simulated: bo
     Examples
     --------
     >>> quality = pd.DataFrame({"rater": ["x"], "median_seconds": [40.0], "reliability": [0.8]})
-    >>> quality = quality.assign(ci_low=0.6, ci_high=0.9)
+    >>> quality = quality.assign(ci_low=0.6, ci_high=0.9, ci_level=0.95)
     >>> ax = plot_raters(quality, pd.DataFrame({"rater": ["x"], "excluded": [False]}))
     >>> ax.get_legend().get_texts()[0].get_text()
     'kept (1)'
@@ -50,7 +50,7 @@ def plot_raters(quality: pd.DataFrame, decisions: pd.DataFrame, *, simulated: bo
         ax.plot(rows["median_seconds"], rows["reliability"], marker, color=colour, label=f"{label} ({len(rows)})")
     ax.axhline(0.5, color="0.4", linestyle=":", linewidth=1)
     ax.set(xscale="log", ylim=(0, 1), xlabel="Median time on a page (seconds, log scale)")
-    ax.set_ylabel("Reliability (0.5 is a coin); bars: 95% interval")
+    ax.set_ylabel(f"Reliability (0.5 is a coin); bars: {interval_words(quality)}")
     ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.set_minor_formatter(NullFormatter())
@@ -76,7 +76,8 @@ def plot_detection(rates: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> rates = pd.DataFrame({"behaviour": ["first_side"], "excluded": [0.9], "ci_low": [0.8], "ci_high": [0.95]})
+    >>> rates = pd.DataFrame({"behaviour": ["first_side"], "excluded": [0.9], "ci_low": [0.8], "ci_high": [0.95],
+    ...     "ci_level": 0.95})
     >>> ax = plot_detection(rates)
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['first side']
@@ -88,6 +89,6 @@ def plot_detection(rates: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.plot(rows["excluded"], rows.index, "o", color=KEPT[0])
     ax.set(yticks=rows.index, xlim=(-0.02, 1.02), ylim=(-0.6, len(rows) - 0.4))
     ax.set_yticklabels([name.replace("_", " ") for name in rows["behaviour"]])
-    ax.set_xlabel("Share left out; bars: 95% Wilson interval over simulated raters")
+    ax.set_xlabel(f"Share left out; bars: {interval_words(rates)} over simulated raters")
     mark_simulated(ax, pd.DataFrame({"simulated": [True]}))
     return ax

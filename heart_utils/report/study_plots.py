@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from heart_utils.report.plots import COLOURS, MARKERS, mark_simulated
+from heart_utils.report.plots import COLOURS, MARKERS, draw_intervals, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ def plot_interval_kinds(boards: pd.DataFrame, *, by: str, title: str | None = No
         rows = boards[boards[by] == kind]
         height = order.get_indexer(rows["responder"]) + 0.35 - 0.7 * (number + 0.5) / len(kinds)
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        ax.hlines(height, rows["rating_low"], rows["rating_high"], color=colour, linewidth=1.8)
+        draw_intervals(ax, height, rows["rating_low"], rows["rating_high"], within=boards, color=colour, linewidth=1.8)
         ax.plot(rows["rating"], height, marker, color=colour, markersize=4, label=kind)
     ax.set(yticks=range(len(order)), yticklabels=order)
     ax.set_xlabel(f"Rating (the mean responder has 1500); bars: {boards['ci_level'].max():.0%} intervals")

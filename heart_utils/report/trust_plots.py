@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from heart_utils.report.plots import COLOURS, MARKERS, mark_simulated
+from heart_utils.report.plots import COLOURS, MARKERS, interval_words, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ def plot_card(grades: pd.DataFrame, *, title: str, simulated: bool = False, ax: 
     Examples
     --------
     >>> grades = pd.DataFrame({"probe": ["echo"], "expected": ["worse"], "right": [0.9], "ci_low": [0.7], "ci_high": [0.97],
-    ...     "outcome": ["tells"], "n": [24]})
+    ...     "ci_level": 0.95, "outcome": ["tells"], "n": [24]})
     >>> plot_card(grades, title="judge").get_title(loc="left")
     'judge'
     """
@@ -58,7 +58,7 @@ def plot_card(grades: pd.DataFrame, *, title: str, simulated: bool = False, ax: 
         ax.text(1.03, place, outcome, va="center", fontsize="small", transform=ax.get_yaxis_transform())
     ax.axvline(0.5, color="0.7", linewidth=1, zorder=0)
     ax.set(yticks=range(len(table)), yticklabels=table["probe"], xlim=(-0.02, 1.02), ylim=(-0.6, len(table) - 0.4))
-    ax.set_xlabel("Share of dialogues in which the unspoilt reply is preferred; bars: 95% Wilson intervals")
+    ax.set_xlabel(f"Share of dialogues in which the unspoilt reply is preferred; bars: {interval_words(table)}s")
     ax.set_title(title, loc="left")
     ax.legend(title="The probe", loc="upper center", bbox_to_anchor=(0.5, -0.16 - 0.5 / len(table)), ncols=1)
     mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))

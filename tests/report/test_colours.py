@@ -150,10 +150,14 @@ MEANS = pd.DataFrame(
     [(f"r{one}", dimension, one + place) for one in range(6) for place, dimension in enumerate("uvw")],
     columns=["responder", "dimension", "score"],
 )
-QUALITY = pd.DataFrame({"rater": ["x", "y"], "median_seconds": [40.0, 5.0], "reliability": [0.8, 0.5], "ci_low": 0.4})
+QUALITY = pd.DataFrame(
+    {"rater": ["x", "y"], "median_seconds": [40.0, 5.0], "reliability": [0.8, 0.5], "ci_low": 0.4, "ci_level": 0.95}
+)
 SWEPT = pd.DataFrame({"responder": ["a", "b"], "mean_rank": [1.2, 1.8], "best_rank": 1, "worst_rank": 2})
 PROFILES = pd.DataFrame([(f"p{one}", who, 1) for one in range(6) for who in "ab"], columns=["profile", "responder", "rank"])
-CARD = pd.DataFrame({"probe": list("xyz"), "expected": list(EXPECTED_COLOURS), "right": 0.5, "ci_low": 0.4, "ci_high": 0.6})
+CARD = pd.DataFrame(
+    {"probe": list("xyz"), "expected": list(EXPECTED_COLOURS), "right": 0.5, "ci_low": 0.4, "ci_high": 0.6, "ci_level": 0.95}
+)
 PLANS = pd.DataFrame([(n, raters, 90 / raters) for n in (20, 80) for raters in range(1, 9)])
 PLANS.columns = ["n_dialogues", "n_raters", "gap_points"]
 FIGURES = {

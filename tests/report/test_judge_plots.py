@@ -29,7 +29,8 @@ def test_the_judge_alone_has_no_interval_and_a_simulated_figure_says_so():
 
 def test_what_was_planted_stands_beside_what_was_found_and_is_simulated():
     found = pd.DataFrame({"measure": ["ties", "place"], "planted": [0.2, 0.3], "found": [0.22, 0.28],
-                          "ci_low": [0.18, 0.2], "ci_high": [0.26, 0.36]})  # fmt: skip
+                          "ci_low": [0.18, 0.2], "ci_high": [0.26, 0.36], "ci_level": 0.8})  # fmt: skip
     ax = plot_recovered(found)
+    assert "80% intervals" in ax.get_xlabel()
     assert [list(line.get_xdata()) for line in ax.lines] == [[0.22, 0.28], [0.2, 0.3]]
     assert "SIMULATED" in [text.get_text() for text in ax.texts]

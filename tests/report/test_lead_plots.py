@@ -48,5 +48,7 @@ def test_each_row_of_a_confusion_is_shares_of_itself():
 
 def test_what_is_absent_has_words_and_correlations_a_line_at_none():
     assert "make data" in plot_absent("Bring it: `make data NAME=esconv`.").texts[0].get_text()
-    ax = plot_correlation_ends(pd.DataFrame({"name": ["x"], "rho": [0.5], "ci_low": [0.1], "ci_high": [0.8]}))
+    rows = pd.DataFrame({"name": ["x"], "rho": [0.5], "ci_low": [0.1], "ci_high": [0.8], "ci_level": 0.8})
+    ax = plot_correlation_ends(rows)
+    assert ax.get_xlabel().endswith("80% interval")
     assert ax.lines[0].get_xdata()[0] == 0

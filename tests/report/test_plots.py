@@ -110,3 +110,18 @@ def test_a_board_with_a_responder_twice_or_none_is_refused():
 def test_a_heat_map_needs_the_same_names_on_both_sides():
     with pytest.raises(ValueError, match="same responders in the same order"):
         plot_win_probabilities(pd.DataFrame([[0.5]], index=["x"], columns=["y"]), simulated=False)
+
+
+def test_an_open_end_is_an_arrow_beyond_all_ratings():
+    ax = plot_leaderboard(board(rating_high=[np.inf, 1520.0, 1500.0], penalised=[True, False, False]))
+    ends = [x for lines in ax.collections for path in lines.get_segments() for x in path[:, 0]]
+    assert max(ends) == pytest.approx(1550 + 0.1 * 150)  # a tenth of the finite ratings' span beyond them
+    arrows = [line for line in ax.lines if line.get_marker() == ">" and len(line.get_xdata())]
+    assert len(arrows) == 1
+    assert np.isfinite(ax.get_xlim()).all()
+
+
+def test_a_label_names_the_level_of_its_table():
+    from heart_utils.report.plots import interval_words
+
+    assert interval_words(pd.DataFrame({"ci_level": [0.8, 0.8]})) == "80% interval"
