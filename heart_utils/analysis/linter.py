@@ -19,7 +19,7 @@ RATER = "linter"
 FEW_QUESTIONS = 30
 
 GENERIC = {
-    "en": "I'm so sorry you are going through this. I'm here for you.",
+    "en": "I am sorry to hear this. I will always be here for you.",
     "zh": "听到你这样说，我很难过。我会一直陪着你。",
 }
 EVERYTHING = {

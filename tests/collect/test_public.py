@@ -19,10 +19,13 @@ BATCHES = {"welivita": 200, "resort": 22}
 
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
-    """A copy of ``data/public`` that may be spoilt."""
+    """A copy of ``data/public`` that may be spoilt, of which three sets, quick to derive, are looked at."""
     run = Run("public", tmp_path / "public", tmp_path)
     shutil.copytree(FOLDER, run.folder)
     monkeypatch.setattr(public, "open_run", lambda name: run)
+    manifest = public._manifest()
+    monkeypatch.setattr(public, "_manifest", lambda: manifest)
+    monkeypatch.setattr(public, "DERIVED", {name: public.DERIVED[name] for name in ("recipients", "therapists", "resort")})
     return run.folder
 
 

@@ -88,13 +88,16 @@ def withheld(mirror):
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_the_withheld_sets_are_read_whole(withheld, mirror):
-    """A turn of ESConv, of HEART and of HeartBench, and a question of MentalAlign."""
+    """A turn of ESConv, of HEART and of HeartBench, a question of MentalAlign, and a reply of each study."""
     dialogue = json.loads((mirror / "esconv" / "valid.json").read_text(encoding="utf-8").splitlines()[-1])
     rewrite = json.loads((mirror / "heart" / "dialogues_adversarial.json").read_text(encoding="utf-8"))[-1]
     item = json.loads((mirror / "heartbench" / "question_all.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     question = pd.read_excel(mirror / "mentalalign70k" / "Human_judge.xlsx", engine="calamine")["context"].iloc[-1]
     texts = [max((turn["text"] for turn in dialogue["dialog"]), key=len), max(rewrite["dialogue_history"], key=len)]
     texts += [max((line["content"] for line in item["rubric"]), key=len), question]
+    texts.append(pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv")["response_human"].iloc[-1])
+    posts = json.loads((mirror / "resort" / "human_eval_annotations_cleaned.json").read_text(encoding="utf-8"))
+    texts += [posts[-1]["Reddit Post"], pd.read_csv(mirror / "therapists" / "all_combined.csv")["model_response"].iloc[-1]]
     assert len(texts) == len(WITHHELD)
     assert all(withheld.find(text)[0] for text in texts)
 

@@ -84,7 +84,7 @@ def load_recipients(*, mirror: str | os.PathLike[str] | None = None) -> pd.DataF
     outside = ~rows["score"].between(LOW, HIGH)
     if outside.any():
         row = rows[outside].iloc[0]
-        raise DataError(f"{OWN}: {row['dimension']} of {row['rater']} is {row['score']}; expected {LOW} to {HIGH}.")
+        raise DataError(f"{OWN}: {row['dimension']} of {row['rater']} is {row['score']:g}; expected {LOW} to {HIGH}.")
     rows = rows.sort_values(["rater", "dimension"], ignore_index=True).assign(
         reply_id=lambda table: table["history_id"] + "--" + table["responder"],
         dialogue_id=lambda table: table["history_id"],

@@ -77,7 +77,7 @@ def _check_arm(rows: pd.DataFrame, arm: str) -> None:
     strange = ~rows[f"rating_{arm}"].isin(RATINGS)
     if strange.any():
         row = int(strange.to_numpy().argmax())
-        raise DataError(f"{FILE}: row {row} has rating_{arm} {rows[f'rating_{arm}'].iloc[row]!r}; expected 1, 2 or 3.")
+        raise DataError(f"{FILE}: row {row} has rating_{arm} {rows[f'rating_{arm}'].iloc[row]}; expected 1, 2 or 3.")
     raters = rows.groupby("part_no")[f"annotator_{arm}"].nunique()
     if (raters > 1).any():
         raise DataError(f"{FILE}: batch {raters.idxmax()} has {raters.max()} raters of the arm {arm}; expected one.")
