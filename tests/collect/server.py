@@ -7,6 +7,7 @@ serves until its standard input is closed.
 
 import argparse
 import asyncio
+import hashlib
 import json
 import random
 import re
@@ -34,6 +35,14 @@ FAULTS = (
     "silent",
     "text",
     "truncate",
+    "429bare",
+    "503",
+    "late",
+    "error",
+    "refusal",
+    "nousage",
+    "tool",
+    "other",
 )
 
 
@@ -53,6 +62,7 @@ class Provider:
     faults: dict = field(default_factory=dict)
     retry_after_s: float | None = None
     hang_s: float = 30.0
+    cuts_hung: bool = False  # or answers late
     seed: int = 1
     keys: tuple = ()  # if any, a request needs one of them
     logprobs: tuple = (("A", -0.2), ("B", -1.8))
@@ -68,6 +78,7 @@ class Provider:
     most_in_flight: int = 0
     per_s: float = 0.0  # if any, requests that come faster are turned away with 429
     free_at: float = 0.0
+    out_until: float = 0.0  # of an outage: every connection is cut
 
     def __post_init__(self):
         self.random = random.Random(self.seed)
@@ -138,22 +149,27 @@ async def reply(provider, request):
     if provider.keep:
         provider.requests.append(body)
     given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-    fault = provider.fault()
-    provider.outcomes[fault or "ok"] += 1
+    out = time.monotonic() < provider.out_until
+    fault = "drop" if out else provider.fault()
+    provider.outcomes["outage" if out else fault or "ok"] += 1
     if provider.keys and given not in provider.keys:
         return refusal(401, f"Incorrect API key provided: {given}.")
     if fault == "hang":
         await asyncio.sleep(provider.hang_s)
+        if provider.cuts_hung:
+            fault = "drop"
     if provider.latency_s:
         await asyncio.sleep(provider.latency_s)
     if provider.gather:
         await gather(provider)
-    if fault == "429":
-        headers = None if provider.retry_after_s is None else {"Retry-After": f"{provider.retry_after_s:g}"}
+    if fault in ("429", "429bare"):
+        told = provider.retry_after_s is not None and fault == "429"
+        headers = {"Retry-After": f"{provider.retry_after_s:g}"} if told else None
         return refusal(429, "Rate limit reached", headers)
-    if fault in ("500", "401", "404", "400"):
+    if fault in ("500", "503", "401", "404", "400"):
         words = {
             "500": "internal",
+            "503": "overloaded",
             "401": f"Incorrect API key provided: {given}.",
             "404": "no such model",
             "400": "bad request",
@@ -167,12 +183,32 @@ async def reply(provider, request):
         return web.Response(text='{"id": "c-1", "choices": [{"mess', content_type="application/json")
     if fault == "text":
         return web.Response(text="<html>It works!</html>", content_type="text/html")
+    if fault == "error":
+        return web.json_response({"error": {"message": "upstream failed", "type": "server_error"}})
     answer = provider.completion(body)
-    provider.answered[json.dumps(body["messages"])] += 1
+    if fault == "late":
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "5000"})
+        await response.prepare(request)
+        await response.write(json.dumps(answer).encode()[:40])
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+    if fault not in ("empty", "tool", "truncate"):  # those are asked again with intent
+        provider.answered[asked(body["messages"])] += 1
     if fault == "filter":
         answer["choices"][0] |= {"finish_reason": "content_filter"}
     if fault == "empty":
         answer["choices"][0]["message"]["content"] = ""
+    if fault == "refusal":
+        answer["choices"][0]["message"] |= {"content": None, "refusal": "I cannot judge this."}
+    if fault == "tool":
+        call = {"id": "t-1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+        answer["choices"][0] |= {"finish_reason": "tool_calls"}
+        answer["choices"][0]["message"] |= {"content": None, "tool_calls": [call]}
+    if fault == "nousage":
+        del answer["usage"]
+    if fault == "other":
+        answer["model"] = "something-else"
     if fault == "garbled":  # the provider's JSON is sound, the model's is not
         text = answer["choices"][0]["message"]["content"]
         answer["choices"][0]["message"]["content"] = text[: len(text) // 2]
@@ -181,6 +217,18 @@ async def reply(provider, request):
     if body.get("stream"):
         return await stream(request, answer, silent=fault == "silent")
     return web.json_response(answer)
+
+
+def asked(messages):
+    """The digest under which a ledger keeps what was asked."""
+    said = [{"role": message["role"], "content": message["content"]} for message in messages]
+    text = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+async def outage(request):
+    request.app[PROVIDER].out_until = time.monotonic() + float(request.query["seconds"])
+    return web.json_response({})
 
 
 async def gather(provider):
@@ -284,7 +332,7 @@ def finish_batch(provider, name, *, fail=(), expire=()):
         elif number in fail:
             errors.append({**row, "response": {"status_code": 500, "body": {"error": {"message": "internal"}}}, "error": None})
         else:
-            provider.answered[json.dumps(entry["body"]["messages"])] += 1
+            provider.answered[asked(entry["body"]["messages"])] += 1
             out.append({**row, "response": {"status_code": 200, "body": provider.completion(entry["body"])}, "error": None})
     provider.random.shuffle(out)  # a batch comes back in any order
     for kind, rows in (("output", out), ("error", errors)):
@@ -303,6 +351,7 @@ async def statistics(request):
             "processor_s": time.process_time(),
             "answered_twice": sum(n - 1 for n in provider.answered.values() if n > 1),
             "answered": len(provider.answered),
+            "twice": [digest for digest, n in provider.answered.items() if n > 1],
         }
     )
 
@@ -318,6 +367,7 @@ def application(provider):
     app.router.add_get("/v1/batches/{name}", retrieve)
     app.router.add_post("/v1/batches/{name}/cancel", cancel)
     app.router.add_get("/statistics", statistics)
+    app.router.add_get("/outage", outage)
     return app
 
 
@@ -356,6 +406,15 @@ def choose_first(body):
     return json.dumps(dict.fromkeys(re.findall(r"^- (\w+): ", asked, flags=re.MULTILINE), line))
 
 
+def choose_earlier(body):
+    """Answer a question for a judge in JSON: the reply that comes first in the alphabet, whatever its place."""
+    text = "\n".join(message["content"] for message in body["messages"] if message["role"] == "user")
+    replies = re.findall(r"^Reply (\w+):\n(?:<<<\n)?(.*)$", text, flags=re.MULTILINE)[:2]
+    winner = min(replies, key=lambda reply: reply[1].strip())[0]
+    line = {"reasoning": "Because.", "winner": winner, "margin": 3}
+    return json.dumps(dict.fromkeys(re.findall(r"^- (\w+): ", text, flags=re.MULTILINE), line))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--latency", type=float, default=0.2)
@@ -367,11 +426,12 @@ def main():
     options = parser.parse_args()
     faults = {name: float(share) for name, share in (entry.split("=") for entry in options.fault)}
     provider = Provider(
-        answer=choose_first if options.judge else " ".join(["word"] * options.words),
+        answer=choose_earlier if options.judge else " ".join(["word"] * options.words),
         latency_s=options.latency,
         faults=faults,
         hang_s=options.hang,
         keep=False,
+        cuts_hung=True,
         retry_after_s=options.retry_after,
     )
 

@@ -1,5 +1,7 @@
 """The ledger's tests, and those of calls, once more on a real PostgreSQL server."""
 
+import threading
+
 import pytest
 import test_ledger
 import test_models
@@ -10,6 +12,7 @@ from heart_utils.collect.ledger import open_ledger
 pytestmark = pytest.mark.services
 
 SQLITE_ALONE = {
+    "test_a_check_finds_a_row_that_is_doubled",
     "test_every_bit_that_turns_over_in_a_stored_answer_is_seen",
     "test_a_call_takes_little_room",
     "test_a_full_disk_is_said_and_what_was_recorded_stands",
@@ -47,3 +50,14 @@ def test_the_environment_names_it(database_url, monkeypatch, tmp_path):
     opened = open_ledger(tmp_path / "run")
     assert opened.shared
     opened.close()
+
+
+def test_a_server_that_is_restarted_costs_no_answer_and_no_second_call(provider, ledger, postgresql_server):  # noqa: F811
+    provider.latency_s = 0.05
+    judge = test_models.model(provider, max_concurrency=8)
+    restart = threading.Timer(1.0, postgresql_server[1])
+    restart.start()
+    calls = test_models.answer_all(test_models.ask(judge, *(f"w{i}" for i in range(600))), ledger)
+    restart.join()
+    assert {call.status for call in calls} == {"ok"}
+    assert len(provider.requests) == 600

@@ -1,4 +1,4 @@
-"""Collecting: throughput beside bare litellm, a full ledger read again, a run of faults and kills.
+"""Collecting: throughput beside bare litellm, a full ledger read again, a run of faults, kills, restarts and an outage.
 
 The provider is a process of its own on loopback with 0.2 s of latency; its answers are simulated.
 """
@@ -11,24 +11,29 @@ import multiprocessing
 import os
 import random
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import sqlalchemy as sa
 
 from heart_utils.collect.asking import ask_all
+from heart_utils.collect.database import calls, owners
 from heart_utils.collect.ledger import Ledger, open_ledger
 from heart_utils.collect.models import Call, Model, Request, load_litellm
+from heart_utils.collect.recorded import check_calls
 from tools.bench import Figure
 
 __all__ = ["run"]
@@ -36,11 +41,16 @@ __all__ = ["run"]
 ROOT = Path(__file__).resolve().parents[2]
 LATENCY_S = 0.2
 WORDS = " ".join(f"word{i}" for i in range(300))
-FAULTS = {"429": 0.10, "500": 0.05, "drop": 0.03, "hang": 0.02, "malformed": 0.05, "garbled": 0.05}
-"""Statuses, broken connections and JSON that is not sound: the provider's (malformed), and the judge's own (garbled)."""
-TIME_OUT_S = 3.0
-KILLS = 3
+FAULTS = {
+    "429": 0.05, "429bare": 0.02, "500": 0.03, "503": 0.02, "drop": 0.02, "late": 0.01, "hang": 0.002, "malformed": 0.02,
+    "text": 0.01, "empty": 0.01, "tool": 0.005, "garbled": 0.03, "truncate": 0.01, "filter": 0.005,
+    "refusal": 0.005, "nousage": 0.01, "other": 0.01,
+}  # fmt: skip
+"""Statuses, cut connections and bodies, JSON that is not sound: the provider's (malformed), and the judge's own (garbled);
+HTML, answers that are empty, truncated, refused, uncounted or another model's."""
+HANG_S, TIME_OUT_S = 40.0, 30.0  # long: on a busy machine a call that was only slow would be paid twice
 IN_FLIGHT = 64
+JUMP_S = 100.0
 
 
 def run(quick: bool) -> Iterator[Figure]:
@@ -60,7 +70,7 @@ def run(quick: bool) -> Iterator[Figure]:
         yield from _throughput(in_flight, 300 if quick else 2000, 2 if quick else 5)
     yield from _two_processes(300 if quick else 3000, 1 if quick else 3)
     yield from _recorded(2_000 if quick else 42_000)
-    yield from _faults(400 if quick else 5000)
+    yield from _faults(*((400, 12.0) if quick else (10_000, 180.0)))
 
 
 # -- throughput
@@ -228,52 +238,180 @@ def read_again(url: str, n: int) -> None:
 # -- faults and kills
 
 
-def _faults(n: int) -> Iterator[Figure]:
-    """Judge against a server that fails, kill the client three times, and count what came of it."""
-    options = [part for name, share in FAULTS.items() for part in ("--fault", f"{name}={share}")]
-    with (
-        _serving(*options, "--judge", "--hang", "20", "--retry-after", "0.2") as address,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        url = f"sqlite:///{folder}/ledger.sqlite"
-        code = f"from tools.bench.collect import judge_all; judge_all({address!r}, {url!r}, {n})"
-        started = time.perf_counter()
-        kept = []
-        for round_ in range(KILLS + 1):
-            process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-            while process.poll() is None and (round_ == KILLS or _done(url) < n * (round_ + 1) // (KILLS + 1)):
-                time.sleep(0.1)
-            if round_ < KILLS:
-                process.kill()
-                kept.append(_done(url))
+class _Collectors:
+    """Two processes that judge one study on one ledger, and what happens to them."""
+
+    def __init__(
+        self, address: str, url: str, n: int, folder: str, hosts: Sequence[str] = ("", ""), scheduler: str = ""
+    ) -> None:
+        self.address, self.url, self.n, self.folder, self.hosts = address, url, n, folder, hosts
+        self.scheduler, self.ledger = scheduler, open_ledger(url)
+        self.in_flight: set[str] = set()  # digests of what was claimed by those that were killed
+        self.processes = [self.begin(which) for which in range(len(hosts))]
+
+    def __enter__(self) -> _Collectors:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+        self.ledger.close()
+
+    def begin(self, which: int) -> subprocess.Popen[str]:
+        """Start one; what it complains of goes into a file."""
+        arguments = f"{self.address!r}, {self.url!r}, {self.n}, {self.hosts[which]!r}, {self.scheduler!r}"
+        code = f"from tools.bench.collect import judge_all; judge_all({arguments})"
+        with Path(self.folder, "errors").open("a") as errors:
+            return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
+
+    def wait_for(self, share: float) -> None:
+        """Wait until that share of the calls is recorded, or nobody works any more."""
+        while _done(self.url) < share * self.n and any(process.poll() is None for process in self.processes):
+            time.sleep(0.2)
+
+    def claimed_by(self, pid: int) -> set[str]:
+        """Give digests of what a process has claimed and not recorded."""
+        held = sa.select(owners.c.owner).where(owners.c.pid == pid)
+        wanted = sa.select(calls.c.asked).where(calls.c.status == "claimed", calls.c.owner.in_(held))
+        with self.ledger.reading() as connection:
+            return set(connection.scalars(wanted))
+
+    def kill(self, which: int) -> None:
+        """Kill one as a power cut would, and start it again."""
+        self.processes[which].kill()
+        self.processes[which].communicate()
+        self.in_flight |= self.claimed_by(self.processes[which].pid)
+        self.processes[which] = self.begin(which)
+
+    def jump(self) -> None:
+        """Make all stamps look as they do after the database's clock was set forward."""
+        with self.ledger.writing() as connection:
+            connection.execute(owners.update().values(seen_at=owners.c.seen_at - JUMP_S))
+
+    def outage(self, seconds: float) -> None:
+        """Let the provider cut every connection for a while."""
+        urllib.request.urlopen(f"{self.address.removesuffix('/v1')}/outage?seconds={seconds}", timeout=30).close()
+
+    def end(self, name: str, happened: str) -> Iterator[Figure]:
+        """Wait for the end, and compare with what must be."""
+        found, exits = [], []
+        for process in self.processes:
             said, _ = process.communicate()
-        seconds = time.perf_counter() - started
-        found, ledger, server = json.loads(said.splitlines()[-1]), open_ledger(url), _statistics(address)
-        counts = ledger.counts()
-    name = f"{n} calls, {sum(FAULTS.values()):.0%} faults, {KILLS} kills"
-    # A garbled answer is repaired by a second question, so few stay unread.
-    read = found["states"].get("valid", 0) >= 0.98 * n
-    good = found["rows"] == found["distinct"] == n and read and set(counts) <= {"ok", "error"}
-    states = ", ".join(f"{count} {state}" for state, count in sorted(found["states"].items()))
-    yield Figure(f"{name}: verdict rows for {n} comparisons", found["rows"], "", f"{n}", good, f"{states}; killed at {kept}")
-    twice, allowed = server["answered_twice"], KILLS * (IN_FLIGHT + 60) + server["outcomes"].get("hang", 0)
-    note = f"in flight or uncommitted at a kill, or answered after the time-out; server: {server['outcomes']}"
-    yield Figure(f"{name}: answered twice", twice, "calls", f"at most {allowed}", twice <= allowed, note)
-    yield Figure(f"{name}: took", seconds, "s")
+            exits.append(process.returncode)
+            found.append(json.loads(said.splitlines()[-1]) if said else {})
+        twice = set(_statistics(self.address)["twice"])
+        rows = [result.get("rows", 0) for result in found]
+        lost = sum(self.n - result.get("answered", 0) for result in found)
+        doubled = sum(result.get("rows", 0) - result.get("distinct", 0) for result in found)
+        wrong = sum(result.get("wrong", self.n) for result in found)
+        tracebacks = Path(self.folder, "errors").read_text().count("Traceback")
+        unsound = check_calls(self.ledger)
+        states = ", ".join(f"{n} {state}" for state, n in sorted(found[0].get("states", {}).items()))
+        note = f"{happened}; {states}; exit {exits}"
+        yield Figure(f"{name}: rows lost", lost, "", "0", lost == 0, note)
+        yield Figure(f"{name}: rows doubled", doubled, "", "0", doubled == 0, f"{rows} rows")
+        yield Figure(f"{name}: wrong verdicts", wrong, "", "0", wrong == 0)
+        yield Figure(f"{name}: tracebacks", tracebacks, "", "0", tracebacks == 0)
+        yield Figure(f"{name}: exits other than 0", sum(map(bool, exits)), "", "0", not any(exits))
+        yield Figure(f"{name}: damaged or doubled calls", len(unsound), "", "0", not unsound)
+        beyond = len(twice - self.in_flight)
+        said_twice = f"{len(twice & self.in_flight)} calls of {len(self.in_flight)} claimed at a kill were paid twice"
+        yield Figure(f"{name}: paid twice, not in flight at a kill", beyond, "", "0", beyond == 0, said_twice)
 
 
-def judge_all(address: str, url: str, n: int) -> None:
-    """Judge a study; print how many rows came of it."""
+def _faults(n: int, outage_s: float) -> Iterator[Figure]:
+    """Judge against a provider that fails, while processes, clock, database and provider are taken away."""
+    from tools.postgresql import serving_postgresql
+
+    options = [part for name, share in FAULTS.items() for part in ("--fault", f"{name}={share}")]
+    options += ["--judge", "--hang", str(HANG_S), "--retry-after", "0.2"]
+    outcomes: dict[str, int] = {}
+    for stage, size in ((_on_sqlite, n // 2), (_on_postgresql, 3 * n // 10), (_on_dask, n // 5)):
+        with tempfile.TemporaryDirectory() as folder, _serving(*options) as address:
+            started = time.perf_counter()
+            if stage is _on_sqlite:
+                yield from _on_sqlite(address, f"sqlite:///{folder}/ledger.sqlite", size, folder, outage_s)
+            else:
+                with serving_postgresql() as (server, restart):
+                    url = f"{server}/postgres"
+                    if stage is _on_postgresql:
+                        yield from _on_postgresql(address, url, size, folder, restart)
+                    else:
+                        yield from _on_dask(address, url, size, folder)
+            for fault, count in _statistics(address)["outcomes"].items():
+                outcomes[fault] = outcomes.get(fault, 0) + count
+            yield Figure(f"{stage.__name__[1:].replace('_', ' ')}, {size} calls: took", time.perf_counter() - started, "s")
+    for fault, count in sorted(outcomes.items()):
+        yield Figure(f"attempts that met: {fault}", count, "")
+
+
+def _on_sqlite(address: str, url: str, n: int, folder: str, outage_s: float) -> Iterator[Figure]:
+    with _Collectors(address, url, n, folder) as both:
+        steps: Sequence[tuple[float, Callable[[], None]]] = (
+            (0.15, partial(both.kill, 0)), (0.3, both.jump), (0.45, partial(both.kill, 1)),
+            (0.6, partial(both.outage, outage_s)), (0.8, partial(both.kill, 0)),
+        )  # fmt: skip
+        for share, step in steps:
+            both.wait_for(share)
+            step()
+        happened = f"3 kills, a jump of {JUMP_S:.0f} s, an outage of {outage_s:.0f} s"
+        yield from both.end(f"two collectors, SQLite, {n} calls", happened)
+
+
+def _on_postgresql(address: str, url: str, n: int, folder: str, restart: Callable[[], None]) -> Iterator[Figure]:
+    with _Collectors(address, url, n, folder, hosts=("one", "two")) as both:
+        for share, step in ((0.25, restart), (0.5, both.jump), (0.75, restart)):
+            both.wait_for(share)
+            step()
+        happened = f"2 restarts of the database, a jump of {JUMP_S:.0f} s"
+        yield from both.end(f"two hosts, PostgreSQL, {n} calls", happened)
+
+
+def _on_dask(address: str, url: str, n: int, folder: str) -> Iterator[Figure]:
+    import distributed
+
+    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "host": "127.0.0.1"}
+    with (
+        distributed.LocalCluster(**local) as cluster,  # type: ignore[no-untyped-call]
+        _Collectors(address, url, n, folder, hosts=("",), scheduler=cluster.scheduler_address) as one,
+    ):
+        one.wait_for(0.4)
+        pid = next(iter(cluster.workers.values())).pid
+        os.kill(pid, signal.SIGKILL)
+        one.in_flight |= one.claimed_by(pid)
+        yield from one.end(f"Dask, two workers, {n} calls", "a worker killed")
+
+
+def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "") -> None:
+    """Judge a study; print how many rows came of it, and how many say other than the provider meant."""
+    from heart_utils.collect import ledger
     from heart_utils.collect.judge import collect_verdicts
 
+    if host:
+        ledger._host = lru_cache(lambda: host)
     histories, replies, comparisons = _study(n)
+    judge = replace(_judge(address), answer_format="json")
     verdicts = collect_verdicts(
-        histories, replies, comparisons, [replace(_judge(address), answer_format="json")], ledger=open_ledger(url),
-        dimensions=["overall"], progress=False,
-    )  # fmt: skip
+        histories,
+        replies,
+        comparisons,
+        [judge],
+        ledger=open_ledger(url),
+        dimensions=["overall"],
+        progress=False,
+        scheduler=scheduler or None,
+    )
     keys = ["comparison_id", "rater", "dimension", "repeat"]
-    distinct = len(verdicts.drop_duplicates(keys))
-    print(json.dumps({"rows": len(verdicts), "distinct": distinct, "states": verdicts["state"].value_counts().to_dict()}))
+    states = verdicts["state"].value_counts().to_dict()
+    text = replies.set_index("reply_id")["text"]
+    shown = verdicts.merge(comparisons[["comparison_id", "reply_a", "reply_b"]], on="comparison_id").query("state == 'valid'")
+    meant = np.where(shown["reply_a"].map(text) < shown["reply_b"].map(text), "a", "b")
+    found = {
+        "rows": len(verdicts), "distinct": len(verdicts.drop_duplicates(keys)), "states": states,
+        "answered": sum(states.values()) - states.get("error", 0), "wrong": int((shown["verdict"] != meant).sum()),
+    }  # fmt: skip
+    print(json.dumps(found))
+    sys.exit(3 if states.get("error") else 0)
 
 
 # -- what they share
