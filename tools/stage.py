@@ -33,7 +33,7 @@ from tools.source_pages import write_source_pages
 
 __all__ = ["api_pages", "page_banner", "stage_book"]
 
-FRONT_FIGURE = ("notebooks/05_who_is_preferred.ipynb", "fig-attribute-board")
+FRONT_FIGURE = ("notebooks/00_who_supports_better.ipynb", "fig-forest")
 """The figure that the front page shows, taken from its chapter with its words."""
 
 
@@ -107,7 +107,7 @@ def _stage_front_figure(stage: Path) -> None:
     if (stage / FRONT_FIGURE[0]).is_file():
         figure = read_figure(stage / FRONT_FIGURE[0], FRONT_FIGURE[1])
         write_atomically(stage / "book" / "front.png", figure.png)
-        front = f"```{{figure}} front.png\n:name: fig-front\n:alt: {figure.alt}\n\n{figure.caption}\n```\n"
+        front = f"```{{figure}} front.png\n:name: fig-front\n:alt: {figure.alt}\n:class: heart-fit\n\n{figure.caption}\n```\n"
     write_atomically(stage / "book" / "front.txt", front.encode())
 
 

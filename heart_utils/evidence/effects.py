@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from heart_utils.analysis.other_raters import crossed_interval, crossed_variance
 from heart_utils.tables import TABLES, check_table
 
 __all__ = ["CONVERSIONS", "EffectError", "effect_row", "read_quoted", "share_between", "share_clustered"]
@@ -91,11 +92,11 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
 def share_clustered(
     wins: pd.DataFrame, *, clusters: Sequence[str], weight: str | None = None, ci_level: float = 0.95
 ) -> dict[str, Any]:
-    r"""Average wins that come in clusters, such as messages and the raters who read them.
+    """Average wins that come in clusters, such as messages and the raters who read them.
 
-    The variance is that of the weighted mean by sums over clusters; with two crossed clusterings it is
-    :math:`V_1 + V_2 - V_{12}` [1]_, and never less than either alone. The interval is a t interval whose
-    degrees of freedom are the number of the fewer clusters less one.
+    The variance is that of the weighted mean by sums over clusters, over two crossed clusterings at once if there are two
+    [1]_. The interval is the package's for shares (:func:`heart_utils.analysis.resampling.interval_ends`): Wilson's with a t
+    quantile whose degrees of freedom are the number of the fewer clusters less one.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def share_clustered(
     Raises
     ------
     EffectError
-        If there is one cluster, or all have the same share.
+        If there is one cluster, or all have the same share between 0 and 1.
 
     References
     ----------
@@ -131,24 +132,18 @@ def share_clustered(
     >>> found["win_share"], found["n_clusters"]
     (0.625, 3)
     """
-    import statsmodels.api as sm
-    from statsmodels.stats.sandwich_covariance import cov_cluster, cov_cluster_2groups
-
-    codes = {name: pd.factorize(wins[name])[0] for name in clusters}
-    fewest = min(codes, key=lambda name: codes[name].max(initial=-1))
-    n_clusters = int(codes[fewest].max(initial=-1)) + 1
+    codes = [pd.factorize(wins[name])[0] for name in clusters]
+    n_clusters, fewest = min((code.max(initial=-1) + 1, name) for code, name in zip(codes, clusters, strict=True))
     if n_clusters < 2:
         raise EffectError(f"There is {n_clusters} {fewest}; an interval needs two or more. Cluster by something else.")
-    fit = sm.WLS(wins["won"].to_numpy(float), np.ones(len(wins)), weights=1.0 if weight is None else wins[weight]).fit()
-    variances = [float(cov_cluster(fit, code)[0, 0]) for code in codes.values()]
-    if len(codes) == 2:
-        variances.append(float(cov_cluster_2groups(fit, *codes.values())[0][0, 0]))
-    if not max(variances) > 1e-12:
+    won, weights = wins["won"].to_numpy(float), np.ones(len(wins)) if weight is None else wins[weight].to_numpy(float)
+    share = float(np.average(won, weights=weights))
+    variance = crossed_variance(weights * (won - share) / weights.sum(), codes[0], codes[-1])
+    if variance < 1e-12 and 0.0 < share < 1.0:
         raise EffectError(f"Each {fewest} has the same share, so the clusters give no interval. Report the counts instead.")
-    share = float(fit.params[0])
-    reach = float(stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(max(variances)))
-    ends = {"win_share": share, "ci_low": max(share - reach, 0.0), "ci_high": min(share + reach, 1.0), "ci_level": ci_level}
-    return {**ends, "n_clusters": n_clusters, "cluster": " and ".join(clusters)}
+    low, high = crossed_interval(share, variance, int(n_clusters), ci_level, least=0.0, most=1.0)
+    ends = {"win_share": share, "ci_low": low, "ci_high": high, "ci_level": ci_level}
+    return {**ends, "n_clusters": int(n_clusters), "cluster": " and ".join(clusters)}
 
 
 def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:

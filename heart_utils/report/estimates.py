@@ -187,7 +187,7 @@ def plot_ceiling(points: Sequence[tuple[str, float, float]], *, simulated: bool 
 def plot_forest(effects: pd.DataFrame, *, line: str = "line", by: str = "group", ax: Axes | None = None) -> Axes:
     """Draw win shares of models over people with their intervals, a group below the other, words above each line.
 
-    The words are above the lines, not beside them, so that the figure can be read on a phone; some 55 characters fit.
+    The words are above the lines, not beside them, so that the figure can be read on a phone; some 50 characters fit.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def plot_forest(effects: pd.DataFrame, *, line: str = "line", by: str = "group",
     if not 0 < len(groups) <= len(COLOURS):
         raise ValueError(f"A forest has 1 to {len(COLOURS)} groups; {by} has {len(groups)}.")
     if ax is None:
-        _, ax = plt.subplots(figsize=(5.2, 0.9 + 0.46 * (len(effects) + 0.8 * len(groups))), layout="constrained")
+        _, ax = plt.subplots(figsize=(4.4, 0.9 + 0.46 * (len(effects) + 0.8 * len(groups))), layout="constrained")
     place = 0.0
     for group, colour, marker in zip(groups, COLOURS, MARKERS, strict=False):
         ax.text(0.0, place, group, weight="bold", color=colour, va="center")

@@ -6,6 +6,7 @@ import pingouin as pg
 import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from heart_utils.evidence.effects import CONVERSIONS, EffectError, effect_row, read_quoted, share_between, share_clustered
 from heart_utils.runs import Run, find_root
@@ -30,11 +31,18 @@ def test_the_interval_between_groups_ends_at_one_half_where_brunner_and_munzel_r
     assert share_between(models, people, ci_level=level)["ci_low"] == pytest.approx(0.5, abs=1e-9)
 
 
-def test_one_cluster_a_row_gives_the_t_interval_of_the_mean():
+def wilson(share, error, n_clusters):
+    """Ends by statsmodels: Wilson's interval of as many observations as have this error, with a t quantile."""
+    n = share * (1 - share) / error**2
+    alpha = 2 * stats.norm.sf(stats.t.ppf(0.975, n_clusters - 1))
+    return proportion_confint(share * n, n, alpha=alpha, method="wilson")
+
+
+def test_one_cluster_a_row_gives_wilsons_interval_of_the_mean_with_a_t_quantile():
     won = np.array([0.0, 1.0, 1.0, 0.5, 1.0, 0.0, 0.5])
     found = share_clustered(pd.DataFrame({"won": won, "post": range(7)}), clusters=["post"])
-    low, high = stats.t.interval(0.95, 6, won.mean(), stats.sem(won))
-    assert (found["ci_low"], found["ci_high"], found["n_clusters"]) == pytest.approx((low, high, 7))
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(wilson(won.mean(), stats.sem(won), 7))
+    assert found["n_clusters"] == 7
 
 
 def test_weights_of_counts_are_the_rows_themselves():
@@ -52,10 +60,11 @@ def test_two_crossed_clusterings_are_never_narrower_than_either_and_equal_statsm
     lean = rng.normal(0, 0.3, 8)[wins["rater"]] + rng.normal(0, 0.3, 12)[wins["post"]]
     wins["won"] = (rng.random(96) < 0.5 + lean).astype(float)
     found = share_clustered(wins, clusters=["post", "rater"])
-    two_way = smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds={"groups": wins[["post", "rater"]].to_numpy()})
-    one_way = [smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds={"groups": wins[name]}) for name in ("post", "rater")]
-    error = max(fit.bse["Intercept"] for fit in (two_way, *one_way))
-    assert (found["ci_high"] - found["ci_low"]) / 2 == pytest.approx(stats.t.ppf(0.975, 7) * error)
+    ways = [wins[["post", "rater"]].to_numpy(), wins["post"], wins["rater"]]
+    kwds = [{"groups": way, "use_correction": False} for way in ways]
+    error = max(smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds=one).bse["Intercept"] for one in kwds)
+    ends = wilson(wins["won"].mean(), error * np.sqrt(8 / 7), 8)
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(ends)
 
 
 @pytest.mark.parametrize("n_clusters", [4, 10])
@@ -86,12 +95,17 @@ def test_what_papers_print_is_converted_as_simulation_says():
     [
         (pd.DataFrame({"won": [1.0, 0.0], "post": "p"}), "There is 1 post; an interval needs two or more"),
         (pd.DataFrame({"won": [], "post": []}), "There is 0 post"),
-        (pd.DataFrame({"won": [1.0, 1.0], "post": ["p", "q"]}), "Each post has the same share"),
+        (pd.DataFrame({"won": [0.5, 0.5], "post": ["p", "q"]}), "Each post has the same share"),
     ],
 )
 def test_clusters_that_give_no_interval_are_named(wins, said):
     with pytest.raises(EffectError, match=said):
         share_clustered(wins, clusters=["post"])
+
+
+def test_models_that_always_win_have_an_interval_with_a_width():
+    found = share_clustered(pd.DataFrame({"won": [1.0] * 6, "post": list("pqrstu")}), clusters=["post"])
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx((6 / (6 + stats.t.ppf(0.975, 5) ** 2), 1.0))
 
 
 def test_groups_that_give_no_interval_are_named():

@@ -69,8 +69,9 @@ def test_a_figure_that_is_not_there_is_told_with_those_that_are(tmp_path):
 
 
 @pytest.fixture
-def staged(project):
+def staged(project, monkeypatch):
     """A book of one page of prose and one chapter that has run."""
+    monkeypatch.setattr("tools.stage.FRONT_FIGURE", ("notebooks/05_who_is_preferred.ipynb", FRONT_FIGURE[1]))
     project.write_chapter("05_who_is_preferred", cell("1"))
     project.write_parameters("chapters: [05_who_is_preferred]\n")
     rests_on = cell("show_banner()")

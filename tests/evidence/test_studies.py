@@ -1,0 +1,111 @@
+"""The four studies in data/public: means as their papers print them, shares and intervals by second implementations."""
+
+import numpy as np
+import pandas as pd
+import pingouin as pg
+import pytest
+import statsmodels.formula.api as smf
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from heart_utils.evidence.effects import EffectError, share_clustered
+from heart_utils.evidence.studies import BOTS, count_wins, measured_effects, therapist_wins
+from heart_utils.runs import open_run
+
+SETS = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "therapists": "scores"}
+ENDS = ["win_share", "ci_low", "ci_high"]
+
+
+def by_statsmodels(wins, clusters):
+    """Share and ends: the largest variance of three, with the factor of the fewer clusters, and Wilson's interval."""
+    codes = wins[clusters].apply(lambda names: pd.factorize(names)[0])
+    ways = [codes.to_numpy(), *(codes[name] for name in clusters)] if len(clusters) == 2 else [codes[clusters[0]]]
+    kwds = [{"groups": way, "use_correction": False} for way in ways]
+    error = max(smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds=one).bse["Intercept"] for one in kwds)
+    fewest = int(codes.max().min()) + 1
+    share, quantile = wins["won"].mean(), stats.t.ppf(0.975, fewest - 1)
+    n = share * (1 - share) / (error**2 * fewest / (fewest - 1))
+    return [share, *proportion_confint(share * n, n, alpha=2 * stats.norm.sf(quantile), method="wilson")]
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return {name: open_run("public").read(table, name) for name, table in SETS.items()}
+
+
+@pytest.fixture(scope="module")
+def effects(sets):
+    return measured_effects(**sets).set_index(["people", "models", "label"])
+
+
+def test_the_effects_cover_each_kind_of_rater_and_no_share_lies_outside_its_interval(effects):
+    assert set(effects["raters"]) == {"recipient", "stranger", "expert"}
+    assert (effects["ci_low"] < effects["win_share"]).all()
+    assert (effects["win_share"] < effects["ci_high"]).all()
+
+
+def test_recipients_by_label_are_pingouins_shares_with_delongs_variance(sets, effects):
+    heard = sets["recipients"].query("dimension == 'felt_heard'")
+    scores = {group: part["score"].to_numpy() for group, part in heard.groupby(["responder", "label"])}
+    assert [len(part) for part in scores.values()] == [124, 110, 110, 111]
+    assert [part.mean() for part in scores.values()] == pytest.approx([5.407, 6.118, 4.820, 5.511], abs=5e-4)
+    for label, (of_model, of_person) in {"person": ("person", "person"), "ai": ("ai", "ai"), "true": ("ai", "person")}.items():
+        models, people = scores["bing-chat", of_model], scores["person", of_person]
+        row = effects.loc[("another participant", "Bing Chat, 2023", label)]
+        assert row["win_share"] == pytest.approx(pg.mwu(models, people)["CLES"].iloc[0])
+        wins = (np.sign(models[:, None] - people[None, :]) + 1) / 2
+        parts = [wins.mean(axis=1).var(ddof=1) / len(models), wins.mean(axis=0).var(ddof=1) / len(people)]
+        df = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, (len(models), len(people)), strict=True))
+        reach = stats.t.ppf(0.975, df) * np.sqrt(sum(parts))
+        assert row[ENDS].tolist() == pytest.approx([wins.mean(), wins.mean() - reach, wins.mean() + reach], abs=1e-6)
+
+
+def test_strangers_are_the_mean_of_two_hundred_batches(sets, effects):
+    for responder, model in {"gpt-4": "GPT-4", "gpt-4-empathy": "GPT-4 told what empathy is"}.items():
+        rows = sets["welivita"].query(f"by == 'batch' and responder_a == 'person' and responder_b == '{responder}'")
+        sums = rows.groupby("cluster")[["n_a", "n_tie", "n_b"]].sum()
+        assert (sums.sum(axis=1) == 10).all()
+        shares = (sums["n_b"] + sums["n_tie"] / 2) / 10
+        expected = by_statsmodels(shares.rename("won").reset_index(), ["cluster"])
+        assert effects.loc[("crowd workers", model, "hidden"), ENDS].tolist() == pytest.approx(expected)
+
+
+def test_psychologists_are_statsmodels_two_way_over_single_comparisons(sets, effects):
+    for responder, people in {"trained": "people trained for the task", "commenter": "Reddit commenters"}.items():
+        rows = sets["resort"].query(f"by == 'post' and dimension == 'empathy' and responder_a == '{responder}'")
+        single = pd.concat(
+            rows.loc[rows.index.repeat(rows[count]), ["cluster", "rater"]].assign(won=won)
+            for count, won in {"n_a": 0.0, "n_tie": 0.5, "n_b": 1.0}.items()
+        )
+        row = effects.loc[(people, "GPT-4 Turbo, Llama 2, Mistral", "hidden")]
+        assert row[ENDS].tolist() == pytest.approx(by_statsmodels(single.reset_index(), ["cluster", "rater"]))
+
+
+def test_hard_moments_are_differences_of_shares_of_appropriate_replies(sets, effects):
+    scores = sets["therapists"]
+    assert (scores["state"] != "valid").sum() == 173  # a model's missing replies, which the release counts as failures
+    valid = scores[scores["state"] == "valid"]
+    right = valid.pivot_table(index="dialogue_id", columns="responder", values="score")
+    assert valid.loc[valid["responder"] == "therapist", "score"].mean() == pytest.approx(75 / 80)
+    for models, chosen in {
+        "five models": right.columns.difference([*BOTS, "therapist"]),
+        "five therapy bots": list(BOTS),
+    }.items():
+        share = 0.5 + (right[chosen].mean(axis=1) - right["therapist"]).mean() / 2
+        wins = therapist_wins(valid, list(chosen))
+        expected = by_statsmodels(wins.reset_index(), ["dialogue_id", "author_id"])
+        assert expected[0] == pytest.approx(share)
+        assert effects.loc[("therapists", models, "hidden"), ENDS].tolist() == pytest.approx(expected)
+
+
+def test_a_study_with_one_cluster_is_named(sets):
+    one = count_wins(sets["welivita"], by="batch", cluster="batch_001", responder_a="person", responder_b="gpt-4")
+    with pytest.raises(EffectError, match="There is 1 cluster"):
+        share_clustered(one, clusters=["cluster"], weight="n")
+    with pytest.raises(EffectError, match="There is 1 cluster"):
+        measured_effects(**{**sets, "welivita": sets["welivita"].query("cluster == 'batch_001'")})
+
+
+def test_a_cut_that_is_not_there_is_named(sets):
+    with pytest.raises(ValueError, match="No row of the tallies has by='post' and {'responder_a': 'nobody'}"):
+        count_wins(sets["resort"], by="post", responder_a="nobody")
