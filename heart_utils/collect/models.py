@@ -17,7 +17,7 @@ from heart_utils.tables import ANSWER_FORMATS
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Call", "Model", "ModelError", "Request", "load_litellm", "read_models", "supports_schema"]
+__all__ = ["Call", "Model", "ModelError", "Request", "key_fault", "load_litellm", "read_models", "supports_schema"]
 
 EMBEDDED = "embedded"
 """The word in a YAML's ``model:`` that means the model whose weights come with the project."""
@@ -287,6 +287,34 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     if twice:
         raise ModelError(f"Each model needs a name of its own; {', '.join(twice)} appears more than once.")
     return models
+
+
+def key_fault(model: Model) -> str | None:
+    """Say what is wrong with a model's key, before anything is asked with it.
+
+    Parameters
+    ----------
+    model : Model
+        Its key is looked for in the environment, under the name it gives or else the usual one.
+
+    Returns
+    -------
+    str or None
+        That it is not set, or holds what no header may, such as the end of a line from Windows; never the key.
+
+    Examples
+    --------
+    >>> key_fault(Model("m", "openai/m", api_key_env="NO_SUCH_API_KEY"))
+    'the environment variable NO_SUCH_API_KEY is not set'
+    """
+    usual = None if model.api_base else f"{model.model.split('/')[0].upper()}_API_KEY"
+    name = model.api_key_env or usual
+    key = os.environ.get(name) if name else None
+    if not key:
+        return f"the environment variable {name} is not set" if model.api_key_env else None
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        return f"the environment variable {name} holds a blank, a line's end or another character that no key has"
+    return None
 
 
 def supports_schema(model: Model) -> bool:
