@@ -71,6 +71,8 @@ class Model:
         Who made it; a judge of a responder's family is flagged.
     answer_format : str
         ``"json"`` or ``"logprob"``, for a judge.
+    json_schema : bool, optional
+        Whether it is held to a JSON schema where it answers in JSON; as litellm's list says if absent.
     options : mapping
         Sampling options, such as ``{"temperature": 0.7, "max_tokens": 400}``.
     requests_per_minute, tokens_per_minute : int, optional
@@ -98,6 +100,7 @@ class Model:
     api_key_env: str | None = None
     family: str | None = None
     answer_format: str = "json"
+    json_schema: bool | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -385,6 +388,9 @@ def _check_types(where: str, entry: Mapping[str, Any]) -> None:
             strange = sorted(str(option) for option in value if option not in OPTIONS)
             if strange:
                 raise ModelError(f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}.")
+        elif name == "json_schema":
+            if value is not None and not isinstance(value, bool):
+                raise ModelError(f"{where}: json_schema: expected true or false, got {value!r}.")
         elif value is not None and not isinstance(value, str):
             raise ModelError(f"{where}: {name}: expected text, got {value!r}.")
     if entry.get("answer_format", "json") not in ANSWER_FORMATS:
