@@ -399,13 +399,13 @@ def _check_types(where: str, entry: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "") -> None:
+def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: object = "") -> None:
     """Refuse a key in the settings, whatever it is called, without repeating it."""
     secrets = {value for name, value in os.environ.items() if KEY_NAMES.search(name) and len(value) >= 8}
     for name, value in entry.items():
         at = f"{path}{name}"
         if isinstance(value, Mapping):
-            _refuse_keys(where, value, f"{at}.")
+            _refuse_keys(where, value, f"{at}.", entry.get("model", model))
         elif name == "api_key_env":
             if value is not None and not (isinstance(value, str) and VARIABLE.match(value)):
                 raise ModelError(f"{where}: api_key_env: expected the name of an environment variable, such as OPENAI_API_KEY.")
@@ -413,14 +413,15 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "") -> None:
             named = KEY_NAMES.search(str(name)) is not None
             inside = re.match(r"^\w+://[^/@]*@", value) is not None
             if named or inside or KEY_VALUES.match(value) or any(secret in value for secret in secrets):
+                variable = _usual_variable(entry.get("model", model))
                 raise ModelError(
                     f"{where}: {at}: a key does not belong in a file. Put it into an environment variable and name that: "
-                    f"`api_key_env: {_usual_variable(entry)}`. If the file was ever shared, replace the key."
+                    f"`api_key_env: {variable}`. If the file was ever shared, replace the key."
                 )
 
 
-def _usual_variable(entry: Mapping[str, Any]) -> str:
-    provider = str(entry.get("model", "")).split("/")[0]
+def _usual_variable(model: object) -> str:
+    provider = str(model).split("/")[0]
     return re.sub(r"\W", "_", provider or "provider").upper() + "_API_KEY"
 
 

@@ -210,7 +210,7 @@ class _Heard:
 
 def _listen(response: Any) -> _Heard | None:
     """Listen to the provider's pieces on their way through litellm's stream; None where there is no such stream."""
-    inner = getattr(response, "completion_stream", None)
+    inner: Any = getattr(response, "completion_stream", None)
     if not hasattr(inner, "__aiter__"):
         return None
     heard = _Heard()
@@ -374,7 +374,7 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
 def _retry_after(error: BaseException) -> float | None:
     headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "litellm_response_headers", None)
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        said = (headers or {}).get(name)
+        said: Any = (headers or {}).get(name)
         with suppress(TypeError, ValueError):
             return max(0.0, float(said) * unit)
         with suppress(TypeError, ValueError):  # a date, as HTTP allows; without a zone it is meant in UTC

@@ -12,6 +12,7 @@ __all__ = [
     "BudgetError",
     "bound",
     "check_money",
+    "check_prices",
     "cost",
     "estimate",
     "is_paid",
@@ -275,6 +276,41 @@ def plan_call(request: Request) -> Call:
     return Call(request.key, "planned", prompt_tokens=prompt, completion_tokens=completion, cost_usd=usd)
 
 
+def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
+    """Refuse a budget that cannot be kept, since nobody knows what a model costs.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        Who would be asked.
+    budget_usd : float, optional
+        A budget, or a model's own, needs a price of every model; 0 where its settings say so.
+
+    Raises
+    ------
+    BudgetError
+        It names every model without a price.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.models import Model
+    >>> check_prices([Model("own", "openai/own")], budget_usd=None)
+    >>> check_prices([Model("own", "openai/own", budget_usd=1)], budget_usd=None)
+    Traceback (most recent call last):
+        ...
+    BudgetError: No price is known of own (openai/own). Give price_prompt and price_completion in USD for a million ...
+    """
+    if budget_usd is not None and not budget_usd >= 0:
+        raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
+    capped = [model for model in models if budget_usd is not None or model.budget_usd is not None]
+    unpriced = sorted({f"{model.name} ({model.model})" for model in capped if price(model) is None})
+    if unpriced:
+        raise BudgetError(
+            f"No price is known of {', '.join(unpriced)}. Give price_prompt and price_completion in USD for a million tokens; "
+            f"0 if a call really costs nothing. (A listed price of 0 counts as not known.)"
+        )
+
+
 def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_paid_calls: int | None) -> None:
     """Refuse, before the first call, what a budget or a limit of paid calls does not allow.
 
@@ -283,7 +319,7 @@ def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_pa
     requests : sequence of Request
         What would be asked.
     budget_usd : float, optional
-        A budget, or a model's own, needs a price of every model; 0 where its settings say so.
+        As in :func:`check_prices`.
     max_paid_calls : int, optional
         How many calls may cost money.
 
@@ -299,21 +335,9 @@ def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_pa
     >>> check_money([ask], budget_usd=5.0, max_paid_calls=None)
     Traceback (most recent call last):
         ...
-    BudgetError: A budget needs prices, and none is known of own (openai/own). Give price_prompt and ...
+    BudgetError: No price is known of own (openai/own). Give price_prompt and price_completion ...
     """
-    models = {request.model.name: request.model for request in requests}
-    if budget_usd is not None and not budget_usd >= 0:
-        raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
-    unpriced = [
-        f"{name} ({model.model})"
-        for name, model in models.items()
-        if price(model) is None and (budget_usd is not None or model.budget_usd is not None)
-    ]
-    if unpriced:
-        raise BudgetError(
-            f"A budget needs prices, and none is known of {', '.join(unpriced)}. Give price_prompt and price_completion in "
-            f"USD for a million tokens; 0 if a call really costs nothing. (A listed price of 0 counts as not known.)"
-        )
+    check_prices(list({request.model.name: request.model for request in requests}.values()), budget_usd)
     if max_paid_calls is not None:
         paid = sum(is_paid(request.model) for request in requests)
         if paid > max_paid_calls:

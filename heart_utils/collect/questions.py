@@ -14,7 +14,7 @@ import pandas as pd
 
 from heart_utils.collect.asking import ask_all
 from heart_utils.collect.models import Call, Model, Request, supports_schema
-from heart_utils.collect.prices import plan_call
+from heart_utils.collect.prices import bound, plan_call
 from heart_utils.collect.prompts import Form, Messages, repair_messages
 from heart_utils.collect.readings import Reading, read_call
 
@@ -364,8 +364,9 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
     -------
     pandas.DataFrame
         One row for each who is asked: ``n_calls``, ``n_recorded`` of them, and of the others ``prompt_tokens``,
-        ``completion_tokens`` (both estimated; answers are taken to fill their room) and ``cost_usd`` at list price,
-        empty where no price is known. What failed before is asked again. Repair questions come on top.
+        ``completion_tokens`` (both estimated; answers are taken to fill their room), ``cost_usd`` at list price, each
+        asked once, and ``at_most_usd``, the sum of :func:`heart_utils.collect.prices.bound`. Both are empty where no
+        price is known. What failed before is asked again.
 
     Examples
     --------
@@ -383,10 +384,12 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
         statuses = ledger.statuses([request.key for _, request in chunk])
         for who, request in chunk:
             call = plan_call(request) if statuses.get(request.key, "error") == "error" else None
-            takes = (0, 0, 0.0) if call is None else (call.prompt_tokens or 0, call.completion_tokens or 0, call.cost_usd)
+            takes: tuple[Any, ...] = (0, 0, 0.0, 0.0)
+            if call is not None:
+                takes = (call.prompt_tokens or 0, call.completion_tokens or 0, call.cost_usd, bound(request))
             rows.append((*who, call is None, *takes))
-    names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
-    table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float})
+    names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
+    table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float, "at_most_usd": float})
     return (
         table.groupby(list(by), sort=False)
         .agg(
@@ -394,10 +397,15 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
             n_recorded=("recorded", "sum"),
             prompt_tokens=("prompt_tokens", "sum"),
             completion_tokens=("completion_tokens", "sum"),
-            cost_usd=("cost_usd", lambda costs: costs.sum(skipna=False)),  # one unknown price leaves the sum unknown
+            cost_usd=("cost_usd", _sum_known),
+            at_most_usd=("at_most_usd", _sum_known),
         )
         .reset_index()
     )
+
+
+def _sum_known(costs: pd.Series) -> float:
+    return float(costs.sum(skipna=False))  # one unknown price leaves the sum unknown
 
 
 def takes_schema(model: Model, ledger: Ledger) -> bool:

@@ -103,8 +103,8 @@ def spent(request: Request, answer: Answer) -> float | None:
     >>> from heart_utils.collect.models import Model
     >>> ask = Request(Model("m", "openai/own", price_prompt=1, price_completion=2), ({"role": "user", "content": "Hello"},))
     >>> counted = Answer("I hear you.", "stop", False, None, None, 800.0, 20, 4)
-    >>> [round(spent(ask, answer) * 1e6) for answer in (counted, replace(counted, prompt_tokens=None))]  # then 17 tokens and 4
-    [28, 25]
+    >>> [round(spent(ask, answer) * 1e6) for answer in (counted, replace(counted, prompt_tokens=None))]  # then 17 tokens and 3
+    [28, 23]
     """
     usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens)
     return estimate(request, answer.text) if usd is None else usd

@@ -435,7 +435,7 @@ def test_a_price_of_zero_that_only_a_list_says_is_not_known_and_a_budget_needs_o
     assert price(unknown) is None
     assert is_paid(unknown)
     requests = ask(unknown, "hello")
-    with pytest.raises(BudgetError, match=r"none is known of claude .* Give price_prompt"):
+    with pytest.raises(BudgetError, match=r"No price is known of claude .* Give price_prompt"):
         answer_all(requests, ledger, budget_usd=1.0)
     with pytest.raises(BudgetError, match="1 paid calls are not recorded"):
         answer_all(requests, ledger, max_paid_calls=0)
@@ -457,7 +457,7 @@ def test_a_models_own_budget_ends_it_and_says_whose_it_was(provider, ledger):
     with pytest.raises(BudgetError, match="The budget of judge's own 0.00.* USD does not reach"):
         answer_all(requests, ledger)
     assert 0 < ledger.money().spent <= 4 * reserve(requests[0])
-    with pytest.raises(BudgetError, match="none is known of m"):
+    with pytest.raises(BudgetError, match="No price is known of m"):
         answer_all(ask(Model("m", "openai/nobody-lists-this", budget_usd=1.0), "hello"), ledger)
 
 
