@@ -8,19 +8,23 @@ Run as ``make collect RUN=...``; ``python -m heart_utils.collect --help`` lists 
 from __future__ import annotations
 
 import argparse
-import os
+import math
 import sys
 import time
 import warnings
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import sqlalchemy as sa
 
 from heart_utils.collect.asking import ask_all
 from heart_utils.collect.batch import can_batch
-from heart_utils.collect.models import ModelError, Request
+from heart_utils.collect.database import calls, keys_in
+from heart_utils.collect.design import DesignError
+from heart_utils.collect.models import Model, ModelError, Request, key_fault
+from heart_utils.collect.prices import BudgetError, check_prices, is_paid
 from heart_utils.collect.raters import add_people
 from heart_utils.collect.recipe import (
     Recipe,
@@ -38,7 +42,7 @@ from heart_utils.collect.recipe import (
     recipe_verdicts,
 )
 from heart_utils.collect.recorded import check_calls, export_calls, merge_calls
-from heart_utils.collect.respond import plan_replies, skipped_histories
+from heart_utils.collect.respond import lengthen_planned, plan_replies, skipped_histories
 from heart_utils.runs import Run, open_run, strictest_licence
 from heart_utils.tables import empty_table
 
@@ -48,6 +52,12 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
+
+TITLES = {"calls": "calls", "prompt tokens": "prompt", "of them cached": "cached", "answer tokens": "answer"}
+"""Columns of the table that ends a run, and what they sum."""
+
+COMMONEST = 5
+"""So many causes of failure are told, the commonest first."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,13 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         queue was stopped, calls failed or ``--check`` found a fault; 4 if batches are out; 130 after Ctrl-C.
     """
     options = _parser().parse_args(arguments)
+    options.said = []  # by warnings, such as why a queue was stopped
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.filterwarnings(
                 "ignore", "Item .* on TypedDict class", UserWarning
             )  # pydantic's, of no use to anybody here
-            warnings.showwarning = _show_warning
+            warnings.showwarning = partial(_show_warning, options.said)
             return _collect(options)
     except KeyboardInterrupt:
         print("\nStopped. What was answered is recorded; the same command goes on where this ended.", file=sys.stderr)
@@ -103,26 +114,29 @@ def _collect(options: argparse.Namespace) -> int:
     if options.check:
         return _check(plan, ledger)
     print(_describe(plan, ledger))
-    missing = int((plan["n_calls"] - plan["n_recorded"]).sum())
-    unset = _unset_keys(recipe, plan)
+    if not recipe.judges:
+        print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
+    asked_now = _asked_now(recipe, plan)
+    faults = sorted({fault for model in asked_now if (fault := key_fault(model))})
     if options.dry_run:
-        for name in unset:
-            print(f"{name}: not set")
+        print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
         return 0
-    if unset:
-        raise ModelError(
-            f"Nothing was asked: the environment has no {', '.join(unset)}, where a model's key is looked for. Set it."
-        )
-    if missing and not _allowed(plan, budget, options.yes):
+    if faults:
+        raise ModelError(f"Nothing was asked: {'; '.join(faults)}. A model's key is looked for there.")
+    allowed, budget = _settle_money(asked_now, plan, budget, options.yes)
+    if not allowed:
         return REFUSED
     started = time.monotonic()
     how: dict[str, Any] = {"mode": "missing", "budget_usd": budget, "progress": not options.quiet}
     answered = recipe_replies(recipe, histories, ledger=ledger, max_concurrency=options.reply_concurrency, **how)
     replies = add_people(run, answered, histories)
     _tell_states("replies", replies, "responder")
-    comparisons = recipe_comparisons(recipe, replies)
+    try:
+        comparisons = recipe_comparisons(recipe, replies)
+    except DesignError as error:
+        raise DesignError(f"{error}{_causes(ledger, recipe, options.said)}") from None
     made = {"histories": histories, "responders": recipe_responders(recipe), "replies": answered, "comparisons": comparisons}
-    _keep(run, recipe, made, "live" if missing else "replayed")
+    _keep(run, recipe, made, "live" if asked_now else "replayed")
     if options.batch:
         return _batch(recipe_requests(recipe, histories, replies, comparisons, ledger=ledger), ledger, budget)
     if options.scheduler is not None:
@@ -133,7 +147,7 @@ def _collect(options: argparse.Namespace) -> int:
     scores = recipe_scores(recipe, histories, replies, **judging)
     _tell_states("scores", scores, "rater")
     # Codes stay in the ledger: chapter 7 writes that table, with those that a program computes.
-    _keep(run, recipe, {**made, "verdicts": verdicts, "scores": scores}, "live" if missing else "replayed")
+    _keep(run, recipe, {**made, "verdicts": verdicts, "scores": scores}, "live" if asked_now else "replayed")
     codes = recipe_codes(recipe, histories, replies, **judging)
     _tell_states("codes", codes, "coder")
     probed = recipe_probes(recipe, **judging)
@@ -143,6 +157,7 @@ def _collect(options: argparse.Namespace) -> int:
     money = ledger.money()
     spent = f"{money.spent:.4f} USD at list price"
     spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of" if money.unsettled else ""
+    print(_by_model(ledger, recipe))
     print(f"Done in {time.monotonic() - started:.0f} s. Spent on this ledger so far: {spent}.")
     if options.record is not None:
         n = export_calls(ledger, options.record, only_used=True)
@@ -150,7 +165,10 @@ def _collect(options: argparse.Namespace) -> int:
     asked = (replies, verdicts, scores, codes, probed, again)
     failed = sum(int((table["state"] == "error").sum()) for table in asked)
     if failed:
-        print(f"{failed} rows are errors; the same command asks for them again.{_causes(ledger)}", file=sys.stderr)
+        print(
+            f"{failed} rows are errors; the same command asks for them again.{_causes(ledger, recipe, options.said)}",
+            file=sys.stderr,
+        )
     return INCOMPLETE if failed else 0
 
 
@@ -206,8 +224,16 @@ def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: s
 
 
 def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
-    """Say what each step would take; replies that are not there yet are taken to have 40 words."""
+    """Say what each step would take; replies that are not there yet have 40 words, and at the most as many as fit."""
     replies = add_people(run, recipe_replies(recipe, histories, ledger=ledger, mode="dry"), histories)
+    longest = lengthen_planned(replies, recipe.responders)
+    plan = _plan_for(recipe, histories, replies, ledger)
+    if longest is not replies and len(plan):
+        plan["at_most_usd"] = _plan_for(recipe, histories, longest, ledger)["at_most_usd"]
+    return plan
+
+
+def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions}
     steps = [("replies", plan_replies(histories, recipe.responders, ledger=ledger, **asked), "responder")]
     comparisons = recipe_comparisons(recipe, replies)
@@ -217,7 +243,7 @@ def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> 
     steps.append(("probes", recipe_probes(recipe, ledger=ledger, plan=True), "rater"))
     again = recipe_again(recipe, histories, replies, comparisons, ledger=ledger, plan=True)
     steps.append(("again", again, "rater"))
-    columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
+    columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     tables = [table.assign(step=step).rename(columns={who: "model"}) for step, table, who in steps if len(table)]
     return pd.concat([table[columns] for table in tables], ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
@@ -234,34 +260,64 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     """Write the plan as text."""
     if plan.empty or not (plan["n_calls"] > plan["n_recorded"]).any():
         return f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
-    shown = plan.assign(cost_usd=[f"{usd:.2f}" if pd.notna(usd) else "price not known" for usd in plan["cost_usd"]])
-    total = plan["cost_usd"].sum(skipna=False)
-    cost = f"{total:.2f} USD at list price" if pd.notna(total) else "a price that is not known"
+    usd = {
+        name: [f"{usd:.2f}" if pd.notna(usd) else "price not known" for usd in plan[name]]
+        for name in ("cost_usd", "at_most_usd")
+    }
+    total, most = (plan[name].sum(skipna=False) for name in ("cost_usd", "at_most_usd"))
+    cost = f"{total:.2f} USD at list price, and at most {most:.2f}" if pd.notna(total) else "a price that is not known"
     return (
-        f"{shown.to_string(index=False)}\n{int(plan['n_calls'].sum() - plan['n_recorded'].sum())} calls to make, for {cost}. "
-        f"Tokens are estimated at four characters each, and answers taken to fill their room; repair questions come on top."
+        f"{plan.assign(**usd).to_string(index=False)}\n"
+        f"{int(plan['n_calls'].sum() - plan['n_recorded'].sum())} calls to make, for {cost}. The first figure takes each to be "
+        f"asked once, with four characters to a token and answers that fill their room; the second takes all replies to be as "
+        f"long as they may be, all answers to be asked for again with more room, and all to be repaired."
     )
 
 
-def _unset_keys(recipe: Recipe, plan: pd.DataFrame) -> list[str]:
-    """Name the environment variables that calls to make need and that are not set."""
-    asked = set(plan.loc[plan["n_calls"] > plan["n_recorded"], "model"])
-    models = [model for model in (*recipe.responders, *recipe.judges, *recipe.coders) if model.name in asked]
-    return sorted({model.api_key_env for model in models if model.api_key_env and not os.environ.get(model.api_key_env)})
+def _asked_now(recipe: Recipe, plan: pd.DataFrame) -> list[Model]:
+    """List the models that calls to make are for."""
+    open_ = set(plan.loc[plan["n_calls"] > plan["n_recorded"], "model"])
+    return [model for model in (*recipe.responders, *recipe.judges, *recipe.coders) if model.name in open_]
 
 
-def _allowed(plan: pd.DataFrame, budget_usd: float | None, yes: bool) -> bool:
-    """Ask before money is spent."""
-    open_ = plan[plan["n_calls"] > plan["n_recorded"]]
-    paid = open_[open_["cost_usd"] != 0]
-    if paid.empty or yes:
-        return True
-    limit = "without a budget" if budget_usd is None else f"and no more than {budget_usd:g} USD"
-    question = f"{int((paid['n_calls'] - paid['n_recorded']).sum())} calls cost money, {limit}."
-    if not sys.stdin.isatty():
+def _settle_money(
+    models: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
+) -> tuple[bool, float | None]:
+    """Ask before money is spent, and never let it be spent without a price and a budget."""
+    paid = [model for model in models if is_paid(model)]
+    if not paid:
+        return True, budget_usd
+    try:
+        check_prices(paid, math.inf if budget_usd is None else budget_usd)
+    except BudgetError as error:
+        raise BudgetError(f"Nothing was asked. {error}") from None
+    theirs = plan[plan["model"].isin([model.name for model in paid])]
+    what = f"{int((theirs['n_calls'] - theirs['n_recorded']).sum())} calls cost money"
+    most = theirs["at_most_usd"].sum()
+    there = sys.stdin is not None and sys.stdin.isatty()
+    if budget_usd is None and not there:
+        print(
+            f"collect: {what}, at most {most:.2f} USD, and no budget is set. Nothing was asked: set `budget_usd:` in the run's "
+            f"settings, or give --budget USD.",
+            file=sys.stderr,
+        )
+        return False, None
+    if budget_usd is None:
+        try:
+            budget_usd = float(input(f"{what}, at most {most:.2f} USD. What may they cost, in USD? [nothing] ").strip() or 0)
+        except ValueError as error:
+            raise BudgetError(f"Nothing was asked: a budget is a number of USD ({error}).") from None
+        if not (math.isfinite(budget_usd) and budget_usd > 0):
+            print("Nothing was asked.", file=sys.stderr)
+            return False, None
+        return True, budget_usd
+    if yes:
+        return True, budget_usd
+    question = f"{what}, and no more than {budget_usd:g} USD."
+    if not there:
         print(f"collect: {question} Nobody is there to ask; --yes allows it.", file=sys.stderr)
-        return False
-    return input(f"{question} Make them? [y/N] ").strip().lower() in ("y", "yes")
+        return False, budget_usd
+    return input(f"{question} Make them? [y/N] ").strip().lower() in ("y", "yes"), budget_usd
 
 
 def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
@@ -271,15 +327,75 @@ def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
         print(f"{len(table)} {what}\n{counts.to_string()}")
 
 
-def _causes(ledger: Ledger) -> str:
-    """Tell the three commonest causes of the calls that failed."""
-    failed = Counter(call.error for call in ledger.find(list(ledger.used)).values() if call.status == "error")
-    return "".join(f"\n  {n} times: {error}" for error, n in failed.most_common(3))
+def _causes(ledger: Ledger, recipe: Recipe, said: Sequence[str]) -> str:
+    """Tell the commonest causes of the calls that failed, and of those that were not made."""
+    names, failed = _names(recipe), (calls.c.status == "error")
+    found = _count(ledger, (calls.c.model, calls.c.error), failed)
+    causes = sorted(((n, f"{names.get(model, 'a model')}: {error}") for model, error, n in found), reverse=True)
+    more = len(causes) - COMMONEST
+    lines = [f"{n} times: {words}" for n, words in causes[:COMMONEST]]
+    lines += [f"and {more} causes more"] if more > 0 else []
+    return "".join(f"\n  {line}" for line in [*lines, *said])
 
 
-def _show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+def _names(recipe: Recipe) -> dict[str, str]:
+    """Give each model's names in a run by its digest in the ledger."""
+    names: dict[str, list[str]] = {}
+    for model in (*recipe.responders, *recipe.judges, *recipe.coders):
+        names.setdefault(model.identity_digest, []).append(model.name)
+    return {digest: ", ".join(dict.fromkeys(mine)) for digest, mine in names.items()}
+
+
+def _count(ledger: Ledger, by: Sequence[Any], *where: Any, sums: Sequence[Any] = ()) -> list[Sequence[Any]]:
+    """Count the calls that this run looked up, group by group."""
+    totals: dict[tuple[Any, ...], list[float]] = {}
+    for keys in _chunks(sorted(ledger.used)):
+        wanted = sa.select(*by, sa.func.count(), *(sa.func.coalesce(sa.func.sum(column), 0) for column in sums))
+        wanted = wanted.where(keys_in(ledger.engine, calls.c.key, keys), calls.c.status != "claimed", *where).group_by(*by)
+        with ledger.reading() as connection:
+            for row in connection.execute(wanted):
+                total = totals.setdefault(tuple(row[: len(by)]), [0] * (1 + len(sums)))
+                total[:] = [old + new for old, new in zip(total, row[len(by) :], strict=True)]
+    return [(*group, *total) for group, total in totals.items()]
+
+
+def _chunks(keys: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(keys), 5000):
+        yield keys[start : start + 5000]
+
+
+def _by_model(ledger: Ledger, recipe: Recipe) -> str:
+    """Lay out what this run's calls took, model by model, whenever they were made; and who answered under its name."""
+    names = _names(recipe)
+    columns = ["model", "status", "served", "fingerprint", "estimated", "calls", "prompt", "cached", "answer", "usd"]
+    by = (calls.c.model, calls.c.status, calls.c.served_model, calls.c.fingerprint, calls.c.estimated)
+    sums = (calls.c.prompt_tokens, calls.c.cached_tokens, calls.c.completion_tokens, calls.c.cost_usd)
+    table = pd.DataFrame(_count(ledger, by, sums=sums), columns=columns)
+    table["model"] = table["model"].map(names).fillna("(of an earlier recipe)")
+    lines, notes = [], []
+    for name, rows in table.groupby("model", sort=True):
+        ends = rows.groupby("status")["calls"].sum().to_dict()
+        figures = rows[["calls", "prompt", "cached", "answer", "usd"]].sum()
+        cells = {title: f"{int(figures[column]):,}" for title, column in TITLES.items()}
+        lines.append({"model": name, **cells, "USD": f"{figures['usd']:.4f}", "refused": ends.get("refused", 0),
+                      "failed": ends.get("error", 0)})  # fmt: skip
+        guessed = int(rows.loc[rows["estimated"].eq(True), "calls"].sum())
+        if guessed:
+            notes.append(f"{name}: of {guessed} answers no tokens were counted; their cost is an estimate.")
+        for column, what in (("served", "model"), ("fingerprint", "system fingerprint")):
+            met = rows.dropna(subset=[column]).groupby(column)["calls"].sum().sort_values(ascending=False)
+            if len(met) > 1:
+                told = ", ".join(f"{word} ({n} calls)" for word, n in met.items())
+                notes.append(f"{name}: its {what} changed in the middle of the run: {told}.")
+    if not lines:
+        return "No calls were needed."
+    return "\n".join([f"The calls of this run, whenever they were made\n{pd.DataFrame(lines).to_string(index=False)}", *notes])
+
+
+def _show_warning(said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
     if category is UserWarning:  # not a library's deprecations, whatever its threads did to the filters
         print(f"collect: {message}", file=sys.stderr)
+        said.append(str(message))
 
 
 if __name__ == "__main__":

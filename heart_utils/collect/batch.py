@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from heart_utils.collect.database import batches, now
 from heart_utils.collect.flow import event_loop
 from heart_utils.collect.models import Call, Model, ModelError, Request, load_litellm
-from heart_utils.collect.outcomes import read_plain, redact
+from heart_utils.collect.outcomes import is_filtered, read_plain, redact
 from heart_utils.collect.prices import cost, reserve
 
 if TYPE_CHECKING:
@@ -250,9 +250,9 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     """Read one line of a batch's answers; None where the request may simply be asked again."""
     key, response = str(line["custom_id"]), line.get("response") or {}
     if response.get("status_code") == 400:
-        return Call(
-            key, "error", attempts=1, error=redact(f"refused in a batch: {json.dumps(response.get('body'))}", model)[:400]
-        )
+        words = json.dumps(response.get("body"))
+        status = "refused" if is_filtered(words) else "error"
+        return Call(key, status, attempts=1, error=redact(f"not accepted in a batch: {words}", model)[:400])
     if response.get("status_code") != 200:
         return None
     body = json.loads(json.dumps(response["body"]), object_hook=lambda entry: SimpleNamespace(**entry))

@@ -19,7 +19,7 @@ from heart_utils.collect.design import seeded
 from heart_utils.collect.instructions import show_turns
 from heart_utils.collect.models import Model, Request
 from heart_utils.collect.prompts import text_markers
-from heart_utils.collect.questions import ask_repairs, count_calls, settle_schema
+from heart_utils.collect.questions import ask_repairs, count_calls, note_schemas, settle_requests
 from heart_utils.tables import check_table, needed_columns
 
 if TYPE_CHECKING:
@@ -46,10 +46,9 @@ class _Task:
     reply: Mapping[str, Any]
     history: str
     codes: Codebook
-    schema: bool = False
+    request: Request | None = None
 
-    @property
-    def request(self) -> Request:
+    def asked(self, schema: bool) -> Request:
         open_, close = text_markers((self.history, self.reply["text"]))
         labels = "\n".join(f"- {code.name}: {code.says}" for code in self.codes)
         content = (
@@ -60,7 +59,7 @@ class _Task:
         options: dict[str, Any] = {}
         if not self.coder.limits_room:
             options["max_tokens"] = ROOM + ROOM_PER_CODE * len(self.codes)
-        if self.schema:
+        if schema:
             options["response_format"] = {
                 "type": "json_schema",
                 "json_schema": {"name": "labels", "strict": True, "schema": answer_schema(self.codes)},
@@ -68,8 +67,14 @@ class _Task:
         messages = ({"role": "system", "content": RULES}, {"role": "user", "content": content})
         return Request(self.coder, messages, options, tag=str(self.reply["history_id"]))
 
+    @property
+    def first(self) -> Request:
+        """The request, settled."""
+        assert self.request is not None
+        return self.request
+
     def again(self, answer: str, fault: str) -> Request:
-        first = self.request
+        first = self.first
         said = f"That answer could not be read: {fault}. Give the same labels again. {answer_form(self.codes)}"
         more = ({"role": "assistant", "content": answer.strip() or "(nothing)"}, {"role": "user", "content": said})
         return replace(first, messages=(*first.messages, *more))
@@ -135,7 +140,9 @@ def collect_codes(
     [['boundary_setting', 'error'], ['reframing', 'error'], ['tension_naming', 'error'], ['tone_shift', 'error']]
     """
     tasks, failed = _tasks(histories, replies, coders, codebooks, seed, ledger)
-    calls = ask_all([task.request for task in tasks], ledger=ledger, mode=mode, **asking)
+    if tasks and mode != "replay":
+        note_schemas(coders, ledger)
+    calls = ask_all([task.first for task in tasks], ledger=ledger, mode=mode, **asking)
     read = [read_labels(call, task.codes) for task, call in zip(tasks, calls, strict=True)]
     again = {
         place: task.again(calls[place].text, fault)
@@ -189,7 +196,7 @@ def code_requests(
     >>> len(code_requests(histories, replies, [coder], ledger=open_ledger("sqlite://")))  # three replies, four codebooks
     12
     """
-    return [task.request for task in _tasks(histories, replies, coders, codebooks, seed, ledger)[0]]
+    return [task.first for task in _tasks(histories, replies, coders, codebooks, seed, ledger)[0]]
 
 
 def plan_codes(
@@ -245,7 +252,6 @@ def _tasks(
     tasks: list[_Task] = []
     failed: list[_Task] = []
     for coder in coders:
-        schema: bool | None = None
         for reply in shown:
             for name, codes in codebooks.items():
                 generator = seeded(seed, reply["reply_id"], f"codes-{name}", 0)
@@ -254,7 +260,6 @@ def _tasks(
                 if reply["state"] != "valid":
                     failed.append(task)
                     continue
-                if schema is None:
-                    schema = settle_schema([(replace(task, schema=True).request, task.request)], ledger)
-                tasks.append(replace(task, schema=schema))
-    return tasks, failed
+                tasks.append(task)
+    requests = settle_requests(((task.coder, task.asked) for task in tasks), ledger)
+    return [replace(task, request=request) for task, request in zip(tasks, requests, strict=True)], failed

@@ -14,11 +14,11 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heart_utils.collect.database import LedgerError
-from heart_utils.collect.lanes import Lane, make_lanes
+from heart_utils.collect.lanes import DEAF, Lane, make_lanes
 from heart_utils.collect.models import ROOM_OPTIONS, Call, Request, load_litellm
-from heart_utils.collect.outcomes import Answer, Failure
-from heart_utils.collect.prices import BudgetError, answer_bound, cost, reserve
-from heart_utils.collect.sending import answered_call, attempt, backoff, warm_up
+from heart_utils.collect.outcomes import CUT, Answer, Failure
+from heart_utils.collect.prices import MAX_GROWTH, BudgetError, answer_bound, reserve
+from heart_utils.collect.sending import answered_call, attempt, backoff, spent, warm_up
 
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
@@ -40,8 +40,6 @@ MAX_ATTEMPTS = 8
 """Failures of one call while others are answered; what nobody is answered is an outage, and waited for."""
 
 MAX_EMPTY = 3
-MAX_GROWTH = 4
-"""A truncated answer is asked again with twice the room, up to so many times the first."""
 
 
 def run(
@@ -304,9 +302,10 @@ class _Flow:
                 came, in_flight = await self._attempt(request, room)
             if isinstance(came, Answer):
                 lane.answered()
-                usd += cost(request.model, came.prompt_tokens, came.completion_tokens) or 0.0
-                truncated = came.finish_reason == "length" and not request.sampling.get("logprobs")
-                if truncated and await self._grow(request, room):
+                lane.heard = True
+                usd += spent(request, came) or 0.0
+                truncated = came.finish_reason in ("length", CUT) and not request.sampling.get("logprobs")
+                if truncated and came.finish_reason != CUT and await self._grow(request, room):
                     room *= 2
                     continue
                 if came.text or came.refused or truncated:
@@ -334,6 +333,9 @@ class _Flow:
             if spent_out or broke or failure.kind in ("never", "refused"):
                 words = f"{failure.words}; the budget has no second attempt" if broke else failure.words
                 status = "refused" if failure.kind == "refused" else "error"
+                lane.turned_down += failure.kind == "never"
+                if not lane.heard and lane.turned_down >= DEAF:
+                    lane.closed = lane.closed or f"its first {lane.turned_down} calls were all turned down; the last: {words}"
                 return Call(request.key, status, cost_usd=usd or None, attempts=attempts, in_flight=in_flight, error=words)
             if not lane.out:
                 pauses += 1

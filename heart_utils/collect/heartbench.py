@@ -16,7 +16,7 @@ import pandas as pd
 import yaml
 
 from heart_utils.collect.models import Model, read_models
-from heart_utils.collect.prices import BudgetError
+from heart_utils.collect.prices import BudgetError, check_prices, is_paid
 from heart_utils.collect.respond import describe_responders
 from heart_utils.collect.rubric_score import collect_hits, collect_rubric_replies, plan_hits
 from heart_utils.collect.sources.heartbench import load_question_histories, load_questions
@@ -139,6 +139,10 @@ def collect_heartbench(run: str, *, dry_run: bool = False, paid: bool = False) -
         stand_ins = planned.assign(text=planned["text"].fillna("x" * 400), state="valid")
         print(plan_hits(chosen, histories, stand_ins, settings.judges, ledger=ledger, language=settings.language).to_string())
         return 0
+    models = [*settings.responders, *settings.judges]
+    if paid and settings.budget_usd is None and any(is_paid(model) for model in models):
+        raise BudgetError("Calls cost money and no budget is set. Nothing was asked: set `budget_usd:` in the run's settings.")
+    check_prices(models, settings.budget_usd)
     replies = collect_rubric_replies(histories, settings.responders, **asking)
     responders = describe_responders(settings.responders)
     scores = collect_hits(chosen, histories, replies, settings.judges, responders=responders, **asking)

@@ -53,6 +53,10 @@ class Lane:
         When the first of them ended.
     said : str
         What the last of them was told.
+    heard : bool
+        Whether a request was answered with a text.
+    turned_down : int
+        Requests that the provider will not answer; if the first few all are, the fault is in the settings.
     """
 
     model: Model
@@ -67,6 +71,8 @@ class Lane:
     failures: int = 0
     silent_since: float | None = None
     said: str = ""
+    heard: bool = False
+    turned_down: int = 0
     _gap_s: float = 0.0
     _next_at: float = 0.0
     _look_at: float = 0.0

@@ -23,6 +23,7 @@ import zstandard
 
 from heart_utils.collect.database import (
     LedgerError,
+    about,
     batches,
     calls,
     connect,
@@ -391,6 +392,21 @@ class Ledger:
         with self.reading() as connection:
             mine = keys_in(self.engine, calls.c.key, list(keys)) & (calls.c.status == "claimed") & calls.c.owner.in_(held)
             return set(connection.scalars(sa.select(calls.c.key).where(mine)))
+
+    @_patiently
+    def notes(self, names: Sequence[str]) -> dict[str, str]:
+        """Read what was noted about the ledger under these names."""
+        with self.reading() as connection:
+            rows = connection.execute(sa.select(about.c.name, about.c.value).where(about.c.name.in_(list(names))))
+            return {row.name: row.value for row in rows}
+
+    @_patiently
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Note something about the ledger; what was noted before stands."""
+        new = [{"name": name, "value": notes[name]} for name in sorted(set(notes) - set(self.notes(list(notes))))]
+        if new:
+            with self.writing() as connection:
+                connection.execute(upsert(self.engine, about).on_conflict_do_nothing(), new)
 
     @_patiently
     def money(self) -> Money:

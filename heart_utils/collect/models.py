@@ -17,7 +17,7 @@ from heart_utils.tables import ANSWER_FORMATS
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["Call", "Model", "ModelError", "Request", "load_litellm", "read_models", "supports_schema"]
+__all__ = ["Call", "Model", "ModelError", "Request", "key_fault", "load_litellm", "read_models", "supports_schema"]
 
 EMBEDDED = "embedded"
 """The word in a YAML's ``model:`` that means the model whose weights come with the project."""
@@ -71,6 +71,8 @@ class Model:
         Who made it; a judge of a responder's family is flagged.
     answer_format : str
         ``"json"`` or ``"logprob"``, for a judge.
+    json_schema : bool, optional
+        Whether it is held to a JSON schema where it answers in JSON; as litellm's list says if absent.
     options : mapping
         Sampling options, such as ``{"temperature": 0.7, "max_tokens": 400}``.
     requests_per_minute, tokens_per_minute : int, optional
@@ -98,6 +100,7 @@ class Model:
     api_key_env: str | None = None
     family: str | None = None
     answer_format: str = "json"
+    json_schema: bool | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -289,6 +292,34 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     return models
 
 
+def key_fault(model: Model) -> str | None:
+    """Say what is wrong with a model's key, before anything is asked with it.
+
+    Parameters
+    ----------
+    model : Model
+        Its key is looked for in the environment, under the name it gives or else the usual one.
+
+    Returns
+    -------
+    str or None
+        That it is not set, or holds what no header may, such as the end of a line from Windows; never the key.
+
+    Examples
+    --------
+    >>> key_fault(Model("m", "openai/m", api_key_env="NO_SUCH_API_KEY"))
+    'the environment variable NO_SUCH_API_KEY is not set'
+    """
+    usual = None if model.api_base else f"{model.model.split('/')[0].upper()}_API_KEY"
+    name = model.api_key_env or usual
+    key = os.environ.get(name) if name else None
+    if not key:
+        return f"the environment variable {name} is not set" if model.api_key_env else None
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        return f"the environment variable {name} holds a blank, a line's end or another character that no key has"
+    return None
+
+
 def supports_schema(model: Model) -> bool:
     """Tell whether a model takes a JSON schema and keeps to it.
 
@@ -357,6 +388,9 @@ def _check_types(where: str, entry: Mapping[str, Any]) -> None:
             strange = sorted(str(option) for option in value if option not in OPTIONS)
             if strange:
                 raise ModelError(f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}.")
+        elif name == "json_schema":
+            if value is not None and not isinstance(value, bool):
+                raise ModelError(f"{where}: json_schema: expected true or false, got {value!r}.")
         elif value is not None and not isinstance(value, str):
             raise ModelError(f"{where}: {name}: expected text, got {value!r}.")
     if entry.get("answer_format", "json") not in ANSWER_FORMATS:
@@ -365,13 +399,13 @@ def _check_types(where: str, entry: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "") -> None:
+def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: object = "") -> None:
     """Refuse a key in the settings, whatever it is called, without repeating it."""
     secrets = {value for name, value in os.environ.items() if KEY_NAMES.search(name) and len(value) >= 8}
     for name, value in entry.items():
         at = f"{path}{name}"
         if isinstance(value, Mapping):
-            _refuse_keys(where, value, f"{at}.")
+            _refuse_keys(where, value, f"{at}.", entry.get("model", model))
         elif name == "api_key_env":
             if value is not None and not (isinstance(value, str) and VARIABLE.match(value)):
                 raise ModelError(f"{where}: api_key_env: expected the name of an environment variable, such as OPENAI_API_KEY.")
@@ -379,14 +413,15 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "") -> None:
             named = KEY_NAMES.search(str(name)) is not None
             inside = re.match(r"^\w+://[^/@]*@", value) is not None
             if named or inside or KEY_VALUES.match(value) or any(secret in value for secret in secrets):
+                variable = _usual_variable(entry.get("model", model))
                 raise ModelError(
                     f"{where}: {at}: a key does not belong in a file. Put it into an environment variable and name that: "
-                    f"`api_key_env: {_usual_variable(entry)}`. If the file was ever shared, replace the key."
+                    f"`api_key_env: {variable}`. If the file was ever shared, replace the key."
                 )
 
 
-def _usual_variable(entry: Mapping[str, Any]) -> str:
-    provider = str(entry.get("model", "")).split("/")[0]
+def _usual_variable(model: object) -> str:
+    provider = str(model).split("/")[0]
     return re.sub(r"\W", "_", provider or "provider").upper() + "_API_KEY"
 
 

@@ -7,13 +7,32 @@ from functools import lru_cache
 
 from heart_utils.collect.models import ROOM_OPTIONS, Call, Model, Request, load_litellm
 
-__all__ = ["BudgetError", "check_money", "cost", "is_paid", "plan_call", "price", "reserve"]
+__all__ = [
+    "MAX_GROWTH",
+    "BudgetError",
+    "bound",
+    "check_money",
+    "check_prices",
+    "cost",
+    "estimate",
+    "is_paid",
+    "plan_call",
+    "price",
+    "reserve",
+    "text_bound",
+]
 
 DEFAULT_ROOM = 4096
 """Tokens an answer may take where nothing limits it."""
 
 EXPECTED_ANSWER = 300
 """Tokens an answer is taken to have in a plan where nothing limits it."""
+
+MAX_GROWTH = 4
+"""A truncated answer is asked again with twice the room, up to so many times the first."""
+
+CHARACTERS_A_TOKEN = 8
+"""More than any answer of some length has on average; what is longer than its room in these is cut."""
 
 
 class BudgetError(ValueError):
@@ -28,7 +47,8 @@ def _listed(model: str) -> tuple[float, float] | None:
     except Exception:  # litellm raises several classes, some bare, for a model that is not on its list
         return None
     prompt, completion = found.get("input_cost_per_token"), found.get("output_cost_per_token")
-    return None if prompt is None or completion is None else (float(prompt), float(completion))
+    # It lists 0 for names whose price it does not know, such as `anthropic/claude-sonnet-4-0`.
+    return (float(prompt), float(completion)) if prompt and completion else None
 
 
 def price(model: Model) -> tuple[float, float] | None:
@@ -37,7 +57,7 @@ def price(model: Model) -> tuple[float, float] | None:
     Parameters
     ----------
     model : Model
-        Its own prices go before litellm's list.
+        Its own prices go before litellm's list, where 0 means that the price is not known.
 
     Returns
     -------
@@ -109,6 +129,32 @@ def cost(model: Model, prompt_tokens: int | None, completion_tokens: int | None)
     return prompt_tokens * rates[0] + completion_tokens * rates[1]
 
 
+def estimate(request: Request, text: str) -> float | None:
+    """Price an answer whose tokens nobody counted: four characters to a token.
+
+    Parameters
+    ----------
+    request : Request
+        What was asked.
+    text : str
+        What was answered.
+
+    Returns
+    -------
+    float or None
+        USD; None where no price is known.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.models import Model, Request
+    >>> cheap = Model("m", "openai/own", price_prompt=1, price_completion=2)
+    >>> ask = Request(cheap, ({"role": "user", "content": "word" * 100},))
+    >>> round(estimate(ask, "word" * 50), 6)  # 116 tokens asked, 51 answered
+    0.000218
+    """
+    return cost(request.model, plan_call(request).prompt_tokens, len(text) // 4 + 1)
+
+
 def reserve(request: Request, room: int | None = None) -> float:
     """Give the most that one attempt can cost, in USD: every answer token used, few bytes to a prompt token.
 
@@ -134,6 +180,63 @@ def reserve(request: Request, room: int | None = None) -> float:
     """
     rates = price(request.model)
     return 0.0 if rates is None else prompt_bound(request) * rates[0] + (room or answer_bound(request)) * rates[1]
+
+
+def bound(request: Request) -> float | None:
+    """Give the most that a request can cost where every attempt is answered.
+
+    Parameters
+    ----------
+    request : Request
+        What is asked. An answer in words, one that is streamed, is asked for again with more room; an answer to be
+        read is also asked for once more, with the first one before the question's eyes.
+
+    Returns
+    -------
+    float or None
+        USD; None where no price is known. Attempts that fail and are billed all the same come on top.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.models import Model, Request
+    >>> cheap = Model("m", "openai/own", price_prompt=1, price_completion=2, options={"max_tokens": 100})
+    >>> ask = Request(cheap, ({"role": "user", "content": "word" * 100},), stream=True)
+    >>> round(bound(ask), 6)  # three prompts of at most 264 tokens, and answers of 100, 200 and 400
+    0.002192
+    """
+    rates = price(request.model)
+    if rates is None:
+        return None
+    prompt, room = prompt_bound(request), answer_bound(request)
+    letter = bool(request.sampling.get("logprobs"))
+    grows = not letter and any(request.sampling.get(name) for name in ROOM_OPTIONS)
+    prompts, rooms = (3, 1 + 2 + MAX_GROWTH) if grows else (1, 1)
+    asked = prompts * prompt
+    if not (letter or request.stream):
+        asked, rooms = asked + prompts * (prompt + text_bound(request) // 2 + 256), 2 * rooms
+    return asked * rates[0] + rooms * room * rates[1]
+
+
+def text_bound(request: Request) -> int:
+    """Tell how many characters of an answer are kept, whatever the server sends: no reader is sent a book.
+
+    Parameters
+    ----------
+    request : Request
+        Its room, with what a truncated answer may be given more.
+
+    Returns
+    -------
+    int
+        Eight characters to a token, and 200.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.models import Model, Request
+    >>> text_bound(Request(Model("m", "openai/own", options={"max_tokens": 120}), ()))
+    4040
+    """
+    return 200 + CHARACTERS_A_TOKEN * MAX_GROWTH * answer_bound(request, DEFAULT_ROOM // MAX_GROWTH)
 
 
 def prompt_bound(request: Request) -> int:
@@ -173,6 +276,41 @@ def plan_call(request: Request) -> Call:
     return Call(request.key, "planned", prompt_tokens=prompt, completion_tokens=completion, cost_usd=usd)
 
 
+def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
+    """Refuse a budget that cannot be kept, since nobody knows what a model costs.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        Who would be asked.
+    budget_usd : float, optional
+        A budget, or a model's own, needs a price of every model; 0 where its settings say so.
+
+    Raises
+    ------
+    BudgetError
+        It names every model without a price.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.models import Model
+    >>> check_prices([Model("own", "openai/own")], budget_usd=None)
+    >>> check_prices([Model("own", "openai/own", budget_usd=1)], budget_usd=None)
+    Traceback (most recent call last):
+        ...
+    BudgetError: No price is known of own (openai/own). Give price_prompt and price_completion in USD for a million ...
+    """
+    if budget_usd is not None and not budget_usd >= 0:
+        raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
+    capped = [model for model in models if budget_usd is not None or model.budget_usd is not None]
+    unpriced = sorted({f"{model.name} ({model.model})" for model in capped if price(model) is None})
+    if unpriced:
+        raise BudgetError(
+            f"No price is known of {', '.join(unpriced)}. Give price_prompt and price_completion in USD for a million tokens; "
+            f"0 if a call really costs nothing. (A listed price of 0 counts as not known.)"
+        )
+
+
 def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_paid_calls: int | None) -> None:
     """Refuse, before the first call, what a budget or a limit of paid calls does not allow.
 
@@ -181,7 +319,7 @@ def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_pa
     requests : sequence of Request
         What would be asked.
     budget_usd : float, optional
-        A budget needs a price above zero for every model but the embedded one.
+        As in :func:`check_prices`.
     max_paid_calls : int, optional
         How many calls may cost money.
 
@@ -197,20 +335,9 @@ def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_pa
     >>> check_money([ask], budget_usd=5.0, max_paid_calls=None)
     Traceback (most recent call last):
         ...
-    BudgetError: A budget needs prices, and that of own (openai/own) is not known. Give price_prompt and ...
+    BudgetError: No price is known of own (openai/own). Give price_prompt and price_completion ...
     """
-    models = {request.model.name: request.model for request in requests}
-    if budget_usd is not None:
-        if not budget_usd >= 0:
-            raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
-        for name, model in models.items():
-            rates = price(model)
-            if model.checksum is None and (rates is None or rates[0] <= 0 or rates[1] <= 0):
-                said = "is not known" if rates is None else f"is {rates[0] * 1e6:g} and {rates[1] * 1e6:g}"
-                raise BudgetError(
-                    f"A budget needs prices, and that of {name} ({model.model}) {said}. Give price_prompt and price_completion "
-                    f"in USD for a million tokens (a server of your own has one too: its hours), or leave the budget out."
-                )
+    check_prices(list({request.model.name: request.model for request in requests}.values()), budget_usd)
     if max_paid_calls is not None:
         paid = sum(is_paid(request.model) for request in requests)
         if paid > max_paid_calls:

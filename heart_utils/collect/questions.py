@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +14,7 @@ import pandas as pd
 
 from heart_utils.collect.asking import ask_all
 from heart_utils.collect.models import Call, Model, Request, supports_schema
-from heart_utils.collect.prices import plan_call
+from heart_utils.collect.prices import bound, plan_call
 from heart_utils.collect.prompts import Form, Messages, repair_messages
 from heart_utils.collect.readings import Reading, read_call
 
@@ -30,7 +29,9 @@ __all__ = [
     "collector_paused",
     "count_calls",
     "count_questions",
-    "settle_schema",
+    "note_schemas",
+    "question_requests",
+    "settle_requests",
     "takes_schema",
 ]
 
@@ -38,8 +39,8 @@ ROOM = 200
 """Tokens for an answer in JSON, whatever it is about."""
 ROOM_PER_DIMENSION = 120
 CHUNK = 2_000
-LOOKED_AT = 40
-"""So many of a judge's questions, spread over all, tell how it was asked before."""
+SCHEMA = "schema"
+"""Under this and a model's digest the ledger notes whether the model is asked with a JSON schema."""
 LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
 
 
@@ -78,9 +79,9 @@ class Question(NamedTuple):
         return self.form.messages(self.history, self.shown)
 
     @property
-    def asker(self) -> tuple[str, str]:
-        """The judge, as the tables tell judges apart: its name and its answer format."""
-        return self.judge.name, self.form.answer_format
+    def in_json(self) -> bool:
+        """Whether it is answered in JSON, which a schema may hold to its form."""
+        return self.form.answer_format == "json"
 
     def request(self, *, schema: bool) -> Request:
         """Make the request.
@@ -97,15 +98,15 @@ class Question(NamedTuple):
         """
         return Request(self.judge, self.messages, self._options(schema), self.repeat, tag=str(self.about["history_id"]))
 
-    def repair(self, answer: str, fault: str, *, schema: bool) -> Request:
+    def repair(self, request: Request, answer: str, fault: str) -> Request:
         """Ask once more, with what was wrong with the answer.
 
         Parameters
         ----------
+        request : Request
+            As it was asked first.
         answer, fault : str
             What came, and what was wrong with it.
-        schema : bool
-            As in :meth:`request`.
 
         Returns
         -------
@@ -113,7 +114,7 @@ class Question(NamedTuple):
             The question, the answer, and the request to give it in the form.
         """
         messages = repair_messages(self.messages, answer, fault, self.form)
-        return replace(self.request(schema=schema), messages=messages)
+        return replace(request, messages=messages)
 
     def _options(self, schema: bool) -> dict[str, Any]:
         if self.form.answer_format == "logprob":
@@ -234,15 +235,17 @@ def ask_questions(
     """
     asking: dict[str, Any] = {"ledger": ledger, "mode": mode, "max_concurrency": max_concurrency, "budget_usd": budget_usd}
     asking |= {"scheduler": scheduler, "progress": progress}
-    schemas = takes_schema(questions, ledger)
-    calls, missing = _look_up(questions, schemas, ledger, again=mode != "replay")
+    calls, missing = _look_up(questions, ledger, again=mode != "replay")
+    if missing and mode != "replay":
+        note_schemas([questions[place].judge for place in missing if questions[place].in_json], ledger)
     new = ask_all(list(missing.values()), max_paid_calls=max_paid_calls, **asking) if missing else []
     calls |= zip(missing, new, strict=True)
     answers = [Answer(question, (calls[place],)) for place, question in enumerate(questions)]
+    unread = {place: answer for place, answer in enumerate(answers) if answer.calls[0].status == "ok" and answer.first[1]}
+    asked = question_requests([answer.question for answer in unread.values()], ledger)
     repairs = {
-        place: answer.question.repair(answer.calls[0].text, answer.first[1], schema=schemas[answer.question.asker])
-        for place, answer in enumerate(answers)
-        if answer.calls[0].status == "ok" and answer.first[1] is not None
+        place: answer.question.repair(request, answer.calls[0].text, str(answer.first[1]))
+        for (place, answer), request in zip(unread.items(), asked, strict=True)
     }
     if max_paid_calls is not None:
         paid = {call.call_id for call in new if call.cost_usd != 0}
@@ -284,6 +287,34 @@ def ask_repairs(repairs: Mapping[int, Request], *, ledger: Ledger, mode: str, **
     return dict(zip(repairs, calls, strict=True))
 
 
+def question_requests(questions: Sequence[Question], ledger: Ledger) -> Iterator[Request]:
+    """Make the request of each question, as :func:`settle_requests` settles its form.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        What is asked.
+    ledger : Ledger
+        Where calls are kept.
+
+    Yields
+    ------
+    Request
+        One for each, some at a time: prompts are long.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> list(question_requests([], open_ledger("sqlite://")))
+    []
+    """
+    return settle_requests(((q.judge if q.in_json else None, partial(_ask, q)) for q in questions), ledger)
+
+
+def _ask(question: Question, schema: bool) -> Request:
+    return question.request(schema=schema)
+
+
 def count_questions(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFrame:
     """Say what asking would take, judge by judge, without asking.
 
@@ -310,13 +341,9 @@ def count_questions(questions: Sequence[Question], *, ledger: Ledger) -> pd.Data
     >>> count_questions(questions, ledger=open_ledger("sqlite://"))[["rater", "protocol", "n_calls"]].values.tolist()
     [['judge', 'likert', 36]]
     """
-    schemas = takes_schema(questions, ledger)
     asked = (
-        (
-            (question.judge.name, question.form.protocol.name, question.form.answer_format),
-            question.request(schema=schemas[question.asker]),
-        )
-        for question in questions
+        ((question.judge.name, question.form.protocol.name, question.form.answer_format), request)
+        for question, request in zip(questions, question_requests(questions, ledger), strict=True)
     )
     return count_calls(asked, by=("rater", "protocol", "answer_format"), ledger=ledger)
 
@@ -337,8 +364,9 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
     -------
     pandas.DataFrame
         One row for each who is asked: ``n_calls``, ``n_recorded`` of them, and of the others ``prompt_tokens``,
-        ``completion_tokens`` (both estimated; answers are taken to fill their room) and ``cost_usd`` at list price,
-        empty where no price is known. What failed before is asked again. Repair questions come on top.
+        ``completion_tokens`` (both estimated; answers are taken to fill their room), ``cost_usd`` at list price, each
+        asked once, and ``at_most_usd``, the sum of :func:`heart_utils.collect.prices.bound`. Both are empty where no
+        price is known. What failed before is asked again.
 
     Examples
     --------
@@ -356,10 +384,12 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
         statuses = ledger.statuses([request.key for _, request in chunk])
         for who, request in chunk:
             call = plan_call(request) if statuses.get(request.key, "error") == "error" else None
-            takes = (0, 0, 0.0) if call is None else (call.prompt_tokens or 0, call.completion_tokens or 0, call.cost_usd)
+            takes: tuple[Any, ...] = (0, 0, 0.0, 0.0)
+            if call is not None:
+                takes = (call.prompt_tokens or 0, call.completion_tokens or 0, call.cost_usd, bound(request))
             rows.append((*who, call is None, *takes))
-    names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd"]
-    table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float})
+    names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
+    table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float, "at_most_usd": float})
     return (
         table.groupby(list(by), sort=False)
         .agg(
@@ -367,88 +397,123 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
             n_recorded=("recorded", "sum"),
             prompt_tokens=("prompt_tokens", "sum"),
             completion_tokens=("completion_tokens", "sum"),
-            cost_usd=("cost_usd", lambda costs: costs.sum(skipna=False)),  # one unknown price leaves the sum unknown
+            cost_usd=("cost_usd", _sum_known),
+            at_most_usd=("at_most_usd", _sum_known),
         )
         .reset_index()
     )
 
 
-def takes_schema(questions: Sequence[Question], ledger: Ledger) -> dict[tuple[str, str], bool]:
-    """Tell which judges are asked with a JSON schema.
+def _sum_known(costs: pd.Series) -> float:
+    return float(costs.sum(skipna=False))  # one unknown price leaves the sum unknown
+
+
+def takes_schema(model: Model, ledger: Ledger) -> bool:
+    """Tell whether a model is asked with a JSON schema: as its settings say, or the ledger's note, or else litellm's list.
 
     Parameters
     ----------
-    questions : sequence of Question
-        What is asked.
+    model : Model
+        Who answers in JSON.
     ledger : Ledger
-        What it already holds of a judge decides before litellm's list does: that list changes
-        between versions, and recorded calls must be found again.
+        It notes what was settled when the model was first asked, since litellm's list changes between versions.
 
     Returns
     -------
-    dict
-        From a judge's name and answer format to whether its requests carry a schema.
+    bool
+        Nothing else that is asked, by anybody, moves it.
 
     Examples
     --------
     >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.ledger import open_ledger
-    >>> from heart_utils.collect.score import plan_score_questions
-    >>> from heart_utils.collect.sources import load_histories, load_replies
-    >>> panel = [Model("gpt", "openai/gpt-4o"), Model("own", "hosted_vllm/my-model")]
-    >>> takes_schema(plan_score_questions(load_histories("sample"), load_replies("sample"), panel), open_ledger("sqlite://"))
-    {('gpt', 'json'): True, ('own', 'json'): False}
+    >>> panel = [Model("gpt", "openai/gpt-4o"), Model("own", "hosted_vllm/my-model"), Model("told", "x/y", json_schema=True)]
+    >>> [takes_schema(model, open_ledger("sqlite://")) for model in panel]
+    [True, False, True]
     """
-    of_asker: dict[tuple[str, str], list[Question]] = {}
-    for question in questions:
-        of_asker.setdefault(question.asker, []).append(question)
-    return {asker: asker[1] == "json" and _takes_schema(asked, ledger) for asker, asked in of_asker.items()}
+    if model.json_schema is not None:
+        return model.json_schema
+    noted = ledger.notes([f"{SCHEMA} {model.identity_digest}"])
+    return "yes" in noted.values() if noted else supports_schema(model)
 
 
-def _takes_schema(questions: Sequence[Question], ledger: Ledger) -> bool:
-    some = questions[:: max(1, len(questions) // LOOKED_AT)]
-    return settle_schema([(question.request(schema=True), question.request(schema=False)) for question in some], ledger)
-
-
-def settle_schema(asked: Sequence[tuple[Request, Request]], ledger: Ledger) -> bool:
-    """Tell whether a model is asked with a JSON schema; what is recorded decides before litellm's list, which changes.
+def settle_requests(asked: Iterable[tuple[Model | None, Callable[[bool], Request]]], ledger: Ledger) -> Iterator[Request]:
+    """Make each request with a JSON schema or without: in the form in which it is recorded, or else its model's.
 
     Parameters
     ----------
-    asked : sequence of tuple of Request
-        Some of what one model is asked, each with a schema and without.
+    asked : iterable of tuple
+        Each model, and what makes its request with a schema (true) or without; no model where there is one form only.
     ledger : Ledger
         Where calls are kept.
 
-    Returns
-    -------
-    bool
-        As most of the recorded calls among these were made; if there are none, what litellm says of the model.
+    Yields
+    ------
+    Request
+        One for each, in their order. What is recorded of other requests does not matter.
 
     Examples
     --------
-    >>> from dataclasses import replace
     >>> from heart_utils.collect.models import Model, Request
     >>> from heart_utils.collect.ledger import open_ledger
-    >>> ask = Request(Model("gpt", "openai/gpt-4o"), ({"role": "user", "content": "Hello"},))
-    >>> form = {"response_format": {"type": "json_object"}}
-    >>> settle_schema([(replace(ask, options=form), ask)], open_ledger("sqlite://"))  # nothing is recorded: as litellm says
+    >>> judge, form = Model("gpt", "openai/gpt-4o"), {"response_format": {"type": "json_object"}}
+    >>> make = lambda schema: Request(judge, ({"role": "user", "content": "Hello"},), form if schema else {})
+    >>> [request.sampling for request in settle_requests([(judge, make)], open_ledger("sqlite://"))]  # as litellm says
+    [{'response_format': {'type': 'json_object'}}]
+    """
+    asked = iter(asked)
+    schemas: dict[tuple[str, bool | None], bool] = {}
+    while chunk := list(islice(asked, CHUNK)):
+        wanted = []
+        for model, _ in chunk:
+            who = None if model is None else (model.identity_digest, model.json_schema)
+            if model is not None and who is not None and who not in schemas:
+                schemas[who] = takes_schema(model, ledger)
+            wanted.append(who is not None and schemas[who])
+        requests = [make(schema) for schema, (_, make) in zip(wanted, chunk, strict=True)]
+        known = ledger.statuses([request.key for request in requests])
+        others = {
+            place: make(not wanted[place])
+            for place, (model, make) in enumerate(chunk)
+            if model is not None and model.json_schema is None and requests[place].key not in known
+        }
+        there = ledger.statuses([request.key for request in others.values()])
+        for place, request in enumerate(requests):
+            yield others[place] if place in others and others[place].key in there else request
+
+
+def note_schemas(models: Iterable[Model], ledger: Ledger) -> None:
+    """Note in the ledger how models are asked from now on, whatever a later litellm says of them.
+
+    Parameters
+    ----------
+    models : iterable of Model
+        Who is about to be asked for JSON. One that has a note keeps it.
+    ledger : Ledger
+        Where calls are kept.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.models import Model
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> ledger, judge = open_ledger("sqlite://"), Model("gpt", "openai/gpt-4o")
+    >>> note_schemas([judge], ledger)
+    >>> takes_schema(judge, ledger)
     True
     """
-    keys = {request.key: schema for both in asked for schema, request in zip((True, False), both, strict=True)}
-    recorded = Counter(keys[key] for key in ledger.find(list(keys)))
-    return recorded.most_common(1)[0][0] if recorded else supports_schema(asked[0][0].model)
+    told = {model.identity_digest: takes_schema(model, ledger) for model in models if model.json_schema is None}
+    notes = {f"{SCHEMA} {digest}": "yes" if schema else "no" for digest, schema in told.items()}
+    ledger.note(notes)
 
 
 @collector_paused()
-def _look_up(
-    questions: Sequence[Question], schemas: dict[tuple[str, str], bool], ledger: Ledger, *, again: bool
-) -> tuple[dict[int, Call], dict[int, Request]]:
+def _look_up(questions: Sequence[Question], ledger: Ledger, *, again: bool) -> tuple[dict[int, Call], dict[int, Request]]:
     """Find what is recorded, and keep the prompts of the rest only: they are long."""
     calls: dict[int, Call] = {}
     missing: dict[int, Request] = {}
+    asked = question_requests(questions, ledger)
     for start in range(0, len(questions), CHUNK):
-        requests = [question.request(schema=schemas[question.asker]) for question in questions[start : start + CHUNK]]
+        requests = list(islice(asked, CHUNK))
         known = ledger.find([request.key for request in requests])
         for place, request in enumerate(requests, start):
             call = known.get(request.key)

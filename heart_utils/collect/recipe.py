@@ -557,7 +557,7 @@ def recipe_requests(
     28
     """
     from heart_utils.collect.judge import plan_questions
-    from heart_utils.collect.questions import takes_schema
+    from heart_utils.collect.questions import note_schemas, question_requests
     from heart_utils.collect.score import plan_score_questions
 
     judges, responders = list(recipe.judges), recipe_responders(recipe)
@@ -569,8 +569,8 @@ def recipe_requests(
     for protocol in _protocols(recipe, "reply"):
         asked = {"dimensions": recipe.protocols[protocol.name], "protocol": protocol}
         questions += plan_score_questions(histories, replies, judges, responders=responders, seed=recipe.seed, **asked)
-    schemas = takes_schema(questions, ledger)
-    requests = [question.request(schema=schemas[question.asker]) for question in questions]
+    requests = list(question_requests(questions, ledger))
+    note_schemas([judge for judge in judges if judge.answer_format == "json"], ledger)
     if recipe.coders:
         from heart_utils.collect.code import code_requests
 

@@ -11,14 +11,23 @@ import pandas as pd
 from heart_utils.collect.asking import ask_all
 from heart_utils.collect.instructions import MAX_SENTENCES, MAX_WORDS, REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.collect.models import Call, Model, Request
-from heart_utils.collect.prices import price
+from heart_utils.collect.outcomes import CUT
+from heart_utils.collect.prices import price, text_bound
 from heart_utils.collect.questions import count_calls
 from heart_utils.tables import check_table, empty_table
 
 if TYPE_CHECKING:
     from heart_utils.collect.ledger import Ledger
 
-__all__ = ["PROBES", "RespondError", "collect_replies", "describe_responders", "plan_replies", "skipped_histories"]
+__all__ = [
+    "PROBES",
+    "RespondError",
+    "collect_replies",
+    "describe_responders",
+    "lengthen_planned",
+    "plan_replies",
+    "skipped_histories",
+]
 
 REPLY_OPTIONS = {"max_tokens": 120}
 """Room for a reply, unless a model's own options say otherwise: 40 words take some 60 tokens."""
@@ -104,7 +113,8 @@ def collect_replies(
         The table ``replies``. A label before the reply and quotation marks around it are taken
         off (flag ``unwrapped``); else the text is the model's. Other flags: ``over_40_words``,
         ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the
-        seeker's next turn), ``truncated``.
+        seeker's next turn), ``truncated``, and ``cut`` (it was longer than its room by far, so that
+        this side cut it: no judge reads more than :func:`heart_utils.collect.prices.text_bound`).
 
     Raises
     ------
@@ -191,6 +201,38 @@ def plan_replies(
         for repeat in range(repeats)
     )
     return count_calls(asked, by=("responder",), ledger=ledger)
+
+
+def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model]) -> pd.DataFrame:
+    """Make replies that are only planned as long as they may be, so that judging them can be priced at the most.
+
+    Parameters
+    ----------
+    replies : pandas.DataFrame
+        As :func:`collect_replies` gives them in mode ``"dry"``.
+    models : sequence of Model
+        Who would write them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The same table, with filler in those flagged ``planned``; itself if there are none.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.sources import load_histories
+    >>> mine = Model("mine", "openai/own")
+    >>> planned = collect_replies(load_histories("sample").head(1), [mine], ledger=open_ledger("sqlite://"), mode="dry")
+    >>> [int(table["text"].str.len().item()) for table in (planned, lengthen_planned(planned, [mine]))]
+    [279, 4040]
+    """
+    planned = replies["flags"].map(lambda flags: "planned" in flags).astype(bool)
+    if not planned.any():
+        return replies
+    rooms = {model.name: text_bound(Request(model, (), {} if model.limits_room else REPLY_OPTIONS)) for model in models}
+    fill = [("filler " * rooms[name])[: rooms[name]] for name in replies.loc[planned, "responder"]]
+    return replies.assign(text=replies["text"].mask(planned, pd.Series(fill, index=replies.index[planned], dtype=object)))
 
 
 def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
@@ -291,6 +333,7 @@ def _reply(history: Mapping[Any, Any], responder: str, repeat: int, call: Call) 
     state = {"ok": "valid", "truncated": "valid", "planned": "valid", "refused": "refused"}.get(call.status, "error")
     state = "error" if state == "valid" and call.status != "planned" and not text else state
     flags = [flag for flag, applies in (("unwrapped", unwrapped), ("truncated", call.status == "truncated"),
+                                        ("cut", call.finish_reason == CUT),
                                         ("timed_beside_others", call.in_flight > 1),
                                         ("writes_seeker", bool(SEEKER.search(text)))) if applies]  # fmt: skip
     text = STAND_IN if call.status == "planned" else text

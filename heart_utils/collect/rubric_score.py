@@ -16,7 +16,7 @@ from heart_utils.collect.asking import ask_all
 from heart_utils.collect.blinding import JudgeError, check_judges, judge_flags, rows_of
 from heart_utils.collect.codebook import ANSWERED
 from heart_utils.collect.models import Call, Model, Request
-from heart_utils.collect.questions import ask_repairs, count_calls, settle_schema
+from heart_utils.collect.questions import ask_repairs, count_calls, note_schemas, settle_requests
 from heart_utils.collect.rubric_prompts import LANGUAGES, again_message, hits_schema, judge_message, read_hits, reply_message
 from heart_utils.tables import check_table, needed_columns
 
@@ -44,23 +44,28 @@ class _Task:
     items: Sequence[Mapping[str, Any]]
     flags: tuple[str, ...]
     language: str
-    schema: bool = False
+    request: Request | None = None
 
-    @property
-    def request(self) -> Request:
-        """The question as it is first put."""
+    def asked(self, schema: bool) -> Request:
+        """Make the question as it is first put."""
         items = [(item["ability"], None if pd.isna(item["points"]) else item["points"], item["content"]) for item in self.items]
         messages = judge_message(self.turns, self.reply["text"], items, self.language)
         options: dict[str, Any] = {}
         if not self.judge.limits_room:
             options["max_tokens"] = ROOM + ROOM_PER_ITEM * len(items)
-        if self.schema:
+        if schema:
             options["response_format"] = hits_schema(len(items), exact=self.judge.checksum is not None)
         return Request(self.judge, messages, options, tag=self.reply["history_id"])
 
+    @property
+    def first(self) -> Request:
+        """The request, settled."""
+        assert self.request is not None
+        return self.request
+
     def again(self, answer: str, fault: str) -> Request:
         """Put the question again, with the answer and what is wrong with it."""
-        first = self.request
+        first = self.first
         return replace(first, messages=(*first.messages, *again_message(answer, fault, len(self.items), self.language)))
 
 
@@ -179,7 +184,9 @@ def collect_hits(
     [['i1', 1.0, 'valid'], ['i2', nan, 'abstained']]
     """
     tasks, failed = _tasks(questions, histories, replies, judges, responders, language, ledger)
-    calls = ask_all([task.request for task in tasks], ledger=ledger, mode=mode, **asking)
+    if tasks and mode != "replay":
+        note_schemas(judges, ledger)
+    calls = ask_all([task.first for task in tasks], ledger=ledger, mode=mode, **asking)
     faults = {
         place: read_hits(call.text, len(tasks[place].items))[1] for place, call in enumerate(calls) if call.status in ANSWERED
     }
@@ -227,7 +234,7 @@ def plan_hits(
     [['judge', 1, 620]]
     """
     tasks, _ = _tasks(questions, histories, replies, judges, None, language, ledger)
-    return count_calls((((task.judge.name,), task.request) for task in tasks), by=("rater",), ledger=ledger)
+    return count_calls((((task.judge.name,), task.first) for task in tasks), by=("rater",), ledger=ledger)
 
 
 def _tasks(
@@ -253,7 +260,6 @@ def _tasks(
     shown = rows_of(replies.sort_values(["history_id", "reply_id"]), REPLY_COLUMNS)
     for judge in judges:
         flags = judge_flags(judge, responders, set(replies["responder"]))
-        schema: bool | None = None
         for reply in shown:
             history, items = about[reply["history_id"]], rubric[reply["history_id"]]
             task = _Task(judge, {**reply, "dialogue_id": history["dialogue_id"]}, history["turns"], items,
@@ -261,10 +267,9 @@ def _tasks(
             if reply["state"] != "valid":
                 failed.append(task)
                 continue
-            if schema is None:
-                schema = settle_schema([(replace(task, schema=True).request, task.request)], ledger)
-            tasks.append(replace(task, schema=schema))
-    return tasks, failed
+            tasks.append(task)
+    requests = settle_requests(((task.judge, task.asked) for task in tasks), ledger)
+    return [replace(task, request=request) for task, request in zip(tasks, requests, strict=True)], failed
 
 
 def _check_language(language: str) -> None:

@@ -7,18 +7,22 @@ import os
 import random
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from heart_utils.collect.models import Call, Request, load_litellm
+from heart_utils.collect.models import Call, Request, key_fault, load_litellm
 from heart_utils.collect.outcomes import Answer, Failure, failure_of, read_plain, read_stream, redact
-from heart_utils.collect.prices import answer_bound, cost
+from heart_utils.collect.prices import answer_bound, cost, estimate, text_bound
 
-__all__ = ["answered_call", "attempt", "backoff", "warm_up"]
+__all__ = ["answered_call", "attempt", "backoff", "spent", "warm_up"]
 
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 30.0
 
 _WARM: set[str] = set()
+
+_WHOLE: set[str] = set()
+"""Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
 
 
 async def attempt(request: Request, room: int, address: str | None) -> Answer | Failure:
@@ -36,7 +40,8 @@ async def attempt(request: Request, room: int, address: str | None) -> Answer | 
     Returns
     -------
     Answer or Failure
-        Within the model's time-out, whatever the server does.
+        Within the model's time-out and as long as its room allows, whatever the server does. A server that does not
+        stream is asked for a whole answer from the second attempt on.
 
     Examples
     --------
@@ -50,13 +55,59 @@ async def attempt(request: Request, room: int, address: str | None) -> Answer | 
     >>> asyncio.run_coroutine_threadsafe(asked, event_loop(os.getpid())).result().text
     'I hear you.'
     """
-    started = time.perf_counter()
+    started, longest = time.perf_counter(), text_bound(request)
+    streams = request.stream and request.model.identity not in _WHOLE
     try:
         async with asyncio.timeout(request.model.timeout_s):
-            response = await _send(request, room, address)
-            return await read_stream(response, started) if request.stream else read_plain(response, started)
+            response = await _send(request, room, address, streams)
+            if not streams:
+                return read_plain(response, started, longest)
+            answer = await read_stream(response, started, longest)
     except Exception as error:
-        return failure_of(error, request)
+        failure = failure_of(error, request)
+        if streams and failure.kind == "never" and "stream" in failure.words.lower():
+            _WHOLE.add(request.model.identity)
+            return replace(failure, kind="again")
+        if request.stream and not streams:
+            _WHOLE.discard(request.model.identity)  # it does not answer in this way either
+        return failure
+    if not (answer.text or answer.refused) and not _is_stream(response):
+        _WHOLE.add(request.model.identity)
+        return Failure("again", "the server did not stream its answer", billed=True)
+    return answer
+
+
+def _is_stream(response: Any) -> bool:
+    """Tell whether a server said that it streams; one that does not say is believed to."""
+    headers = getattr(response, "_response_headers", None) or {}
+    return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
+
+
+def spent(request: Request, answer: Answer) -> float | None:
+    """Price an answer by the tokens counted, or by an estimate where the provider counted none.
+
+    Parameters
+    ----------
+    request : Request
+        What was asked.
+    answer : Answer
+        What came.
+
+    Returns
+    -------
+    float or None
+        USD; None where no price is known.
+
+    Examples
+    --------
+    >>> from heart_utils.collect.models import Model
+    >>> ask = Request(Model("m", "openai/own", price_prompt=1, price_completion=2), ({"role": "user", "content": "Hello"},))
+    >>> counted = Answer("I hear you.", "stop", False, None, None, 800.0, 20, 4)
+    >>> [round(spent(ask, answer) * 1e6) for answer in (counted, replace(counted, prompt_tokens=None))]  # then 17 tokens and 3
+    [28, 23]
+    """
+    usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens)
+    return estimate(request, answer.text) if usd is None else usd
 
 
 def answered_call(request: Request, status: str, answer: Answer, *, attempts: int, in_flight: int, usd: float) -> Call:
@@ -91,7 +142,7 @@ def answered_call(request: Request, status: str, answer: Answer, *, attempts: in
     >>> call.status, call.text, call.cost_usd
     ('ok', 'I hear you.', 2.8e-05)
     """
-    known = cost(request.model, answer.prompt_tokens, answer.completion_tokens) is not None
+    counted = None not in (answer.prompt_tokens, answer.completion_tokens)
     return Call(
         request.key,
         status,
@@ -102,9 +153,13 @@ def answered_call(request: Request, status: str, answer: Answer, *, attempts: in
         total_ms=answer.total_ms,
         prompt_tokens=answer.prompt_tokens,
         completion_tokens=answer.completion_tokens,
-        cost_usd=usd if known else None,
+        cost_usd=None if spent(request, answer) is None else usd,
         attempts=attempts,
         in_flight=in_flight,
+        served_model=answer.served_model,
+        fingerprint=answer.fingerprint,
+        cached_tokens=answer.cached_tokens,
+        estimated=None if counted else True,
     )
 
 
@@ -163,18 +218,17 @@ async def warm_up(name: str) -> None:
     _WARM.add(name)
 
 
-async def _send(request: Request, room: int, address: str | None) -> Any:
+async def _send(request: Request, room: int, address: str | None, streams: bool) -> Any:
     model, sampling = request.model, request.sampling
     if room != answer_bound(request):
         sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = room
-    if request.stream:
+    if streams:
         sampling |= {"stream": True, "stream_options": {"include_usage": True}}
     where = address if model.embedded else model.api_base
     key = os.environ.get(model.api_key_env) if model.api_key_env else None
-    if model.api_key_env and not key:
-        raise load_litellm().exceptions.AuthenticationError(
-            f"the environment variable {model.api_key_env} is not set", model.model.split("/")[0], model.model
-        )
+    fault = key_fault(model)
+    if fault is not None:
+        raise load_litellm().exceptions.AuthenticationError(fault, model.model.split("/")[0], model.model)
     if where is not None and key is None:
         key = "none"  # litellm would send the key of another provider to this address
     return await load_litellm().acompletion(

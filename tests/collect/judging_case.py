@@ -65,12 +65,18 @@ class StandIn:
     """A ledger and a model in one: `say` gives the text, or the call, for a request."""
 
     def __init__(self, monkeypatch, say, *, schema=False):
-        self.say, self.calls, self.asked = say, {}, []
+        self.say, self.calls, self.asked, self.noted = say, {}, [], {}
         monkeypatch.setattr("heart_utils.collect.questions.ask_all", self.ask_all)
         monkeypatch.setattr("heart_utils.collect.questions.supports_schema", lambda model: schema)
 
     def find(self, keys):
         return {key: self.calls[key] for key in keys if key in self.calls}
+
+    def notes(self, names):
+        return {name: self.noted[name] for name in names if name in self.noted}
+
+    def note(self, notes):
+        self.noted = {**notes, **self.noted}
 
     def statuses(self, keys):
         return {key: call.status for key, call in self.find(keys).items()}

@@ -43,6 +43,12 @@ FAULTS = (
     "nousage",
     "tool",
     "other",
+    "filter400",
+    "403",
+    "409",
+    "413",
+    "422",
+    "whole",
 )
 
 
@@ -60,7 +66,9 @@ class Provider:
     gather: int = 0  # hold answers back until so many requests were in flight at once (or ten seconds went by)
     script: list = field(default_factory=list)
     faults: dict = field(default_factory=dict)
-    retry_after_s: float | None = None
+    retry_after: str | None = None  # as the header has it
+    served: str | None = None  # the model that answers, if another than was asked
+    fingerprint: str | None = None
     hang_s: float = 30.0
     cuts_hung: bool = False  # or answers late
     seed: int = 1
@@ -118,7 +126,8 @@ class Provider:
             "id": "c-1",
             "object": "chat.completion",
             "created": 1,
-            "model": body["model"],
+            "model": self.served or body["model"],
+            "system_fingerprint": self.fingerprint,
             "choices": [choice],
             "usage": {**tokens, "total_tokens": sum(tokens.values())},
         }
@@ -127,9 +136,9 @@ class Provider:
 PROVIDER = web.AppKey("provider", Provider)
 
 
-def refusal(status, words, headers=None):
+def refusal(status, words, headers=None, code=None):
     return web.json_response(
-        {"error": {"message": words, "type": "error", "code": str(status)}}, status=status, headers=headers
+        {"error": {"message": words, "type": "error", "code": code or str(status)}}, status=status, headers=headers
     )
 
 
@@ -163,10 +172,11 @@ async def reply(provider, request):
     if provider.gather:
         await gather(provider)
     if fault in ("429", "429bare"):
-        told = provider.retry_after_s is not None and fault == "429"
-        headers = {"Retry-After": f"{provider.retry_after_s:g}"} if told else None
+        headers = None if provider.retry_after is None or fault == "429bare" else {"Retry-After": provider.retry_after}
         return refusal(429, "Rate limit reached", headers)
-    if fault in ("500", "503", "401", "404", "400"):
+    if fault == "filter400":
+        return refusal(400, "The prompt was stopped.", code="content_filter")
+    if fault in ("500", "503", "401", "404", "400", "403", "409", "413", "422"):
         words = {
             "500": "internal",
             "503": "overloaded",
@@ -174,7 +184,7 @@ async def reply(provider, request):
             "404": "no such model",
             "400": "bad request",
         }
-        return refusal(int(fault), words[fault])
+        return refusal(int(fault), words.get(fault, "not for you"))
     if fault == "drop":
         if request.transport is not None:  # the client may have hung up first
             request.transport.abort()
@@ -214,7 +224,7 @@ async def reply(provider, request):
         answer["choices"][0]["message"]["content"] = text[: len(text) // 2]
     if fault == "truncate":
         answer["choices"][0]["finish_reason"] = "length"
-    if body.get("stream"):
+    if body.get("stream") and fault != "whole":
         return await stream(request, answer, silent=fault == "silent")
     return web.json_response(answer)
 
@@ -242,16 +252,19 @@ async def stream(request, answer, silent):
     await response.prepare(request)
     choice = answer["choices"][0]
     base = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": answer["model"]}
+    base["system_fingerprint"] = answer["system_fingerprint"]
 
     async def send(chunk):
         await response.write(f"data: {json.dumps({**base, **chunk})}\n\n".encode())
 
-    for piece in [] if silent else re.findall(r"\S+\s*", choice["message"]["content"]):
+    said = next(name for name in ("content", "refusal") if choice["message"].get(name) is not None)
+    for piece in [] if silent else re.findall(r"\S+\s*", choice["message"][said]):
         await asyncio.sleep(request.app[PROVIDER].piece_s)
-        await send({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
+        await send({"choices": [{"index": 0, "delta": {said: piece}, "finish_reason": None}]})
     if not silent:
         await send({"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
-        await send({"choices": [], "usage": answer["usage"]})
+        if "usage" in answer:
+            await send({"choices": [], "usage": answer["usage"]})
     await response.write(b"data: [DONE]\n\n")
     return response
 
@@ -320,8 +333,8 @@ async def cancel(request):
     return web.json_response(batch)
 
 
-def finish_batch(provider, name, *, fail=(), expire=()):
-    """Answer a batch: lines numbered in `fail` get an error, those in `expire` none at all."""
+def finish_batch(provider, name, *, fail=(), expire=(), refuse=(), stop=()):
+    """Answer a batch: lines in `fail` get an error, in `expire` none, in `refuse` a refusal, in `stop` the filter's 400."""
     batch = provider.batches[name]
     out, errors = [], []
     for number, line in enumerate(provider.files[batch["input_file_id"]].splitlines()):
@@ -331,9 +344,15 @@ def finish_batch(provider, name, *, fail=(), expire=()):
             errors.append({**row, "response": None, "error": {"code": "batch_expired", "message": "not run in time"}})
         elif number in fail:
             errors.append({**row, "response": {"status_code": 500, "body": {"error": {"message": "internal"}}}, "error": None})
+        elif number in stop:
+            body = {"error": {"message": "The prompt was stopped.", "code": "content_filter"}}
+            errors.append({**row, "response": {"status_code": 400, "body": body}, "error": None})
         else:
             provider.answered[asked(entry["body"]["messages"])] += 1
-            out.append({**row, "response": {"status_code": 200, "body": provider.completion(entry["body"])}, "error": None})
+            body = provider.completion(entry["body"])
+            if number in refuse:
+                body["choices"][0]["message"] |= {"content": None, "refusal": "I cannot judge this."}
+            out.append({**row, "response": {"status_code": 200, "body": body}, "error": None})
     provider.random.shuffle(out)  # a batch comes back in any order
     for kind, rows in (("output", out), ("error", errors)):
         if rows:
@@ -421,7 +440,7 @@ def main():
     parser.add_argument("--fault", action="append", default=[], help="NAME=SHARE")
     parser.add_argument("--hang", type=float, default=30.0)
     parser.add_argument("--words", type=int, default=40)
-    parser.add_argument("--retry-after", type=float)
+    parser.add_argument("--retry-after")
     parser.add_argument("--judge", action="store_true", help="answer judges in JSON, and others in words")
     options = parser.parse_args()
     faults = {name: float(share) for name, share in (entry.split("=") for entry in options.fault)}
@@ -432,7 +451,7 @@ def main():
         hang_s=options.hang,
         keep=False,
         cuts_hung=True,
-        retry_after_s=options.retry_after,
+        retry_after=options.retry_after,
     )
 
     async def serve():

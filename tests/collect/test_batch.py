@@ -239,3 +239,14 @@ def test_no_key_is_noted_with_a_batch(provider, ledger, tmp_path, monkeypatch):
     with ledger.reading() as connection:
         assert "CANARY_API_KEY" in connection.scalar(sa.select(database.batches.c.model))
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and CANARY.encode() in file.read_bytes()]
+
+
+def test_a_refusal_in_a_batch_is_a_refusal_like_any_other(provider, ledger):
+    requests = requests_for(provider, 3)
+    ask_all(requests, ledger=ledger, mode="batch")
+    finish_batch(provider, "batch-1", refuse=[0], stop=[1])
+    calls = ask_all(requests, ledger=ledger, mode="batch")
+    assert [call.status for call in calls] == ["refused", "refused", "ok"]
+    assert calls[0].text == "I cannot judge this."
+    assert ask_all(requests, ledger=ledger) == calls  # nor is it asked again, one by one
+    assert provider.requests == []

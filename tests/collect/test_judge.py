@@ -15,7 +15,7 @@ from heart_utils.collect.judge import collect_verdicts, parse_answers, plan_ques
 from heart_utils.collect.models import Call, Model
 from heart_utils.collect.prompts import Form
 from heart_utils.collect.protocols import load_protocol
-from heart_utils.collect.questions import Answer, Question
+from heart_utils.collect.questions import Answer, Question, question_requests
 from heart_utils.collect.readings import read_call
 from heart_utils.collect.rubric import load_rubric
 from heart_utils.tables import DIMENSIONS, TableError
@@ -451,6 +451,36 @@ def test_recorded_calls_are_found_again_when_the_list_of_models_with_schemas_cha
     before = collect_verdicts(*study, [JUDGE], ledger=ledger)
     monkeypatch.setattr("heart_utils.collect.questions.supports_schema", lambda model: False)
     pd.testing.assert_frame_equal(collect_verdicts(*study, [JUDGE], ledger=ledger, mode="replay"), before)
+
+
+def test_how_one_question_is_asked_does_not_depend_on_what_else_is_asked_or_recorded(monkeypatch):
+    """Recorded without a schema by an older litellm; one added history sorts first, and is asked as the list now says."""
+    histories, replies, comparisons = make_study()
+    ledger = StandIn(monkeypatch, choose(0), schema=False)
+    later = comparisons[comparisons["history_id"] != comparisons["history_id"].min()]
+    before = collect_verdicts(histories, replies, later, [JUDGE], ledger=ledger)
+    ledger.noted.clear()
+    monkeypatch.setattr("heart_utils.collect.questions.supports_schema", lambda model: True)
+    ledger.asked.clear()
+    plan = plan_verdicts(histories, replies, comparisons, [JUDGE], ledger=ledger)
+    both = collect_verdicts(histories, replies, comparisons, [JUDGE], ledger=ledger)
+    assert plan["n_recorded"].item() == len(later)
+    assert {request.tag for request in ledger.asked} == {comparisons["history_id"].min()}
+    assert all("response_format" in request.options for request in ledger.asked)
+    found = both[both["comparison_id"].isin(before["comparison_id"])].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, before)
+
+
+def test_a_model_is_asked_as_it_was_first_asked_or_as_its_settings_say(monkeypatch):
+    study = make_study()
+    ledger = StandIn(monkeypatch, choose(0), schema=False)
+    collect_verdicts(*study, [JUDGE], ledger=ledger)
+    monkeypatch.setattr("heart_utils.collect.questions.supports_schema", lambda model: True)
+    collect_verdicts(*study, [JUDGE], ledger=ledger, seed=1)
+    assert not any("response_format" in request.options for request in ledger.asked)
+    told = replace(JUDGE, json_schema=True)
+    questions = plan_questions(*study, [told], seed=1)
+    assert all("response_format" in request.options for request in question_requests(questions, ledger))
 
 
 def test_rederiving_all_verdicts_asks_nothing_though_repairs_were_never_asked(monkeypatch):

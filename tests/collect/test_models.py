@@ -14,9 +14,9 @@ from server import Provider, serving
 
 from heart_utils.collect import database
 from heart_utils.collect.asking import ask_all
-from heart_utils.collect.ledger import Ledger, open_ledger
+from heart_utils.collect.ledger import Ledger, Money, open_ledger
 from heart_utils.collect.models import Call, Model, ModelError, Request, read_models, supports_schema
-from heart_utils.collect.prices import BudgetError, cost, price, reserve
+from heart_utils.collect.prices import BudgetError, cost, is_paid, price, reserve, text_bound
 from heart_utils.collect.recorded import ReplayError, export_calls
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # for the process that others are forked from
@@ -38,6 +38,7 @@ def ledger(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
+    monkeypatch.setattr("heart_utils.collect.sending._WHOLE", set())
     monkeypatch.setattr("heart_utils.collect.sending.FIRST_PAUSE_S", 0.01)
 
 
@@ -139,7 +140,7 @@ def test_a_server_that_hangs_is_left_after_the_time_out(provider, ledger):
 
 
 def test_retry_after_is_honoured(provider, ledger):
-    provider.script, provider.retry_after_s = ["429"], 0.7
+    provider.script, provider.retry_after = ["429"], "0.7"
     answer_all(ask(model(provider), "hello"), ledger)
     assert provider.times[1] - provider.times[0] >= 0.7
 
@@ -154,10 +155,75 @@ def test_a_failure_is_recorded_and_asked_again_by_the_next_run_only(provider, le
     assert len(provider.requests) == 2
 
 
-def test_a_providers_filter_is_a_refusal_and_not_an_error(provider, ledger):
-    provider.script = ["filter"]
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
+@pytest.mark.parametrize("fault", ["filter", "filter400", "refusal"])
+def test_a_refusal_is_asked_once_and_never_again_whoever_refuses_and_however(provider, ledger, fault, maker, stream):
+    provider.script = [fault]
+    judge = dataclasses.replace(model(provider), model=f"{maker}/test")
+    requests = ask(judge, "hello", stream=stream)
+    [call] = answer_all(requests, ledger)
+    assert (call.status, call.attempts) == ("refused", 1)
+    assert call.text == ("I cannot judge this." if fault == "refusal" else "I hear you." if fault == "filter" else "")
+    assert answer_all(requests, ledger) == [call]
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("fault", ["400", "403", "409", "413", "422"])
+def test_what_a_provider_will_not_answer_is_asked_once_and_not_booked_as_billed(provider, ledger, fault):
+    provider.script = [fault]
     [call] = answer_all(ask(model(provider), "hello"), ledger)
-    assert call.status == "refused"
+    assert (call.status, call.attempts) == ("error", 1)
+    assert ledger.money() == Money(0.0, 0.0, 0.0, 0.0)
+
+
+def test_a_queue_whose_first_calls_are_all_refused_stops_and_one_that_was_heard_goes_on(provider, ledger):
+    provider.faults = {"403": 1.0}
+    with pytest.warns(UserWarning, match="its first 5 calls were all turned down; the last: APIError.*not for you"):
+        calls = answer_all(ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(30))), ledger)
+    assert {call.status for call in calls} == {"error"}
+    assert len(provider.requests) == 5
+    provider.faults, provider.script = {}, [None, *["413"] * 9]
+    calls = answer_all(ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(12))), ledger)
+    assert [call.status for call in calls] == ["ok", *["error"] * 9, "ok", "ok"]
+
+
+@pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
+def test_a_server_that_does_not_stream_is_asked_for_whole_answers(provider, ledger, maker):
+    provider.faults = {"whole": 1.0}
+    still = dataclasses.replace(model(provider, max_concurrency=1), model=f"{maker}/test")
+    calls = answer_all(ask(still, "a", "b", stream=True), ledger)
+    assert [(call.status, call.text, call.ttft_ms) for call in calls] == [("ok", "I hear you.", None)] * 2
+    assert [bool(body.get("stream")) for body in provider.requests] == [True, False, False]
+
+
+def test_an_answer_longer_than_its_room_by_far_is_cut_and_not_asked_again(provider, ledger):
+    provider.answer, provider.piece_s = "x" * 300_000, 0.0
+    for stream in (False, True):
+        request = ask(model(provider), "hello", options={"max_tokens": 50}, stream=stream)[0]
+        [call] = answer_all([dataclasses.replace(request, repeat=int(stream))], ledger)
+        assert (call.status, call.finish_reason, call.attempts) == ("truncated", "cut", 1)
+        assert call.text == "x" * text_bound(request) == "x" * 1800  # 200, and 8 for each of four times 50 tokens
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_whose_tokens_nobody_counted_is_priced_by_estimate_and_marked(provider, ledger, stream):
+    provider.script = ["nousage"]
+    provider.answer = "word " * 40
+    calls = answer_all(ask(model(provider, max_concurrency=1), "hello" * 20, "other", stream=stream), ledger)
+    assert [call.estimated for call in calls] == [True, None]
+    assert calls[0].prompt_tokens is None
+    assert calls[0].cost_usd == pytest.approx((41 * 1 + 51 * 2) / 1e6)  # 100 characters and 16; 200 characters and one more
+    assert ledger.money().spent == pytest.approx(sum(call.cost_usd for call in calls))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
+def test_the_model_that_answered_is_kept_with_the_call(provider, ledger, maker, stream):
+    provider.served, provider.fingerprint = "test-2026-01-09", "fp_1"
+    [call] = answer_all(ask(dataclasses.replace(model(provider), model=f"{maker}/test"), "hello", stream=stream), ledger)
+    passed_on = None if stream and maker == "hosted_vllm" else "fp_1"  # litellm drops it there before anybody can hear it
+    assert (call.served_model, call.fingerprint) == ("test-2026-01-09", passed_on)
 
 
 @pytest.mark.parametrize(("fault", "words"), [("401", "Incorrect API key"), ("404", "no such model")])
@@ -195,6 +261,15 @@ def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, m
     assert {call.status for call in calls} == {"error"}
     assert ledger.counts() == {}
     assert ledger.money().unsettled == 0
+    assert "nobody answers at http://127.0.0.1:9/v1" in calls[0].error
+
+
+def test_a_key_with_a_lines_end_is_refused_before_the_first_call(provider, ledger, monkeypatch):
+    monkeypatch.setenv("WINDOWS_API_KEY", f"{CANARY}\r")
+    with pytest.warns(UserWarning, match="WINDOWS_API_KEY holds a blank, a line's end") as warned:
+        [call] = answer_all(ask(model(provider, api_key_env="WINDOWS_API_KEY"), "hello"), ledger)
+    assert provider.requests == []
+    assert CANARY not in f"{call} {warned[0].message}"
 
 
 @pytest.mark.parametrize("fault", ["500", "drop"])
@@ -345,16 +420,45 @@ def test_an_empty_answer_is_not_asked_again_past_the_budget(provider, ledger):
     assert call.error == "the answer was empty, 1 times; the budget has no second attempt"
 
 
-@pytest.mark.parametrize(("prices", "said"), [({"price_prompt": 0, "price_completion": 0}, "is 0 and 0"), ({}, "is not known")])
-def test_a_budget_without_a_price_is_refused(ledger, prices, said):
-    requests = ask(Model("free", "openai/nobody-lists-this", **prices), "hello")
-    with pytest.raises(BudgetError, match=said):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "openai/nobody-lists-this",
+        "anthropic/claude-sonnet-4-20250514",
+        "anthropic/claude-opus-4-20250514",
+        "anthropic/claude-sonnet-4-0",
+        "openrouter/anthropic/claude-sonnet-4",
+    ],
+)
+def test_a_price_of_zero_that_only_a_list_says_is_not_known_and_a_budget_needs_one(ledger, name):
+    unknown = Model("claude", name)
+    assert price(unknown) is None
+    assert is_paid(unknown)
+    requests = ask(unknown, "hello")
+    with pytest.raises(BudgetError, match=r"No price is known of claude .* Give price_prompt"):
         answer_all(requests, ledger, budget_usd=1.0)
+    with pytest.raises(BudgetError, match="1 paid calls are not recorded"):
+        answer_all(requests, ledger, max_paid_calls=0)
+    assert answer_all(requests, ledger, mode="dry")[0].cost_usd is None
 
 
-def test_litellms_zero_price_of_a_retired_model_is_refused_with_a_budget(ledger):
-    with pytest.raises(BudgetError, match="price_prompt"):
-        answer_all(ask(Model("claude", "anthropic/claude-sonnet-4-20250514"), "hello"), ledger, budget_usd=1.0)
+def test_a_price_of_zero_that_the_settings_say_is_a_price(provider, ledger):
+    free = model(provider, price_prompt=0, price_completion=0)
+    assert price(free) == (0.0, 0.0)
+    [call] = answer_all(ask(free, "hello"), ledger, budget_usd=0.0, max_paid_calls=0)
+    assert (call.status, call.cost_usd) == ("ok", 0.0)
+
+
+def test_a_models_own_budget_ends_it_and_says_whose_it_was(provider, ledger):
+    provider.answer = "word " * 50
+    thrifty = model(provider, max_concurrency=1)
+    requests = ask(thrifty, *(f"w{i}" for i in range(9)), options={"max_tokens": 50})
+    requests = [dataclasses.replace(r, model=dataclasses.replace(thrifty, budget_usd=4 * reserve(r))) for r in requests]
+    with pytest.raises(BudgetError, match="The budget of judge's own 0.00.* USD does not reach"):
+        answer_all(requests, ledger)
+    assert 0 < ledger.money().spent <= 4 * reserve(requests[0])
+    with pytest.raises(BudgetError, match="No price is known of m"):
+        answer_all(ask(Model("m", "openai/nobody-lists-this", budget_usd=1.0), "hello"), ledger)
 
 
 def test_a_notebook_may_not_make_more_paid_calls_than_its_limit(provider, ledger):

@@ -1,6 +1,7 @@
 """A recipe from its settings, and the command behind `make collect`."""
 
 import json
+import re
 import sqlite3
 
 import pytest
@@ -38,6 +39,7 @@ def project(tmp_path, provider, monkeypatch):
         "probes": ["echo"],
         "judges": [{"name": "j", **paid, "price_completion": 2, "answer_format": "logprob", "max_concurrency": 4}],
         "protocols": {"heart": ["overall"]},
+        "budget_usd": 1,
     }
     return write(tmp_path, settings), settings
 
@@ -58,8 +60,123 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nothing(project, provider, c
 
 def test_paid_calls_need_a_word_from_somebody(project, provider, capsys):
     assert main(["mine", "--quiet"]) == 2
-    assert "21 calls cost money, without a budget. Nobody is there to ask; --yes allows it." in capsys.readouterr().err
+    assert "21 calls cost money, and no more than 1 USD. Nobody is there to ask; --yes allows it." in capsys.readouterr().err
     assert provider.requests == []
+
+
+@pytest.mark.parametrize("arguments", [["mine", "--quiet"], ["mine", "--quiet", "--yes"]])
+def test_without_a_budget_nothing_is_asked_where_nobody_is_there_to_name_one(project, provider, capsys, arguments):
+    folder, settings = project
+    write(folder, {name: value for name, value in settings.items() if name != "budget_usd"})
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert "21 calls cost money, at most 0.0" in said
+    assert "no budget is set. Nothing was asked" in said
+    assert provider.requests == []
+    assert main([*arguments, "--yes", "--budget", "1"]) == 0
+
+
+class Terminal:
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("answer", "code", "asked"), [("", 2, 0), ("0", 2, 0), ("much", 1, 0), ("0.5", 0, 21), ("1e-9", 1, 0)])
+def test_on_a_terminal_somebody_is_asked_for_the_budget(project, provider, monkeypatch, capsys, answer, code, asked):
+    folder, settings = project
+    write(folder, {name: value for name, value in settings.items() if name != "budget_usd"})
+    monkeypatch.setattr("sys.stdin", Terminal())
+    questions = []
+    monkeypatch.setattr("builtins.input", lambda question: questions.append(question) or answer)
+    assert main(["mine", "--quiet"]) == code
+    assert len(provider.requests) == asked
+    assert "21 calls cost money, at most 0.0" in questions[0]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])
+def test_with_a_budget_a_terminal_is_asked_whether_to_go_on(project, provider, monkeypatch, answer, code):
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", lambda question: answer)
+    assert main(["mine", "--quiet"]) == code
+    assert bool(provider.requests) == (answer == "y")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anthropic/claude-sonnet-4-20250514",
+        "anthropic/claude-opus-4-20250514",
+        "anthropic/claude-sonnet-4-0",
+        "openrouter/anthropic/claude-sonnet-4",
+    ],
+)
+def test_a_judge_whose_listed_price_is_zero_keeps_everything_from_being_asked(project, provider, capsys, monkeypatch, name):
+    """With standard input closed and no way out: a connection is an error of its own."""
+    folder, settings = project
+    write(folder, {**settings, "judges": [{"name": "dear", "model": name}]})
+    for variable in ("ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(variable, CANARY)
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("somebody was asked"))
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["mine", "--dry-run"]) == 0
+    assert "calls to make, for a price that is not known" in capsys.readouterr().out
+    for arguments in ([], ["--yes"], ["--yes", "--budget", "5"]):
+        assert main(["mine", "--quiet", *arguments]) == 1
+        assert f"Nothing was asked. No price is known of dear ({name}). Give price_prompt" in capsys.readouterr().err
+    assert provider.requests == []  # nor for replies, whose price is known
+
+
+def test_the_most_that_a_run_can_cost_is_shown_and_holds_for_a_responder_that_never_stops(project, provider, capsys):
+    folder, settings = project
+    provider.piece_s = 0.0
+    provider.answer = lambda body: "A" if body.get("logprobs") else "word" * 100_000
+    assert main(["mine", "--dry-run"]) == 0
+    table = capsys.readouterr().out
+    most = float(re.search(r"at most (\d+\.\d+)", table)[1])
+    assert "at_most_usd" in table
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    said = capsys.readouterr().out
+    prompts = ["".join(message["content"] for message in body["messages"]) for body in provider.requests]
+    assert max(map(len, prompts)) < 3 * 4040  # two replies of at most 4,040 characters, and the conversation
+    bound, replies = 0.0, [body for body in provider.requests if not body.get("logprobs")]
+    assert len(replies) == 3
+    spent = float(re.search(r"Spent on this ledger so far: ([0-9.]+)", said)[1])
+    assert bound < spent <= most + 0.005
+
+
+def test_a_run_ends_with_what_each_model_took_and_who_answered_under_its_name(project, provider, capsys):
+    folder, settings = project
+    provider.served, provider.fingerprint = "test-2026-01", "fp_1"
+    provider.script = [None, "filter", "nousage"]
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    said = capsys.readouterr().out
+    rows = {line.split()[0]: line.split() for line in said.splitlines() if line.startswith(("m,", " m", "model", "j"))}
+    assert "prompt tokens" in said
+    assert "their cost is an estimate" in said
+    assert "changed in the middle" not in said
+    provider.served = "test-2026-02"
+    write(folder, {**settings, "slices": {"standard": 3, "adversarial": 1}})
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "its model changed in the middle of the run: test-2026-0" in said
+    assert rows
+
+
+def test_what_cannot_be_paired_names_its_cause(project, provider, capsys):
+    folder, settings = project
+    provider.keys = ("another",)
+    write(folder, {**settings, "probes": []})
+    assert main(["mine", "--quiet", "--yes"]) == 1
+    said = capsys.readouterr().err
+    assert "Nothing can be paired" in said.rsplit("collect:", 1)[1]
+    assert "Incorrect API key provided: [key]" in said.rsplit("collect:", 1)[1]
+
+
+def test_a_run_without_judges_says_so(project, capsys):
+    folder, settings = project
+    write(folder, {**settings, "judges": []})
+    assert main(["mine", "--dry-run"]) == 0
+    assert "name no judges" in capsys.readouterr().out
 
 
 def test_a_run_is_collected_and_then_there_is_nothing_to_do(project, provider, capsys):
@@ -125,9 +242,9 @@ def test_a_key_that_is_not_there_is_said_before_anything_is_asked(project, provi
     write(folder, {**settings, "judges": [judge]})
     monkeypatch.delenv("MY_KEY", raising=False)
     assert main(["mine", "--dry-run"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "MY_KEY: not set"
+    assert capsys.readouterr().out.splitlines()[-1] == "The environment variable MY_KEY is not set."
     assert main(["mine", "--quiet", "--yes"]) == 1
-    assert "Nothing was asked: the environment has no MY_KEY" in capsys.readouterr().err
+    assert "Nothing was asked: the environment variable MY_KEY is not set." in capsys.readouterr().err
     assert provider.requests == []  # the replies' key is there, and they wait all the same
     monkeypatch.setenv("MY_KEY", CANARY)
     assert main(["mine", "--quiet", "--yes"]) == 0
@@ -176,7 +293,7 @@ def test_calls_that_failed_are_told_with_their_commonest_cause(project, provider
     assert main(["mine", "--quiet", "--yes"]) == 3
     said = capsys.readouterr().err
     assert "1 rows are errors; the same command asks for them again." in said
-    assert "1 times: BadRequestError" in said
+    assert "1 times: m: BadRequestError" in said
     assert "bad request" in said
 
 

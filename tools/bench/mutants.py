@@ -1,0 +1,170 @@
+"""Random changes to the code that reads answers and counts money: how many its nearest tests notice.
+
+A change turns a comparison, moves a number by one, puts ``and`` for ``or``, plus for minus, true for false, or drops a
+``not``; some change nothing that anybody could see, so 100 % is not to be had. Each runs in a process of its own, forked
+when the tests are collected. ``--quick`` tries ten a module; the seed is fixed, so that two runs try the same changes.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import io
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout, suppress
+from types import FunctionType, ModuleType
+from typing import Any
+
+from heart_utils.runs import find_root
+from tools.bench import Figure
+
+__all__ = ["change", "run", "sites"]
+
+NEAREST = {
+    "heart_utils.collect.prices": ("tests/collect/test_prices.py",),
+    "heart_utils.collect.outcomes": ("tests/collect/test_outcomes.py",),
+    "heart_utils.collect.readings": ("tests/collect/test_readings.py",),
+    "heart_utils.collect.models": ("tests/collect/test_settings.py",),
+}
+"""Module -> the tests that are run for it."""
+
+N_CHANGES, N_QUICK = 60, 10
+LIMIT_S = 120
+"""A change whose tests run longer counts as noticed: it hangs."""
+SEED = 20260109
+TURNED: dict[type[ast.AST], Any] = {
+    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+}  # fmt: skip
+
+
+def run(quick: bool) -> Iterator[Figure]:
+    """Give, for each module, the share of changes noticed."""
+    import pytest
+
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.chdir(find_root())
+    for name, tests in NEAREST.items():
+        file = find_root().joinpath(*name.split(".")).with_suffix(".py")
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        places = sites(tree)
+        chosen = random.Random(SEED).sample(range(len(places)), min(len(places), N_QUICK if quick else N_CHANGES))
+        chosen.sort()
+        trials = _Trials(name, [tree, *(change(tree, place) for place in chosen)])
+        with redirect_stdout(io.StringIO()) as said:
+            pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests], plugins=[trials])
+        if not trials.noticed or trials.noticed[0]:
+            raise RuntimeError(f"{', '.join(tests)} fail without any change.\n{said.getvalue()}")
+        missed = [place for place, noticed in zip(chosen, trials.noticed[1:], strict=True) if not noticed]
+        note = "; ".join(f"line {places[place].lineno}" for place in missed[:12])
+        share = 1 - len(missed) / len(chosen)
+        yield Figure(f"{name}: of {len(chosen)} changes noticed", 100 * share, "%", ">= 90", share >= 0.9,
+                     f"missed: {note}" if missed else "")  # fmt: skip
+
+
+def sites(tree: ast.Module) -> list[ast.expr]:
+    """List what can be changed, in the order of the file: no annotation, and no text."""
+    found: list[ast.expr] = []
+
+    def visit(node: ast.AST) -> None:
+        for name, value in ast.iter_fields(node):
+            if name in ("annotation", "returns", "decorator_list"):
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    visit(child)
+        number = isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+        turned = isinstance(node, ast.Compare) or (isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in TURNED)
+        if number or turned or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+            found.append(node)  # type: ignore[arg-type]
+
+    visit(tree)
+    return found
+
+
+def change(tree: ast.Module, place: int) -> ast.Module:
+    """Give a copy of a module with one of its :func:`sites` changed."""
+    changed = copy.deepcopy(tree)
+    node = sites(changed)[place]
+    if isinstance(node, ast.Constant):
+        node.value = not node.value if isinstance(node.value, bool) else node.value + 1  # type: ignore[operator]
+    elif isinstance(node, ast.Compare):
+        node.ops[0] = TURNED[type(node.ops[0])]()
+    elif isinstance(node, ast.UnaryOp):
+        node.op, node.operand = ast.Not(), ast.UnaryOp(ast.Not(), node.operand)
+    elif isinstance(node, ast.BinOp | ast.BoolOp):
+        node.op = TURNED[type(node.op)]()
+    return ast.fix_missing_locations(changed)
+
+
+class _Trials:
+    """A pytest plugin: once the tests are collected, run them in a process of its own for each changed module."""
+
+    def __init__(self, name: str, trees: Sequence[ast.Module]) -> None:
+        self.name, self.trees, self.noticed = name, trees, list[bool]()
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Take the place of pytest's own loop."""
+        self.noticed = [self._try(session, tree) for tree in self.trees]
+        return True
+
+    def _try(self, session: Any, tree: ast.Module) -> bool:
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)  # so that what it starts ends with it
+            code = 1
+            try:
+                silence = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(silence, 1)
+                os.dup2(silence, 2)
+                _transplant(sys.modules[self.name], tree)
+                with suppress(session.Failed, session.Interrupted):
+                    importlib.import_module("_pytest.main").pytest_runtestloop(session)
+                code = int(session.testsfailed > 0)
+            finally:
+                os._exit(code)
+        given_up = time.monotonic() + LIMIT_S
+        while time.monotonic() < given_up:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status != 0
+            time.sleep(0.01)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return True
+
+
+def _transplant(module: ModuleType, tree: ast.Module) -> None:
+    """Put the code and the values of a changed module into the one that others have imported from."""
+    names: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
+    sys.modules[module.__name__] = ModuleType(module.__name__)  # where dataclasses look for their annotations' names
+    vars(sys.modules[module.__name__]).update(vars(module))
+    exec(compile(tree, str(module.__file__), "exec"), names)
+    sys.modules[module.__name__] = module
+    for name, new in names.items():
+        old = vars(module).get(name)
+        if isinstance(new, type) and new.__module__ == module.__name__:
+            for attribute, value in vars(new).items():
+                if not _replant(vars(old).get(attribute), value) and attribute in getattr(new, "__dataclass_fields__", ()):
+                    setattr(old, attribute, value)
+        elif not _replant(old, new) and not name.startswith("__") and not isinstance(new, ModuleType | type):
+            setattr(module, name, new)
+
+
+def _replant(old: Any, new: Any) -> bool:
+    """Give a function, or what wraps one, another's code; false if it is neither."""
+    for wrapped in ("__wrapped__", "fget", "func"):
+        if getattr(new, wrapped, None) is not None and getattr(old, wrapped, None) is not None:
+            return _replant(getattr(old, wrapped), getattr(new, wrapped))
+    if not (isinstance(old, FunctionType) and isinstance(new, FunctionType)):
+        return isinstance(new, FunctionType | property)
+    with suppress(ValueError):  # another number of free variables: it stays as it was
+        old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    return True
