@@ -158,7 +158,7 @@ def fit_ratings(
     wins in both directions) has no finite maximum. They are lent a quarter of a win and a quarter of a
     loss against the mean responder, in the data and in every resample, and are flagged ``penalised``
     and ``provisional``. Resamples cannot tell how far such a strength may be off: its interval is one-sided
-    (:func:`~heart_utils.analysis.intervals.one_sided_ends`), with an infinite end where nothing bounds it.
+    (``intervals.one_sided_ends``), with an infinite end where nothing bounds it.
     Who separates in some resample only gets the same there; such resamples are kept and counted.
 
     Parameters

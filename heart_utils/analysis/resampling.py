@@ -472,7 +472,7 @@ def rank_ranges(
     """Give the ranks that each responder may hold, all at once.
 
     Someone ranks above another if the interval of their difference excludes zero. The intervals of all
-    differences are wide enough for all ranges to hold at once in `ci_level` of studies (:func:`contrast_reach`) [1]_.
+    differences are wide enough for all ranges to hold at once in `ci_level` of studies (``contrast_reach``) [1]_.
 
     Parameters
     ----------
