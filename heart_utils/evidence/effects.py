@@ -166,6 +166,13 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
     ------
     heart_utils.tables.TableError
         If a word or number does not fit the table.
+
+    Examples
+    --------
+    >>> words = {"study": "s", "people": "friends", "models": "m", "raters": "expert", "label": "hidden", "outcome": "warmth"}
+    >>> found = share_between([6, 5, 5], [5, 4, 6])
+    >>> effect_row(found, **words, cluster="rater", source="https://example.org")[["people", "evidence"]].values.tolist()
+    [['friends', 'measured']]
     """
     empty = dict.fromkeys(TABLES["effects"])
     row = {**empty, "evidence": "measured", "simulated": False, **found, **words}
@@ -194,6 +201,13 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
         If a column is missing, a measure is unknown, or `value` and `measure` do not come together.
     heart_utils.tables.TableError
         If a row lacks its source or every count, or a share is outside 0 to 1.
+
+    Examples
+    --------
+    >>> from heart_utils.runs import find_root
+    >>> quoted = read_quoted(find_root() / "data" / "published" / "effects.csv")
+    >>> quoted.loc[0, "printed"], float(quoted.loc[0, "win_share"])
+    ('preferred in 78.6 % (75.0 to 81.8) of 585 evaluations', 0.786)
     """
     quoted = pd.read_csv(path)
     computed = {"win_share", "ci_low", "ci_high", "ci_level", "evidence", "simulated"}

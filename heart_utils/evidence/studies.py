@@ -41,6 +41,14 @@ def measured_effects(
     ------
     heart_utils.evidence.effects.EffectError
         If a study has one cluster.
+
+    Examples
+    --------
+    >>> from heart_utils import load_scores, load_tallies
+    >>> recipients, therapists = load_scores("recipients"), load_scores("therapists")
+    >>> found = measured_effects(recipients, load_tallies("welivita"), load_tallies("resort"), therapists)
+    >>> found.loc[found["label"] == "true", ["win_share", "ci_low", "ci_high"]].round(2).values.tolist()
+    [[0.44, 0.37, 0.52]]
     """
     yin = {"study": "Yin et al. 2024", "people": "another participant", "models": "Bing Chat, 2023", "raters": "recipient"}
     heard = recipients[recipients["dimension"] == "felt_heard"]
