@@ -276,6 +276,7 @@ def test_a_key_with_a_lines_end_is_refused_before_the_first_call(provider, ledge
 def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(provider, ledger, monkeypatch, capsys, fault):
     monkeypatch.setattr("heart_utils.collect.lanes.MIN_LOOK_S", 0.1)
     monkeypatch.setattr("heart_utils.collect.flow.TELL_S", 0.1)
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     provider.faults, provider.latency_s = {fault: 1.0}, 0.01
     back = threading.Timer(4.0, provider.faults.clear)
     back.start()
