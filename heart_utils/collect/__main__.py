@@ -388,14 +388,15 @@ def _by_model(ledger: Ledger, recipe: Recipe) -> str:
                 told = ", ".join(f"{word} ({n} calls)" for word, n in met.items())
                 notes.append(f"{name}: its {what} changed in the middle of the run: {told}.")
     if not lines:
-        return "No calls were needed."
+        return "No call of this run is recorded."
     return "\n".join([f"The calls of this run, whenever they were made\n{pd.DataFrame(lines).to_string(index=False)}", *notes])
 
 
 def _show_warning(said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
     if category is UserWarning:  # not a library's deprecations, whatever its threads did to the filters
         print(f"collect: {message}", file=sys.stderr)
-        said.append(str(message))
+        if "queue was stopped" in str(message):
+            said.append(str(message))
 
 
 if __name__ == "__main__":

@@ -293,7 +293,7 @@ def test_calls_that_failed_are_told_with_their_commonest_cause(project, provider
     assert main(["mine", "--quiet", "--yes"]) == 3
     said = capsys.readouterr().err
     assert "1 rows are errors; the same command asks for them again." in said
-    assert "1 times: m: BadRequestError" in said
+    assert "1 times: m, j: BadRequestError" in said  # both names are one model here
     assert "bad request" in said
 
 
