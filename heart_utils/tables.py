@@ -475,7 +475,15 @@ def _texts(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
 
 def _lists(values: pd.Series) -> pd.Series:
     """Turn arrays that Parquet gives back into plain lists."""
-    cells = [list(cell) if hasattr(cell, "__len__") and not isinstance(cell, str) else cell for cell in values]
+    # An array gives its list twice as fast by itself, and MentalAlign has 350,000 of them.
+    cells = [
+        cell.tolist()
+        if hasattr(cell, "tolist")
+        else list(cell)
+        if hasattr(cell, "__len__") and not isinstance(cell, str)
+        else cell
+        for cell in values
+    ]
     return pd.Series(cells, index=values.index, dtype=object)
 
 
