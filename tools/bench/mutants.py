@@ -21,6 +21,7 @@ from contextlib import redirect_stdout, suppress
 from types import FunctionType, ModuleType
 from typing import Any
 
+from heart_utils.collect.models import load_litellm
 from heart_utils.runs import find_root
 from tools.bench import Figure
 
@@ -112,6 +113,7 @@ class _Trials:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         """Take the place of pytest's own loop."""
+        load_litellm()  # once, and not in every process
         self.noticed = [self._try(session, tree) for tree in self.trees]
         return True
 
