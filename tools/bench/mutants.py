@@ -36,7 +36,7 @@ NEAREST = {
 """Module -> the tests that are run for it."""
 
 N_CHANGES, N_QUICK = 60, 10
-LIMIT_S = 120
+LIMIT_S = 40
 """A change whose tests run longer counts as noticed: it hangs."""
 SEED = 20260109
 TURNED: dict[type[ast.AST], Any] = {
