@@ -30,10 +30,12 @@ collect:
   histories: mine/histories.jsonl
   given_replies: false
   responders:
-    - {name: my-model, model: openai/my-model, api_base: ADDRESS, api_key_env: MY_SERVER_KEY}
+    - {name: my-model, model: openai/my-model, api_base: ADDRESS, api_key_env: MY_SERVER_KEY,
+       price_prompt: 0, price_completion: 0}
   probes: [echo, generic-comfort]
   judges:
-    - {name: my-judge, model: openai/my-judge, api_base: ADDRESS, api_key_env: MY_SERVER_KEY}
+    - {name: my-judge, model: openai/my-judge, api_base: ADDRESS, api_key_env: MY_SERVER_KEY,
+       price_prompt: 0, price_completion: 0}
   protocols: {heart: [overall]}
 """
 QUICK = {

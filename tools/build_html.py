@@ -50,7 +50,8 @@ def build_html(stage: Path, html: Path) -> None:
     html.parent.mkdir(parents=True, exist_ok=True)
     part = html.with_name(f".{html.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    shutil.copytree(built, part, ignore=shutil.ignore_patterns("*.map"))  # which only serve debugging of the theme
+    # Maps only serve debugging of the theme, and its locales only the build.
+    shutil.copytree(built, part, ignore=shutil.ignore_patterns("*.map", "locales"))
     words = (stage / "built_on.txt").read_text(encoding="utf-8")
     shown: set[str] = set()
     for page in part.rglob("*.html"):

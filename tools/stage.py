@@ -217,6 +217,7 @@ def _kept_api_pages(root: Path) -> Path:
 _API_PARTS = {
     "collect": ("sources, models, judging, studies", "models"),
     "analysis": ("ratings, agreement and what follows from them", "ratings"),
+    "evidence": ("open studies as comparable effects", "effects"),
     "report": ("figures, boards, pages", "leaderboard"),
 }
 """Subpackage -> what it holds, and a module of it."""

@@ -15,7 +15,7 @@ from heart_utils.analysis.resampling import check_clusters, draw_weights, interv
 from heart_utils.analysis.sandwich import Model, crossed, one_way, rater_codes, two_way
 from heart_utils.analysis.wins import Codes, RatingsError, WinMatrices
 
-__all__ = ["INTERVALS", "Spread", "spread_of"]
+__all__ = ["INTERVALS", "Spread", "one_sided_ends", "spread_of"]
 
 Array = NDArray[np.float64]
 

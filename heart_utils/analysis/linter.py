@@ -132,7 +132,7 @@ def lint_rubric(
     >>> def longer_is_better(histories, replies):
     ...     return replies.assign(rater="ruler", dimension="overall", score=replies["text"].str.len().clip(upper=100))
     >>> lint_rubric(longer_is_better, histories, low=0, high=100)[["reply", "mean", "passed"]].values.tolist()
-    [['echo', 3.0, True], ['empty', 0.0, True], ['everything', 100.0, False], ['generic', 58.0, False]]
+    [['echo', 3.0, True], ['empty', 0.0, True], ['everything', 100.0, False], ['generic', 55.0, False]]
     """
     probes = degenerate_replies(histories, language=language)
     scores = score(histories, probes if real is None else pd.concat([probes, real], ignore_index=True))

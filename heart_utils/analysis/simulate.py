@@ -268,7 +268,10 @@ def _judge(
     lean = (panel.discrimination * gap + panel.position_bias * np.where(a_first, 1.0, -1.0)).ravel()
     wins, ties = _davidson(lean, panel.ties)
     luck, failed = rng.random(len(lean)), rng.random(len(lean)) < panel.failures
-    said = np.where(failed, 3, np.select([luck < wins, luck < wins + ties], [0, 2], 1))
+    said = np.select([luck < wins, luck < wins + ties], [0, 2], 1)
+    if panel.answer_format == "logprob":  # the likelier letter is the answer, so that it does not contradict `p_a`
+        said = np.where(lean > 0.0, 0, 1)
+    said = np.where(failed, 3, said)
     dimension = np.repeat(np.arange(len(dimensions)), len(pair))
     return verdicts_table(
         pairs,

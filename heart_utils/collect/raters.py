@@ -142,8 +142,9 @@ def import_ratings(
 
     Examples
     --------
-    >>> from heart_utils import Run
     >>> import tempfile
+    >>> from heart_utils import Run
+    >>> from heart_utils.tables import empty_table
     >>> from heart_utils.runs import find_root
     >>> from heart_utils.collect.ledger import open_ledger
     >>> from heart_utils.collect.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
@@ -231,8 +232,9 @@ def import_replies(
 
     Examples
     --------
-    >>> from heart_utils import Run
     >>> import tempfile
+    >>> from heart_utils import Run
+    >>> from heart_utils.tables import empty_table
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     import_replies(Run("mine", Path(folder), Path(folder)), Path(folder))
     Traceback (most recent call last):
@@ -308,8 +310,9 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
 
     Examples
     --------
-    >>> from heart_utils import Run
     >>> import tempfile
+    >>> from heart_utils import Run
+    >>> from heart_utils.tables import empty_table
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     len(add_people(Run("mine", Path(folder), Path(folder)), empty_table("replies"), empty_table("histories")))
     0

@@ -162,6 +162,7 @@ def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
 
     Examples
     --------
+    >>> from heart_utils.collect.ledger import open_ledger
     >>> merge_calls(open_ledger("sqlite://"), "nowhere.sqlite")
     Traceback (most recent call last):
         ...
@@ -216,6 +217,7 @@ def check_calls(ledger: Ledger) -> list[str]:
 
     Examples
     --------
+    >>> from heart_utils.collect.ledger import open_ledger
     >>> check_calls(open_ledger("sqlite://"))
     []
     """

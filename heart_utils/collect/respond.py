@@ -221,6 +221,7 @@ def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model]) -> pd.DataF
     Examples
     --------
     >>> from heart_utils.collect.ledger import open_ledger
+    >>> from heart_utils.collect.models import Model
     >>> from heart_utils.collect.sources import load_histories
     >>> mine = Model("mine", "openai/own")
     >>> planned = collect_replies(load_histories("sample").head(1), [mine], ledger=open_ledger("sqlite://"), mode="dry")

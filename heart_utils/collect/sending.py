@@ -100,7 +100,9 @@ def spent(request: Request, answer: Answer) -> float | None:
 
     Examples
     --------
-    >>> from heart_utils.collect.models import Model
+    >>> from dataclasses import replace
+    >>> from heart_utils.collect.models import Model, Request
+    >>> from heart_utils.collect.outcomes import Answer
     >>> ask = Request(Model("m", "openai/own", price_prompt=1, price_completion=2), ({"role": "user", "content": "Hello"},))
     >>> counted = Answer("I hear you.", "stop", False, None, None, 800.0, 20, 4)
     >>> [round(spent(ask, answer) * 1e6) for answer in (counted, replace(counted, prompt_tokens=None))]  # then 17 tokens and 3
@@ -135,7 +137,9 @@ def answered_call(request: Request, status: str, answer: Answer, *, attempts: in
     --------
     >>> from heart_utils.collect.models import Request
     >>> from heart_utils.collect.outcomes import Answer
-    >>> from heart_utils.collect.models import Model
+    >>> from dataclasses import replace
+    >>> from heart_utils.collect.models import Model, Request
+    >>> from heart_utils.collect.outcomes import Answer
     >>> ask = Request(Model("m", "openai/own", price_prompt=1, price_completion=2), ({"role": "user", "content": "Hello"},))
     >>> answer = Answer("I hear you.", "stop", False, None, None, 800.0, 20, 4)
     >>> call = answered_call(ask, "ok", answer, attempts=1, in_flight=1, usd=28e-6)

@@ -293,6 +293,7 @@ def stop_study(server: subprocess.Popen[bytes]) -> None:
 
     Examples
     --------
+    >>> import subprocess
     >>> sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
     >>> stop_study(sleeper)
     >>> sleeper.returncode

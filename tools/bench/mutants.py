@@ -31,7 +31,7 @@ NEAREST = {
     "heart_utils.collect.prices": ("tests/collect/test_prices.py",),
     "heart_utils.collect.outcomes": ("tests/collect/test_outcomes.py",),
     "heart_utils.collect.readings": ("tests/collect/test_readings.py",),
-    "heart_utils.collect.models": ("tests/collect/test_settings.py",),
+    "heart_utils.collect.models": ("tests/collect/test_model_settings.py",),
 }
 """Module -> the tests that are run for it."""
 

@@ -131,6 +131,7 @@ def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -
 
     Examples
     --------
+    >>> import pandas as pd
     >>> check_size("welivita", "dataset_and_ratings.csv", pd.DataFrame({"emotion": ["sad"]}), ["emotion", "part_no"])
     Traceback (most recent call last):
         ...
