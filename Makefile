@@ -77,7 +77,7 @@ check: env ## style, types, import rules, and no output in a committed notebook
 
 data: env ## print licence and citation of data set NAME, fetch it, check it and what data/public holds of it
 	@test -n "$(NAME)" || { echo "Name a data set: make data NAME=mtbench"; exit 2; }
-	@$(PYTHON) -m heart_utils.collect.sources $(NAME)
+	@$(PYTHON) -m heart_utils.sources $(NAME)
 
 collect: env ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
 ifneq (,$(filter heartbench%,$(RUN)))
@@ -95,7 +95,7 @@ record: env ## ask for what the recorded calls of the sample lack, and write the
 
 study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or reply (RESUME=1, PORT=8001, ARGS="--help")
 	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply)"; exit 2; }
-	@$(PYTHON) -m heart_utils.collect.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
+	@$(PYTHON) -m heart_utils.people.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
 
 .venv-study/ready: requirements-study.txt | $(ENV)
 	@$(PYTHON3) -m venv .venv-study

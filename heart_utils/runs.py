@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,7 @@ import pandas as pd
 
 from heart_utils.tables import TABLES, TableError, check_table
 
-__all__ = [
-    "FORMAT",
-    "MissingTableError",
-    "Run",
-    "RunError",
-    "find_root",
-    "may_publish",
-    "open_run",
-    "strictest_licence",
-    "write_atomically",
-]
+__all__ = ["FORMAT", "MissingTableError", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
 
 FORMAT = 1
 """The version of a run folder. A folder of a higher version is refused, never guessed at."""
@@ -48,6 +40,12 @@ LICENCES = {
 """Licences from free to strict. What is above 2 may not be shown in a published page."""
 
 PUBLISHABLE = 2
+
+COMPUTED = re.compile(r"[' ]*[=+\-@\t\r]")
+"""What a spreadsheet may take for a formula, and what was escaped so that it does not."""
+OBEYED = re.compile("[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls, halves of characters, and marks that turn the direction of what follows. Marks of right-to-left scripts that
+turn nothing but the blank beside them, and joiners, are letters' own business and stay."""
 
 
 UMASK = os.umask(0o077)  # there is no way to ask for it without setting it
@@ -308,36 +306,7 @@ def may_publish(licence: str) -> bool:
 
 
 def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bool:
-    """Replace a file whole or not at all, and leave it alone if its content is the same.
-
-    Parameters
-    ----------
-    file : pathlib.Path
-        Its folder is made if need be.
-    content : bytes
-        What it shall hold.
-    private : bool
-        Whether nobody but its owner may read it, nor look into a folder made for it, at any moment and whatever the
-        umask. Others' access is what the umask gives.
-
-    Returns
-    -------
-    bool
-        Whether the file was replaced.
-
-    Raises
-    ------
-    RunError
-        If it cannot be written; the file that stood there still stands.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "words.txt")
-    ...     write_atomically(file, b"I see."), write_atomically(file, b"I see.")  # what would not change is left alone
-    (True, False)
-    """
+    """Replace a file whole or not at all, and leave it alone if its content is the same."""
     part = None
     try:
         if file.is_file() and file.read_bytes() == content:
@@ -403,3 +372,25 @@ def _locked(folder: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise RunError(f"{folder} could not be written ({error.strerror}).") from error
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    """Write a table as CSV in which no text is a formula to the spreadsheet that opens it.
+
+    Source: OWASP, CSV Injection, https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    escaped = table.map(lambda cell: f"'{cell}" if isinstance(cell, str) and COMPUTED.match(cell) else cell)
+    return str(escaped.to_csv(index=False))
+
+
+def read_csv_text(text: str, **how: Any) -> pd.DataFrame:
+    """Read what :func:`csv_text` wrote, with its texts as they were."""
+    table: pd.DataFrame = pd.read_csv(StringIO(text), **how)
+    for name in table.columns[table.dtypes == "str"]:
+        table[name] = table[name].str.replace(rf"^'(?={COMPUTED.pattern})", "", regex=True)
+    return table
+
+
+def visible_text(text: str) -> str:
+    r"""Show characters that would be obeyed unseen: controls, and marks that turn the direction of a text."""
+    return OBEYED.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)

@@ -7,6 +7,7 @@ really answered. :func:`check_table` is the one door through which a table enter
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,6 @@ __all__ = [
     "Column",
     "TableError",
     "check_table",
-    "empty_table",
-    "needed_columns",
 ]
 
 SPEAKERS = ("seeker", "supporter")
@@ -391,24 +390,15 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     return typed
 
 
+def need_columns(table: pd.DataFrame, columns: Sequence[str], error: type[ValueError] = TableError) -> None:
+    """Raise `error`, naming the columns that are missing and those that are there."""
+    missing = [column for column in columns if column not in table]
+    if missing:
+        raise error(f"The table has no column {', '.join(missing)}. It has {', '.join(map(str, table.columns))}.")
+
+
 def empty_table(name: str) -> pd.DataFrame:
-    """Make a table with no rows and all columns that are not optional.
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`TABLES`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        No rows.
-
-    Examples
-    --------
-    >>> list(empty_table("codes").columns)
-    ['reply_id', 'coder', 'code', 'probability', 'state', 'simulated']
-    """
+    """Make a table with no rows and all columns that are not optional."""
     return _empty(name).copy()
 
 
@@ -418,22 +408,7 @@ def _empty(name: str) -> pd.DataFrame:
 
 
 def needed_columns(name: str) -> list[str]:
-    """List the columns of a table that are not optional, in the order of writing.
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`TABLES`.
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
-    >>> needed_columns("codes")
-    ['reply_id', 'coder', 'code', 'probability', 'state', 'simulated']
-    """
+    """List the columns of a table that are not optional, in the order of writing."""
     return [column for column, what in _columns(name).items() if not what.optional]
 
 

@@ -18,8 +18,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from heart_utils.collect import __main__ as collect
-from heart_utils.collect import raters
+from heart_utils import collect
+from heart_utils.people import raters
 from heart_utils.runs import find_root
 
 FENCED = re.compile(r"^```(?P<kind>python|console|text|yaml)\n(?P<body>.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -95,7 +95,7 @@ def _run_command(command: str, project: Path) -> str:
         name, _, value = words[1].partition("=")
         os.environ[name] = value
         return ""
-    steps = {("make", "collect"): collect.main, ("python", "-m", "heart_utils.collect.raters"): raters.main}
+    steps = {("make", "collect"): collect.main, ("python", "-m", "heart_utils.people.raters"): raters.main}
     said = io.StringIO()
     for start, step in steps.items():
         if tuple(words[: len(start)]) != start:

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from adapt_pages import make_project, read_blocks, run_page
 
-from heart_utils.collect.ledger import open_ledger
-from heart_utils.collect.models import read_models
-from heart_utils.collect.protocols import ProtocolError, load_protocol
-from heart_utils.collect.recipe import RecipeError, read_recipe, recipe_histories, recipe_replies
-from heart_utils.report.glued import read_glued
+from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.models import read_models
+from heart_utils.judging.protocols import ProtocolError, load_protocol
+from heart_utils.judging.recipe import RecipeError, read_recipe, recipe_histories, recipe_replies
+from heart_utils.report.provenance import read_glued
 from heart_utils.runs import find_root
 
 PAGES = sorted((find_root() / "book" / "adapt").glob("*.md"))
@@ -36,7 +36,7 @@ def stand_in(body):
 
 @pytest.fixture
 def provider():
-    from collect.server import Provider, serving
+    from server import Provider, serving
 
     with serving(Provider(answer=stand_in, keys=(KEY,))) as running:
         yield running

@@ -7,20 +7,20 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from adapt_pages import make_project
-from collect.server import Provider, serving
+from server import Provider, serving
 from study_builders import answer_seat, assignment
 from test_adapt import KEY, stand_in
 
-from heart_utils.analysis.head_to_head import head_to_head
-from heart_utils.collect import __main__ as collect
-from heart_utils.collect import raters
-from heart_utils.collect.ledger import open_ledger
-from heart_utils.collect.raters import import_ratings
-from heart_utils.collect.recipe import read_recipe, recipe_comparisons, recipe_verdicts
-from heart_utils.collect.sources import load_verdicts
-from heart_utils.collect.study import write_study
-from heart_utils.report.glued import read_glued
+from heart_utils import collect
+from heart_utils.calls.ledger import open_ledger
+from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_verdicts
+from heart_utils.people import raters
+from heart_utils.people.raters import import_ratings
+from heart_utils.people.study import write_study
+from heart_utils.ratings.consistency import head_to_head
+from heart_utils.report.provenance import read_glued
 from heart_utils.runs import open_run
+from heart_utils.sources import load_verdicts
 from tools.execute_notebook import execute_notebook
 
 RECIPE = """\

@@ -179,7 +179,7 @@ def main(arguments: list[str]) -> int:
 
 def _record(root: Path, notebook: Path, parameters: dict[str, Any]) -> None:
     """Write parameters, versions and commit into the run's manifest, and stamp the tables it wrote."""
-    from heart_utils.report.banner import current_commit, versions
+    from heart_utils.report.provenance import current_commit, versions
 
     run = open_run(parameters["run"])
     run.record(parameters={notebook.stem: parameters}, commit=current_commit(root), versions=versions())

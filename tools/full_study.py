@@ -10,8 +10,8 @@ import sys
 
 import numpy as np
 
-from heart_utils.analysis.full_study import add_times, simulate_heart
 from heart_utils.runs import Run, open_run
+from heart_utils.simulate.full_study import add_times, simulate_heart
 
 __all__ = ["write_full_study"]
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from heart_utils.collect.sources.catalogue import SOURCES, Source
-from heart_utils.collect.sources.errors import DataError
-from heart_utils.collect.sources.fetch import find_data
 from heart_utils.runs import may_publish, strictest_licence, write_atomically
+from heart_utils.sources.catalogue import SOURCES, Source
+from heart_utils.sources.errors import DataError
+from heart_utils.sources.fetch import find_data
 from tools.settings import contact_words, launch_words, read_settings
 
 __all__ = ["shared_inputs", "write_governance"]
@@ -30,7 +30,7 @@ def write_governance(root: Path, book: Path, notes: Iterable[dict[str, Any]]) ->
     book : pathlib.Path
         The staged folder of prose.
     notes : iterable of dict
-        What each executed chapter noted (:class:`heart_utils.report.banner.TableNote`).
+        What each executed chapter noted (:class:`heart_utils.report.provenance.TableNote`).
     """
     settings = read_settings(root)
     pieces = {"launch.txt": launch_words(settings), "contact.txt": contact_words(settings)}

@@ -25,8 +25,8 @@ import grimp
 import yaml
 
 import heart_utils
-from heart_utils.collect.sources.fetch import cache_folder
 from heart_utils.runs import checksum, find_root, write_atomically
+from heart_utils.sources.fetch import cache_folder
 from heart_utils.tables import TABLES
 from tools.notebooks import Chapter, NotebookError, read_chapter
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from heart_utils.report.banner import current_commit
+from heart_utils.report.provenance import current_commit
 from heart_utils.runs import find_root, may_publish, open_run, strictest_licence, write_atomically
 from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
 from tools.settings import read_settings

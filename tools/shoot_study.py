@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from heart_utils.collect.respond import PROBES
-from heart_utils.collect.study import KINDS, load_settings, start_study, stop_study, write_study
+from heart_utils.judging.respond import PROBES
+from heart_utils.people.study import KINDS, load_settings, start_study, stop_study, write_study
 from heart_utils.runs import Run, find_root
 from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program
 

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 import heart_utils
-from heart_utils.report.banner import MIME_NOTE, ORIGINS, current_commit
+from heart_utils.report.provenance import MIME_NOTE, ORIGINS, current_commit
 from heart_utils.runs import find_root, strictest_licence, write_atomically
 from tools.absent import page_without, unglue
 from tools.build_html import BUILT_ON
@@ -119,7 +119,7 @@ def page_banner(run: str, notes: Iterable[dict[str, Any]], commit: str, date: da
     run : str
         The run that the book shows.
     notes : iterable of dict
-        What each executed chapter noted (:class:`heart_utils.report.banner.TableNote`).
+        What each executed chapter noted (:class:`heart_utils.report.provenance.TableNote`).
     commit : str
         Of the checkout that the book was built from.
     date : datetime.date
@@ -215,10 +215,18 @@ def _kept_api_pages(root: Path) -> Path:
 
 
 _API_PARTS = {
-    "collect": ("sources, models, judging, studies", "models"),
-    "analysis": ("ratings, agreement and what follows from them", "ratings"),
+    "sources": ("published data sets and files of your own", "load"),
+    "calls": ("one model call and many, and the ledger that keeps them", "models"),
+    "judging": ("from histories to verdicts", "judge"),
+    "people": ("studies with people", "study"),
+    "ratings": ("from verdicts to strengths", "ratings"),
+    "agreement": ("how far raters agree", "agreement"),
+    "judges": ("what a judge rewards", "halo"),
+    "replies": ("what a reply does", "strategies"),
     "evidence": ("open studies as comparable effects", "effects"),
-    "report": ("figures, boards, pages", "leaderboard"),
+    "simulate": ("studies with known truth", "study"),
+    "heartbench": ("HeartBench's rule and leaderboard", "formula"),
+    "report": ("figures, tables, pages", "leaderboard"),
 }
 """Subpackage -> what it holds, and a module of it."""
 

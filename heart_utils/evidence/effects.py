@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from heart_utils.analysis.other_raters import crossed_interval, crossed_variance
+from heart_utils.ratings.other_raters import crossed_interval, crossed_variance
 from heart_utils.tables import TABLES, check_table
 
 __all__ = ["CONVERSIONS", "EffectError", "effect_row", "read_quoted", "share_between", "share_clustered"]
@@ -95,7 +95,7 @@ def share_clustered(
     """Average wins that come in clusters, such as messages and the raters who read them.
 
     The variance is that of the weighted mean by sums over clusters, over two crossed clusterings at once if there are two
-    [1]_. The interval is the package's for shares (:func:`heart_utils.analysis.resampling.interval_ends`): Wilson's with a t
+    [1]_. The interval is the package's for shares (:func:`heart_utils.ratings.resampling.interval_ends`): Wilson's with a t
     quantile whose degrees of freedom are the number of the fewer clusters less one.
 
     Parameters

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.ceiling import ceiling_bounds
-from heart_utils.report.plots import COLOURS, MARKERS, mark_simulated
+from heart_utils.agreement.ceiling import ceiling_bounds
+from heart_utils.report.figures import COLOURS, MARKERS, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +111,7 @@ def plot_agreement(table: pd.DataFrame, *, label: str, simulated: bool = False, 
     Parameters
     ----------
     table : pandas.DataFrame
-        Rows of the ``table`` of a :class:`heart_utils.analysis.agreement.Agreement`, in the order from top to bottom.
+        Rows of the ``table`` of a :class:`heart_utils.agreement.agreement.Agreement`, in the order from top to bottom.
     label : str
         Column that names the rows of the figure.
     simulated : bool

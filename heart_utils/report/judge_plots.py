@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.report.estimates import plot_estimates
-from heart_utils.report.plots import interval_words
+from heart_utils.report.figures import interval_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ def plot_powered(table: pd.DataFrame, *, simulated: bool = False, ax: Axes | Non
     Parameters
     ----------
     table : pandas.DataFrame
-        The ``table`` that :func:`heart_utils.analysis.prediction_powered.prediction_powered_ratings` gives.
+        The ``table`` that :func:`heart_utils.agreement.prediction_powered.prediction_powered_ratings` gives.
     simulated : bool
         Whether the figure says SIMULATED across its face.
     ax : matplotlib.axes.Axes, optional
@@ -71,7 +71,7 @@ def plot_recovered(recovered: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     recovered : pandas.DataFrame
-        From :func:`heart_utils.analysis.faulty_judge.recover_faults`; the rows that are shares.
+        From :func:`heart_utils.simulate.faulty_judge.recover_faults`; the rows that are shares.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from heart_utils.report.plots import COLOURS, KIND_COLOURS, KIND_MARKERS, MARKERS, interval_words, mark_simulated
+from heart_utils.report.figures import COLOURS, KIND_COLOURS, KIND_MARKERS, MARKERS, interval_words, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,12 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from heart_utils.collect.privacy import csv_text
-from heart_utils.report.plots import POPULATION_NAMES
-from heart_utils.runs import write_atomically
+from heart_utils.report.figures import POPULATION_NAMES
+from heart_utils.runs import csv_text, write_atomically
 from heart_utils.tables import check_table
 
-__all__ = ["leaderboard_html", "leaderboard_rows", "write_leaderboard"]
+__all__ = ["leaderboard_html", "write_leaderboard"]
 
 HEADINGS = {
     "rank": "Rank",
@@ -92,37 +91,7 @@ STYLE = """
 
 
 def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Turn a ratings table into what a reader of a leaderboard looks for.
-
-    Parameters
-    ----------
-    ratings : pandas.DataFrame or mapping
-        The ratings table: one board, or several under each other. Boards of more than one data set come
-        by its name, since nothing else may tell them apart.
-
-    Returns
-    -------
-    pandas.DataFrame
-        What tells boards apart (with ``data`` where names were given), ``population``, ``method``, ``rank``
-        (such as ``"2-4"``), ``responder``,
-        ``kind``, ``rating``, ``rating_low``, ``rating_high``, ``win_probability``, ``tie_share``,
-        ``n_verdicts``, ``n_clusters``, ``notes`` (``provisional``, ``penalised``, ``simulated``), at full
-        precision.
-
-    Raises
-    ------
-    heart_utils.tables.TableError
-        If it is not a ratings table.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from heart_utils.analysis.ratings import fit_ratings
-    >>> votes = pd.DataFrame({"dialogue_id": list("defg"), "responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
-    >>> ratings = fit_ratings(votes, n_resamples=20, rng=np.random.default_rng(1)).table
-    >>> leaderboard_rows(ratings)[["rank", "responder", "n_verdicts", "notes"]].values.tolist()
-    [['1-2', 'x', 4, 'provisional'], ['1-2', 'y', 4, 'provisional']]
-    """
+    """Turn a ratings table into what a reader of a leaderboard looks for."""
     if isinstance(ratings, Mapping):
         return pd.concat([leaderboard_rows(table).assign(data=name) for name, table in ratings.items()], ignore_index=True)
     table = check_table("ratings", ratings)
@@ -159,8 +128,8 @@ def leaderboard_html(
     Examples
     --------
     >>> import numpy as np
-    >>> from heart_utils.analysis.ratings import fit_ratings
-    >>> from heart_utils.analysis.simulate import simulate_study
+    >>> from heart_utils.ratings.ratings import fit_ratings
+    >>> from heart_utils.simulate.study import simulate_study
     >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=10, pairs="all")
     >>> ratings = fit_ratings(study.verdicts, responders=study.responders, n_resamples=20).table
     >>> leaderboard_html(ratings, whole_page=False).count("<table")
@@ -201,8 +170,8 @@ def write_leaderboard(ratings: pd.DataFrame, folder: Path, *, title: str = "Lead
     --------
     >>> import numpy as np
     >>> import tempfile
-    >>> from heart_utils.analysis.ratings import fit_ratings
-    >>> from heart_utils.analysis.simulate import simulate_study
+    >>> from heart_utils.ratings.ratings import fit_ratings
+    >>> from heart_utils.simulate.study import simulate_study
     >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=10, pairs="all")
     >>> ratings = fit_ratings(study.verdicts, responders=study.responders, n_resamples=20).table
     >>> with tempfile.TemporaryDirectory() as folder:

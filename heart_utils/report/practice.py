@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.orders import combine_orders
-from heart_utils.collect.privacy import visible_text
-from heart_utils.report.reading import Reading, read_conversation
-from heart_utils.runs import may_publish, strictest_licence
+from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.report.conversation import Reading, read_conversation
+from heart_utils.runs import may_publish, strictest_licence, visible_text
 
 __all__ = ["WRITTEN_BY", "practise_comparisons"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from heart_utils.report.plots import COLOURS, MARKERS, mark_simulated
+from heart_utils.report.figures import COLOURS, MARKERS, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -129,7 +129,7 @@ def plot_rank_sweep(swept: pd.DataFrame, profiles: pd.DataFrame | None = None, *
     Parameters
     ----------
     swept : pandas.DataFrame
-        What :func:`heart_utils.analysis.scales.sweep_weights` gives.
+        What :func:`heart_utils.ratings.scores.sweep_weights` gives.
     profiles : pandas.DataFrame, optional
         ``profile``, ``responder``, ``rank``.
     ax : matplotlib.axes.Axes, optional

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from heart_utils.report.plots import COLOURS, interval_words, mark_simulated
+from heart_utils.report.figures import COLOURS, interval_words, mark_simulated
 
 __all__ = ["plot_detection", "plot_raters"]
 
@@ -20,9 +20,9 @@ def plot_raters(quality: pd.DataFrame, decisions: pd.DataFrame, *, simulated: bo
     Parameters
     ----------
     quality : pandas.DataFrame
-        As :func:`heart_utils.analysis.quality.rater_quality` makes it.
+        As :func:`heart_utils.agreement.raters.rater_quality` makes it.
     decisions : pandas.DataFrame
-        As :func:`heart_utils.analysis.quality.decide_exclusions` makes it.
+        As :func:`heart_utils.agreement.raters.decide_exclusions` makes it.
     simulated : bool
         Whether to say so across the figure.
     ax : matplotlib.axes.Axes, optional
@@ -65,7 +65,7 @@ def plot_detection(rates: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     rates : pandas.DataFrame
-        As :func:`heart_utils.analysis.careless.detection_rates` makes it.
+        As :func:`heart_utils.simulate.study.detection_rates` makes it.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from heart_utils.report.plots import COLOURS, MARKERS, draw_intervals, mark_simulated
+from heart_utils.report.figures import COLOURS, MARKERS, draw_intervals, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def plot_coverage(coverage: pd.DataFrame, *, by: str, ax: Axes | None = None) ->
     Parameters
     ----------
     coverage : pandas.DataFrame
-        As :func:`heart_utils.analysis.coverage.simulate_coverage` gives it for one quantity, several
+        As :func:`heart_utils.simulate.coverage.simulate_coverage` gives it for one quantity, several
         designs under each other.
     by : str
         Column that tells designs apart.
@@ -136,7 +136,7 @@ def plot_gaps(plans: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     plans : pandas.DataFrame
-        As :func:`heart_utils.analysis.power.plan_study` gives it.
+        As :func:`heart_utils.simulate.power.plan_study` gives it.
     by : str
         Column of it, one line a value.
     ax : matplotlib.axes.Axes, optional
@@ -154,7 +154,7 @@ def plot_gaps(plans: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
 
     Examples
     --------
-    >>> from heart_utils.analysis.power import Design, plan_study
+    >>> from heart_utils.simulate.power import Design, plan_study
     >>> plans = plan_study([Design(n, 5, 10, 3, 40) for n in (20, 80, 320)])
     >>> len(plot_gaps(plans, by="n_raters").lines)
     1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from heart_utils.report.plots import COLOURS, MARKERS, interval_words, mark_simulated
+from heart_utils.report.figures import COLOURS, MARKERS, interval_words, mark_simulated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ def plot_card(grades: pd.DataFrame, *, title: str, simulated: bool = False, ax: 
     Parameters
     ----------
     grades : pandas.DataFrame
-        Rows of one judge, from :func:`heart_utils.analysis.report_card.grade_probes`.
+        Rows of one judge, from :func:`heart_utils.judges.report_card.grade_probes`.
     title : str
         Whose card.
     simulated : bool
@@ -71,7 +71,7 @@ def plot_drift(drift: pd.DataFrame, *, simulated: bool = False, ax: Axes | None 
     Parameters
     ----------
     drift : pandas.DataFrame
-        From :func:`heart_utils.analysis.steadiness.score_drift`.
+        From :func:`heart_utils.judges.retest.score_drift`.
     simulated : bool
         Whether the scores were drawn by a program.
     ax : matplotlib.axes.Axes, optional

@@ -8,8 +8,8 @@ from html import escape
 
 import pandas as pd
 
-from heart_utils.analysis.scales import weigh_scores
-from heart_utils.report.reading import Reading
+from heart_utils.ratings.scores import weigh_scores
+from heart_utils.report.conversation import Reading
 
 __all__ = ["weigh_by_hand"]
 
@@ -89,7 +89,7 @@ def weigh_by_hand(
 
     Raises
     ------
-    heart_utils.analysis.scales.ScaleError
+    heart_utils.ratings.scores.ScaleError
         If a responder lacks a dimension, or a profile's weights lack the sum 1 or name what nobody scored.
 
     Examples

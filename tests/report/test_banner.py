@@ -3,7 +3,15 @@
 import pandas as pd
 import pytest
 
-from heart_utils.report.banner import TableNote, banner_html, current_commit, note_tables, show_banner, show_versions, versions
+from heart_utils.report.provenance import (
+    TableNote,
+    banner_html,
+    current_commit,
+    note_tables,
+    show_banner,
+    show_versions,
+    versions,
+)
 from heart_utils.runs import RunError, open_run
 
 

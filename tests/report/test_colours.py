@@ -10,8 +10,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from heart_utils.report.estimates import plot_ceiling, plot_estimates
-from heart_utils.report.lead_plots import plot_shares
-from heart_utils.report.plots import (
+from heart_utils.report.figures import (
     COLOURS,
     HATCHES,
     KIND_COLOURS,
@@ -20,6 +19,7 @@ from heart_utils.report.plots import (
     hatch_by_colour,
     plot_leaderboard,
 )
+from heart_utils.report.lead_plots import plot_shares
 from heart_utils.report.profiles import plot_profile_bars, plot_profile_radar, plot_rank_sweep
 from heart_utils.report.rater_plots import plot_raters
 from heart_utils.report.study_plots import plot_coverage, plot_gaps, plot_interval_kinds

@@ -6,9 +6,19 @@ import pandas as pd
 import pytest
 from gate_case import DIMENSIONS, THETA, write_run
 
-from heart_utils.analysis.drops import compare_responders
-from heart_utils.report.gate import GateError, GateFailedError, GateInconclusiveError, read_sides, require_pass, run_gate
-from heart_utils.report.gate_report import junit_xml, markdown_summary, plot_drops, write_reports
+from heart_utils.ratings.gate import compare_responders
+from heart_utils.report.gate_report import (
+    GateError,
+    GateFailedError,
+    GateInconclusiveError,
+    junit_xml,
+    markdown_summary,
+    plot_drops,
+    read_sides,
+    require_pass,
+    run_gate,
+    write_reports,
+)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.analysis.ratings import fit_boards, fit_ratings
-from heart_utils.analysis.simulate import simulate_study
+from heart_utils.ratings.ratings import fit_boards, fit_ratings
 from heart_utils.report.leaderboard import leaderboard_html, leaderboard_rows, write_leaderboard
+from heart_utils.simulate.study import simulate_study
 from heart_utils.tables import TableError
 
 

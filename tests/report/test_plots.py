@@ -3,7 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.report.plots import KIND_COLOURS, KIND_MARKERS, plot_boards, plot_leaderboard, plot_win_probabilities
+from heart_utils.report.figures import KIND_COLOURS, KIND_MARKERS, plot_boards, plot_leaderboard, plot_win_probabilities
 from heart_utils.tables import RESPONDER_KINDS
 
 mpl.use("Agg")
@@ -122,6 +122,6 @@ def test_an_open_end_is_an_arrow_beyond_all_ratings():
 
 
 def test_a_label_names_the_level_of_its_table():
-    from heart_utils.report.plots import interval_words
+    from heart_utils.report.figures import interval_words
 
     assert interval_words(pd.DataFrame({"ci_level": [0.8, 0.8]})) == "80% interval"

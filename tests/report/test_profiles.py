@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from fontTools.ttLib import TTFont
 
-from heart_utils.collect.sources.heartbench import load_names
 from heart_utils.report.export import ExportError, export_preferences
 from heart_utils.report.fonts import FONT, cjk_style, use_cjk_font
 from heart_utils.report.profiles import plot_profile_bars, plot_profile_radar, plot_rank_sweep
 from heart_utils.runs import find_root
+from heart_utils.sources.heartbench import load_names
 
 
 @pytest.fixture(autouse=True)

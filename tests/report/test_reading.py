@@ -1,7 +1,7 @@
 import pytest
 from builders import histories
 
-from heart_utils.report.reading import read_conversation
+from heart_utils.report.conversation import read_conversation
 
 ATTACK = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 

@@ -4,8 +4,8 @@ import matplotlib as mpl
 import pandas as pd
 import pytest
 
-from heart_utils.analysis.power import Design, plan_study
 from heart_utils.report.study_plots import plot_coverage, plot_gaps, plot_interval_kinds
+from heart_utils.simulate.power import Design, plan_study
 
 mpl.use("Agg")
 

@@ -4,7 +4,7 @@ import re
 import pandas as pd
 import pytest
 
-from heart_utils.analysis.scales import ScaleError
+from heart_utils.ratings.scores import ScaleError
 from heart_utils.report.weighing import weigh_by_hand
 
 MEANS = pd.DataFrame(

@@ -1,14 +1,9 @@
 """Real servers for the tests marked `services`, started here and ended here."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from tools.postgresql import PostgresqlMissing, serving_postgresql
 from tools.study_visitor import BrowserMissing, browser
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "collect"))
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from heart_utils.analysis.ratings import fit_ratings
-from heart_utils.analysis.simulate import simulate_study
+from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.report.leaderboard import write_leaderboard
+from heart_utils.simulate.study import simulate_study
 
 pytestmark = pytest.mark.services
 

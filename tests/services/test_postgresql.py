@@ -7,7 +7,7 @@ import test_ledger
 import test_models
 from test_models import _short_pauses, provider  # noqa: F401 - fixtures
 
-from heart_utils.collect.ledger import open_ledger
+from heart_utils.calls.ledger import open_ledger
 
 pytestmark = pytest.mark.services
 

@@ -7,7 +7,7 @@ import time
 import pandas as pd
 import pytest
 
-from heart_utils.analysis.scales import weigh_scores
+from heart_utils.ratings.scores import weigh_scores
 from heart_utils.runs import find_root
 
 pytestmark = pytest.mark.services

@@ -20,11 +20,11 @@ import pytest
 from study_builders import assignment, small_run
 from test_own_histories import own  # noqa: F401 (a fixture)
 
-from heart_utils.collect import __main__ as collect
-from heart_utils.collect import raters
-from heart_utils.collect.design import pair_replies
-from heart_utils.collect.raters import import_ratings, import_replies
-from heart_utils.collect.study import load_settings, start_study, stop_study, write_study
+from heart_utils import collect
+from heart_utils.judging.design import pair_replies
+from heart_utils.people import raters
+from heart_utils.people.raters import import_ratings, import_replies
+from heart_utils.people.study import load_settings, start_study, stop_study, write_study
 from heart_utils.runs import open_run
 from tools.study_visitor import Visitor, potato_program
 

@@ -1,6 +1,6 @@
 """The simulated run: all its tables are marked, and say where they are from."""
 
-from heart_utils.report.banner import note_tables
+from heart_utils.report.provenance import note_tables
 from heart_utils.runs import open_run
 from tools.full_study import TABLES, write_full_study
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
-from heart_utils.report.show import show_table
+from heart_utils.report.tables import show_table
 from heart_utils.runs import find_root
 
 

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 import yaml
 
-from heart_utils.report.banner import current_commit
+from heart_utils.report.provenance import current_commit
 from heart_utils.runs import find_root
 from tools.leak import Withheld
 from tools.release import ReleaseError, find_faults, main, pack_release

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 import yaml
 
-from heart_utils.collect.sources.catalogue import find_source
 from heart_utils.runs import find_root
+from heart_utils.sources.catalogue import find_source
 from tools.governance import shared_inputs, write_governance
 from tools.settings import Settings, SettingsError, contact_words, launch_words, read_settings
 

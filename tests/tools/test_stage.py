@@ -54,8 +54,8 @@ def test_every_public_name_stands_on_the_page_of_functions_and_every_module_on_o
     for name in heart_utils.__all__:
         assert name.startswith("_") or f".{name}\n" in pages["api.md"]
     assert ".. automodule:: heart_utils.tables" in pages["api.md"]
-    assert ".. automodule:: heart_utils.analysis.ratings" in pages["api_analysis.md"]
-    assert sum("automodule:: heart_utils.analysis.ratings\n" in page for page in pages.values()) == 1
+    assert ".. automodule:: heart_utils.ratings.ratings" in pages["api_ratings.md"]
+    assert sum("automodule:: heart_utils.ratings.ratings\n" in page for page in pages.values()) == 1
 
 
 def test_a_figure_comes_with_its_words(tmp_path):

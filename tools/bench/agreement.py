@@ -12,13 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.analysis.agreement import fleiss_kappa, gwet_ac, krippendorff_alpha, pairwise_agreement
-from heart_utils.analysis.ceiling import ENOUGH_VOTES, estimate_ceiling
-from heart_utils.analysis.panel import effective_judges
-from heart_utils.analysis.powered_check import check_saving, label_some
-from heart_utils.analysis.prediction_powered import prediction_powered_ratings
-from heart_utils.analysis.resampling import draw_weights
-from heart_utils.analysis.simulate import Panel, Study, simulate_study
+from heart_utils.agreement.agreement import fleiss_kappa, gwet_ac, krippendorff_alpha, pairwise_agreement
+from heart_utils.agreement.ceiling import ENOUGH_VOTES, estimate_ceiling
+from heart_utils.agreement.panel import effective_judges
+from heart_utils.agreement.prediction_powered import prediction_powered_ratings
+from heart_utils.ratings.resampling import draw_weights
+from heart_utils.simulate.coverage import check_saving, label_some
+from heart_utils.simulate.study import Panel, Study, simulate_study
 from tools.bench import Figure, seconds
 
 Array = NDArray[np.float64]
@@ -220,7 +220,7 @@ def _coverage_of_powered(n: int) -> Iterator[Figure]:
 
 def _saving_on_mtbench(n: int) -> Iterator[Figure]:
     """Label some questions; hold strengths against people's on questions that neither party's fit has seen."""
-    from heart_utils.collect.sources import load_verdicts
+    from heart_utils.sources import load_verdicts
 
     votes = load_verdicts("mtbench")
     votes = votes[votes["repeat"] == 0]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.analysis.ratings import fit_ratings
+from heart_utils.ratings.ratings import fit_ratings
 from tools.bench import Figure
 
 Array = NDArray[np.float64]

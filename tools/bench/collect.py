@@ -29,11 +29,9 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
-from heart_utils.collect.asking import ask_all
-from heart_utils.collect.database import calls, owners
-from heart_utils.collect.ledger import Ledger, open_ledger
-from heart_utils.collect.models import Call, Model, Request, load_litellm
-from heart_utils.collect.recorded import check_calls
+from heart_utils.calls.asking import ask_all
+from heart_utils.calls.ledger import Ledger, calls, check_calls, open_ledger, owners
+from heart_utils.calls.models import Call, Model, Request, load_litellm
 from tools.bench import Figure
 
 __all__ = ["run"]
@@ -109,7 +107,7 @@ def _throughput(in_flight: int, n: int, pairs: int) -> Iterator[Figure]:
 
 def _ask_bare(requests: Sequence[Request], in_flight: int) -> None:
     """Send requests with litellm and nothing else, on the loop that ours uses too."""
-    from heart_utils.collect.flow import event_loop
+    from heart_utils.calls.engine import event_loop
 
     litellm = load_litellm()
     queue = list(requests)
@@ -198,7 +196,7 @@ def _recorded(n: int) -> Iterator[Figure]:
 
 def _fill(url: str, n: int) -> None:
     """Record an answer to each question of a study, as its judge might have given it: 200 words of a small vocabulary."""
-    from heart_utils.collect.judge import plan_questions
+    from heart_utils.judging.judge import plan_questions
 
     ledger, draw = open_ledger(url), random.Random(1)
     histories, replies, comparisons = _study(n)
@@ -219,7 +217,7 @@ def _answer(key: str, draw: random.Random, words: list[str]) -> Call:
 
 def read_again(url: str, n: int) -> None:
     """Time what a second run of a full study does; print it as JSON."""
-    from heart_utils.collect.judge import collect_verdicts, plan_verdicts
+    from heart_utils.judging.judge import collect_verdicts, plan_verdicts
 
     histories, replies, comparisons = _study(n)
     judges, ledger = [_judge("http://127.0.0.1:9/v1")], open_ledger(url)
@@ -384,8 +382,8 @@ def _on_dask(address: str, url: str, n: int, folder: str) -> Iterator[Figure]:
 
 def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "") -> None:
     """Judge a study; print how many rows came of it, and how many say other than the provider meant."""
-    from heart_utils.collect import ledger
-    from heart_utils.collect.judge import collect_verdicts
+    from heart_utils.calls import ledger
+    from heart_utils.judging.judge import collect_verdicts
 
     if host:
         ledger._host = lru_cache(lambda: host)
@@ -449,8 +447,8 @@ def _judge(address: str) -> Model:
 
 def _study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Make a study of `n` comparisons: the sample's histories, as often as needed, and 13 responders' replies of 30 words."""
-    from heart_utils.collect.design import pair_replies
-    from heart_utils.collect.sources import load_histories
+    from heart_utils.judging.design import pair_replies
+    from heart_utils.sources import load_histories
 
     sample, draw = load_histories("sample"), random.Random(2)
     n_histories = -(-n // 140)  # 13 responders in 70 pairs, and each in both orders

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from heart_utils.analysis.coverage import simulate_coverage
-from heart_utils.analysis.power import Design
+from heart_utils.simulate.coverage import simulate_coverage
+from heart_utils.simulate.power import Design
 from tools.bench import Figure
 
 SIZE, N_RATERS = 6, 45

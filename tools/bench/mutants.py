@@ -21,17 +21,17 @@ from contextlib import redirect_stdout, suppress
 from types import FunctionType, ModuleType
 from typing import Any
 
-from heart_utils.collect.models import load_litellm
+from heart_utils.calls.models import load_litellm
 from heart_utils.runs import find_root
 from tools.bench import Figure
 
 __all__ = ["change", "run", "sites"]
 
 NEAREST = {
-    "heart_utils.collect.prices": ("tests/collect/test_prices.py",),
-    "heart_utils.collect.outcomes": ("tests/collect/test_outcomes.py",),
-    "heart_utils.collect.readings": ("tests/collect/test_readings.py",),
-    "heart_utils.collect.models": ("tests/collect/test_model_settings.py",),
+    "heart_utils.calls.prices": ("tests/calls/test_prices.py",),
+    "heart_utils.calls.outcomes": ("tests/calls/test_outcomes.py",),
+    "heart_utils.judging.readings": ("tests/judging/test_readings.py",),
+    "heart_utils.calls.models": ("tests/calls/test_model_settings.py",),
 }
 """Module -> the tests that are run for it."""
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.agreement import pairwise_agreement
-from heart_utils.analysis.head_to_head import head_to_head
+from heart_utils.agreement.agreement import pairwise_agreement
+from heart_utils.ratings.consistency import head_to_head
 from tools.bench import Figure
 
 STRENGTHS = np.array([0.5, 0.2, 0.1, 0.0, -0.3, -0.5])

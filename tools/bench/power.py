@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from heart_utils.analysis.board import POINTS
-from heart_utils.analysis.full_study import calibrate
-from heart_utils.analysis.power import Design, minimum_gap
-from heart_utils.analysis.power_check import simulate_power
+from heart_utils.ratings.ratings import POINTS
+from heart_utils.simulate.coverage import simulate_power
+from heart_utils.simulate.full_study import calibrate
+from heart_utils.simulate.power import Design, minimum_gap
 from tools.bench import Figure
 
 PROMISED, NEAR = 0.8, 0.03

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from heart_utils.collect.asking import ask_all
-from heart_utils.collect.judge import plan_questions
-from heart_utils.collect.ledger import open_ledger
-from heart_utils.collect.local import serve_local
-from heart_utils.collect.models import Request
-from heart_utils.collect.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_ledger, recipe_replies
+from heart_utils.calls.asking import ask_all
+from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.local import serve_local
+from heart_utils.calls.models import Request
+from heart_utils.judging.judge import plan_questions
+from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_ledger, recipe_replies
 from tools.bench import Figure
 
 __all__ = ["run"]

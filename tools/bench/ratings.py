@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.analysis.ratings import fit_boards, fit_ratings
-from heart_utils.analysis.simulate import Panel, simulate_study
+from heart_utils.ratings.ratings import fit_boards, fit_ratings
+from heart_utils.simulate.study import Panel, simulate_study
 from tools.bench import Figure, seconds
 
 N_RESAMPLES = 1_000

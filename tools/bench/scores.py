@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from heart_utils.analysis.gate_rates import NULLS, simulate_gate
-from heart_utils.analysis.heartbench import score_rubric, simulate_hits, simulate_questions
-from heart_utils.analysis.rubric_board import rubric_board
+from heart_utils.heartbench.board import rubric_board
+from heart_utils.heartbench.formula import score_rubric, simulate_hits, simulate_questions
+from heart_utils.simulate.gate_rates import NULLS, simulate_gate
 from tools.bench import Figure, seconds
 
 N_MODELS = 13

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from heart_utils.analysis.consistency import consistency
+from heart_utils.ratings.consistency import consistency
 from tools.bench import Figure
 
 DESIGNS = {  # responders, dialogues, their standard deviation in log-odds, pairs a dialogue (0: all), votes a pair

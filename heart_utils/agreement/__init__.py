@@ -1,0 +1,1 @@
+"""How far raters agree, and what agreement can show."""

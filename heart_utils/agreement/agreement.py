@@ -1,0 +1,716 @@
+"""How often two parties agree on verdicts, beside what chance and what knowing the author would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from heart_utils.agreement.kappa import Coefficient, cohen_kappa, fleiss_kappa, gwet_ac, icc, krippendorff_alpha
+from heart_utils.agreement.ranks import rank_agreement
+from heart_utils.ratings.other_raters import crossed_interval, refuse_few_raters
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of, standard_error
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, codes_of_authors, read_votes, unit_values
+from heart_utils.tables import RATER_KINDS
+
+__all__ = [
+    "Agreement",
+    "AgreementError",
+    "AuthorBaseline",
+    "Coefficient",
+    "VotePairs",
+    "cohen_kappa",
+    "fleiss_kappa",
+    "gwet_ac",
+    "icc",
+    "krippendorff_alpha",
+    "pairwise_agreement",
+    "rank_agreement",
+    "set_beside",
+]
+
+SLACK = 1e-9
+"""Of a float, so that a difference of exactly half a digit still follows."""
+
+
+def set_beside(printed: pd.DataFrame, found: pd.DataFrame, *, on: Sequence[str], digits: int = 2) -> pd.DataFrame:
+    """Lay what was found beside what was printed, and say what follows.
+
+    Parameters
+    ----------
+    printed : pandas.DataFrame
+        The columns `on` and ``published``, one row a printed figure; other columns are kept.
+    found : pandas.DataFrame
+        The columns `on` and ``ours``; other columns are kept.
+    on : sequence of str
+        What names a figure.
+    digits : int
+        How many digits after the point were printed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The printed rows in their order, with ``ours``, ``away`` (the distance of the two) and ``follows`` (whether that is
+        at most half of the last printed digit). What was not found has no value and does not follow.
+
+    Raises
+    ------
+    ValueError
+        If a figure was found more than once.
+
+    Examples
+    --------
+    >>> printed = pd.DataFrame({"turn": [1, 2], "published": [0.66, 0.67]})
+    >>> set_beside(printed, pd.DataFrame({"turn": [1, 2], "ours": [0.6604, 0.6]}), on=["turn"])["follows"].tolist()
+    [True, False]
+    """
+    both = printed.merge(found, on=list(on), how="left", validate="many_to_one")
+    away = (both["ours"] - both["published"]).abs()
+    return both.assign(away=away, follows=away <= 0.5 * 10.0**-digits + SLACK)
+
+
+A, TIE, B = 0, 1, 2
+N_LABELS = 3
+AMBIGUITY = ("ambiguous", "clear", "unknown")
+SPLIT = 0.6
+"""People who split no wider than 60 to 40 make a pair ambiguous."""
+
+VOTE_COLUMNS = ("margin", "rater", "ambiguity")
+"""What `by` may name that belongs to a vote (or to two), not to the pair of replies."""
+
+
+@dataclass(frozen=True)
+class VotePairs:
+    """Pairs of votes, summed to a table of counts for each unit and group.
+
+    Attributes
+    ----------
+    counts : numpy.ndarray
+        Shape (rows, 3, 3): first party's label by second party's, in the order a, tie, b. Where both
+        parties are the same, each pair of votes adds one half in both places.
+    unit, cluster, group, authors : numpy.ndarray
+        Codes of each row: the unit, what is resampled, the row of `groups`, the pair of responders.
+    groups : pandas.DataFrame
+        One row a group, with the columns of `by`.
+    own : numpy.ndarray
+        Shape (units, 3): what the first party said of each unit.
+    unit_cluster, unit_group, unit_authors : numpy.ndarray
+        For each unit: its cluster, what it shares of `by`, its pair of responders.
+    symmetric : bool
+        Whether both parties are the same raters.
+    n_clusters : int
+        Number of clusters.
+    """
+
+    counts: Array
+    unit: Codes
+    cluster: Codes
+    group: Codes
+    authors: Codes
+    groups: pd.DataFrame
+    own: Array
+    unit_cluster: Codes
+    unit_group: Codes
+    unit_authors: Codes
+    symmetric: bool
+    n_clusters: int
+
+
+def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], by: Sequence[str]) -> VotePairs:
+    """Pair every vote of one party with every vote of the other on the same unit."""
+    _check(votes, table, between, by)
+    first, second = (_party(votes, table, who) for who in between)
+    symmetric = bool((first == second).all())
+    if symmetric and len(np.unique(votes.rater[first])) < 2:
+        raise AgreementError(
+            f"Agreement of {between[0]} with {between[1]} needs two raters or more; "
+            f"there is only {votes.raters[votes.rater[first][0]]}."
+        )
+    margin = _margin(votes, table) if "margin" in by else None
+    one = _count(votes, first, margin)
+    two = _count(votes, second, votes.rater if "rater" in by else None)
+    left, right = _join(one.unit, two.unit, len(votes.units))
+    if not len(left):
+        raise AgreementError(
+            f"{between[0]} and {between[1]} share no pair: nobody of one judged what somebody of the other did."
+        )
+    counts = one.counts[left][:, :, None] * two.counts[right][:, None, :]
+    _take_away_oneself(counts, votes, first & second, one, two, left, right)
+    halved = symmetric and margin is None and "rater" not in by
+    if halved:
+        counts /= 2.0
+    labels: dict[str, NDArray[np.object_]] = {}
+    unit = one.unit[left]
+    for column in by:
+        if column == "margin":
+            labels[column] = one.label[left].astype(object)
+        elif column == "rater":
+            labels[column] = votes.raters.to_numpy(dtype=object)[two.label[right].astype(int)]
+        elif column != "ambiguity":
+            labels[column] = unit_values(votes, table, column).to_numpy(dtype=object)[unit]
+    own = np.zeros((len(votes.units), N_LABELS))
+    np.add.at(own, (votes.unit[first], votes.value[first]), 1.0)
+    if "ambiguity" in by:
+        people = _party(votes, table, "human")
+        said = np.zeros((len(votes.units), N_LABELS))
+        np.add.at(said, (votes.unit[people], votes.value[people]), 1.0)
+        taken = (bool(people[first].all()), bool(people[second].all()))
+        counts, repeat, labels["ambiguity"] = _split_by_ambiguity(counts, said[unit], taken)
+        unit = unit[repeat]
+        labels = {column: values if column == "ambiguity" else values[repeat] for column, values in labels.items()}
+    holds = counts.sum(axis=(1, 2)) > 0
+    if not holds.any():
+        raise AgreementError(f"{between[0]} and {between[1]} share no pair: each pair was judged by one rater only.")
+    counts, unit = counts[holds], unit[holds]
+    group, groups = _number(pd.DataFrame({column: np.asarray(labels[column])[holds] for column in by}, index=range(len(unit))))
+    cluster = np.zeros(len(votes.units), np.intp)
+    cluster[votes.unit] = votes.cluster
+    authors = _authors(votes, table)
+    shared = [column for column in by if column not in VOTE_COLUMNS]
+    unit_group, _ = _number(
+        pd.DataFrame({column: unit_values(votes, table, column) for column in shared}, index=votes.units.index)
+    )
+    return VotePairs(
+        counts,
+        unit,
+        cluster[unit],
+        group,
+        authors[unit],
+        groups,
+        own,
+        cluster,
+        unit_group,
+        authors,
+        symmetric,
+        len(votes.clusters),
+    )
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Votes of a party counted by unit and by a label of the vote."""
+
+    unit: Codes
+    label: Array
+    counts: Array
+    cell_of_vote: Codes
+
+
+def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str], by: Sequence[str]) -> None:
+    if votes.kind != "verdict":
+        raise AgreementError(
+            "Pairwise agreement is of verdicts, and the table holds scores. "
+            "Turn them with `scores_to_verdicts`, or use `rank_agreement`."
+        )
+    if len(tuple(between)) != 2 or isinstance(between, str):
+        raise AgreementError(f"between names two parties, such as ('human', 'model'); got {between!r}.")
+    if len(votes.raters) < 2:
+        raise AgreementError(f"Agreement needs two raters or more; there is only {votes.raters[0]}.")
+    missing = [column for column in ("responder_a", "responder_b") if column not in table]
+    missing += [column for column in by if column not in table and column != "ambiguity"]
+    if set(between) & set(RATER_KINDS) and "rater_kind" not in table:
+        missing.append("rater_kind")
+    if missing:
+        raise AgreementError(f"verdicts have no column {', '.join(missing)}. They have {', '.join(map(str, table.columns))}.")
+
+
+def _party(votes: Votes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
+    column = "rater_kind" if who in RATER_KINDS else "rater"
+    if column not in table:
+        raise AgreementError(f"verdicts have no column {column}, so nobody is known to be {who}.")
+    mask = (table[column] == who).to_numpy(dtype=bool)[votes.rows]
+    if not mask.any():
+        there = ", ".join(map(str, sorted(table[column].dropna().unique())[:8]))
+        raise AgreementError(f"No verdict that counts is by {who!r}. {column} is: {there}.")
+    return mask
+
+
+def _margin(votes: Votes, table: pd.DataFrame) -> Array:
+    return pd.to_numeric(table["margin"], errors="coerce").to_numpy(float, na_value=np.nan)[votes.rows]
+
+
+def _count(votes: Votes, mask: NDArray[np.bool_], label: Array | Codes | None) -> _Cells:
+    """Count a party's votes by unit, label of the vote, and verdict."""
+    where = np.flatnonzero(mask)
+    values = np.zeros(len(where)) if label is None else np.asarray(label, float)[where]
+    codes, names = pd.factorize(values, use_na_sentinel=False)
+    key = votes.unit[where] * len(names) + codes
+    found, cell = np.unique(key, return_inverse=True)
+    counts = np.bincount(cell * N_LABELS + votes.value[where], minlength=len(found) * N_LABELS).reshape(-1, N_LABELS)
+    cell_of_vote = np.full(len(votes.unit), -1)
+    cell_of_vote[where] = cell
+    return _Cells(found // len(names), np.asarray(names, float)[found % len(names)], counts.astype(float), cell_of_vote)
+
+
+def _join(one: Codes, two: Codes, n_units: int) -> tuple[Codes, Codes]:
+    """Give all pairs of positions that hold the same unit; both are sorted."""
+    start = np.searchsorted(two, np.arange(n_units + 1))
+    n_matches = start[one + 1] - start[one]
+    left = np.repeat(np.arange(len(one)), n_matches)
+    offset = np.arange(len(left)) - np.repeat(np.cumsum(n_matches) - n_matches, n_matches)
+    return left, start[one[left]] + offset
+
+
+def _take_away_oneself(
+    counts: Array, votes: Votes, both: NDArray[np.bool_], one: _Cells, two: _Cells, left: Codes, right: Codes
+) -> None:
+    """Nobody is compared with themselves: a vote in both parties leaves the diagonal once."""
+    where = np.flatnonzero(both)
+    if not len(where):
+        return
+    width = len(two.unit)
+    key = left * width + right  # sorted, for `_join` goes through both in order
+    row = np.searchsorted(key, one.cell_of_vote[where] * width + two.cell_of_vote[where])
+    np.subtract.at(counts, (row, votes.value[where], votes.value[where]), 1.0)
+
+
+def _split_by_ambiguity(counts: Array, said: Array, taken: tuple[bool, bool]) -> tuple[Array, Codes, NDArray[np.object_]]:
+    """Split each table of counts by whether the people whose votes it does not use agree with each other."""
+    parts = np.zeros((len(AMBIGUITY), *counts.shape))
+    for one in range(N_LABELS):
+        for two in range(N_LABELS):
+            others = said.copy()
+            others[:, one] -= taken[0]
+            others[:, two] -= taken[1]
+            n_others = others.sum(axis=1)
+            larger = np.maximum(others[:, A], others[:, B]) + others[:, TIE] / 2.0
+            kind = np.select([n_others < 2, larger <= SPLIT * n_others], [2, 0], 1)
+            parts[kind, np.arange(len(counts)), one, two] = counts[:, one, two]
+    repeat = np.tile(np.arange(len(counts)), len(AMBIGUITY))
+    names = np.repeat(np.array(AMBIGUITY, dtype=object), len(counts))
+    return parts.reshape(-1, N_LABELS, N_LABELS), repeat, names
+
+
+def _number(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
+    """Give a code to each combination of labels that occurs; with no labels all rows are one group."""
+    if labels.empty and not len(labels.columns):
+        return np.zeros(len(labels), np.intp), pd.DataFrame(index=[0])
+    codes = np.zeros(len(labels), np.intp)
+    for column in labels:
+        found, names = pd.factorize(labels[column], sort=True, use_na_sentinel=False)
+        codes = codes * len(names) + found
+    dense, first, number = np.unique(codes, return_index=True, return_inverse=True)
+    return number.astype(np.intp), labels.iloc[first].reset_index(drop=True)
+
+
+def _authors(votes: Votes, table: pd.DataFrame) -> Codes:
+    """Give a code to each unit's pair of responders, whichever of them is called a."""
+    a, b, names = codes_of_authors(table, votes.rows)
+    pair = np.minimum(a, b) * len(names) + np.maximum(a, b)
+    first = np.zeros(len(votes.units), np.intp)
+    first[votes.unit] = pair
+    differs = np.flatnonzero(first[votes.unit] != pair)
+    if len(differs):
+        row = votes.rows[differs[0]]
+        raise AgreementError(
+            f"Row {table.index[row]} compares {names[a[differs[0]]]} and {names[b[differs[0]]]}, but its pair "
+            f"{dict(votes.units.iloc[votes.unit[differs[0]]])} holds other responders in other rows."
+        )
+    return np.unique(first, return_inverse=True)[1].astype(np.intp)
+
+
+CHUNK_CELLS = 8_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class AuthorBaseline:
+    """What somebody who knows the two authors and reads nothing would answer, and how often that is right.
+
+    For a unit in cluster d, by responders i and j, the first party's votes on i against j in all other
+    clusters (of the same group, where groups divide units) are counted; the commonest label is the
+    answer. Labels that are equally common share it, and where nobody judged i against j elsewhere all
+    labels do: the answer is then a coin. Without ties this is the sign of the sum of votes.
+
+    Attributes
+    ----------
+    told : numpy.ndarray
+        Shape (clusters, families, 3): what the first party said of each pair of authors.
+    cluster, family : numpy.ndarray
+        Of each cell, a pair of authors in a cluster.
+    first : numpy.ndarray
+        Shape (cells, groups, 3): the first party's labels in the pairs of votes that are compared.
+    decided : bool
+        Whether a tie may not be the answer, since ties are left out.
+    """
+
+    told: Array
+    cluster: Codes
+    family: Codes
+    first: Array
+    decided: bool
+
+    def count_right(self, weights: Array) -> Array:
+        """Count the pairs of votes in which that answer agrees, learning it anew under each row of cluster weights."""
+        found = np.zeros((len(weights), self.first.shape[1]))
+        width = self.first[0].size * max(len(self.told), len(weights))
+        for families in np.array_split(np.unique(self.family), np.ceil(self.told.shape[1] * width / CHUNK_CELLS)):
+            if len(families):
+                found += self._right_in(families, weights)
+        return found
+
+    def right_by_cluster(self) -> Array:
+        """Count the same, learnt once from the data and kept, apart by cluster."""
+        elsewhere = self.told.sum(axis=0) - self.told
+        if self.decided:
+            elsewhere[..., TIE] = -1.0
+        leads = elsewhere == elsewhere.max(axis=2, keepdims=True)
+        answer = (leads / leads.sum(axis=2, keepdims=True))[self.cluster, self.family]
+        found = np.zeros((len(self.told), self.first.shape[1]))
+        np.add.at(found, self.cluster, np.einsum("cl,cgl->cg", answer, self.first))
+        return found
+
+    def _right_in(self, families: Codes, weights: Array) -> Array:
+        """Count for some pairs of authors, most at once: where no dialogue can turn the answer, one answer serves all."""
+        labels = [A, B] if self.decided else [A, TIE, B]
+        mine = np.flatnonzero(np.isin(self.family, families))
+        cells_of, where, first = np.searchsorted(families, self.family[mine]), self.cluster[mine], self.first[mine][..., labels]
+        said = self.told[:, families][..., labels]
+        laid = np.zeros((len(said), len(families), *first.shape[1:]))
+        laid[where, cells_of] = first
+        total = (weights @ said.reshape(len(said), -1)).reshape(len(weights), *said.shape[1:])
+        counted = (weights @ laid.reshape(len(said), -1)).reshape(len(weights), *laid.shape[1:])
+        right = np.take_along_axis(counted, total.argmax(axis=2)[..., None, None], axis=3)[..., 0]
+        ranked = np.sort(total, axis=2)
+        turns = ranked[..., -1] - ranked[..., -2] <= weights.max(axis=1, keepdims=True) * said.max(axis=(0, 2))
+        for family in np.flatnonzero(turns.any(axis=0)):
+            cells, drawn = cells_of == family, turns[:, family]
+            own = weights[np.ix_(drawn, where[cells])][..., None]
+            elsewhere = total[drawn, None, family] - own * said[where[cells], family]
+            leads = elsewhere == elsewhere.max(axis=2, keepdims=True)
+            right[drawn, family] = np.tensordot(
+                own * leads / leads.sum(axis=2, keepdims=True), first[cells], axes=([1, 2], [0, 2])
+            )
+        return np.asarray(right.sum(axis=1))
+
+
+def author_baseline(pairs: VotePairs, counts: Array, *, decided: bool) -> AuthorBaseline:
+    """Lay out what the answer from the authors' names needs."""
+    n_authors = int(pairs.unit_authors.max()) + 1
+    family = pairs.unit_group * n_authors + pairs.unit_authors
+    n_families = int(family.max()) + 1
+    told = np.zeros((pairs.n_clusters, n_families, N_LABELS))
+    np.add.at(told, (pairs.unit_cluster, family), pairs.own)
+    first = counts.sum(axis=2)
+    if pairs.symmetric:
+        first = (first + counts.sum(axis=1)) / 2.0
+    found, cell = np.unique(pairs.cluster * n_families + family[pairs.unit], return_inverse=True)
+    summed = np.zeros((len(found), len(pairs.groups), N_LABELS))
+    np.add.at(summed, (cell, pairs.group), first)
+    return AuthorBaseline(told, found // n_families, found % n_families, summed, decided)
+
+
+def author_margins(pairs: VotePairs, counts: Array) -> Array:
+    """Sum both parties' labels by cluster, group and pair of authors."""
+    n_groups, n_authors = len(pairs.groups), int(pairs.unit_authors.max()) + 1
+    cell = (pairs.cluster * n_groups + pairs.group) * n_authors + pairs.authors
+    labels = np.concatenate([counts.sum(axis=2), counts.sum(axis=1)], axis=1)
+    if pairs.symmetric:
+        labels = np.tile((labels[:, :N_LABELS] + labels[:, N_LABELS:]) / 2.0, 2)
+    size = pairs.n_clusters * n_groups * n_authors
+    summed = np.column_stack([np.bincount(cell, weights=column, minlength=size) for column in labels.T])
+    return np.asarray(summed.reshape(pairs.n_clusters, n_groups, n_authors, 2 * N_LABELS), float)
+
+
+def agreement_within(margins: Array) -> Array:
+    r"""Give the share of agreement that knowing the authors alone would bring two raters by chance.
+
+    Within a pair of authors, two raters that answer by their own habits alone agree in :math:`\sum_k p_k q_k` of
+    their votes; pairs of authors weigh as many votes as they have.
+    """
+    first, second = margins[..., :N_LABELS], margins[..., N_LABELS:]
+    n_votes = first.sum(axis=-1)
+    by_habit = np.divide((first * second).sum(axis=-1), n_votes, out=np.zeros_like(n_votes), where=n_votes > 0)
+    total = np.asarray(n_votes.sum(axis=-1))
+    return np.asarray(np.divide(by_habit.sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 0))
+
+
+MEASURES = {"agreement": 0.0, "author_only": 0.0, "advantage": -1.0, "kappa": -1.0, "kappa_within": -np.inf}
+"""Name -> the least value it can have; the greatest is 1."""
+
+CHUNK_CELLS_AGREEMENT = 5_000_000
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often two parties agree.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a group of `by`, with the columns of `by` and
+
+        - ``agreement``: share of pairs of votes that are the same;
+        - ``author_only``: the share that an answer from the two authors' names alone would reach on
+          the very same pairs of votes;
+        - ``advantage``: ``agreement`` minus ``author_only``;
+        - ``kappa``: agreement beyond chance, where chance knows neither a from b nor the authors;
+        - ``kappa_within``: agreement beyond what habits within each pair of authors bring;
+        - each of these with ``_low`` and ``_high``, the ends of its interval;
+        - ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (pairs of replies on a dimension),
+          ``n_clusters``; ``decided_share`` (pairs of votes in which neither is a tie);
+          ``provisional`` (fewer than 30 clusters).
+    between : tuple of str
+        The two parties.
+    ties : str
+        ``"include"`` or ``"exclude"``.
+    left_out : pandas.Series
+        State -> answers that do not count.
+    n_inconsistent : int
+        Answers counted as ties that contradicted themselves when the order was turned.
+    """
+
+    table: pd.DataFrame
+    between: tuple[str, str]
+    ties: str
+    left_out: pd.Series
+    n_inconsistent: int
+
+
+def pairwise_agreement(
+    verdicts: pd.DataFrame,
+    *,
+    between: tuple[str, str] = ("human", "model"),
+    ties: str = "include",
+    by: Sequence[str] = ("dimension",),
+    inconsistent: str = "tie",
+    cluster: str | Sequence[str] = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> Agreement:
+    r"""Measure how often two parties say the same of a pair of replies, and what that is worth.
+
+    Every vote of one party is compared with every vote of the other on the same pair of replies [1]_.
+    Beside the share of equal votes stands what needs no reading: for each pair of votes, what the first
+    party said most often of the same two authors in *other* dialogues. And
+    :math:`\kappa = (p_o - p_e) / (1 - p_e)` twice: with :math:`p_e` from the share of ties alone, since
+    a and b are arbitrary names (without ties this is :math:`2 p_o - 1`, and so are Scott's pi and
+    Gwet's AC1), and with :math:`p_e` from each pair of authors' own margins.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The verdicts table. Two orders of a pair are joined before, by ``combine_orders``.
+    between : tuple of str
+        Two parties: ``"human"``, ``"model"``, or a rater's name. People come first: the answer from the
+        authors' names is learnt from the first party's votes and held against them. Where both parties
+        are the same raters, it is held against both votes, and the mean is taken.
+    ties : {"include", "exclude"}
+        Whether a tie is an answer like the others, or only pairs of votes count that both decided.
+    by : sequence of str
+        What divides the rows: columns that all votes on a pair share, such as ``"dimension"``,
+        ``"slice"``, ``"group"``; or ``"margin"`` (of the first party's vote), ``"rater"`` (of the
+        second party), ``"ambiguity"``: ``"ambiguous"`` if the other people, whose votes are not the ones
+        compared, split no wider than 60 to 40 (a tie half to each), ``"clear"`` if they do not,
+        ``"unknown"`` if they are fewer than two. With the same raters on both sides, ``"margin"`` and
+        ``"rater"`` count a pair of votes from either side.
+    inconsistent : {"tie", "drop"}
+        What an answer counts as that turned with the order of the replies.
+    cluster : str or two str
+        Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
+        and people like these, as in :func:`heart_utils.ratings.other_raters.crossed_variance`. Judges stay the same.
+    n_resamples : int
+        Bootstrap resamples; 0 for shares alone.
+    ci_level : float
+        Of the intervals.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
+
+    Returns
+    -------
+    Agreement
+        ``.table`` has one row a group. Intervals follow the rule of :func:`heart_utils.ratings.resampling.interval_ends`;
+        what the authors' names alone predict is learnt anew in each resample, never from a copy of the
+        dialogue that it is held against. A resample holds fewer different dialogues than the data, so names learnt in
+        it are right less often; only the spread of the resamples is used, so the interval stays about the estimate.
+        A measure with no value (kappa where chance alone is 1, or a group in which no vote counts) is ``nan``.
+
+    Raises
+    ------
+    AgreementError
+        If a party has no vote, nobody shares a pair, a rater answers a pair twice or in two orders, the table holds
+        scores, or `ties` are excluded and all are ties; with two clusters, if people are fewer than 20, belong to one
+        dialogue each, or are no party.
+
+    References
+    ----------
+    .. [1] Zheng et al. (2023), https://arxiv.org/abs/2306.05685, count in this way.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"pair_id": ["p", "p", "q", "q"], "dialogue_id": ["d", "d", "e", "e"],
+    ...     "responder_a": "human", "responder_b": "model", "rater": ["ann", "llm"] * 2,
+    ...     "rater_kind": ["human", "model"] * 2, "verdict": ["a", "a", "a", "b"]})
+    >>> pairwise_agreement(votes, by=[], n_resamples=0).table[["agreement", "author_only", "n_votes"]].to_dict("records")
+    [{'agreement': 0.5, 'author_only': 1.0, 'n_votes': 2}]
+    """
+    if ties not in ("include", "exclude"):
+        raise AgreementError(f"ties must be 'include' or 'exclude'; got {ties!r}.")
+    clusters = [cluster] if isinstance(cluster, str) else list(cluster)
+    if clusters[1:] not in ([], ["rater"]):
+        raise AgreementError(f"cluster names a column, or such a column and 'rater'; got {cluster!r}.")
+    votes = read_votes(verdicts, cluster=clusters[0], inconsistent=inconsistent)
+    pairs = pair_votes(votes, verdicts, between=between, by=by)
+    counts = _that_count(pairs, ties)
+    if not counts.any():
+        raise AgreementError(
+            f"Nothing is decided: each of the {pairs.counts.sum():.0f} pairs of votes by {between[0]} and {between[1]} holds a "
+            f"tie. Count ties as answers (ties='include'), or collect votes that decide."
+        )
+    sums, margins = _sum_by_cluster(pairs, counts), author_margins(pairs, counts)
+    names = author_baseline(pairs, counts, decided=ties == "exclude")
+    estimate = _measures(sums.sum(axis=0), margins.sum(axis=0), names.count_right(np.ones((1, len(sums))))[0])
+    replicates = _resample(sums, margins, names, draw_weights(len(sums), n_resamples, rng))
+    drawn = (sums[:, :, 0] > 0).sum(axis=0)
+    others = None
+    if len(clusters) > 1 and len(replicates):
+        totals = sums.sum(axis=0), margins.sum(axis=0), names.right_by_cluster().sum(axis=0)
+        others = _vary_people(votes, verdicts, pairs, names, totals, between=between, by=by, ties=ties)
+    table = pd.concat([pairs.groups, _lay_out(pairs, counts, estimate, replicates, drawn, ci_level, others)], axis=1)
+    return Agreement(table, between, ties, votes.left_out, votes.n_inconsistent)
+
+
+def _that_count(pairs: VotePairs, ties: str) -> Array:
+    """Leave out pairs of votes with a tie, if ties are no answer."""
+    counts = pairs.counts.copy()
+    if ties == "exclude":
+        counts[:, TIE, :] = counts[:, :, TIE] = 0.0
+    return counts
+
+
+def _sum_by_cluster(pairs: VotePairs, counts: Array) -> Array:
+    """Sum pairs of votes, equal ones, and ties of either party, to shape (clusters, groups, 4)."""
+    first, second = counts.sum(axis=2), counts.sum(axis=1)
+    if pairs.symmetric:
+        first = second = (first + second) / 2.0
+    columns = (first.sum(axis=1), np.trace(counts, axis1=1, axis2=2), first[:, TIE], second[:, TIE])
+    n_groups = len(pairs.groups)
+    cell, size = pairs.cluster * n_groups + pairs.group, pairs.n_clusters * n_groups
+    summed = np.column_stack([np.bincount(cell, weights=column, minlength=size) for column in columns])
+    return np.asarray(summed.reshape(pairs.n_clusters, n_groups, len(columns)), float)
+
+
+def _measures(sums: Array, margins: Array, right: Array) -> Array:
+    """Turn sums over clusters, and what the names got right, into the five measures, to shape (..., groups, 5)."""
+    n_votes = np.where(sums[..., 0] > 0, sums[..., 0], np.nan)
+    agreement, tie_one, tie_two = (sums[..., column] / n_votes for column in (1, 2, 3))
+    author_only = right / n_votes
+    # a and b are names without meaning: what is not a tie falls on either with the same chance.
+    by_chance = tie_one * tie_two + (1.0 - tie_one) * (1.0 - tie_two) / 2.0
+    kappas = [_beyond(agreement, expected) for expected in (by_chance, agreement_within(margins))]
+    return np.stack([agreement, author_only, agreement - author_only, *kappas], axis=-1)
+
+
+def _beyond(observed: Array, expected: Array) -> Array:
+    room = np.where(expected < 1.0 - 1e-12, 1.0 - expected, np.nan)
+    return np.asarray((observed - expected) / room)
+
+
+def _resample(sums: Array, margins: Array, names: AuthorBaseline, weights: Array) -> Array:
+    """Give the measures in each resample of clusters, to shape (resamples, groups, measures)."""
+    n_clusters, n_groups = sums.shape[:2]
+    if not len(weights):
+        return np.full((0, n_groups, len(MEASURES)), np.nan)
+    right = names.count_right(weights)
+    flat, wide = sums.reshape(n_clusters, -1), margins.reshape(n_clusters, -1)
+    chunk = max(1, CHUNK_CELLS_AGREEMENT // max(wide.shape[1], 1))
+    parts = []
+    for first in range(0, len(weights), chunk):
+        some = slice(first, first + chunk)
+        drawn = (weights[some] @ flat).reshape(-1, *sums.shape[1:])
+        parts.append(_measures(drawn, (weights[some] @ wide).reshape(-1, *margins.shape[1:]), right[some]))
+    return np.concatenate(parts)
+
+
+def _vary_people(
+    votes: Votes,
+    verdicts: pd.DataFrame,
+    pairs: VotePairs,
+    names: AuthorBaseline,
+    totals: tuple[Array, Array, Array],
+    *,
+    between: tuple[str, str],
+    by: Sequence[str],
+    ties: str,
+) -> tuple[Array, Codes]:
+    """Give what other people would add to the variance of each measure, (groups, measures), and how many there are.
+
+    A pair of votes counts for each person in it. What a person adds is a derivative: by how much the measures move
+    with the weight of the pairs of votes that the person is in; what the names say is kept.
+    """
+    if "human" not in between:
+        raise AgreementError(
+            f"Raters are drawn anew only where a party is people ('human'), for judges stay the same; got {between!r}. "
+            f"Resample the dialogues alone."
+        )
+    if pairs.symmetric and {"margin", "rater"} & set(by):
+        raise AgreementError(
+            "Two people's agreement by margin or rater cannot be resampled over raters; resample the dialogues alone."
+        )
+    person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
+    refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"), AgreementError)
+    n_groups, step = len(pairs.groups), 1e-4
+    number = {tuple(row): place for place, row in enumerate(pairs.groups.itertuples(index=False, name=None))}
+    squares, n_people = np.zeros((n_groups, len(MEASURES))), np.zeros(n_groups, np.intp)
+    for who in votes.raters[np.unique(votes.rater[person])]:
+        parties = (who, between[1]) if between[0] == "human" else (between[0], who)
+        try:
+            theirs = pair_votes(votes, verdicts, between=parties, by=by)
+        except AgreementError:
+            continue  # nobody of the other party judged what this person did
+        group = np.array([number[row] for row in theirs.groups.itertuples(index=False, name=None)], np.intp)[theirs.group]
+        theirs = replace(theirs, group=group, groups=pairs.groups, symmetric=pairs.symmetric)
+        counts = _that_count(theirs, ties)
+        answers = replace(author_baseline(theirs, counts, decided=names.decided), told=names.told)
+        parts = _sum_by_cluster(theirs, counts), author_margins(theirs, counts), answers.right_by_cluster()
+        up, down = (
+            _measures(*(total + sign * step * part for total, part in zip(totals, parts, strict=True))) for sign in (1, -1)
+        )
+        moved = np.nan_to_num((up - down) / (2 * step))
+        squares += moved.sum(axis=0) ** 2 - (moved**2).sum(axis=0)
+        n_people += parts[0][..., 0].any(axis=0)
+    return squares * (n_people / np.maximum(n_people - 1.0, 1.0))[:, None], n_people
+
+
+def _lay_out(
+    pairs: VotePairs,
+    counts: Array,
+    estimate: Array,
+    replicates: Array,
+    n_clusters: Codes,
+    ci_level: float,
+    others: tuple[Array, Codes] | None,
+) -> pd.DataFrame:
+    n_groups = len(pairs.groups)
+    everything = np.bincount(pairs.group, weights=pairs.counts.sum(axis=(1, 2)), minlength=n_groups)
+    neither_tie = pairs.counts[:, [A, B]][:, :, [A, B]].sum(axis=(1, 2))
+    used = counts.sum(axis=(1, 2)) > 0
+    unit_of_group = np.unique(np.column_stack([pairs.group[used], pairs.unit[used]]), axis=0)[:, 0]
+    n_drawn = n_clusters if others is None else np.minimum(n_clusters, others[1])
+    columns: dict[str, object] = {}
+    for number, (name, least) in enumerate(MEASURES.items()):
+        columns[name] = estimate[:, number]
+        ends = []
+        for g in range(n_groups):
+            value, again = estimate[g, number], replicates[:, g, number]
+            if others is None:
+                ends.append(interval_of(value, again, int(n_drawn[g]), ci_level, least=least, most=1.0))
+            else:
+                dialogues = float(standard_error(again[:, None], int(n_clusters[g]))[0])
+                variance = dialogues**2 + max(others[0][g, number], 0.0)
+                ends.append(crossed_interval(value, variance, int(n_drawn[g]), ci_level, least=least, most=1.0))
+        columns[f"{name}_low"], columns[f"{name}_high"] = [low for low, _ in ends], [high for _, high in ends]
+    return pd.DataFrame(
+        {
+            **columns,
+            "ci_level": ci_level if len(replicates) else np.nan,
+            "n_votes": np.rint(np.bincount(pairs.group, weights=counts.sum(axis=(1, 2)), minlength=n_groups)).astype(int),
+            "n_pairs": np.bincount(unit_of_group, minlength=n_groups),
+            "n_clusters": n_drawn.astype(int),
+            "decided_share": np.bincount(pairs.group, weights=neither_tie, minlength=n_groups) / everything,
+            "provisional": n_drawn < ENOUGH_CLUSTERS,
+        }
+    )

@@ -1,0 +1,899 @@
+"""What every coefficient of agreement shares: reading one dimension, credit for near misses, an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
+
+__all__ = [
+    "Coefficient",
+    "cohen_kappa",
+    "fleiss_kappa",
+    "gwet_ac",
+    "icc",
+    "judge_reliability",
+    "kappas_of_pairs",
+    "krippendorff_alpha",
+    "left_out_changes",
+]
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One number for how far raters agree, with its interval.
+
+    Attributes
+    ----------
+    name : str
+        Such as ``"Gwet's AC1"``.
+    value, ci_low, ci_high, ci_level : float
+        The ends are ``nan`` where no interval can be had.
+    disagreement, by_chance : float
+        ``value`` is one minus the first over the second. ``nan`` for intraclass correlations.
+    n_units, n_raters, n_answers, n_clusters : int
+        What entered.
+    n_undefined : int
+        Resamples in which it has no value (one category only), left out of the interval.
+    provisional : bool
+        Fewer than 30 clusters.
+    left_out : pandas.Series
+        State -> answers that do not count.
+    """
+
+    name: str
+    value: float
+    ci_low: float
+    ci_high: float
+    ci_level: float
+    disagreement: float
+    by_chance: float
+    n_units: int
+    n_raters: int
+    n_answers: int
+    n_clusters: int
+    n_undefined: int
+    provisional: bool
+    left_out: pd.Series
+
+
+def one_dimension(votes: Votes) -> None:
+    """Refuse answers on several dimensions."""
+    if "dimension" in votes.units:
+        found = votes.units["dimension"].unique()
+        if len(found) > 1:
+            names = ", ".join(map(str, found[:6]))
+            raise AgreementError(f"The table holds several dimensions ({names}); a coefficient is of one. Choose one.")
+
+
+def prepare(table: pd.DataFrame, cluster: str | None, categories: Sequence[float] | None) -> tuple[Votes, Array, Codes]:
+    """Read the answers on one dimension; give the categories' values and each unit's cluster."""
+    votes = read_votes(table, cluster=cluster)
+    one_dimension(votes)
+    if len(votes.raters) < 2:
+        raise AgreementError(f"Agreement needs two raters or more; there is only {votes.raters[0]}.")
+    if np.bincount(votes.unit).max() < 2:
+        raise AgreementError(f"The {len(votes.raters)} raters share no unit, so they cannot be compared.")
+    refuse_one_category(votes.value, votes)
+    cluster_of_unit = np.zeros(len(votes.units), np.intp)
+    cluster_of_unit[votes.unit] = votes.cluster
+    if votes.kind == "verdict":
+        if categories is not None:
+            raise AgreementError("categories are for scores; verdicts are a, tie or b.")
+        used = np.isin(np.arange(3), votes.value)
+        # Without ties there are two categories: AC1 would otherwise guess among three.
+        return (votes if used[1] else _without_ties(votes)), np.array([0.0, 1.0, 2.0])[[True, used[1], True]], cluster_of_unit
+    if categories is None:
+        return votes, votes.categories.astype(float), cluster_of_unit
+    scale = np.unique(np.asarray(categories, float))
+    outside = np.setdiff1d(votes.categories.astype(float), scale)
+    if len(outside):
+        raise AgreementError(
+            f"Scores {', '.join(f'{value:g}' for value in outside[:5])} are not among the categories {list(categories)}."
+        )
+    value = np.searchsorted(scale, votes.categories.astype(float))[votes.value]
+    return _recoded(votes, value, scale), scale, cluster_of_unit
+
+
+def _without_ties(votes: Votes) -> Votes:
+    return _recoded(votes, votes.value // 2, votes.categories[[0, 2]])
+
+
+def _recoded(votes: Votes, value: Codes, categories: NDArray[np.object_] | Array) -> Votes:
+    return replace(votes, value=value, categories=categories)
+
+
+def credit_table(weights: str | ArrayLike | None, votes: Votes, scale: Array) -> Array:
+    """Give the credit for each two categories, from 0 to 1."""
+    size = len(scale)
+    if weights is None:
+        return np.eye(size)
+    if isinstance(weights, str):
+        powers = {"linear": 1.0, "quadratic": 2.0}
+        if weights not in powers:
+            raise AgreementError(f"weights must be 'linear', 'quadratic' or a square table; got {weights!r}.")
+        return np.asarray(1.0 - (np.abs(scale[:, None] - scale[None, :]) / (scale[-1] - scale[0])) ** powers[weights])
+    credit = np.asarray(weights, float)
+    names = ", ".join(f"{name:g}" if votes.kind == "score" else str(name) for name in votes.categories)
+    if credit.shape != (size, size):
+        raise AgreementError(
+            f"The weights are {' by '.join(map(str, credit.shape))}, but there are {size} categories: {names}."
+        )
+    faults = {
+        "are not symmetric": not np.allclose(credit, credit.T),
+        "give less than full credit to equal answers": not np.allclose(np.diag(credit), 1.0),
+        "leave the range from 0 to 1": bool((credit < 0).any() or (credit > 1).any() or np.isnan(credit).any()),
+        "give full credit to everything": bool((credit >= 1.0).all()),
+    }
+    if any(faults.values()):
+        raise AgreementError(f"The weights {' and '.join(fault for fault, there in faults.items() if there)}.")
+    return (credit + credit[::-1, ::-1]) / 2.0 if votes.kind == "verdict" else credit
+
+
+def refuse_one_category(value: Codes, votes: Votes) -> None:
+    """Refuse answers that are all the same."""
+    if value.min() == value.max():
+        name = votes.categories[value.flat[0]]
+        raise AgreementError(
+            f"All answers are {name if votes.kind == 'verdict' else f'{name:g}'}: agreement is 1, and with one category "
+            f"only there is no chance to correct for. Report the agreement and say so."
+        )
+
+
+def count_answers(votes: Votes) -> Array:
+    """Count answers by unit and category."""
+    size = len(votes.categories)
+    flat = np.bincount(votes.unit * size + votes.value, minlength=len(votes.units) * size)
+    return flat.reshape(len(votes.units), size).astype(float)
+
+
+def turned(tables: Array, votes: Votes) -> Array:
+    """Average tables of verdicts with themselves turned round, for a and b are names without meaning."""
+    if votes.kind == "score":
+        return tables
+    return np.asarray((tables + tables[..., ::-1, ::-1]) / 2.0)
+
+
+def estimate_coefficient(
+    name: str,
+    sums: Array,
+    disagreements: Callable[[Array], tuple[Array, Array]],
+    entered: tuple[int, int, int],
+    votes: Votes,
+    n_resamples: int,
+    ci_level: float,
+    rng: np.random.Generator | None,
+) -> Coefficient:
+    """Turn sums over clusters into a coefficient, and resample the clusters that hold something of it."""
+    sums = sums[sums.any(axis=tuple(range(1, sums.ndim)))]
+    observed, chance = (float(part) for part in disagreements(sums.sum(axis=0)))
+    n_clusters = len(sums)
+    value = 1.0 - observed / chance if chance > 1e-12 else float("nan")
+    seen, expected = disagreements(draw_weights(n_clusters, n_resamples, rng) @ sums)
+    replicates = 1.0 - seen / np.where(expected > 1e-12, expected, np.nan)
+    low, high = interval_of(value, replicates, n_clusters, ci_level, most=1.0)
+    n_undefined = int(np.isnan(replicates).sum())
+    return Coefficient(
+        name,
+        value,
+        low,
+        high,
+        ci_level,
+        observed,
+        chance,
+        *entered,
+        n_clusters,
+        n_undefined,
+        n_clusters < ENOUGH_CLUSTERS,
+        votes.left_out,
+    )
+
+
+LEVELS = ("nominal", "ordinal", "interval", "ratio")
+CHUNK_CELLS = 2_000_000
+
+
+def cohen_kappa(
+    table: pd.DataFrame,
+    *,
+    raters: tuple[str, str] | None = None,
+    weights: str | ArrayLike | None = None,
+    categories: Sequence[float] | None = None,
+    cluster: str | None = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> Coefficient:
+    r"""Compute Cohen's kappa of two raters, plain or weighted.
+
+    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`
+    [1]_: chance means that each rater keeps their own habits. Of verdicts the names a and b mean
+    nothing, so the table is averaged with itself turned round; without ties kappa, pi and AC1 are then
+    one number, :math:`2 p_o - 1`.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Verdicts or scores on one dimension.
+    raters : tuple of str, optional
+        Which two, where the table has more.
+    weights : {"linear", "quadratic"} or array, optional
+        Credit for near misses, by the distance of the categories' values; or a square table of credits
+        from 0 to 1, with ones on the diagonal. None gives no credit.
+    categories : sequence of float, optional
+        The scale; by default the scores that occur.
+    cluster : str or None
+        Column of what is resampled together; None takes each unit as its own.
+    n_resamples : int
+        Bootstrap resamples; 0 for the value alone.
+    ci_level : float
+        Of the interval.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
+
+    Returns
+    -------
+    Coefficient
+        Units that only one of the two answered do not enter.
+
+    Raises
+    ------
+    AgreementError
+        If the table does not hold two raters who share a unit, only one category occurs, or the
+        weights do not fit the categories.
+
+    References
+    ----------
+    .. [1] Cohen (1968), https://doi.org/10.1037/h0026256
+
+    Examples
+    --------
+    >>> said = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4, "score": [1, 2, 2, 3, 1, 2, 3, 3]})
+    >>> round(cohen_kappa(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 5/16) / (1 - 5/16)
+    0.636
+    """
+    votes, scale, units = prepare(table, cluster, categories)
+    first, second = _two_raters(votes, raters)
+    return kappa_of_two(votes, scale, units, first, second, weights, n_resamples, ci_level, rng)
+
+
+def kappa_of_two(
+    votes: Votes,
+    scale: Array,
+    units: Codes,
+    first: int,
+    second: int,
+    weights: str | ArrayLike | None,
+    n_resamples: int,
+    ci_level: float,
+    rng: np.random.Generator | None,
+) -> Coefficient:
+    """Compute kappa of two raters of a table that was read once for all of them."""
+    credit = credit_table(weights, votes, scale)
+    place = np.full((2, len(votes.units)), -1)
+    for row, rater in enumerate((first, second)):
+        mine = votes.rater == rater
+        place[row, votes.unit[mine]] = votes.value[mine]
+    both = (place >= 0).all(axis=0)
+    if not both.any():
+        raise AgreementError(f"{votes.raters[first]} and {votes.raters[second]} share no unit, so they cannot be compared.")
+    refuse_one_category(place[:, both], votes)
+    n_categories = len(votes.categories)
+    cell = place[0, both] * n_categories + place[1, both]
+    sums = _sum_cells(units[both], cell, len(votes.clusters), n_categories**2)
+
+    def disagreements(cells: Array) -> tuple[Array, Array]:
+        counts = cells.reshape(*cells.shape[:-1], n_categories, n_categories)
+        shares = turned(counts, votes) / counts.sum(axis=(-1, -2), keepdims=True)
+        expected = shares.sum(axis=-1)[..., :, None] * shares.sum(axis=-2)[..., None, :]
+        return ((1.0 - credit) * shares).sum(axis=(-1, -2)), ((1.0 - credit) * expected).sum(axis=(-1, -2))
+
+    name = "Cohen's kappa" if weights is None else f"weighted kappa ({weights if isinstance(weights, str) else 'own weights'})"
+    counts = (int(both.sum()), 2, 2 * int(both.sum()))
+    return estimate_coefficient(name, sums, disagreements, counts, votes, n_resamples, ci_level, rng)
+
+
+def fleiss_kappa(
+    table: pd.DataFrame,
+    *,
+    weights: str | ArrayLike | None = None,
+    categories: Sequence[float] | None = None,
+    cluster: str | None = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> Coefficient:
+    r"""Compute Fleiss' kappa of any number of raters, who may differ from unit to unit.
+
+    Chance means that all raters draw from one common habit: :math:`p_e = \sum_{ck} w_{ck} \pi_c \pi_k`
+    [1]_, :math:`\pi` being the mean over units of the share of each category. With two raters who both answered
+    every unit it is Scott's pi, which is never above Cohen's kappa; units with one answer move the habit, and
+    where nearly all answers are the same a few of them move the coefficient by half. Of verdicts the names a
+    and b mean nothing, so :math:`\pi` is the same for both.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Verdicts or scores on one dimension.
+    weights, categories, cluster, n_resamples, ci_level, rng
+        As in :func:`cohen_kappa`.
+
+    Returns
+    -------
+    Coefficient
+        Units with one answer enter the habit, not the agreement.
+
+    Raises
+    ------
+    AgreementError
+        As in :func:`cohen_kappa`.
+
+    References
+    ----------
+    .. [1] Gwet (2014), Handbook of Inter-Rater Reliability, 4th edition, for raters that differ in number.
+
+    Examples
+    --------
+    >>> said = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4, "score": [1, 2, 2, 3, 1, 2, 3, 3]})
+    >>> round(fleiss_kappa(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 22/64) / (1 - 22/64)
+    0.619
+    """
+    votes, scale, units = prepare(table, cluster, categories)
+    credit = credit_table(weights, votes, scale)
+    counts = count_answers(votes)
+
+    def by_chance(habit: Array) -> Array:
+        return np.asarray(((1.0 - credit) * habit[..., :, None] * habit[..., None, :]).sum(axis=(-1, -2)))
+
+    return _from_habits("Fleiss' kappa", counts, credit, by_chance, votes, units, n_resamples, ci_level, rng)
+
+
+def gwet_ac(
+    table: pd.DataFrame,
+    *,
+    weights: str | ArrayLike | None = None,
+    categories: Sequence[float] | None = None,
+    cluster: str | None = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> Coefficient:
+    r"""Compute Gwet's AC1, or AC2 where weights give credit for near misses.
+
+    Chance means a blind guess, as likely as the unit is hard to call:
+    :math:`p_e = \frac{\sum_{ck} w_{ck}}{q (q - 1)} \sum_k \pi_k (1 - \pi_k)` [1]_, with q categories. It
+    does not collapse where nearly all answers are the same, as kappa does; it depends on q, so name the
+    whole scale in `categories` where parts of it were never used.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Verdicts or scores on one dimension.
+    weights, categories, cluster, n_resamples, ci_level, rng
+        As in :func:`cohen_kappa`.
+
+    Returns
+    -------
+    Coefficient
+        Units with one answer enter the shares :math:`\pi`, not the agreement.
+
+    Raises
+    ------
+    AgreementError
+        As in :func:`cohen_kappa`.
+
+    References
+    ----------
+    .. [1] Gwet (2008), https://doi.org/10.1348/000711006X126600
+
+    Examples
+    --------
+    >>> said = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4, "score": [1, 2, 2, 3, 1, 2, 3, 3]})
+    >>> round(gwet_ac(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 21/64) / (1 - 21/64)
+    0.628
+    """
+    votes, scale, units = prepare(table, cluster, categories)
+    credit = credit_table(weights, votes, scale)
+    size = len(votes.categories)
+
+    def by_chance(habit: Array) -> Array:
+        return np.asarray(1.0 - credit.sum() / (size * (size - 1.0)) * (habit * (1.0 - habit)).sum(axis=-1))
+
+    name = "Gwet's AC1" if weights is None else "Gwet's AC2"
+    return _from_habits(name, count_answers(votes), credit, by_chance, votes, units, n_resamples, ci_level, rng)
+
+
+def krippendorff_alpha(
+    table: pd.DataFrame,
+    *,
+    level: str = "nominal",
+    cluster: str | None = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> Coefficient:
+    r"""Compute Krippendorff's alpha of any number of raters, with answers missing anywhere.
+
+    :math:`\alpha = 1 - D_o / D_e` [1]_, where both are mean squared distances between answers: within
+    units, and between any two answers whatever the unit. Each unit weighs as many answers as it has.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Verdicts or scores on one dimension.
+    level : {"nominal", "ordinal", "interval", "ratio"}
+        What distance means. Verdicts are ordered a, tie, b.
+    cluster, n_resamples, ci_level, rng
+        As in :func:`cohen_kappa`.
+
+    Returns
+    -------
+    Coefficient
+        Units with one answer do not enter.
+
+    Raises
+    ------
+    AgreementError
+        If fewer than two raters share a unit, only one category occurs, or the level is unknown.
+
+    References
+    ----------
+    .. [1] Krippendorff (2011), Computing Krippendorff's Alpha-Reliability,
+       https://repository.upenn.edu/asc_papers/43
+
+    Examples
+    --------
+    >>> said = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4, "score": [1, 2, 2, 3, 1, 2, 3, 3]})
+    >>> round(krippendorff_alpha(said, cluster=None, n_resamples=0).value, 3)  # 1 - (2 / 8) / (42 / 56)
+    0.667
+    """
+    if level not in LEVELS:
+        raise AgreementError(f"level must be one of {', '.join(LEVELS)}; got {level!r}.")
+    votes, scale, units = prepare(table, cluster, None)
+    if level == "ratio" and (votes.kind == "verdict" or scale.min() < 0):
+        raise AgreementError("level 'ratio' needs scores of zero or more, for which twice as much has a meaning.")
+    counts = count_answers(votes)
+    answers = counts.sum(axis=1)
+    counts, answers, where = counts[answers >= 2], answers[answers >= 2], units[answers >= 2]
+    size, sums = len(scale), _coincidences(counts, answers, where, len(votes.clusters))
+
+    def disagreements(cells: Array) -> tuple[Array, Array]:
+        table = turned(cells.reshape(*cells.shape[:-1], size, size), votes)
+        margin = table.sum(axis=-1)
+        total = margin.sum(axis=-1)
+        distance = _squared_distance(level, scale, margin)
+        between = margin[..., :, None] * margin[..., None, :]
+        observed = (table * distance).sum(axis=(-1, -2)) / np.where(total > 0, total, np.nan)
+        return observed, (between * distance).sum(axis=(-1, -2)) / np.where(total > 1, total * (total - 1.0), np.nan)
+
+    shared = (len(counts), len(votes.raters), int(answers.sum()))
+    return estimate_coefficient(
+        f"Krippendorff's alpha ({level})", sums, disagreements, shared, votes, n_resamples, ci_level, rng
+    )
+
+
+def _two_raters(votes: Votes, raters: tuple[str, str] | None) -> tuple[int, int]:
+    if raters is None:
+        if len(votes.raters) != 2:
+            raise AgreementError(
+                f"Cohen's kappa is of two raters; the table holds {len(votes.raters)} ({', '.join(map(str, votes.raters[:5]))}"
+                f"{', ...' if len(votes.raters) > 5 else ''}). Name two in `raters`, or use fleiss_kappa."
+            )
+        return 0, 1
+    missing = [name for name in raters if name not in votes.raters]
+    if missing or len(set(raters)) != 2:
+        raise AgreementError(f"raters must name two of {', '.join(map(str, votes.raters))}; got {raters!r}.")
+    first, second = votes.raters.get_indexer(pd.Index(list(raters)))
+    return int(first), int(second)
+
+
+def _sum_cells(cluster: Codes, cell: Codes, n_clusters: int, n_cells: int) -> Array:
+    return np.bincount(cluster * n_cells + cell, minlength=n_clusters * n_cells).reshape(n_clusters, n_cells).astype(float)
+
+
+def _from_habits(
+    name: str,
+    counts: Array,
+    credit: Array,
+    by_chance: Callable[[Array], Array],
+    votes: Votes,
+    units: Codes,
+    n_resamples: int,
+    ci_level: float,
+    rng: np.random.Generator | None,
+) -> Coefficient:
+    """Estimate a coefficient whose chance follows from the mean share of each category."""
+    answers = counts.sum(axis=1)
+    several = answers >= 2
+    pairs = answers * (answers - 1.0)
+    agreeing = (counts * (counts @ credit - 1.0)).sum(axis=1)
+    equal = np.divide(agreeing, pairs, out=np.zeros(len(pairs)), where=several)
+    shares = counts / answers[:, None]
+    if votes.kind == "verdict":
+        shares = (shares + shares[:, ::-1]) / 2.0
+    sums = np.zeros((len(votes.clusters), 3 + counts.shape[1]))
+    np.add.at(sums, units, np.column_stack([equal, several, np.ones(len(pairs)), shares]))
+
+    def disagreements(cells: Array) -> tuple[Array, Array]:
+        n_several = np.where(cells[..., 1] > 0, cells[..., 1], np.nan)
+        return 1.0 - cells[..., 0] / n_several, by_chance(cells[..., 3:] / cells[..., 2:3])
+
+    entered = (int(several.sum()), len(votes.raters), len(votes.value))
+    return estimate_coefficient(name, sums, disagreements, entered, votes, n_resamples, ci_level, rng)
+
+
+def _coincidences(counts: Array, answers: Array, cluster: Codes, n_clusters: int) -> Array:
+    """Sum the coincidence tables of units by cluster: how often each two answers stand beside each other."""
+    size = counts.shape[1]
+    sums = np.zeros((n_clusters, size**2))
+    chunk = max(1, CHUNK_CELLS // size**2)
+    for first in range(0, len(counts), chunk):
+        some = counts[first : first + chunk]
+        tables = some[:, :, None] * some[:, None, :]
+        tables[:, np.arange(size), np.arange(size)] -= some
+        tables /= (answers[first : first + chunk] - 1.0)[:, None, None]
+        np.add.at(sums, cluster[first : first + chunk], tables.reshape(-1, size**2))
+    return sums
+
+
+def _squared_distance(level: str, scale: Array, margin: Array) -> Array:
+    if level == "nominal":
+        return 1.0 - np.eye(len(scale))
+    if level == "ordinal":
+        # The number of answers from the middle of one category to the middle of the other.
+        rank = np.cumsum(margin, axis=-1) - margin / 2.0
+        return np.asarray((rank[..., :, None] - rank[..., None, :]) ** 2)
+    gap = scale[:, None] - scale[None, :]
+    if level == "interval":
+        return np.asarray(gap**2)
+    whole = scale[:, None] + scale[None, :]
+    return np.divide(gap, whole, out=np.zeros_like(gap), where=whole > 0) ** 2
+
+
+KINDS = ("C,1", "A,1", "C,k", "A,k")
+
+
+def icc(
+    scores: pd.DataFrame,
+    *,
+    kind: str = "A,1",
+    of: str | None = None,
+    raters: Sequence[str] | None = None,
+    cluster: str | None = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> Coefficient:
+    r"""Compute an intraclass correlation: the share of the variance that raters have in common.
+
+    From the mean squares of rows, raters and rest in a two-way table with n rows and k raters [1]_,
+
+    .. math::
+
+        ICC(C,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E}, \\
+        ICC(A,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E + \frac{k}{n} (MS_C - MS_E)}
+
+    and for the mean of k raters :math:`(MS_R - MS_E) / MS_R`, and with
+    :math:`(MS_C - MS_E) / n` added below. A constant shift of one rater lowers A, not C.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The scores table, one dimension.
+    kind : {"A,1", "C,1", "A,k", "C,k"}
+        Absolute agreement or consistency, of a single rater or of the mean of all.
+    of : str, optional
+        What is a row: by default each reply; ``"responder"`` takes the means of each responder, which
+        is another, easier question.
+    raters : sequence of str, optional
+        Which raters; by default all.
+    cluster : str or None
+        Column of what is resampled together; None takes each reply as its own.
+    n_resamples : int
+        Bootstrap resamples; 0 for the value alone.
+    ci_level : float
+        Of the interval. With ``of="responder"`` it speaks of other dialogues, not of other responders.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
+
+    Returns
+    -------
+    Coefficient
+        Only replies that all raters scored enter.
+
+    Raises
+    ------
+    AgreementError
+        If there are fewer than two raters or rows that all of them scored, or no variance.
+
+    References
+    ----------
+    .. [1] McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
+
+    Examples
+    --------
+    >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "rater": ["x"] * 3 + ["y"] * 3, "score": [1, 2, 3, 2, 3, 4]})
+    >>> icc(scores, kind="C,1", cluster=None, n_resamples=0).value
+    1.0
+    >>> round(icc(scores, kind="A,1", cluster=None, n_resamples=0).value, 3)  # 2 / (2 + 2 / 3 * 1.5)
+    0.667
+    """
+    if kind not in KINDS:
+        raise AgreementError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
+    votes = read_votes(scores_only(scores), cluster=cluster)
+    one_dimension(votes)
+    table, cluster_of_row = _complete(votes, raters)
+    if of is None:
+        row, n_rows = np.arange(len(table)), len(table)
+    else:
+        name = unit_values(votes, scores, of).to_numpy(dtype=object)
+        row, names = pd.factorize(name[cluster_of_row[:, 0]])
+        n_rows = len(names)
+    # Only clusters with a complete reply can be drawn: the others hold nothing that this coefficient rests on.
+    clusters, drawn_from = pd.factorize(cluster_of_row[:, 1], sort=True)
+    if n_rows < 2:
+        raise AgreementError(f"An intraclass correlation needs two rows or more that all raters scored; there is {n_rows}.")
+    n_clusters, n_raters = len(drawn_from), table.shape[1]
+    squares = _squares_of_means if of is not None else _squares_of_rows
+    estimate = float(_icc(*squares(table, row, clusters, n_rows, np.ones((1, n_clusters))), n_raters, kind)[0])
+    if np.isnan(estimate):
+        raise AgreementError("All rows have the same score: without variance there is nothing to have in common.")
+    drawn = draw_weights(n_clusters, n_resamples, rng)
+    replicates = _icc(*squares(table, row, clusters, n_rows, drawn), n_raters, kind) if len(drawn) else np.zeros(0)
+    low, high = interval_of(estimate, replicates, n_clusters, ci_level, most=1.0)
+    n_undefined = int(np.isnan(replicates).sum())
+    nan = float("nan")
+    return Coefficient(
+        f"ICC({kind})",
+        estimate,
+        low,
+        high,
+        ci_level,
+        nan,
+        nan,
+        n_rows,
+        n_raters,
+        table.size,
+        n_clusters,
+        n_undefined,
+        n_clusters < ENOUGH_CLUSTERS,
+        votes.left_out,
+    )
+
+
+def icc_of_table(table: Array, row: Codes, kinds: Sequence[str], *, means: bool) -> list[float]:
+    """Compute intraclass correlations of a complete table of replies by raters, each reply in its row; no interval."""
+    n_rows = int(row.max()) + 1
+    squares = _squares_of_means if means else _squares_of_rows
+    parts = squares(table, row, np.zeros(len(table), np.intp), n_rows, np.ones((1, 1)))
+    return [float(_icc(*parts, table.shape[1], kind)[0]) for kind in kinds]
+
+
+def _complete(votes: Votes, raters: Sequence[str] | None) -> tuple[Array, Codes]:
+    """Give the table of replies that all raters scored, with the unit and the cluster of each row."""
+    chosen = list(votes.raters) if raters is None else list(raters)
+    missing = [name for name in chosen if name not in votes.raters]
+    if missing or len(set(chosen)) < 2:
+        raise AgreementError(f"Name two raters or more of {', '.join(map(str, votes.raters))}; got {chosen}.")
+    table = np.full((len(votes.units), len(votes.raters)), np.nan)
+    table[votes.unit, votes.rater] = votes.categories.astype(float)[votes.value]
+    table = table[:, votes.raters.get_indexer(pd.Index(chosen))]
+    cluster = np.zeros(len(votes.units), np.intp)
+    cluster[votes.unit] = votes.cluster
+    complete = np.flatnonzero(~np.isnan(table).any(axis=1))
+    if not len(complete):
+        raise AgreementError(f"The raters {', '.join(map(str, chosen))} share no reply that all of them scored.")
+    return table[complete], np.column_stack([complete, cluster[complete]])
+
+
+def _squares_of_rows(
+    table: Array, row: Codes, cluster: Codes, n_rows: int, weights: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Give mean squares under cluster weights, where each reply is a row and lies in one cluster."""
+    n_raters = table.shape[1]
+    whole = table.sum(axis=1)
+    columns = np.column_stack([np.ones(len(table)), (table**2).sum(axis=1), whole**2, table])
+    sums = np.zeros((weights.shape[1], columns.shape[1]))
+    np.add.at(sums, cluster, columns)
+    drawn = weights @ sums
+    n, squares, row_squares, by_rater = drawn[:, 0], drawn[:, 1], drawn[:, 2], drawn[:, 3:]
+    centre = by_rater.sum(axis=1) ** 2 / (n * n_raters)
+    return _mean_squares(n, squares - centre, row_squares / n_raters - centre, (by_rater**2).sum(axis=1) / n - centre, n_raters)
+
+
+def _squares_of_means(
+    table: Array, row: Codes, cluster: Codes, n_rows: int, weights: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Give mean squares under cluster weights, where a row is a mean over replies in many clusters."""
+    n_raters, n_clusters = table.shape[1], weights.shape[1]
+    sums = np.zeros((n_clusters, n_rows, n_raters + 1))
+    np.add.at(sums, (cluster, row), np.column_stack([table, np.ones(len(table))]))
+    drawn = (weights @ sums.reshape(n_clusters, -1)).reshape(-1, n_rows, n_raters + 1)
+    counts = drawn[:, :, -1:]
+    means = np.divide(drawn[:, :, :-1], counts, out=np.full_like(drawn[:, :, :-1], np.nan), where=counts > 0)
+    means = means - means.mean(axis=(1, 2), keepdims=True)
+    n = np.full(len(means), float(n_rows))
+    rows, raters = n_raters * (means.mean(axis=2) ** 2).sum(axis=1), n_rows * (means.mean(axis=1) ** 2).sum(axis=1)
+    return _mean_squares(n, (means**2).sum(axis=(1, 2)), rows, raters, n_raters)
+
+
+def _mean_squares(n: Array, total: Array, rows: Array, raters: Array, n_raters: int) -> tuple[Array, Array, Array, Array]:
+    rest = np.maximum(total - rows - raters, 0.0)
+    freedom = np.where(n > 1, n - 1.0, np.nan)
+    return n, rows / freedom, raters / (n_raters - 1.0), rest / (freedom * (n_raters - 1.0))
+
+
+def _icc(n: Array, rows: Array, raters: Array, rest: Array, n_raters: int, kind: str) -> Array:
+    shift = (raters - rest) / n if kind[0] == "A" else np.zeros(len(n))
+    below = rows + (n_raters - 1.0) * rest + n_raters * shift if kind[2] == "1" else rows + shift
+    return np.asarray((rows - rest) / np.where(np.abs(below) > 1e-12, below, np.nan))
+
+
+COLUMNS = ("reply_id", "dimension", "item", "responder", "rater", "score", "state")
+
+
+def judge_reliability(
+    scores: pd.DataFrame,
+    *,
+    person: str,
+    of: str | None = "responder",
+    kinds: Sequence[str] = ("C,1",),
+    own: Mapping[str, str] | None = None,
+    leave_out: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Correlate each judge's scores with a person's, on each dimension, with all authors and without some of them.
+
+    Each value is that of :func:`~heart_utils.agreement.agreement.icc` on the scores of the two; the table is
+    read once for all of them, and no interval is drawn.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The scores table, with a column ``dimension``.
+    person : str
+        The rater whom all others are held against.
+    of : str or None
+        What is a row: ``"responder"`` takes the means of each author; None takes each reply.
+    kinds : sequence of str
+        As `kind` of :func:`~heart_utils.agreement.agreement.icc`.
+    own : mapping of str to str, optional
+        Judge -> the responder that stays out for this judge, such as a member of its family.
+    leave_out : sequence of str
+        Responders; each is also left out alone.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per dimension, judge, kind and responder left out (``""`` is none): ``dimension``, ``judge``,
+        ``kind``, ``left_out``, ``value``, and ``n_rows`` that enter. ``nan`` where there is no variance.
+
+    Raises
+    ------
+    AgreementError
+        If the person scored nothing, or shares fewer than two rows with a judge.
+
+    Examples
+    --------
+    >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "responder": list("uvw") * 2, "dimension": "warmth",
+    ...     "rater": ["ann"] * 3 + ["judge"] * 3, "score": [1, 2, 3, 2, 3, 3]})
+    >>> judge_reliability(scores, person="ann", leave_out=["w"])[["judge", "left_out", "value"]].round(2).values.tolist()
+    [['judge', '', 0.75], ['judge', 'w', 1.0]]
+    """
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise AgreementError(f"kinds must be of {', '.join(KINDS)}; got {', '.join(map(repr, unknown))}.")
+    needed = ["dimension", "responder"]
+    if missing := [column for column in needed if column not in scores_only(scores)]:
+        raise AgreementError(f"scores have no column {', '.join(missing)}. They have {', '.join(map(str, scores.columns))}.")
+    found = []
+    for dimension, rows in scores[[column for column in COLUMNS if column in scores]].groupby("dimension"):
+        table, author, raters = _lay_out(rows, person)
+        for judge in (name for name in raters if name != person):
+            two = table[:, raters.get_indexer(pd.Index([person, judge]))]
+            shared = ~np.isnan(two).any(axis=1) & (author != (own or {}).get(judge))
+            for name in ("", *leave_out):
+                kept = shared & (author != name)
+                row = np.arange(int(kept.sum())) if of is None else pd.factorize(author[kept])[0]
+                n_rows = _enough(row, person, judge)
+                values = icc_of_table(two[kept], row, kinds, means=of is not None)
+                found += [(dimension, judge, kind, name, value, n_rows) for kind, value in zip(kinds, values, strict=True)]
+    return pd.DataFrame(found, columns=["dimension", "judge", "kind", "left_out", "value", "n_rows"])
+
+
+def left_out_changes(found: pd.DataFrame) -> pd.DataFrame:
+    """Say how far each reliability moves when one responder is left out.
+
+    Parameters
+    ----------
+    found : pandas.DataFrame
+        From :func:`judge_reliability`, with responders left out.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Its rows with a responder left out, with ``change`` (the value less that with all of them) and ``most`` (the
+        largest change, up or down, that leaving this responder out brings); whoever moves most is first.
+
+    Examples
+    --------
+    >>> found = pd.DataFrame({"left_out": ["", "v", "w"], "value": [0.75, 0.5, 1.0]})
+    >>> found = found.assign(dimension="warmth", judge="x", kind="C,1")
+    >>> left_out_changes(found)[["left_out", "change"]].values.tolist()
+    [['v', -0.25], ['w', 0.25]]
+    """
+    of = ["dimension", "judge", "kind"]
+    whole = found.loc[found["left_out"] == "", [*of, "value"]].rename(columns={"value": "whole"})
+    found = found[found["left_out"] != ""].drop_duplicates([*of, "left_out"]).merge(whole, on=of)
+    found["change"] = found["value"] - found["whole"]
+    found["most"] = found["change"].abs().groupby(found["left_out"]).transform("max")
+    found = found.sort_values("most", ascending=False, kind="stable", ignore_index=True)
+    return found.drop(columns="whole")
+
+
+def _lay_out(rows: pd.DataFrame, person: str) -> tuple[Array, np.ndarray, pd.Index]:
+    """Lay scores out as replies by raters, with each reply's author."""
+    votes = read_votes(rows, cluster=None)
+    if person not in votes.raters:
+        raise AgreementError(f"{person} has no score that counts. Raters: {', '.join(map(str, votes.raters))}.")
+    table = np.full((len(votes.units), len(votes.raters)), np.nan)
+    table[votes.unit, votes.rater] = votes.categories.astype(float)[votes.value]
+    return table, unit_values(votes, rows, "responder").to_numpy(dtype=object), votes.raters
+
+
+def _enough(row: Codes, person: str, judge: str) -> int:
+    n_rows = int(row.max(initial=-1)) + 1
+    if n_rows < 2:
+        raise AgreementError(f"{person} and {judge} share {n_rows} rows; an intraclass correlation needs two or more.")
+    return n_rows
+
+
+COLUMNS_KAPPAS = ("reply_id", "dimension", "item", "rater", "score", "state")
+
+
+def kappas_of_pairs(scores: pd.DataFrame, *, weights: str | None = "quadratic") -> pd.DataFrame:
+    """Compute Cohen's kappa of every two raters on every dimension.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The scores table, with columns ``dimension`` and ``rater_kind``.
+    weights : {"quadratic", "linear"} or None
+        As in :func:`~heart_utils.agreement.agreement.cohen_kappa`, whose values these are.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per dimension and two raters, names in the order of the alphabet: ``dimension``, ``one``, ``other``,
+        ``kinds`` (such as ``"human with model"``) and ``kappa``.
+
+    Raises
+    ------
+    AgreementError
+        If a column is missing, or two raters share no unit or know one category only.
+
+    Examples
+    --------
+    >>> said = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4, "dimension": "warmth",
+    ...     "rater_kind": "human", "score": [1, 2, 2, 3, 1, 2, 3, 3]})
+    >>> kappas_of_pairs(said, weights=None).round(3).values.tolist()
+    [['warmth', 'x', 'y', 'human with human', 0.636]]
+    """
+    missing = [column for column in ("dimension", "rater_kind") if column not in scores_only(scores)]
+    if missing:
+        raise AgreementError(f"scores have no column {', '.join(missing)}. They have {', '.join(map(str, scores.columns))}.")
+    kind_of = scores.drop_duplicates("rater").set_index("rater")["rater_kind"]
+    found = []
+    for dimension, rows in scores[[column for column in COLUMNS_KAPPAS if column in scores]].groupby("dimension"):
+        votes, scale, units = prepare(rows, None, None)
+        for first, second in combinations(range(len(votes.raters)), 2):
+            one, other = votes.raters[first], votes.raters[second]
+            kinds = " with ".join(sorted([kind_of[one], kind_of[other]]))
+            made = kappa_of_two(votes, scale, units, first, second, weights, 0, 0.95, None)
+            found.append((dimension, one, other, kinds, made.value))
+    return pd.DataFrame(found, columns=["dimension", "one", "other", "kinds", "kappa"])

@@ -1,0 +1,485 @@
+"""Several judges as one: how to join their verdicts, and how many independent ones they are worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from heart_utils.agreement.kappa import one_dimension
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
+from heart_utils.ratings.verdicts import LABELS, AgreementError, Array, Codes, Votes, people_only, read_votes
+
+__all__ = ["AnnotatorTest", "EffectiveJudges", "alternative_annotator_test", "combine_judges", "effective_judges"]
+
+LEAST_ITEMS = 30
+LEAST_RATERS = 3
+
+
+@dataclass(frozen=True)
+class AnnotatorTest:
+    """Whether a judge may stand in for a person, after Calderon, Reichart and Dror.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a person who is left out in turn: ``rater``, ``n_items``, ``judge_wins`` and
+        ``rater_wins`` (shares of items on which each is at least as close to the others), ``p_value``,
+        ``rejected`` (the judge is no worse than this person minus epsilon).
+    winning_rate : float
+        Share of people for whom that is shown; the test is passed from 0.5 on.
+    advantage : float
+        Mean of ``judge_wins``.
+    epsilon, alpha : float
+        What the judge is forgiven for being cheap; the false discovery rate (Benjamini-Yekutieli).
+    passed : bool
+        Whether the winning rate is 0.5 or more.
+    """
+
+    table: pd.DataFrame
+    winning_rate: float
+    advantage: float
+    epsilon: float
+    alpha: float
+    passed: bool
+
+
+def alternative_annotator_test(
+    table: pd.DataFrame,
+    judge: str,
+    *,
+    epsilon: float,
+    closeness: str = "same",
+    alpha: float = 0.05,
+) -> AnnotatorTest:
+    r"""Test whether a judge may stand in for one of several people.
+
+    Each person j is left out in turn. On each item, who is closer to the other people, the judge or j?
+    With :math:`W^f` and :math:`W^h` one where the judge, or j, is at least as close as the other, the
+    judge is shown to be no worse if the mean of :math:`W^h - W^f` is below epsilon by a t test; over
+    people, the false discovery rate is held by Benjamini and Yekutieli's rule [1]_. Its authors suggest
+    epsilon 0.2 against experts, 0.15 against trained workers, 0.1 against a crowd: state it beforehand.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Verdicts or scores with ``rater_kind``, three people or more and the judge.
+    judge : str
+        The name of the rater under test.
+    epsilon : float
+        What the judge is forgiven, from 0 to 1.
+    closeness : {"same", "distance"}
+        Share of the other people who gave the same answer; or minus the root mean squared difference
+        from theirs, for scores.
+    alpha : float
+        The false discovery rate.
+
+    Returns
+    -------
+    AnnotatorTest
+        People with fewer than 30 items are not tested.
+
+    Raises
+    ------
+    AgreementError
+        If fewer than three people share 30 items with the judge and with others.
+
+    References
+    ----------
+    .. [1] Calderon, Reichart and Dror (2025), https://arxiv.org/abs/2501.10970
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> truth = rng.integers(1, 6, 60)
+    >>> said = {name: truth + rng.integers(-1, 2, 60) for name in "xyz"} | {"llm": truth}
+    >>> scores = pd.concat([pd.DataFrame({"reply_id": range(60), "rater": name, "score": score,
+    ...     "rater_kind": "model" if name == "llm" else "human"}) for name, score in said.items()])
+    >>> alternative_annotator_test(scores, "llm", epsilon=0.2, closeness="distance").winning_rate
+    1.0
+    """
+    if closeness not in ("same", "distance"):
+        raise AgreementError(f"closeness must be 'same' or 'distance'; got {closeness!r}.")
+    if not 0.0 <= epsilon <= 1.0:
+        raise AgreementError(f"epsilon must lie between 0 and 1; got {epsilon}.")
+    answers, people, by_judge = _answers(table, judge, closeness)
+    rows = []
+    for number, name in enumerate(people):
+        others = np.delete(answers, number, axis=1)
+        usable = ~np.isnan(answers[:, number]) & ~np.isnan(by_judge) & ~np.isnan(others).all(axis=1)
+        if usable.sum() < LEAST_ITEMS:
+            continue
+        of_judge = _closeness(by_judge[usable], others[usable], closeness)
+        of_rater = _closeness(answers[usable, number], others[usable], closeness)
+        judge_wins, rater_wins = of_judge >= of_rater - 1e-12, of_rater >= of_judge - 1e-12
+        p_value = _p_below(rater_wins.astype(float) - judge_wins, epsilon)
+        rows.append((name, int(usable.sum()), float(judge_wins.mean()), float(rater_wins.mean()), p_value))
+    if len(rows) < LEAST_RATERS:
+        raise AgreementError(
+            f"The test needs {LEAST_RATERS} people or more with {LEAST_ITEMS} items or more that {judge} and another person "
+            f"answered too; there are {len(rows)} of {len(people)}."
+        )
+    found = pd.DataFrame(rows, columns=["rater", "n_items", "judge_wins", "rater_wins", "p_value"])
+    found["rejected"] = stats.false_discovery_control(found["p_value"].to_numpy(), method="by") <= alpha
+    rate = float(found["rejected"].mean())
+    return AnnotatorTest(found, rate, float(found["judge_wins"].mean()), epsilon, alpha, rate >= 0.5)
+
+
+def _answers(table: pd.DataFrame, judge: str, closeness: str) -> tuple[Array, list[str], Array]:
+    """Lay out answers by item and person, and the judge's beside them."""
+    votes = read_votes(table, cluster=None)
+    if closeness == "distance" and votes.kind == "verdict":
+        raise AgreementError("closeness 'distance' needs scores; for verdicts use 'same'.")
+    if judge not in votes.raters:
+        raise AgreementError(f"{judge!r} gave no answer that counts. Raters are {', '.join(map(str, votes.raters[:8]))}.")
+    people = [name for name in people_only(table)["rater"].unique() if name in votes.raters and name != judge]
+    wide = np.full((len(votes.units), len(votes.raters)), np.nan)
+    wide[votes.unit, votes.rater] = _numbers(votes)
+    column = votes.raters.get_indexer(pd.Index([judge, *people]))
+    return wide[:, column[1:]], people, wide[:, column[0]]
+
+
+def _numbers(votes: Votes) -> Array:
+    return votes.categories.astype(float)[votes.value] if votes.kind == "score" else votes.value.astype(float)
+
+
+def _closeness(one: Array, others: Array, closeness: str) -> Array:
+    if closeness == "same":
+        answered = ~np.isnan(others)
+        return np.asarray((others == one[:, None]).sum(axis=1) / answered.sum(axis=1))
+    return np.asarray(-np.sqrt(np.nanmean((others - one[:, None]) ** 2, axis=1)))
+
+
+def _p_below(differences: Array, epsilon: float) -> float:
+    """Test by t whether the mean is below epsilon."""
+    spread = differences.std(ddof=1)
+    gap = differences.mean() - epsilon
+    if spread == 0.0:
+        return 0.0 if gap < 0 else 1.0
+    return float(stats.t.cdf(gap / (spread / np.sqrt(len(differences))), len(differences) - 1))
+
+
+METHODS = ("majority", "weighted", "judge-aware")
+RELIABILITIES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+LEAST_LEAD = 0.02
+MOST_STEPS = 500
+RIDGE = 0.05
+"""Pull of strengths and discriminations to 0 and 1, so that a panel of one mind still has a maximum."""
+
+
+@dataclass(frozen=True)
+class EffectiveJudges:
+    """How many independent judges a panel is worth.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        Columns ``reliability``, ``rho`` (mean correlation of two judges' errors) and ``n_eff``, each with
+        ``_low`` and ``_high``, and ``ci_level``. One row measured with two people or more a unit, its
+        reliability ``nan``; or, with one person a unit, one row for each reliability assumed of people.
+    judges : list of str
+        The panel.
+    n_units, n_clusters : int
+        What entered.
+    provisional : bool
+        Fewer than 30 clusters.
+    """
+
+    table: pd.DataFrame
+    judges: list[str]
+    n_units: int
+    n_clusters: int
+    provisional: bool
+
+
+def combine_judges(verdicts: pd.DataFrame, *, method: str = "majority") -> pd.DataFrame:
+    r"""Join the verdicts of all judges on each pair into the verdict of a panel.
+
+    A judge's a, tie or b counts as 1, 0 or -1 times a weight; the sign of the sum is the panel's
+    verdict. ``"majority"``: all weigh the same. ``"weighted"``: :math:`\log(q / (1 - q))`, q being how
+    often the judge agreed with people on decided pairs in *other* dialogues. ``"judge-aware"``: needs no
+    people; the judge's discrimination :math:`\gamma_k` in
+    :math:`P(k: i \succ j) = \sigma(\gamma_k (\theta_i - \theta_j))`, fitted to all judges at once [1]_.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The verdicts table; orders joined before.
+    method : {"majority", "weighted", "judge-aware"}
+        What a judge's verdict weighs.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Rows of the verdicts table by the rater ``panel (<method>)``, one for each pair and dimension that
+        a judge answered; concatenate them with people's to measure agreement.
+
+    Raises
+    ------
+    AgreementError
+        If there are fewer than two judges, or ``"weighted"`` has no person's verdict to learn from.
+
+    References
+    ----------
+    .. [1] Xu et al. (2026), https://arxiv.org/abs/2601.21817
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"pair_id": "p", "dialogue_id": "d", "responder_a": "human", "responder_b": "model",
+    ...     "rater": list("xyz"), "rater_kind": "model", "verdict": ["a", "b", "a"]})
+    >>> combine_judges(votes)[["rater", "verdict"]].to_dict("records")
+    [{'rater': 'panel (majority)', 'verdict': 'a'}]
+    """
+    if method not in METHODS:
+        raise AgreementError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")
+    votes, said, judges = _judges_sheet(verdicts)
+    if method == "majority":
+        weights = np.ones((1, len(judges)))
+    elif method == "weighted":
+        weights = _log_odds_of_agreement(votes, verdicts, said)
+    else:
+        weights = _discriminations(votes, verdicts, said)[None, :]
+    total = (np.nan_to_num(said) * weights).sum(axis=1)
+    heard = np.flatnonzero(~np.isnan(said).all(axis=1))
+    word = np.array(LABELS, dtype=object)[1 - np.sign(np.where(np.abs(total) < 1e-9, 0.0, total)).astype(int)]
+    return _panel_rows(verdicts, votes, heard, word, f"panel ({method})")
+
+
+def effective_judges(
+    table: pd.DataFrame,
+    *,
+    reliabilities: tuple[float, ...] = RELIABILITIES,
+    cluster: str = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> EffectiveJudges:
+    r"""Tell how many judges with independent errors a panel is worth.
+
+    :math:`n_{eff} = k / (1 + (k - 1) \rho)`, where :math:`\rho` is the mean covariance of two judges'
+    errors over their mean variance. An error against one person holds that person's noise, which all
+    judges then share. So errors are taken against *different* people: :math:`cov(J_1 - H_1, J_2 - H_2)`,
+    with H1 never the same person as H2, has no noise of people in it. With one person a unit the
+    noise cannot be told apart, and :math:`\rho` follows only from an assumed reliability R of people, the
+    share of their variance that is not noise: :math:`(1 - R) var(H)` is taken off.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Scores or verdicts (as 1, 0, -1) on one dimension, by people and by two judges or more.
+    reliabilities : tuple of float
+        Which to assume where a unit has one person.
+    cluster : str
+        Column of what is resampled together.
+    n_resamples : int
+        Bootstrap resamples; 0 for the values alone.
+    ci_level : float
+        Of the intervals.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
+
+    Returns
+    -------
+    EffectiveJudges
+        Units that all judges and two people (or one) answered enter. A constant bias of a judge is not
+        an error here, nor is that of a person, where each of them answered every unit. A negative rho
+        gives more than k, and without bound from -1 / (k - 1) on.
+
+    Raises
+    ------
+    AgreementError
+        If there are fewer than two judges, no person, or no unit that all judges and a person answered.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> truth, shared = rng.normal(size=400), rng.normal(size=400)
+    >>> said = {"ann": truth + rng.normal(size=400), "bob": truth + rng.normal(size=400),
+    ...     "j1": truth + shared, "j2": truth + shared + 0.01 * rng.normal(size=400)}
+    >>> scores = pd.concat([pd.DataFrame({"reply_id": range(400), "dialogue_id": range(400), "rater": name, "score": values,
+    ...     "rater_kind": "model" if name[0] == "j" else "human"}) for name, values in said.items()])
+    >>> effective_judges(scores, n_resamples=0).table["n_eff"].round(1).tolist()  # two that err as one
+    [1.0]
+    """
+    votes, said, judges = _judges_sheet(table, cluster=cluster)
+    one_dimension(votes)
+    by_people = _persons_sheet(votes, table)
+    complete = ~np.isnan(said).any(axis=1)
+    several = complete & ((~np.isnan(by_people)).sum(axis=1) >= 2)
+    single = not several.any()
+    used = complete & (~np.isnan(by_people)).any(axis=1) if single else several
+    if not used.any():
+        raise AgreementError(f"No unit was answered by all judges ({', '.join(judges)}) and by a person.")
+    cluster_of_unit = np.zeros(len(votes.units), np.intp)
+    cluster_of_unit[votes.unit] = votes.cluster
+    present, where = np.unique(cluster_of_unit[used], return_inverse=True)
+    people = by_people[used]
+    if votes.kind == "score" and not np.isnan(people).any():
+        # Crossed over the same few people, their levels would count as errors that judges make apart.
+        people = people - people.mean(axis=0) + people.mean()
+    sums = _error_sums(said[used], people, where, len(present), single=single)
+    weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
+    drawn, rows = weights @ sums, []
+    for reliability in reliabilities if single else (float("nan"),):
+        rho = _correlation(drawn, len(judges), reliability, centred=votes.kind == "score")
+        # The interval is of rho, and is carried over: n_eff has no bound above.
+        rho_of = (float(rho[0]), *interval_of(float(rho[0]), rho[1:], len(present), ci_level, most=1.0))
+        n_eff = [_worth(value, len(judges)) for value in (rho_of[0], rho_of[2], rho_of[1])]
+        rows.append((reliability, *rho_of, *n_eff, ci_level))
+    columns = ["reliability", "rho", "rho_low", "rho_high", "n_eff", "n_eff_low", "n_eff_high", "ci_level"]
+    found = pd.DataFrame(rows, columns=columns)
+    return EffectiveJudges(found, judges, int(used.sum()), len(present), len(present) < ENOUGH_CLUSTERS)
+
+
+def _judges_sheet(table: pd.DataFrame, cluster: str = "dialogue_id") -> tuple[Votes, Array, list[str]]:
+    """Lay out what each judge said of each unit: scores, or 1, 0 and -1."""
+    if "rater_kind" not in table:
+        raise AgreementError("The table has no column rater_kind, so nobody is known to be a judge.")
+    votes = read_votes(table, cluster=cluster)
+    sheet = _sheet(votes)
+    kinds = _kind_of_rater(votes, table)
+    columns = np.flatnonzero(kinds == "model")
+    judges = [str(name) for name in votes.raters[columns]]
+    if len(judges) < 2:
+        raise AgreementError(f"A panel needs two judges or more; there is {', '.join(judges) or 'none'}.")
+    return votes, sheet[:, columns], judges
+
+
+def _sheet(votes: Votes) -> Array:
+    values = votes.categories.astype(float) if votes.kind == "score" else np.array([1.0, 0.0, -1.0])
+    sheet = np.full((len(votes.units), len(votes.raters)), np.nan)
+    sheet[votes.unit, votes.rater] = values[votes.value]
+    return sheet
+
+
+def _kind_of_rater(votes: Votes, table: pd.DataFrame) -> NDArray[np.object_]:
+    kinds = np.empty(len(votes.raters), dtype=object)
+    kinds[votes.rater] = table["rater_kind"].iloc[votes.rows].to_numpy(dtype=object)
+    return kinds
+
+
+def _persons_sheet(votes: Votes, table: pd.DataFrame) -> Array:
+    people = np.flatnonzero(_kind_of_rater(votes, table) == "human")
+    if not len(people):
+        raise AgreementError("No answer is by a person (rater_kind 'human').")
+    return _sheet(votes)[:, people]
+
+
+def _panel_rows(table: pd.DataFrame, votes: Votes, heard: Codes, word: NDArray[np.object_], name: str) -> pd.DataFrame:
+    """Write the panel's rows on the pattern of one judge's row of each pair."""
+    first = np.zeros(len(votes.units), np.intp)
+    by_judge = _kind_of_rater(votes, table)[votes.rater] == "model"
+    first[votes.unit[by_judge][::-1]] = votes.rows[by_judge][::-1]
+    rows = table.iloc[first[heard]].reset_index(drop=True)
+    turned = (rows["responder_a"].astype(str) > rows["responder_b"].astype(str)).to_numpy()
+    said = np.where(turned, np.where(word[heard] == "a", "b", np.where(word[heard] == "b", "a", "tie")), word[heard])
+    emptied = {
+        column: None for column in ("margin", "p_a", "rationale", "call_id", "order", "dimension_position") if column in rows
+    }
+    rows = rows.assign(**emptied, rater=name, verdict=pd.Series(said, dtype="str"))
+    return rows.assign(state="valid") if "state" in rows else rows
+
+
+def _log_odds_of_agreement(votes: Votes, table: pd.DataFrame, said: Array) -> Array:
+    """Weigh each judge by agreement with people in other clusters; shape (units, judges)."""
+    by_people = _persons_sheet(votes, table)
+    decided = np.nan_to_num(by_people)
+    for_a, for_b = (decided > 0).sum(axis=1), (decided < 0).sum(axis=1)
+    own = np.nan_to_num(said)
+    met = np.where(own != 0, (for_a + for_b)[:, None], 0)
+    agreed = np.where(own > 0, for_a[:, None], np.where(own < 0, for_b[:, None], 0))
+    cluster = np.zeros(len(votes.units), np.intp)
+    cluster[votes.unit] = votes.cluster
+    sums = np.zeros((len(votes.clusters), 2, said.shape[1]))
+    np.add.at(sums, cluster, np.stack([agreed, met], axis=1))
+    elsewhere = (sums.sum(axis=0) - sums)[cluster]
+    if not elsewhere[:, 1].any():
+        raise AgreementError("'weighted' learns from people's verdicts on the pairs that judges saw, and there is none.")
+    share = (elsewhere[:, 0] + 1.0) / (elsewhere[:, 1] + 2.0)
+    # A judge no better than a coin keeps a small voice, so that a panel of such judges still has a verdict.
+    share = np.clip(share, 0.5 + LEAST_LEAD, 1.0 - LEAST_LEAD)
+    return np.asarray(np.log(share / (1.0 - share)))
+
+
+def _discriminations(votes: Votes, table: pd.DataFrame, said: Array) -> Array:
+    """Fit strengths and each judge's discrimination to all judges' verdicts; mean discrimination 1."""
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    first = np.zeros(len(votes.units), np.intp)
+    first[votes.unit] = votes.rows
+    a, b = (table[side].iloc[first].astype(str).to_numpy(dtype=object) for side in ("responder_a", "responder_b"))
+    low, high = np.where(a < b, a, b), np.where(a < b, b, a)
+    codes, names = pd.factorize(np.concatenate([low, high]))
+    n_responders, n_judges = len(names), said.shape[1]
+    unit, judge = np.nonzero(~np.isnan(said))
+    share = (said[unit, judge] + 1.0) / 2.0
+    cell = (judge * n_responders + codes[unit]) * n_responders + codes[len(low) + unit]
+    won = np.bincount(cell, weights=share, minlength=n_judges * n_responders**2).reshape(n_judges, n_responders, n_responders)
+    met = np.bincount(cell, minlength=n_judges * n_responders**2).reshape(won.shape)
+
+    def minus_likelihood(parameters: Array) -> tuple[float, Array]:
+        theta, gamma = parameters[:n_responders], np.exp(parameters[n_responders:])
+        gap = theta[:, None] - theta[None, :]
+        chance = expit(gamma[:, None, None] * gap)
+        safe = np.clip(chance, 1e-12, 1.0 - 1e-12)
+        value = -(won * np.log(safe) + (met - won) * np.log1p(-safe)).sum() + RIDGE * (parameters**2).sum()
+        pull = met * chance - won
+        by_theta = (gamma[:, None, None] * pull).sum(axis=0)
+        slope = np.concatenate([by_theta.sum(axis=1) - by_theta.sum(axis=0), gamma * (pull * gap).sum(axis=(1, 2))])
+        return float(value), slope + 2.0 * RIDGE * parameters
+
+    start = np.zeros(n_responders + n_judges)
+    found = minimize(minus_likelihood, start, jac=True, method="L-BFGS-B", options={"maxiter": MOST_STEPS})
+    if not found.success:
+        raise AgreementError(f"The judges' discriminations did not settle in {MOST_STEPS} steps ({found.message}).")
+    gamma = np.exp(found.x[n_responders:])
+    return np.asarray(gamma / gamma.mean())
+
+
+def _worth(rho: float, n_judges: int) -> float:
+    """Turn a correlation of errors into a number of independent judges."""
+    if np.isnan(rho):
+        return float("nan")
+    room = 1.0 + (n_judges - 1.0) * rho
+    return n_judges / room if room > 1e-9 else float("inf")
+
+
+def _error_sums(said: Array, by_people: Array, cluster: Codes, n_clusters: int, *, single: bool) -> Array:
+    """Sum by cluster what covariances of errors need: products of errors, errors, people's scores, count."""
+    answered = ~np.isnan(by_people)
+    n_people = answered.sum(axis=1)
+    people = np.nan_to_num(by_people)
+    total, squares = people.sum(axis=1), (people**2).sum(axis=1)
+    mean = total / n_people
+    # The mean of H1 H2 over all ordered pairs of different people; with one person, of H squared.
+    crossed = squares / n_people if single else (total**2 - squares) / (n_people * (n_people - 1.0))
+    products = (
+        said[:, :, None] * said[:, None, :]
+        - (said[:, :, None] + said[:, None, :]) * mean[:, None, None]
+        + crossed[:, None, None]
+    )
+    errors = said - mean[:, None]
+    columns = np.column_stack([products.reshape(len(said), -1), errors, squares / n_people, mean, np.ones(len(said))])
+    sums = np.zeros((n_clusters, columns.shape[1]))
+    np.add.at(sums, cluster, columns)
+    return sums
+
+
+def _correlation(sums: Array, n_judges: int, reliability: float, *, centred: bool) -> Array:
+    """Turn sums into the mean covariance of two judges' errors over their mean variance."""
+    means = sums[:, :-1] / sums[:, -1:]
+    products = means[:, : n_judges**2].reshape(-1, n_judges, n_judges)
+    errors, squares, mean = means[:, n_judges**2 : -2], means[:, -2], means[:, -1]
+    noise = np.zeros(len(sums))
+    if centred:
+        products = products - errors[:, :, None] * errors[:, None, :]
+        squares = squares - mean**2
+    if not np.isnan(reliability):
+        noise = (1.0 - reliability) * squares
+    variance = np.trace(products, axis1=1, axis2=2) / n_judges - noise
+    covariance = (products.sum(axis=(1, 2)) - np.trace(products, axis1=1, axis2=2)) / (n_judges * (n_judges - 1.0)) - noise
+    return np.asarray(np.divide(covariance, variance, out=np.full(len(sums), np.nan), where=variance > 1e-12))

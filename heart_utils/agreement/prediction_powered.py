@@ -1,0 +1,452 @@
+"""Ratings from few people's verdicts and many of a judge's: the judge only ever corrects by its differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import expit
+
+from heart_utils.ratings.bradley_terry import find_separated, fit_strengths
+from heart_utils.ratings.verdicts import AgreementError, Array, Entries, check_comparable, read_verdicts
+from heart_utils.tables import RATER_KINDS
+
+__all__ = ["PoweredRatings", "corrected_gap", "prediction_powered_ratings"]
+
+LEAST_LABELLED = 5
+
+
+@dataclass(frozen=True)
+class PoweredRatings:
+    """Strengths from people's verdicts, sharpened by a judge's.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a responder, the strongest first: ``responder``, ``strength``, ``ci_low``, ``ci_high``,
+        ``ci_level``; from people alone ``people_strength``, ``people_low``, ``people_high``; and
+        ``judge_strength``, from the judge alone, which has no interval that speaks of people.
+    weight : float
+        How far the judge is trusted, the mean over left-out dialogues; 0 is not at all.
+    rho_squared : float
+        Squared correlation of people's and the judge's scores of a dialogue, on the same pairs.
+    labelled_share : float
+        Of the pairs that the judge saw, those that people judged too.
+    most_saving : float
+        ``(1 - labelled_share) * rho_squared``: what no choice of weight can exceed.
+    saving : float
+        Estimated share of the people's verdicts that the judge saves: one minus a ratio of variances.
+    people_variance : float
+        Sum over responders of the variance of the strengths from people alone.
+    n_labelled, n_dialogues : int
+        Dialogues with people's verdicts; with the judge's.
+    """
+
+    table: pd.DataFrame
+    weight: float
+    rho_squared: float
+    labelled_share: float
+    most_saving: float
+    saving: float
+    people_variance: float
+    n_labelled: int
+    n_dialogues: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Party:
+    """What one party said, one matrix a dialogue: wins, which pairs it saw, and its mean on each pair."""
+
+    wins: Array
+    seen: Array
+    mean: Array
+
+    def scores(self) -> Array:
+        """Give how each dialogue moves each responder's mean wins, to shape (dialogues, responders)."""
+        return np.asarray((_over(self.wins - self.seen * self.mean, self.seen.mean(axis=0))).sum(axis=2))
+
+
+def prediction_powered_ratings(
+    verdicts: pd.DataFrame,
+    *,
+    judge: str = "model",
+    dimension: str = "overall",
+    cluster: str = "dialogue_id",
+    weight: float | None = None,
+    ci_level: float = 0.95,
+) -> PoweredRatings:
+    r"""Rate responders as people would, from some dialogues that people judged and all that a judge did.
+
+    With s the score of a dialogue (wins minus expected wins of each responder, each pair weighing the
+    same), strengths solve :math:`g(\theta) = 0` for [1]_
+
+    .. math:: g(\theta) = \overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N)
+
+    where n dialogues hold people's verdicts and N the judge's. On the n dialogues the judge counts on the
+    very pairs that people judged, so that the difference is of the same replies. Whatever the judge's
+    bias, it cancels; :math:`\lambda` only decides how much is gained. It is
+    :math:`tr(A^{-1} Cov(s^H, d) A^{-1}) / tr(A^{-1} (Var(d) + \tfrac nN (1 - \tfrac nN) Var(s^J)) A^{-1})`,
+    :math:`d = s^{J'} - \tfrac nN s^J`, with A the information and :math:`s^{J'}` the judge's score on the
+    pairs that people judged, each dialogue's weight being estimated without it; where people judged all
+    pairs of their dialogues this is
+    :math:`tr(A^{-1} Cov(s^H, s^J) A^{-1}) / tr(A^{-1} Var(s^J) A^{-1})`. The variance of g is
+    :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2`.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The verdicts table with people and a judge, orders joined. The dialogues that people judged must
+        be a simple random part of all: chosen by hand, they make the interval wrong.
+    judge : str
+        A rater, or ``"model"`` for the mean of all judges.
+    dimension : str
+        A line of the rubric.
+    cluster : str
+        What was drawn: the unit that is labelled or not.
+    weight : float, optional
+        Fixes lambda; 0 gives people alone, 1 trusts the judge's differences in full.
+    ci_level : float
+        Of the intervals.
+
+    Returns
+    -------
+    PoweredRatings
+        Intervals are for dialogues like these, with a t quantile on n - 1 degrees of freedom.
+
+    Raises
+    ------
+    AgreementError
+        If fewer than five dialogues hold people's verdicts, the judge said nothing on some of them, or
+        there are no others.
+    NotComparableError
+        If people's comparisons do not link all responders.
+
+    References
+    ----------
+    .. [1] Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453, for the weight.
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.study import Panel, simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all",
+    ...     panels=[Panel("human", 9, 3), Panel("model", 1, 1)])
+    >>> labelled = study.verdicts["dialogue_id"].isin(study.histories["dialogue_id"][:20])
+    >>> found = prediction_powered_ratings(study.verdicts[labelled | (study.verdicts["rater_kind"] == "model")])
+    >>> found.n_labelled, found.n_dialogues, found.saving <= found.most_saving + 0.1
+    (20, 60, True)
+    """
+    entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
+    wins_people, seen_people, n_verdicts = _count(entries, verdicts, "human")
+    wins_judge, seen_judge, _ = _count(entries, verdicts, judge)
+    labelled, heard = (np.asarray(seen.any(axis=(1, 2))) for seen in (seen_people, seen_judge))
+    _check(labelled, heard, entries.clusters, cluster, judge)
+    people = _as_party(wins_people[labelled], seen_people[labelled])
+    everywhere = _as_party(wins_judge[heard], seen_judge[heard])
+    beside = _as_party(wins_judge[labelled] * people.seen, seen_judge[labelled] * people.seen)
+    check_comparable(people.wins.sum(axis=0), entries.responders)
+    fit = _Fit(
+        people.seen.sum(axis=0) > 0,
+        n_verdicts / ((people.seen.sum(axis=0) > 0).sum() / 2.0),
+        find_separated(people.mean[None])[0],
+    )
+    alone = fit.strengths(people.mean)
+    share = int(labelled.sum()) / int(heard.sum())
+    own, apart = people.scores(), beside.scores() - share * everywhere.scores()[labelled[heard]]
+    elsewhere = everywhere.scores()
+    weights = (
+        labelled_weights(own, apart, elsewhere, share, fit.inverse(alone))
+        if weight is None
+        else np.full(len(own), float(weight))
+    )
+    theta = fit.strengths(_corrected(people, beside, everywhere, weights), alone)
+    powered = corrected_covariance(own, apart, elsewhere, weights, share, fit.inverse(theta))
+    plain = corrected_covariance(own, apart, elsewhere, np.zeros(len(own)), share, fit.inverse(alone))
+    rho_squared = _rho_squared(own, beside.scores(), fit.inverse(alone))
+    cells = float(beside.seen.sum() / everywhere.seen.sum())
+    return PoweredRatings(
+        table=_table(entries.responders, theta, powered, alone, plain, everywhere, fit.penalised, len(own), ci_level),
+        weight=float(weights.mean()),
+        rho_squared=rho_squared,
+        labelled_share=cells,
+        most_saving=(1.0 - cells) * rho_squared,
+        saving=1.0 - float(np.trace(powered) / np.trace(plain)),
+        people_variance=float(np.trace(plain)),
+        n_labelled=len(own),
+        n_dialogues=int(heard.sum()),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """How mean wins on each pair become strengths: which pairs count, what each weighs, who gets the weak prior."""
+
+    used: NDArray[np.bool_]
+    per_pair: float
+    penalised: NDArray[np.bool_]
+
+    def strengths(self, mean: Array, start: Array | None = None) -> Array:
+        return np.asarray(fit_strengths(np.where(self.used, mean, 0.0)[None] * self.per_pair, self.penalised, start)[0])
+
+    def inverse(self, theta: Array) -> Array:
+        """Invert the information that one verdict a pair holds; only differences of strengths have any."""
+        chance = expit(theta[:, None] - theta[None, :])
+        information = np.where(self.used, chance * (1.0 - chance), 0.0)
+        return np.asarray(np.linalg.pinv(np.diag(information.sum(axis=1)) - information))
+
+
+def _count(entries: Entries, verdicts: pd.DataFrame, who: str) -> tuple[Array, Array, int]:
+    """Average a party's verdicts on each pair of each dialogue; tell which pairs it saw."""
+    column = "rater_kind" if who in RATER_KINDS else "rater"
+    if column not in verdicts:
+        raise AgreementError(f"verdicts have no column {column}, so nobody is known to be {who}.")
+    mine = (verdicts[column] == who).to_numpy(dtype=bool)[entries.rows]
+    if not mine.any():
+        raise AgreementError(
+            f"No verdict that counts is by {who!r}. {column} is: {', '.join(map(str, verdicts[column].unique()[:8]))}."
+        )
+    size, n_clusters = len(entries.responders), len(entries.clusters)
+    a, b, where = (part[mine] for part in (entries.a, entries.b, entries.cluster))
+    won = entries.share[mine]
+    total, wins = np.zeros((n_clusters, size, size)), np.zeros((n_clusters, size, size))
+    for one, other, part in ((a, b, won), (b, a, 1.0 - won)):
+        np.add.at(wins, (where, one, other), part)
+        np.add.at(total, (where, one, other), 1.0)
+    return _over(wins, total), (total > 0).astype(float), int(mine.sum())
+
+
+def _check(labelled: NDArray[np.bool_], heard: NDArray[np.bool_], clusters: pd.Index, name: str, judge: str) -> None:
+    deaf = labelled & ~heard
+    if deaf.any():
+        raise AgreementError(
+            f"{judge} gave no verdict on {name} {clusters[np.flatnonzero(deaf)[0]]}, which people judged "
+            f"({int(deaf.sum())} such). Where people judged, the judge must too."
+        )
+    if labelled.sum() < LEAST_LABELLED:
+        raise AgreementError(
+            f"People judged {int(labelled.sum())} {name}; {LEAST_LABELLED} or more are needed to weigh the judge."
+        )
+    if heard.sum() == labelled.sum():
+        raise AgreementError(
+            f"People judged every {name} that {judge} did: there is nothing to save. Use `fit_ratings` on their verdicts."
+        )
+
+
+def _as_party(wins: Array, seen: Array) -> _Party:
+    return _Party(wins, seen, _over(wins.sum(axis=0), seen.sum(axis=0)))
+
+
+def _over(up: Array, down: Array) -> Array:
+    """Divide, and give 0 where there is nothing to divide by."""
+    down = np.broadcast_to(down, up.shape)
+    return np.divide(up, down, out=np.zeros(up.shape), where=down > 0)
+
+
+def labelled_weights(own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array) -> Array:
+    """Estimate for each labelled dialogue, from all the others, what the judge's differences weigh."""
+    one, other, rest = own @ inverse, apart @ inverse, elsewhere @ inverse
+    shared = _left_out(one, other)
+    spread = _left_out(other, other) + share * (1.0 - share) * rest.var(axis=0, ddof=1).sum()
+    return np.clip(_over(shared, spread), 0.0, 1.0)
+
+
+def _left_out(one: Array, other: Array) -> Array:
+    """Give the trace of the covariance without each row in turn."""
+    n = len(one) - 1
+    products = (one * other).sum(axis=1)
+    without_one, without_other = one.sum(axis=0) - one, other.sum(axis=0) - other
+    return np.asarray((products.sum() - products - (without_one * without_other).sum(axis=1) / n) / (n - 1))
+
+
+def _corrected(people: _Party, beside: _Party, everywhere: _Party, weights: Array) -> Array:
+    """Move people's mean on each pair by how the judge's verdicts beside theirs differ from its mean everywhere."""
+    moved = beside.wins - beside.seen * everywhere.mean
+    return people.mean - _over((weights[:, None, None] * moved).sum(axis=0), beside.seen.sum(axis=0))
+
+
+def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:
+    """Give the covariance of strengths."""
+    n, n_all = len(own), len(elsewhere)
+    labelled = np.atleast_2d(np.cov(own - weights[:, None] * apart, rowvar=False)) / n
+    rest = weights.mean() ** 2 * (1.0 - share) / n_all * np.cov(elsewhere, rowvar=False)
+    return np.asarray(inverse @ (labelled + rest) @ inverse)
+
+
+def _rho_squared(own: Array, beside: Array, inverse: Array) -> float:
+    """Give the squared correlation of people's and the judge's scores, in the metric of strengths."""
+    one, other = ((part - part.mean(axis=0)) @ inverse for part in (own, beside))
+    spread = float((one**2).sum() * (other**2).sum())
+    return float((one * other).sum() ** 2 / spread) if spread > 0 else float("nan")
+
+
+def _table(
+    responders: pd.Index,
+    theta: Array,
+    powered: Array,
+    alone: Array,
+    plain: Array,
+    everywhere: _Party,
+    penalised: NDArray[np.bool_],
+    n: int,
+    ci_level: float,
+) -> pd.DataFrame:
+    reach = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1)
+    half, half_plain = (
+        np.where(penalised, np.nan, reach * np.sqrt(np.maximum(np.diag(part), 0.0))) for part in (powered, plain)
+    )
+    table = pd.DataFrame(
+        {
+            "responder": responders.astype("str"),
+            "strength": theta,
+            "ci_low": theta - half,
+            "ci_high": theta + half,
+            "ci_level": ci_level,
+            "people_strength": alone,
+            "people_low": alone - half_plain,
+            "people_high": alone + half_plain,
+            "judge_strength": fit_strengths(everywhere.mean[None], find_separated(everywhere.mean[None])[0])[0],
+        }
+    )
+    return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
+
+
+COLUMNS = ["code", "gap", "ci_low", "ci_high", "labelled_gap", "labelled_low", "labelled_high", "coder_gap", "coder_low",
+           "coder_high", "ci_level", "weight", "n_labelled", "n_dialogues", "n_left_out", "why"]  # fmt: skip
+
+
+def corrected_gap(
+    codes: pd.DataFrame,
+    labels: pd.DataFrame,
+    *,
+    kind: str = "responder_kind",
+    between: tuple[str, str] = ("human", "model"),
+    cluster: str = "dialogue_id",
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    r"""Put a corrected interval on how much more often one kind of author does something than another.
+
+    A coder that learned on people's text errs differently on models', and a gap between the two kinds may
+    be the gap between its errors. With y the labelled gap of a dialogue and f the coder's, the estimate is
+
+    .. math:: \overline{y}_n - \lambda (\overline{f}_n - \overline{f}_N)
+
+    over n labelled dialogues of N, with the weight of
+    :func:`heart_utils.agreement.prediction_powered.prediction_powered_ratings` [1]_: whatever the coder's
+    errors, they cancel; the weight only decides how much is gained.
+
+    Parameters
+    ----------
+    codes : pandas.DataFrame
+        The codes table of one coder, joined with `kind` and `cluster` for each reply. Rows without a
+        probability are left out and counted.
+    labels : pandas.DataFrame
+        Codes by hand: ``reply_id``, ``code`` and ``probability``. The dialogues labelled must be a
+        simple random part of all, with all their replies of both kinds.
+    kind, between : str, (str, str)
+        Column and its two values; the gap is the first minus the second.
+    cluster : str
+        What was drawn for labelling. Each needs replies of both kinds.
+    ci_level : float
+        Of the intervals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a code that was labelled, those without figures last: ``gap``, ``ci_low``, ``ci_high`` (corrected);
+        ``labelled_gap``, ``labelled_low``, ``labelled_high`` (labels alone); ``coder_gap``, ``coder_low``, ``coder_high``
+        (the coder taken at its word, over all); ``weight``, ``n_labelled``, ``n_dialogues``, ``n_left_out`` and
+        ``why``, in words, where a code has no figures: fewer than five dialogues are labelled with it, or all are.
+
+    Raises
+    ------
+    AgreementError
+        If this is so of every code.
+
+    References
+    ----------
+    .. [1] Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> codes = pd.DataFrame({"reply_id": range(80), "code": "question", "dialogue_id": np.repeat(range(40), 2),
+    ...     "responder_kind": ["human", "model"] * 40, "probability": rng.random(80)})
+    >>> by_hand = codes[codes["dialogue_id"] < 20].assign(probability=lambda t: (t["probability"] > 0.5).astype(float))
+    >>> found = corrected_gap(codes, by_hand[["reply_id", "code", "probability"]])
+    >>> found[["code", "n_labelled", "n_dialogues"]].values.tolist()
+    [['question', 20, 40]]
+    """
+    both = codes.merge(
+        labels[["reply_id", "code", "probability"]], on=["reply_id", "code"], how="left", suffixes=("", "_given")
+    )
+    both = both[both[kind].isin(between) & both["code"].isin(labels["code"].unique())]
+    rows = []
+    for code, mine in both.groupby("code", sort=True):
+        known = mine.dropna(subset=["probability"])
+        found, given = (_gaps(known, column, kind, between, cluster) for column in ("probability", "probability_given"))
+        found, given = found.dropna(), given.dropna()
+        given = given[given.index.isin(found.index)]
+        n, n_all = len(given), len(found)
+        counts = {
+            "code": code,
+            "ci_level": ci_level,
+            "n_labelled": n,
+            "n_dialogues": n_all,
+            "n_left_out": len(mine) - len(known),
+        }
+        if n < LEAST_LABELLED or n == n_all:
+            why = f"{n} of {n_all} {cluster} with both kinds are labelled; it takes {LEAST_LABELLED}, and not all."
+            rows.append(counts | {"why": why})
+            continue
+        own, elsewhere = given.to_numpy()[:, None], found.to_numpy()[:, None]
+        beside, share, unit = found[given.index].to_numpy()[:, None], n / n_all, np.eye(1)
+        apart = beside - share * elsewhere[found.index.isin(given.index)]
+        weights = labelled_weights(own, apart, elsewhere, share, unit)
+        estimate = float((own[:, 0] - weights * (beside[:, 0] - elsewhere.mean())).mean())
+        reach = stats.t.ppf((1 + ci_level) / 2, n - 1)
+        half, plain = (
+            reach * float(np.sqrt(corrected_covariance(own, apart, elsewhere, part, share, unit).item()))
+            for part in (weights, np.zeros(n))
+        )
+        coder = reach_of_mean(elsewhere, ci_level)
+        rows.append(
+            {
+                **counts, "gap": estimate, "ci_low": estimate - half, "ci_high": estimate + half,
+                "labelled_gap": own.mean(), "labelled_low": own.mean() - plain, "labelled_high": own.mean() + plain,
+                "coder_gap": elsewhere.mean(), "coder_low": elsewhere.mean() - coder, "coder_high": elsewhere.mean() + coder,
+                "weight": weights.mean(), "why": "",
+            }
+        )  # fmt: skip
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    if rows and (without := table["why"] != "").all():
+        raise AgreementError("; ".join(table["code"] + ": " + table["why"]))
+    return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True) if rows else table
+
+
+def coder_errors(codes: pd.DataFrame, labels: pd.DataFrame, *, kind: str = "responder_kind") -> pd.DataFrame:
+    """Count a coder's errors against codes by hand, apart for each kind of author."""
+    both = codes.merge(labels[["reply_id", "code", "probability"]], on=["reply_id", "code"], suffixes=("", "_given")).dropna(
+        subset=["probability", "probability_given"]
+    )
+    both = both.assign(found=both["probability"] >= 0.5, given=both["probability_given"] >= 0.5)
+    rows = [
+        {
+            "code": code, kind: name, "n": len(rows), "share_given": rows["given"].mean(), "share_found": rows["found"].mean(),
+            "missed": (~rows.loc[rows["given"], "found"]).mean(), "invented": rows.loc[~rows["given"], "found"].mean(),
+        }
+        for (code, name), rows in both.groupby(["code", kind], sort=True)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def reach_of_mean(values: np.ndarray, ci_level: float) -> float:
+    """Give half the width of the t interval of a mean."""
+    n = len(values)
+    return float(stats.t.ppf((1 + ci_level) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
+
+
+def _gaps(rows: pd.DataFrame, column: str, kind: str, between: tuple[str, str], cluster: str) -> pd.Series:
+    means = rows.pivot_table(index=cluster, columns=kind, values=column, aggfunc="mean").reindex(columns=list(between))
+    return means[between[0]] - means[between[1]]

@@ -1,1 +1,0 @@
-"""From tables to tables: no network, no files."""

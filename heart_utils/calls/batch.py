@@ -1,0 +1,268 @@
+"""The providers' batch interface: half the price, an answer within a day, collected by any process that comes later."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import sqlalchemy as sa
+
+from heart_utils.calls.engine import event_loop
+from heart_utils.calls.ledger import batches, now
+from heart_utils.calls.models import Call, Model, ModelError, Request, load_litellm
+from heart_utils.calls.outcomes import is_filtered, read_plain, redact
+from heart_utils.calls.prices import cost, reserve
+
+if TYPE_CHECKING:
+    from heart_utils.calls.ledger import Ledger
+
+__all__ = ["BatchCount", "BatchError"]
+
+T = TypeVar("T")
+
+PROVIDERS = ("openai", "azure", "hosted_vllm")
+"""Whose batches take requests as they are; the others want theirs translated, line by line."""
+
+DISCOUNT = 0.5
+LINES = 10_000
+ENDED = ("completed", "failed", "expired", "cancelled")
+CREATE_S = 600.0
+"""A batch that its provider does not know so long after it was to be created never reached it."""
+
+
+class BatchError(ValueError):
+    """A batch cannot be submitted or collected; `perhaps_taken` where a provider may have it all the same."""
+
+    def __init__(self, words: str, perhaps_taken: bool = False) -> None:
+        super().__init__(words)
+        self.perhaps_taken = perhaps_taken
+
+
+@dataclass(frozen=True)
+class BatchCount:
+    """What came of the batches of a ledger when they were looked at.
+
+    Attributes
+    ----------
+    open : int
+        Batches that are not finished.
+    waiting : int
+        Requests in them.
+    recorded : int
+        Answers that were written into the ledger now.
+    freed : int
+        Requests that a batch came back without; they may be asked again.
+    """
+
+    open: int
+    waiting: int
+    recorded: int
+    freed: int
+
+
+def can_batch(model: Model) -> bool:
+    """Tell whether a model can be asked in batches."""
+    return not model.embedded and _provider(model)[0] in PROVIDERS
+
+
+def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None) -> int:
+    """Claim requests and hand them to their providers in batches."""
+    queues: dict[str, list[Request]] = {}
+    for request in requests:
+        if not can_batch(request.model):
+            raise BatchError(
+                f"{request.model.name} ({request.model.model}) cannot be asked in batches, as {', '.join(PROVIDERS)} can. "
+                f"Ask it one call at a time."
+            )
+        queues.setdefault(request.model.name + request.model.identity, []).append(request)
+    submitted = 0
+    for queue in queues.values():
+        for start in range(0, len(queue), LINES):
+            submitted += _submit(queue[start : start + LINES], ledger, budget_usd)
+    return submitted
+
+
+def collect_batches(ledger: Ledger) -> BatchCount:
+    """Look at each batch that is open, and record the answers of those that ended."""
+    with ledger.reading() as connection:
+        age = now(ledger.engine) - batches.c.submitted_at
+        wanted = sa.select(batches, age.label("age")).where(batches.c.status.in_(("creating", "open")))
+        rows = connection.execute(wanted).all()
+    still_open = waiting = recorded = freed = 0
+    for row in rows:
+        model = Model(**json.loads(row.model))
+        name = row.batch if row.status == "open" else _find_batch(ledger, model, row.owner)
+        if name is None and row.age > CREATE_S:
+            ledger.record([], owner=row.owner, batch_ended="not created")
+            freed += row.n
+            continue
+        found: Any = _call(model, f"batch {name}", _retrieve(model, name)) if name else None
+        if name is None or found.status not in ENDED:
+            still_open, waiting = still_open + 1, waiting + row.n
+            continue
+        calls = _read_batch(model, name, found)
+        ledger.record(calls, owner=row.owner, batch_ended=found.status)
+        answered = sum(call.status != "error" for call in calls)
+        recorded, freed = recorded + answered, freed + row.n - answered
+    return BatchCount(still_open, waiting, recorded, freed)
+
+
+def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | None) -> int:
+    """Claim and note, upload, create. The provider is told the owner, by which a batch is found whose creator died."""
+    owner, model = f"{os.getpid()}-batch-{secrets.token_hex(6)}", requests[0].model
+    reserves = [reserve(request) * DISCOUNT for request in requests]
+    known = {name: getattr(model, name) for name in ("name", "model", "api_base", "api_key_env", "checksum", "served_id")}
+    noted = json.dumps(known | {"price_prompt": model.price_prompt, "price_completion": model.price_completion})
+    won = ledger.claim(requests, reserves, since=0.0, budget_usd=budget_usd, owner=owner, batch=noted).won
+    mine = [request for request in requests if request.key in won]
+    if not mine:
+        return 0
+    lines = [
+        {
+            "custom_id": request.key,
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **_body(request)},
+        }
+        for request in mine
+    ]
+    content = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode()
+    try:
+        file = _call(model, "a file of requests", _upload(model, content, owner))
+        batch = _call(model, "a batch", _create(model, file.id, owner))
+    except BatchError as error:
+        if not error.perhaps_taken:
+            ledger.record([], owner=owner, batch_ended="refused")
+        raise
+    _name_batch(ledger, owner, batch.id)
+    return len(mine)
+
+
+def _find_batch(ledger: Ledger, model: Model, owner: str) -> str | None:
+    """Ask a provider for the batch of an owner who did not live to note its name."""
+    after = None
+    while True:
+        page = _call(model, "its list of batches", _list(model, after))
+        for batch in page.data:
+            if (batch.metadata or {}).get("owner") == owner:
+                _name_batch(ledger, owner, batch.id)
+                return str(batch.id)
+        if not page.data or not getattr(page, "has_more", False):
+            return None
+        after = page.data[-1].id
+
+
+def _name_batch(ledger: Ledger, owner: str, name: str) -> None:
+    with ledger.writing() as connection:
+        connection.execute(batches.update().where(batches.c.owner == owner).values(batch=name, status="open"))
+
+
+def _read_batch(model: Model, name: str, found: Any) -> list[Call]:
+    calls = []
+    for file in (found.output_file_id, found.error_file_id):
+        content = _call(model, f"the answers of batch {name}", _content(model, file)) if file else b""
+        for line in content.decode("utf-8").split("\n"):  # not splitlines: an answer may hold another break
+            call = _read_line(model, json.loads(line)) if line.strip() else None
+            if call is not None:
+                calls.append(call)
+    return calls
+
+
+def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
+    """Read one line of a batch's answers; None where the request may simply be asked again."""
+    key, response = str(line["custom_id"]), line.get("response") or {}
+    if response.get("status_code") == 400:
+        words = json.dumps(response.get("body"))
+        status = "refused" if is_filtered(words) else "error"
+        return Call(key, status, attempts=1, error=redact(f"not accepted in a batch: {words}", model)[:400])
+    if response.get("status_code") != 200:
+        return None
+    body = json.loads(json.dumps(response["body"]), object_hook=lambda entry: SimpleNamespace(**entry))
+    answer = read_plain(body, time.perf_counter())
+    usd = cost(model, answer.prompt_tokens, answer.completion_tokens)
+    truncated = answer.finish_reason == "length" and answer.logprobs is None
+    status = "refused" if answer.refused else "error" if truncated or not answer.text else "ok"
+    return Call(
+        key,
+        status,
+        text=redact(answer.text, model),
+        finish_reason=answer.finish_reason,
+        logprobs=answer.logprobs,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
+        cost_usd=None if usd is None else usd * DISCOUNT,
+        attempts=1,
+        error="truncated in a batch; a plain run asks again with more room" if truncated else None,
+    )
+
+
+def _body(request: Request) -> dict[str, Any]:
+    sampling = request.sampling
+    extra = sampling.pop("extra_body", None) or {}  # a client spreads it over the body; here nobody else would
+    return {**sampling, **extra}
+
+
+def _provider(model: Model) -> tuple[str, str]:
+    """Give a model's provider, and its name there."""
+    try:
+        name, provider, *_ = load_litellm().get_llm_provider(model.model)
+    except Exception as error:  # litellm has no class of its own for a name that it does not know
+        raise ModelError(f"{model.name}: litellm does not know {model.model!r} ({str(error).splitlines()[0]}).") from None
+    return provider, name
+
+
+def _where(model: Model) -> dict[str, Any]:
+    key = os.environ.get(model.api_key_env) if model.api_key_env else None
+    if model.api_key_env and not key:
+        raise BatchError(f"{model.name}: the environment variable {model.api_key_env} is not set.")
+    key = "none" if key is None and model.api_base is not None else key
+    return {"custom_llm_provider": _provider(model)[0], "api_base": model.api_base, "api_key": key, "max_retries": 2}
+
+
+async def _upload(model: Model, content: bytes, owner: str) -> Any:
+    return await load_litellm().acreate_file(file=(f"{owner}.jsonl", content), purpose="batch", **_where(model))
+
+
+async def _create(model: Model, file: str, owner: str) -> Any:
+    try:
+        return await load_litellm().acreate_batch(
+            completion_window="24h", endpoint="/v1/chat/completions", input_file_id=file, metadata={"owner": owner},
+            **_where(model) | {"max_retries": 0},  # a second attempt might make a second batch
+        )  # fmt: skip
+    except Exception as error:
+        if 400 <= int(getattr(error, "status_code", 0) or 0) < 500:
+            raise
+        words = redact(f"{type(error).__name__}: {error}", model)[:400]
+        raise BatchError(
+            f"{model.name}: nobody knows whether its provider took a batch. The same command looks for it there. {words}",
+            perhaps_taken=True,
+        ) from None
+
+
+async def _list(model: Model, after: str | None) -> Any:
+    return await load_litellm().alist_batches(after=after, limit=100, **_where(model))
+
+
+async def _retrieve(model: Model, batch: str) -> Any:
+    return await load_litellm().aretrieve_batch(batch_id=batch, **_where(model))
+
+
+async def _content(model: Model, file: str) -> bytes:
+    return bytes((await load_litellm().afile_content(file_id=file, **_where(model))).content)
+
+
+def _call(model: Model, what: str, step: Coroutine[Any, Any, T]) -> T:
+    try:
+        return asyncio.run_coroutine_threadsafe(step, event_loop(os.getpid())).result()
+    except BatchError:
+        raise
+    except Exception as error:
+        words = redact(f"{type(error).__name__}: {error}", model)[:400]
+        raise BatchError(f"{model.name}: its provider did not take or give {what}. {words}") from None

@@ -1,0 +1,81 @@
+"""More than one machine: requests in shards over a Dask cluster, all of them on one shared ledger."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from heart_utils.calls.asking import ask_all
+from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
+from heart_utils.calls.models import Call, Request
+
+__all__ = ["ClusterError"]
+
+SHARD = 200
+"""Requests that a worker is given at once: in their order, so that a server's prefix cache serves them."""
+
+CONNECT_S = 20
+
+
+class ClusterError(ValueError):
+    """A cluster cannot be reached, or has nobody to work."""
+
+
+def run_on_cluster(
+    requests: Sequence[Request],
+    *,
+    ledger: Ledger,
+    scheduler: str,
+    max_concurrency: int | None = None,
+    budget_usd: float | None = None,
+    progress: bool = True,
+) -> dict[str, Call]:
+    """Have the workers of a cluster ask for all of these requests."""
+    if not ledger.shared:
+        raise LedgerError(
+            f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of this machine. "
+            f"Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every worker."
+        )
+    from tqdm.auto import tqdm
+
+    distributed: Any = importlib.import_module("distributed")  # partly typed: its annotations promise less than it does
+
+    address = ledger.engine.url.set(password=None).render_as_string()
+    lost: dict[str, Call] = {}
+    try:
+        client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"No Dask scheduler answers at {scheduler} ({error}).") from None
+    with client, client.as_current(), tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+        if not client.nthreads():
+            raise ClusterError(f"The scheduler at {scheduler} has no worker; start some with `dask worker {scheduler}`.")
+        shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
+        futures = [
+            client.submit(_ask_shard, shard, address, max_concurrency, budget_usd, pure=False, key=f"shard-{shard[0].key}")
+            for shard in shards
+        ]
+        try:
+            for _, (n, calls) in distributed.as_completed(futures, with_results=True):
+                lost |= {call.call_id: call for call in calls}
+                bar.update(n)
+        finally:
+            client.cancel(futures)
+    return lost
+
+
+def _ask_shard(
+    requests: Sequence[Request], address: str, max_concurrency: int | None, budget_usd: float | None
+) -> tuple[int, list[Call]]:
+    """Ask for a shard's requests, in a worker; give the calls that could not be made at all."""
+    ledger = _ledger(address)
+    calls = ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=False)
+    recorded = ledger.find([call.call_id for call in calls])
+    return len(requests), [call for call in calls if call.call_id not in recorded]
+
+
+@lru_cache(maxsize=1)
+def _ledger(address: str) -> Ledger:
+    return open_ledger(os.environ.get("HEART_LEDGER") or address)

@@ -1,0 +1,640 @@
+"""A queue for each model: what waits, what is claimed, and how fast its provider wants to be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from heart_utils.calls.ledger import LedgerError
+from heart_utils.calls.models import ROOM_OPTIONS, Call, Model, Request, key_fault, load_litellm
+from heart_utils.calls.outcomes import CUT, Answer, Failure, failure_of, read_plain, read_stream, redact
+from heart_utils.calls.prices import MAX_GROWTH, BudgetError, answer_bound, cost, estimate, plan_call, reserve, text_bound
+
+if TYPE_CHECKING:
+    from heart_utils.calls.ledger import Ledger
+
+__all__ = ["Lane"]
+
+MAX_CLAIM = 256
+
+DEAF = 5
+"""So many attempts in a row without any answer, and a model is out: one call at a time looks whether it is back."""
+
+MIN_LOOK_S, MAX_LOOK_S = 0.5, 30.0
+MIN_GAP_S, MAX_GAP_S = 0.005, 10.0
+SLOWER, FASTER = 1.1, 0.98
+"""What a call that was turned away, and one that was answered, do to the gap between calls. They balance where one in six
+is turned away."""
+
+
+@dataclass
+class Lane:
+    """One model's queue; it changes as the work goes on.
+
+    Attributes
+    ----------
+    model : Model
+        Who is asked.
+    requests : list of Request
+        All of them, in their order.
+    batch : int
+        How many are claimed at once.
+    waiting, ready : deque of Request
+        Not claimed yet; claimed and not asked yet.
+    elsewhere : list of Request
+        Claimed by another process.
+    refill : asyncio.Task, optional
+        A claim that is being made.
+    closed : str, optional
+        Why nothing more is asked.
+    answers : int
+        Attempts that were answered.
+    failures : int
+        Attempts in a row without any answer.
+    silent_since : float, optional
+        When the first of them ended.
+    said : str
+        What the last of them was told.
+    heard : bool
+        Whether a request was answered with a text.
+    turned_down : int
+        Requests that the provider will not answer; if the first few all are, the fault is in the settings.
+    """
+
+    model: Model
+    requests: list[Request]
+    batch: int
+    waiting: deque[Request]
+    ready: deque[Request] = field(default_factory=deque)
+    elsewhere: list[Request] = field(default_factory=list)
+    refill: asyncio.Task[None] | None = None
+    closed: str | None = None
+    answers: int = 0
+    failures: int = 0
+    silent_since: float | None = None
+    said: str = ""
+    heard: bool = False
+    turned_down: int = 0
+    _gap_s: float = 0.0
+    _next_at: float = 0.0
+    _look_at: float = 0.0
+
+    @property
+    def out(self) -> bool:
+        """Whether nothing is answered at present."""
+        return self.failures >= DEAF
+
+    def silence(self, clock: float) -> float:
+        """Tell for how many seconds nothing was answered."""
+        return 0.0 if self.silent_since is None else clock - self.silent_since
+
+    def answered(self) -> None:
+        """Note an answer: the model is there, and may be asked a little faster."""
+        self.answers, self.failures, self.silent_since = self.answers + 1, 0, None
+        self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
+
+    def failed(self, words: str, clock: float, *, throttled: bool) -> None:
+        """Note an attempt without an answer; if the model was asked too fast, it is asked a little slower."""
+        if throttled and not self.out:
+            self._gap_s = min(MAX_GAP_S, max(MIN_GAP_S, self._gap_s) * SLOWER)
+        self.failures, self.said = self.failures + 1, words
+        if self.silent_since is None:
+            self.silent_since = clock
+        if self.failures == DEAF:
+            self._look_at = clock + MIN_LOOK_S
+
+    def look(self, clock: float) -> float:
+        """Tell how many seconds a call waits while the model is out; 0 lets this one look, and no other for a while.
+
+        The pauses are a quarter of the silence so far, so they grow with it.
+        """
+        if clock < self._look_at:
+            return self._look_at - clock
+        self._look_at = clock + min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4)) * random.uniform(0.8, 1.2)
+        return 0.0
+
+    def pace(self, clock: float) -> float:
+        """Tell how many seconds a call waits because others were turned away, and book its place."""
+        at = max(clock, self._next_at)
+        self._next_at = at + self._gap_s
+        return at - clock
+
+    def places(self, request: Request) -> dict[str, float]:
+        """Give the queues of this model's limits, and how many seconds of each a request takes up.
+
+        Requests are evenly spaced, never in bursts, so that no minute of any beginning has more than the limits
+        allow.
+        """
+        model, places = self.model, {}
+        if model.requests_per_minute:
+            places[f"{model.identity_digest} requests"] = 60 / model.requests_per_minute
+        if model.tokens_per_minute:
+            plan = plan_call(request)
+            tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
+            places[f"{model.identity_digest} tokens"] = 60 * tokens / model.tokens_per_minute
+        return places
+
+
+def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list[Lane]:
+    """Sort requests into one queue a model, each in the order it came."""
+    by_model: dict[str, list[Request]] = {}
+    for request in requests:
+        by_model.setdefault(request.model.name + request.model.identity, []).append(request)
+    lanes = []
+    for queue in by_model.values():
+        batch = min(MAX_CLAIM, queue[0].model.max_concurrency, max_concurrency or MAX_CLAIM)
+        lanes.append(Lane(queue[0].model, queue, batch, deque(queue)))
+    return lanes
+
+
+FIRST_PAUSE_S = 0.5
+MAX_PAUSE_S = 30.0
+
+_WARM: set[str] = set()
+
+_WHOLE: set[str] = set()
+"""Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
+
+
+async def attempt(request: Request, room: int, address: str | None) -> Answer | Failure:
+    """Ask once."""
+    started, longest = time.perf_counter(), text_bound(request)
+    streams = request.stream and request.model.identity not in _WHOLE
+    try:
+        async with asyncio.timeout(request.model.timeout_s):
+            response = await _send(request, room, address, streams)
+            if not streams:
+                return read_plain(response, started, longest)
+            answer = await read_stream(response, started, longest)
+    except Exception as error:
+        failure = failure_of(error, request)
+        if streams and failure.kind == "never" and "stream" in failure.words.lower():
+            _WHOLE.add(request.model.identity)
+            return replace(failure, kind="again")
+        if request.stream and not streams:
+            _WHOLE.discard(request.model.identity)  # it does not answer in this way either
+        return failure
+    if not (answer.text or answer.refused) and not _is_stream(response):
+        _WHOLE.add(request.model.identity)
+        return Failure("again", "the server did not stream its answer", billed=True)
+    return answer
+
+
+def _is_stream(response: Any) -> bool:
+    """Tell whether a server said that it streams; one that does not say is believed to."""
+    headers = getattr(response, "_response_headers", None) or {}
+    return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
+
+
+def spent(request: Request, answer: Answer) -> float | None:
+    """Price an answer by the tokens counted, or by an estimate where the provider counted none."""
+    usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens)
+    return estimate(request, answer.text) if usd is None else usd
+
+
+def answered_call(request: Request, status: str, answer: Answer, *, attempts: int, in_flight: int, usd: float) -> Call:
+    """Make the call that is recorded of an answer."""
+    counted = None not in (answer.prompt_tokens, answer.completion_tokens)
+    return Call(
+        request.key,
+        status,
+        text=redact(answer.text, request.model),
+        finish_reason=answer.finish_reason,
+        logprobs=answer.logprobs,
+        ttft_ms=answer.ttft_ms,
+        total_ms=answer.total_ms,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
+        cost_usd=None if spent(request, answer) is None else usd,
+        attempts=attempts,
+        in_flight=in_flight,
+        served_model=answer.served_model,
+        fingerprint=answer.fingerprint,
+        cached_tokens=answer.cached_tokens,
+        estimated=None if counted else True,
+    )
+
+
+def backoff(n: int, after_s: float | None) -> float:
+    """Give a pause that doubles, with jitter so that calls do not come back together."""
+    if after_s is not None:
+        return after_s + random.uniform(0, 0.1 + after_s / 10)
+    return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (n - 1)) * random.uniform(0.5, 1.5)
+
+
+async def warm_up(name: str) -> None:
+    """Let litellm load what a model's calls need: one it answers itself, one to an address where nobody answers.
+
+    Else it does so in the first call, which takes a second or two: the time to the first text of the first reply
+    would be litellm's and not the model's.
+    """
+    nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none", "timeout": 5, "num_retries": 0, "max_retries": 0}
+    for mock in () if name in _WARM else ({"mock_response": "Yes."}, {}):
+        with suppress(Exception):
+            messages = [{"role": "user", "content": "."}]
+            async for _ in await load_litellm().acompletion(model=name, messages=messages, stream=True, **nowhere, **mock):
+                pass
+    _WARM.add(name)
+
+
+async def _send(request: Request, room: int, address: str | None, streams: bool) -> Any:
+    model, sampling = request.model, request.sampling
+    if room != answer_bound(request):
+        sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = room
+    if streams:
+        sampling |= {"stream": True, "stream_options": {"include_usage": True}}
+    where = address if model.embedded else model.api_base
+    key = os.environ.get(model.api_key_env) if model.api_key_env else None
+    fault = key_fault(model)
+    if fault is not None:
+        raise load_litellm().exceptions.AuthenticationError(fault, model.model.split("/")[0], model.model)
+    if where is not None and key is None:
+        key = "none"  # litellm would send the key of another provider to this address
+    return await load_litellm().acompletion(
+        model=model.model,
+        messages=[dict(message) for message in request.messages],
+        api_base=where,
+        api_key=key,
+        timeout=model.timeout_s + 5,
+        num_retries=0,  # litellm's own retries do not wait as told, and nobody would count them
+        max_retries=0,
+        **sampling,
+    )
+
+
+T = TypeVar("T")
+
+FLUSH_S = 0.1
+"""Answers are committed together, this often; a kill loses what came since."""
+
+HEARTBEAT_S = 5.0
+POLL_S = 0.3
+"""How often a process looks whether another one has answered what both need."""
+
+TELL_S = 1.0
+
+MAX_ATTEMPTS = 8
+"""Failures of one call while others are answered; what nobody is answered is an outage, and waited for."""
+
+MAX_EMPTY = 3
+
+
+def run(
+    requests: Sequence[Request],
+    *,
+    ledger: Ledger,
+    max_concurrency: int | None = None,
+    budget_usd: float | None = None,
+    progress: bool = True,
+) -> dict[str, Call]:
+    """Ask for all of these requests and record what comes."""
+    from tqdm.auto import tqdm
+
+    load_litellm()
+    with _embedded(requests) as address, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+        flow = _Flow(ledger, address, max_concurrency, budget_usd, bar)
+        loop = event_loop(os.getpid())
+        future = asyncio.run_coroutine_threadsafe(flow.run(requests), loop)
+        try:
+            future.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(flow.stop)
+            bar.write(f"Stopping: {flow.in_flight} calls in flight are waited for; Ctrl-C again gives them up.")
+            try:
+                future.result()
+            except KeyboardInterrupt:
+                ledger.hurry.set()
+                future.cancel()
+                flow.gone.wait(10)
+                ledger.hurry.clear()
+            raise
+    for lane in flow.lanes:
+        if lane.closed is not None:
+            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=3)
+    if flow.short:
+        money = ledger.money()
+        own = [f"{lane.model.name}'s own {lane.model.budget_usd:g}" for lane in flow.lanes
+               if lane.model.name in flow.short and lane.model.budget_usd is not None]  # fmt: skip
+        budget = " or ".join([*([] if budget_usd is None else [f"{budget_usd:g}"]), *own])
+        raise BudgetError(
+            f"The budget of {budget} USD does not reach for another call: {money.spent:.4f} spent, {money.unsettled:.4f} "
+            f"perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests in batches. "
+            f"{sum(flow.short.values())} calls were not made. What was answered is recorded; raise budget_usd and run again, "
+            f"and only the rest is asked."
+        )
+    if flow.in_batches:
+        raise LedgerError(
+            f"{flow.in_batches} of the requests are in a provider's batch that has not been collected. "
+            f"Mode 'batch' collects it once it is there; the others are recorded."
+        )
+    return flow.lost()
+
+
+@lru_cache(maxsize=1)
+def event_loop(_: int) -> asyncio.AbstractEventLoop:
+    """Give the process its event loop for calls, in a thread of its own: a kernel's main thread runs one already."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
+    return loop
+
+
+class _Flow:
+    """One run of :func:`run`, on the event loop."""
+
+    def __init__(
+        self, ledger: Ledger, address: str | None, max_concurrency: int | None, budget_usd: float | None, bar: Any
+    ) -> None:
+        self.ledger, self.address, self.budget_usd, self.bar = ledger, address, budget_usd, bar
+        self.max_concurrency = max_concurrency
+        self.gate: Any = nullcontext() if max_concurrency is None else asyncio.Semaphore(max_concurrency)
+        self.lanes: list[Lane] = []
+        self.stopping = asyncio.Event()
+        self._finished = asyncio.Event()
+        self.gone = threading.Event()
+        self.short: dict[str, int] = {}
+        self.in_batches = 0
+        self.in_flight = 0
+        self._failed = 0
+        self._throttled = 0
+        self._spent = 0.0
+        self._since = 0.0
+        self._asked: dict[str, Request] = {}
+        self._answered: set[str] = set()
+        self._answers: list[Call] = []
+        self._unsettled = 0.0
+        self._written_at = 0.0
+        self._database = ThreadPoolExecutor(1, "ledger")
+
+    def stop(self) -> None:
+        """Begin no other call."""
+        self.stopping.set()
+
+    def lost(self) -> dict[str, Call]:
+        """Give the calls that were not made because their model's queue was stopped."""
+        return {
+            request.key: Call(request.key, "error", error=lane.closed)
+            for lane in self.lanes
+            if lane.closed is not None
+            for request in lane.requests
+            if request.key not in self._answered
+        }
+
+    async def run(self, requests: Sequence[Request]) -> None:
+        """Run all queues, and the writer beside them, until all is asked or something breaks."""
+        try:
+            self._since = await self._on_ledger(self.ledger.clock)
+            self._spent = (await self._on_ledger(self.ledger.money)).spent
+            self.lanes = make_lanes(requests, self.max_concurrency)
+            self._asked = {request.key: request for request in requests}
+            writer, work = asyncio.create_task(self._write()), asyncio.create_task(self._run_lanes())
+            teller = asyncio.create_task(self._tell())
+            try:
+                await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
+            finally:  # also where this task is cancelled; the writer is let finish, so that nothing that came is lost
+                teller.cancel()
+                work.cancel()
+                ended = list(await asyncio.gather(work, return_exceptions=True))
+                self._finished.set()
+                ended += await asyncio.gather(writer, return_exceptions=True)
+                await self._on_ledger(self.ledger.release, self._unanswered())
+            for error in reversed(ended):
+                if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+                    raise _first(error)
+        finally:
+            self._database.shutdown(wait=False)
+            self.gone.set()
+
+    async def _run_lanes(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for lane in self.lanes:
+                group.create_task(self._run_lane(lane))
+
+    async def _run_lane(self, lane: Lane) -> None:
+        if any(request.stream for request in lane.requests):
+            await warm_up(lane.model.model)
+        width = min(lane.model.max_concurrency, self.max_concurrency or len(lane.requests), len(lane.requests))
+        while lane.waiting and not self._over(lane):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(width):
+                    group.create_task(self._work(lane))
+            if lane.elsewhere and not self._over(lane):
+                await self._look_elsewhere(lane)
+
+    def _over(self, lane: Lane) -> bool:
+        return self.stopping.is_set() or lane.closed is not None
+
+    async def _look_elsewhere(self, lane: Lane) -> None:
+        """See whether other processes answered what they had claimed; the rest is claimed again if they died."""
+        await self._pause(POLL_S)
+        asked, lane.elsewhere = lane.elsewhere, []
+        found = await self._on_ledger(self.ledger.find, [request.key for request in asked])
+        left = [request for request in asked if request.key not in found]  # also a failure of theirs is an end for this run
+        held = await self._on_ledger(self.ledger.in_batches, [request.key for request in left])
+        lane.waiting.extend(request for request in left if request.key not in held)
+        self.in_batches += len(held)
+        self.bar.update(len(found))
+
+    async def _work(self, lane: Lane) -> None:
+        """Ask one request after another."""
+        while (request := await self._next(lane)) is not None:
+            call = await self._ask(lane, request)
+            if call is None:
+                continue
+            self._answers.append(call)
+            self._answered.add(call.call_id)
+            self._failed += call.status == "error"
+            self._spent += call.cost_usd or 0.0
+            self.bar.set_postfix_str(self._standing(), refresh=False)
+            self.bar.update(1)
+
+    async def _next(self, lane: Lane) -> Request | None:
+        """Take the next request that this process has claimed, and claim more before they run out."""
+        while not self._over(lane):
+            if lane.waiting and lane.refill is None and len(lane.ready) <= lane.batch // 2:
+                lane.refill = asyncio.create_task(self._claim(lane))
+            if lane.ready:
+                return lane.ready.popleft()
+            if lane.refill is None:
+                return None
+            await asyncio.shield(lane.refill)
+        return None
+
+    async def _claim(self, lane: Lane) -> None:
+        try:
+            batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
+            reserves = [reserve(request) for request in batch]
+            claim = await self._on_ledger(
+                lambda: self.ledger.claim(batch, reserves, since=self._since, budget_usd=self.budget_usd)
+            )
+            fit = batch[: len(batch) - claim.unfit]
+            lane.waiting.extendleft(reversed(batch[len(fit) :]))
+            for request in fit:
+                (lane.ready if request.key in claim.won else lane.elsewhere).append(request)
+            if not fit and claim.money.in_flight > 0:  # calls in flight may cost less than was reserved for them
+                await self._pause(POLL_S)
+            elif not fit:
+                self.short[lane.model.name] = len(lane.waiting)
+                lane.waiting.clear()
+        finally:
+            lane.refill = None
+
+    async def _ask(self, lane: Lane, request: Request) -> Call | None:
+        """Ask until there is an answer, or no use in asking; None if the request was given back."""
+        attempts = faults = pauses = 0
+        answers, clock = lane.answers, asyncio.get_running_loop().time
+        usd, room = 0.0, answer_bound(request)
+        while True:
+            await self._turn(lane, request)
+            async with self.gate:
+                if self._over(lane):
+                    return None
+                attempts += 1
+                came, in_flight = await self._attempt(request, room)
+            if isinstance(came, Answer):
+                lane.answered()
+                lane.heard = True
+                usd += spent(request, came) or 0.0
+                truncated = came.finish_reason in ("length", CUT) and not request.sampling.get("logprobs")
+                if truncated and came.finish_reason != CUT and await self._grow(request, room):
+                    room *= 2
+                    continue
+                if came.text or came.refused or truncated:
+                    status = "refused" if came.refused else "truncated" if truncated else "ok"
+                    return answered_call(request, status, came, attempts=attempts, in_flight=in_flight, usd=usd)
+            failure = came if isinstance(came, Failure) else Failure("again", f"the answer was empty, {attempts} times")
+            throttled = failure.kind == "throttled"
+            if throttled or failure.kind == "again" and isinstance(came, Failure):
+                lane.failed(failure.words, clock(), throttled=throttled)
+            elif isinstance(came, Failure):
+                lane.answered()  # with a refusal of this request
+            # While nobody is answered, the fault is not this request's.
+            faults += not throttled and lane.answers > answers
+            answers = lane.answers
+            self._unsettled += reserve(request, room) if failure.billed else 0.0
+            patience, silence = request.model.patience_s, lane.silence(clock())
+            if failure.kind == "closed" or silence > patience or (failure.after_s or 0.0) > patience:
+                wait = f" (it asks to wait {failure.after_s:g} s)" if failure.after_s else ""
+                wait = f" (for {silence:.0f} s nothing was answered)" if silence > patience else wait
+                lane.closed = lane.closed or f"{failure.words}{wait}"
+                return None
+            spent_out = faults >= (MAX_EMPTY if isinstance(came, Answer) else MAX_ATTEMPTS)
+            paid = failure.billed or isinstance(came, Answer)  # an empty answer is billed like any other
+            broke = paid and not spent_out and not await self._afford(request, room)
+            if spent_out or broke or failure.kind in ("never", "refused"):
+                words = f"{failure.words}; the budget has no second attempt" if broke else failure.words
+                status = "refused" if failure.kind == "refused" else "error"
+                lane.turned_down += failure.kind == "never"
+                if not lane.heard and lane.turned_down >= DEAF:
+                    lane.closed = lane.closed or f"its first {lane.turned_down} calls were all turned down; the last: {words}"
+                return Call(request.key, status, cost_usd=usd or None, attempts=attempts, in_flight=in_flight, error=words)
+            if not lane.out:
+                pauses += 1
+                self._throttled += throttled
+                await self._pause(backoff(pauses, failure.after_s))
+                self._throttled -= throttled
+
+    async def _turn(self, lane: Lane, request: Request) -> None:
+        """Wait until a request may be asked: its model is there, and neither its limits nor others' refusals forbid it."""
+        clock = asyncio.get_running_loop().time
+        while lane.out and not self._over(lane) and (wait := lane.look(clock())) > 0:
+            await self._pause(min(wait, TELL_S))
+        places = lane.places(request)
+        booked = await self._on_ledger(self.ledger.book, places) if places else 0.0
+        await self._pause(max(booked, lane.pace(clock())))
+
+    async def _attempt(self, request: Request, room: int) -> tuple[Answer | Failure, int]:
+        self.in_flight += 1
+        in_flight = self.in_flight
+        try:
+            return await attempt(request, room, self.address), in_flight
+        except asyncio.CancelledError:
+            self._unsettled += reserve(request, room)  # given up in flight, and perhaps billed
+            raise
+        finally:
+            self.in_flight -= 1
+
+    async def _grow(self, request: Request, room: int) -> bool:
+        """Tell whether a truncated answer may be asked for again with twice the room."""
+        limited = any(name in request.sampling for name in ROOM_OPTIONS)
+        return limited and 2 * room <= MAX_GROWTH * answer_bound(request) and await self._afford(request, 2 * room)
+
+    async def _afford(self, request: Request, room: int) -> bool:
+        """Reserve money for one more attempt at a request."""
+        usd = reserve(request, room)
+        if usd == 0 or (self.budget_usd is None and request.model.budget_usd is None):
+            return True
+        return await self._on_ledger(lambda: self.ledger.reserve_more(request, usd, self.budget_usd))
+
+    async def _pause(self, seconds: float) -> None:
+        if seconds <= 0:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+
+    async def _write(self) -> None:
+        """Commit answers in groups, and let other processes know that this one lives."""
+        last = False
+        while not last:
+            last = self._finished.is_set()  # once more after that: for what came since the last time
+            answers, self._answers = self._answers, []
+            unsettled, self._unsettled = self._unsettled, 0.0
+            if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:
+                await self._on_ledger(partial(self.ledger.record, answers, unsettled, requests=self._asked))
+                self._written_at = time.monotonic()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._finished.wait(), FLUSH_S)
+
+    async def _tell(self) -> None:
+        """Show how it stands while nothing moves."""
+        while True:
+            await asyncio.sleep(TELL_S)
+            self.bar.set_postfix_str(self._standing())
+
+    def _standing(self) -> str:
+        """Say what failed, what waits and why, and what was spent."""
+        clock = asyncio.get_running_loop().time()
+        waits = [f"{self._throttled} throttled"] if self._throttled else []
+        waits += [
+            f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})"
+            for lane in self.lanes
+            if lane.out and lane.closed is None
+        ]
+        waits += ["waiting for the ledger"] if self.ledger.waits else []
+        elsewhere = sum(len(lane.elsewhere) for lane in self.lanes)
+        waits += [f"{elsewhere} asked by others"] if elsewhere else []
+        return ", ".join([f"{self._failed} failed", *waits, f"{self._spent:.2f} USD"])
+
+    def _unanswered(self) -> list[str]:
+        return [request.key for lane in self.lanes for request in lane.requests if request.key not in self._answered]
+
+    async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
+        # What was begun in the thread is not undone by a cancelled wait.
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._database, step, *args))
+
+
+def _first(error: BaseException) -> BaseException:
+    """Give what went wrong first, out of the group that a group of tasks raises."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+@contextmanager
+def _embedded(requests: Sequence[Request]) -> Iterator[str | None]:
+    """Serve the embedded model while it is asked something."""
+    if not any(request.model.embedded for request in requests):
+        yield None
+        return
+    from heart_utils.calls.local import serve_local
+
+    with serve_local() as model:
+        yield model.api_base

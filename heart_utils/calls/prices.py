@@ -1,0 +1,170 @@
+"""What calls cost: list prices, the most that one can cost, and the refusals that save money."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from heart_utils.calls.models import ROOM_OPTIONS, Call, Model, Request, load_litellm
+
+__all__ = ["MAX_GROWTH", "BudgetError", "is_paid", "price"]
+
+DEFAULT_ROOM = 4096
+"""Tokens an answer may take where nothing limits it."""
+
+EXPECTED_ANSWER = 300
+"""Tokens an answer is taken to have in a plan where nothing limits it."""
+
+MAX_GROWTH = 4
+"""A truncated answer is asked again with twice the room, up to so many times the first."""
+
+CHARACTERS_A_TOKEN = 8
+"""More than any answer of some length has on average; what is longer than its room in these is cut."""
+
+
+class BudgetError(ValueError):
+    """Money does not reach, or it cannot be told whether it does."""
+
+
+@lru_cache(maxsize=256)
+def _listed(model: str) -> tuple[float, float] | None:
+    litellm = load_litellm()
+    try:
+        found = litellm.get_model_info(model)
+    except Exception:  # litellm raises several classes, some bare, for a model that is not on its list
+        return None
+    prompt, completion = found.get("input_cost_per_token"), found.get("output_cost_per_token")
+    # It lists 0 for names whose price it does not know, such as `anthropic/claude-sonnet-4-0`.
+    return (float(prompt), float(completion)) if prompt and completion else None
+
+
+def price(model: Model) -> tuple[float, float] | None:
+    """Give the price of a token asked and of a token answered, in USD.
+
+    Parameters
+    ----------
+    model : Model
+        Its own prices go before litellm's list, where 0 means that the price is not known.
+
+    Returns
+    -------
+    tuple of float, or None
+        None where nobody says. The embedded model costs nothing.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.models import Model
+    >>> price(Model("mine", "openai/mine", price_prompt=2.0, price_completion=8.0))
+    (2e-06, 8e-06)
+    """
+    if model.checksum is not None:
+        return 0.0, 0.0
+    if model.price_prompt is not None and model.price_completion is not None:
+        return model.price_prompt / 1e6, model.price_completion / 1e6
+    return _listed(model.model)
+
+
+def is_paid(model: Model) -> bool:
+    """Tell whether a call may cost money; where no price is known, it may.
+
+    Parameters
+    ----------
+    model : Model
+        Who would be asked.
+
+    Returns
+    -------
+    bool
+        False only where both prices are known to be zero.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.models import Model
+    >>> is_paid(Model("mine", "openai/mine", price_prompt=0, price_completion=0)), is_paid(Model("yours", "openai/unlisted"))
+    (False, True)
+    """
+    return price(model) != (0.0, 0.0)
+
+
+def cost(model: Model, prompt_tokens: int | None, completion_tokens: int | None) -> float | None:
+    """Price an answer at list price, without discounts for cached prompts."""
+    rates = price(model)
+    if rates == (0.0, 0.0):
+        return 0.0
+    if rates is None or prompt_tokens is None or completion_tokens is None:
+        return None
+    return prompt_tokens * rates[0] + completion_tokens * rates[1]
+
+
+def estimate(request: Request, text: str) -> float | None:
+    """Price an answer whose tokens nobody counted: four characters to a token."""
+    return cost(request.model, plan_call(request).prompt_tokens, len(text) // 4 + 1)
+
+
+def reserve(request: Request, room: int | None = None) -> float:
+    """Give the most that one attempt can cost, in USD: every answer token used, few bytes to a prompt token."""
+    rates = price(request.model)
+    return 0.0 if rates is None else prompt_bound(request) * rates[0] + (room or answer_bound(request)) * rates[1]
+
+
+def bound(request: Request) -> float | None:
+    """Give the most that a request can cost where every attempt is answered."""
+    rates = price(request.model)
+    if rates is None:
+        return None
+    prompt, room = prompt_bound(request), answer_bound(request)
+    letter = bool(request.sampling.get("logprobs"))
+    grows = not letter and any(request.sampling.get(name) for name in ROOM_OPTIONS)
+    prompts, rooms = (3, 1 + 2 + MAX_GROWTH) if grows else (1, 1)
+    asked = prompts * prompt
+    if not (letter or request.stream):
+        asked, rooms = asked + prompts * (prompt + text_bound(request) // 2 + 256), 2 * rooms
+    return asked * rates[0] + rooms * room * rates[1]
+
+
+def text_bound(request: Request) -> int:
+    """Tell how many characters of an answer are kept, whatever the server sends: no reader is sent a book."""
+    return 200 + CHARACTERS_A_TOKEN * MAX_GROWTH * answer_bound(request, DEFAULT_ROOM // MAX_GROWTH)
+
+
+def prompt_bound(request: Request) -> int:
+    """Bound the tokens of a prompt: two bytes to a token, which no tokeniser of prose reaches."""
+    return sum(len(message["content"].encode("utf-8", "replace")) for message in request.messages) // 2 + 64
+
+
+def answer_bound(request: Request, default: int = DEFAULT_ROOM) -> int:
+    """Tell how many tokens an answer may have."""
+    return int(next((request.sampling[name] for name in ROOM_OPTIONS if request.sampling.get(name)), default))
+
+
+def plan_call(request: Request) -> Call:
+    """Estimate a call that is not made: four characters to a token, an answer that fills its room."""
+    prompt = sum(len(message["content"]) for message in request.messages) // 4 + 8 * (len(request.messages) + 1)
+    completion = answer_bound(request, EXPECTED_ANSWER)
+    usd = cost(request.model, prompt, completion)
+    return Call(request.key, "planned", prompt_tokens=prompt, completion_tokens=completion, cost_usd=usd)
+
+
+def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
+    """Refuse a budget that cannot be kept, since nobody knows what a model costs."""
+    if budget_usd is not None and not budget_usd >= 0:
+        raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
+    capped = [model for model in models if budget_usd is not None or model.budget_usd is not None]
+    unpriced = sorted({f"{model.name} ({model.model})" for model in capped if price(model) is None})
+    if unpriced:
+        raise BudgetError(
+            f"No price is known of {', '.join(unpriced)}. Give price_prompt and price_completion in USD for a million tokens; "
+            f"0 if a call really costs nothing. (A listed price of 0 counts as not known.)"
+        )
+
+
+def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_paid_calls: int | None) -> None:
+    """Refuse, before the first call, what a budget or a limit of paid calls does not allow."""
+    check_prices(list({request.model.name: request.model for request in requests}.values()), budget_usd)
+    if max_paid_calls is not None:
+        paid = sum(is_paid(request.model) for request in requests)
+        if paid > max_paid_calls:
+            raise BudgetError(
+                f"{paid} paid calls are not recorded yet, and no more than {max_paid_calls} are made from here. "
+                f"`make collect RUN=...` makes them from a terminal, with a dry run, a budget and a way to stop."
+            )

@@ -1,0 +1,407 @@
+"""Collect a run from a terminal: what it would take first, then replies and verdicts, into the ledger and the run's tables.
+
+What people wrote in studies of the run, and ``heart_utils.people.raters`` imported, is judged along with the rest.
+
+Run as ``make collect RUN=...``; ``python -m heart_utils.collect --help`` lists what else it can do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import sqlalchemy as sa
+
+from heart_utils.calls.asking import ask_all
+from heart_utils.calls.batch import can_batch
+from heart_utils.calls.ledger import calls, check_calls, export_calls, keys_in, merge_calls
+from heart_utils.calls.models import Model, ModelError, Request, key_fault
+from heart_utils.calls.prices import BudgetError, check_prices, is_paid
+from heart_utils.judging.design import DesignError
+from heart_utils.judging.recipe import (
+    Recipe,
+    read_recipe,
+    recipe_again,
+    recipe_codes,
+    recipe_comparisons,
+    recipe_histories,
+    recipe_ledger,
+    recipe_probes,
+    recipe_replies,
+    recipe_requests,
+    recipe_responders,
+    recipe_scores,
+    recipe_verdicts,
+)
+from heart_utils.judging.respond import lengthen_planned, plan_replies, skipped_histories
+from heart_utils.people.raters import add_people
+from heart_utils.runs import Run, open_run, strictest_licence
+from heart_utils.tables import empty_table
+
+if TYPE_CHECKING:
+    from heart_utils.calls.ledger import Ledger
+
+__all__ = ["main"]
+
+INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
+
+TITLES = {"calls": "calls", "prompt tokens": "prompt", "of them cached": "cached", "answer tokens": "answer"}
+"""Columns of the table that ends a run, and what they sum."""
+
+COMMONEST = 5
+"""So many causes of failure are told, the commonest first."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Collect a run.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the command line, if not given.
+
+    Returns
+    -------
+    int
+        0 if all is recorded; 1 after an error; 2 if it was not allowed to spend; 3 if a model's
+        queue was stopped, calls failed or ``--check`` found a fault; 4 if batches are out; 130 after Ctrl-C.
+
+    Examples
+    --------
+    >>> main(["no-such-run", "--dry"])  # what went wrong goes to the standard error
+    1
+    """
+    options = _parser().parse_args(arguments)
+    options.said = []  # by warnings, such as why a queue was stopped
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.filterwarnings(
+                "ignore", "Item .* on TypedDict class", UserWarning
+            )  # pydantic's, of no use to anybody here
+            warnings.showwarning = partial(_show_warning, options.said)
+            return _collect(options)
+    except KeyboardInterrupt:
+        print("\nStopped. What was answered is recorded; the same command goes on where this ended.", file=sys.stderr)
+        return INTERRUPTED
+    except ValueError as error:
+        print(f"collect: {error}", file=sys.stderr)
+        return 1
+
+
+def _collect(options: argparse.Namespace) -> int:
+    recipe = read_recipe(options.run)
+    run = open_run(recipe.run)
+    ledger = recipe_ledger(recipe)
+    if options.merge is not None:
+        print(f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}.")
+        return 0
+    if options.export is not None:
+        print(f"{export_calls(ledger, options.export)} calls written to {options.export}.")
+        return 0
+    budget = recipe.budget_usd if options.budget is None else options.budget
+    histories = recipe_histories(recipe)
+    skipped = len(skipped_histories(histories))
+    print(f"{recipe.run}: {len(histories)} histories{f', {skipped} of them without a turn to answer' if skipped else ''}.")
+    if len(written := add_people(run, empty_table("replies"), histories)):
+        tried = int(written["simulated"].sum())
+        said = f"{len(written)} replies of people{f', {tried} of them to a rehearsal' if tried else ''}"
+        print(f"{said} take part ({', '.join(run.parts('replies'))}).")
+    plan = _plan(recipe, run, histories, ledger)
+    if options.check:
+        return _check(plan, ledger)
+    print(_describe(plan, ledger))
+    if not recipe.judges:
+        print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
+    asked_now = _asked_now(recipe, plan)
+    faults = sorted({fault for model in asked_now if (fault := key_fault(model))})
+    if options.dry_run:
+        print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
+        return 0
+    if faults:
+        raise ModelError(f"Nothing was asked: {'; '.join(faults)}. A model's key is looked for there.")
+    allowed, budget = _settle_money(asked_now, plan, budget, options.yes)
+    if not allowed:
+        return REFUSED
+    started = time.monotonic()
+    how: dict[str, Any] = {"mode": "missing", "budget_usd": budget, "progress": not options.quiet}
+    answered = recipe_replies(recipe, histories, ledger=ledger, max_concurrency=options.reply_concurrency, **how)
+    replies = add_people(run, answered, histories)
+    _tell_states("replies", replies, "responder")
+    try:
+        comparisons = recipe_comparisons(recipe, replies)
+    except DesignError as error:
+        raise DesignError(f"{error}{_causes(ledger, recipe, options.said)}") from None
+    made = {"histories": histories, "responders": recipe_responders(recipe), "replies": answered, "comparisons": comparisons}
+    _keep(run, recipe, made, "live" if asked_now else "replayed")
+    if options.batch:
+        return _batch(recipe_requests(recipe, histories, replies, comparisons, ledger=ledger), ledger, budget)
+    if options.scheduler is not None:
+        how["scheduler"] = options.scheduler
+    judging: dict[str, Any] = {"ledger": ledger, "max_concurrency": recipe.max_concurrency, **how}
+    verdicts = recipe_verdicts(recipe, histories, replies, comparisons, **judging)
+    _tell_states("verdicts", verdicts, "rater")
+    scores = recipe_scores(recipe, histories, replies, **judging)
+    _tell_states("scores", scores, "rater")
+    # Codes stay in the ledger: chapter 7 writes that table, with those that a program computes.
+    _keep(run, recipe, {**made, "verdicts": verdicts, "scores": scores}, "live" if asked_now else "replayed")
+    codes = recipe_codes(recipe, histories, replies, **judging)
+    _tell_states("codes", codes, "coder")
+    probed = recipe_probes(recipe, **judging)
+    _tell_states("verdicts on probes", probed, "rater")
+    again = recipe_again(recipe, histories, replies, comparisons, **judging)
+    _tell_states("verdicts on pairs asked again", again, "rater")
+    money = ledger.money()
+    spent = f"{money.spent:.4f} USD at list price"
+    spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of" if money.unsettled else ""
+    print(_by_model(ledger, recipe))
+    print(f"Done in {time.monotonic() - started:.0f} s. Spent on this ledger so far: {spent}.")
+    if options.record is not None:
+        n = export_calls(ledger, options.record, only_used=True)
+        print(f"{n} calls written to {options.record}.")
+    asked = (replies, verdicts, scores, codes, probed, again)
+    failed = sum(int((table["state"] == "error").sum()) for table in asked)
+    if failed:
+        print(
+            f"{failed} rows are errors; the same command asks for them again.{_causes(ledger, recipe, options.said)}",
+            file=sys.stderr,
+        )
+    return INCOMPLETE if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m heart_utils.collect", description="Collect replies and verdicts.")
+    parser.add_argument("run", help="a run; its settings stand in params/RUN.yaml under collect:")
+    parser.add_argument("--dry-run", action="store_true", help="say what it would take, and ask nothing")
+    parser.add_argument("--yes", action="store_true", help="make paid calls without asking first")
+    parser.add_argument("--budget", type=float, metavar="USD", help="what this ledger may spend, ever")
+    parser.add_argument("--reply-concurrency", type=int, default=1, metavar="N",
+                        help="replies under way at once; more than 1 disturbs the times taken (default: 1)")  # fmt: skip
+    parser.add_argument("--batch", action="store_true",
+                        help="hand judging to providers' batches at half the price; run again to collect them")  # fmt: skip
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="let the workers of a Dask cluster judge; needs HEART_LEDGER")
+    parser.add_argument("--record", metavar="FILE", help="afterwards, write the calls that this run used as JSON Lines")
+    parser.add_argument("--check", action="store_true", help="say what is damaged, missing or doubled, and ask nothing")
+    parser.add_argument("--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing")
+    parser.add_argument("--merge", metavar="PLACE",
+                        help="take in the calls of another ledger (a .sqlite, .jsonl or URL), and ask nothing")  # fmt: skip
+    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    return parser
+
+
+def _batch(requests: list[Request], ledger: Ledger, budget_usd: float | None) -> int:
+    """Collect the batches that ended, submit what is missing, and say how it stands."""
+    able = [request for request in requests if can_batch(request.model)]
+    calls = ask_all(able, ledger=ledger, mode="batch", budget_usd=budget_usd)
+    waiting = sum(call.status == "planned" for call in calls)
+    print(f"{len(calls) - waiting} of {len(requests)} judging calls are answered, {waiting} are in batches.")
+    left = sorted({request.model.name for request in requests if not can_batch(request.model)})
+    if left:
+        print(f"Without batches: {', '.join(left)}.")
+    print("The same command collects them." if waiting else "Without --batch, the same command asks for the rest.")
+    return WAITING if waiting else 0
+
+
+def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: str) -> None:
+    """Write tables of a run, and in its manifest what they rest on, as its chapters do; `asked` says when models answered."""
+    histories, responders = tables["histories"], tables["responders"].set_index("responder")["responder_kind"]
+    licence = strictest_licence(list(histories["licence"].unique()))
+    written_by = {"human": "published", "source": "published", "model": asked, "reference": "drafted", "probe": "drafted"}
+    origins: dict[str, Any] = {
+        "histories": {"sample": "drafted", "heart": "published", "esconv": "published"}.get(recipe.histories, "live"),
+        "responders": "drafted",  # names and kinds, nobody's words
+        "replies": tables["replies"]["responder"].map(responders).map(written_by).value_counts().to_dict(),
+        "comparisons": "drafted",
+    }
+    for name, rows in tables.items():
+        if (len(rows) or (run.folder / f"{name}.parquet").is_file()) and run.write(name, rows):
+            of = "CC0-1.0" if name == "responders" else licence
+            about = {"source": f"{recipe.histories}, as params/{recipe.run}.yaml says", "licence": of}
+            run.record(tables={name: about | {"origin": origins.get(name, asked)}})
+
+
+def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+    """Say what each step would take; replies that are not there yet have 40 words, and at the most as many as fit."""
+    replies = add_people(run, recipe_replies(recipe, histories, ledger=ledger, mode="dry"), histories)
+    longest = lengthen_planned(replies, recipe.responders)
+    plan = _plan_for(recipe, histories, replies, ledger)
+    if longest is not replies and len(plan):
+        plan["at_most_usd"] = _plan_for(recipe, histories, longest, ledger)["at_most_usd"]
+    return plan
+
+
+def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions}
+    steps = [("replies", plan_replies(histories, recipe.responders, ledger=ledger, **asked), "responder")]
+    comparisons = recipe_comparisons(recipe, replies)
+    steps.append(("verdicts", recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True), "rater"))
+    steps.append(("scores", recipe_scores(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
+    steps.append(("codes", recipe_codes(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
+    steps.append(("probes", recipe_probes(recipe, ledger=ledger, plan=True), "rater"))
+    again = recipe_again(recipe, histories, replies, comparisons, ledger=ledger, plan=True)
+    steps.append(("again", again, "rater"))
+    columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
+    tables = [table.assign(step=step).rename(columns={who: "model"}) for step, table, who in steps if len(table)]
+    return pd.concat([table[columns] for table in tables], ignore_index=True) if tables else pd.DataFrame(columns=columns)
+
+
+def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
+    """Say what of a run is damaged, doubled or missing."""
+    missing = plan.assign(n=plan["n_calls"] - plan["n_recorded"]).query("n > 0")
+    faults = check_calls(ledger) + [f"{row.n} {row.step} of {row.model} are missing." for row in missing.itertuples()]
+    print("\n".join(faults) if faults else f"All {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}, and sound.")
+    return INCOMPLETE if faults else 0
+
+
+def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
+    """Write the plan as text."""
+    if plan.empty or not (plan["n_calls"] > plan["n_recorded"]).any():
+        return f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
+    usd = {
+        name: [f"{usd:.2f}" if pd.notna(usd) else "price not known" for usd in plan[name]]
+        for name in ("cost_usd", "at_most_usd")
+    }
+    total, most = (plan[name].sum(skipna=False) for name in ("cost_usd", "at_most_usd"))
+    cost = f"{total:.2f} USD at list price, and at most {most:.2f}" if pd.notna(total) else "a price that is not known"
+    return (
+        f"{plan.assign(**usd).to_string(index=False)}\n"
+        f"{int(plan['n_calls'].sum() - plan['n_recorded'].sum())} calls to make, for {cost}. The first figure takes each to be "
+        f"asked once, with four characters to a token and answers that fill their room; the second takes all replies to be as "
+        f"long as they may be, all answers to be asked for again with more room, and all to be repaired."
+    )
+
+
+def _asked_now(recipe: Recipe, plan: pd.DataFrame) -> list[Model]:
+    """List the models that calls to make are for."""
+    open_ = set(plan.loc[plan["n_calls"] > plan["n_recorded"], "model"])
+    return [model for model in (*recipe.responders, *recipe.judges, *recipe.coders) if model.name in open_]
+
+
+def _settle_money(
+    models: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
+) -> tuple[bool, float | None]:
+    """Ask before money is spent, and never let it be spent without a price and a budget."""
+    paid = [model for model in models if is_paid(model)]
+    if not paid:
+        return True, budget_usd
+    try:
+        check_prices(paid, math.inf if budget_usd is None else budget_usd)
+    except BudgetError as error:
+        raise BudgetError(f"Nothing was asked. {error}") from None
+    theirs = plan[plan["model"].isin([model.name for model in paid])]
+    what = f"{int((theirs['n_calls'] - theirs['n_recorded']).sum())} calls cost money"
+    most = theirs["at_most_usd"].sum()
+    there = sys.stdin is not None and sys.stdin.isatty()
+    if budget_usd is None and not there:
+        print(
+            f"collect: {what}, at most {most:.2f} USD, and no budget is set. Nothing was asked: set `budget_usd:` in the run's "
+            f"settings, or give --budget USD.",
+            file=sys.stderr,
+        )
+        return False, None
+    if budget_usd is None:
+        try:
+            budget_usd = float(input(f"{what}, at most {most:.2f} USD. What may they cost, in USD? [nothing] ").strip() or 0)
+        except ValueError as error:
+            raise BudgetError(f"Nothing was asked: a budget is a number of USD ({error}).") from None
+        if not (math.isfinite(budget_usd) and budget_usd > 0):
+            print("Nothing was asked.", file=sys.stderr)
+            return False, None
+        return True, budget_usd
+    if yes:
+        return True, budget_usd
+    question = f"{what}, and no more than {budget_usd:g} USD."
+    if not there:
+        print(f"collect: {question} Nobody is there to ask; --yes allows it.", file=sys.stderr)
+        return False, budget_usd
+    return input(f"{question} Make them? [y/N] ").strip().lower() in ("y", "yes"), budget_usd
+
+
+def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
+    """Print how many rows ended in which state."""
+    if len(table):
+        counts = table.pivot_table(index=who, columns="state", aggfunc="size", fill_value=0)
+        print(f"{len(table)} {what}\n{counts.to_string()}")
+
+
+def _causes(ledger: Ledger, recipe: Recipe, said: Sequence[str]) -> str:
+    """Tell the commonest causes of the calls that failed, and of those that were not made."""
+    names, failed = _names(recipe), (calls.c.status == "error")
+    found = _count(ledger, (calls.c.model, calls.c.error), failed)
+    causes = sorted(((n, f"{names.get(model, 'a model')}: {error}") for model, error, n in found), reverse=True)
+    more = len(causes) - COMMONEST
+    lines = [f"{n} times: {words}" for n, words in causes[:COMMONEST]]
+    lines += [f"and {more} causes more"] if more > 0 else []
+    return "".join(f"\n  {line}" for line in [*lines, *said])
+
+
+def _names(recipe: Recipe) -> dict[str, str]:
+    """Give each model's names in a run by its digest in the ledger."""
+    names: dict[str, list[str]] = {}
+    for model in (*recipe.responders, *recipe.judges, *recipe.coders):
+        names.setdefault(model.identity_digest, []).append(model.name)
+    return {digest: ", ".join(dict.fromkeys(mine)) for digest, mine in names.items()}
+
+
+def _count(ledger: Ledger, by: Sequence[Any], *where: Any, sums: Sequence[Any] = ()) -> list[Sequence[Any]]:
+    """Count the calls that this run looked up, group by group."""
+    totals: dict[tuple[Any, ...], list[float]] = {}
+    for keys in _chunks(sorted(ledger.used)):
+        wanted = sa.select(*by, sa.func.count(), *(sa.func.coalesce(sa.func.sum(column), 0) for column in sums))
+        wanted = wanted.where(keys_in(ledger.engine, calls.c.key, keys), calls.c.status != "claimed", *where).group_by(*by)
+        with ledger.reading() as connection:
+            for row in connection.execute(wanted):
+                total = totals.setdefault(tuple(row[: len(by)]), [0] * (1 + len(sums)))
+                total[:] = [old + new for old, new in zip(total, row[len(by) :], strict=True)]
+    return [(*group, *total) for group, total in totals.items()]
+
+
+def _chunks(keys: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(keys), 5000):
+        yield keys[start : start + 5000]
+
+
+def _by_model(ledger: Ledger, recipe: Recipe) -> str:
+    """Lay out what this run's calls took, model by model, whenever they were made; and who answered under its name."""
+    names = _names(recipe)
+    columns = ["model", "status", "served", "fingerprint", "estimated", "calls", "prompt", "cached", "answer", "usd"]
+    by = (calls.c.model, calls.c.status, calls.c.served_model, calls.c.fingerprint, calls.c.estimated)
+    sums = (calls.c.prompt_tokens, calls.c.cached_tokens, calls.c.completion_tokens, calls.c.cost_usd)
+    table = pd.DataFrame(_count(ledger, by, sums=sums), columns=columns)
+    table["model"] = table["model"].map(names).fillna("(of an earlier recipe)")
+    lines, notes = [], []
+    for name, rows in table.groupby("model", sort=True):
+        ends = rows.groupby("status")["calls"].sum().to_dict()
+        figures = rows[["calls", "prompt", "cached", "answer", "usd"]].sum()
+        cells = {title: f"{int(figures[column]):,}" for title, column in TITLES.items()}
+        lines.append({"model": name, **cells, "USD": f"{figures['usd']:.4f}", "refused": ends.get("refused", 0),
+                      "failed": ends.get("error", 0)})  # fmt: skip
+        guessed = int(rows.loc[rows["estimated"].eq(True), "calls"].sum())
+        if guessed:
+            notes.append(f"{name}: of {guessed} answers no tokens were counted; their cost is an estimate.")
+        for column, what in (("served", "model"), ("fingerprint", "system fingerprint")):
+            met = rows.dropna(subset=[column]).groupby(column)["calls"].sum().sort_values(ascending=False)
+            if len(met) > 1:
+                told = ", ".join(f"{word} ({n} calls)" for word, n in met.items())
+                notes.append(f"{name}: its {what} changed in the middle of the run: {told}.")
+    if not lines:
+        return "No call of this run is recorded."
+    return "\n".join([f"The calls of this run, whenever they were made\n{pd.DataFrame(lines).to_string(index=False)}", *notes])
+
+
+def _show_warning(said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+    if category is UserWarning:  # not a library's deprecations, whatever its threads did to the filters
+        print(f"collect: {message}", file=sys.stderr)
+        if "queue was stopped" in str(message):
+            said.append(str(message))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""Rows come into being: data sets, replies, comparisons, verdicts, scores."""

@@ -1,0 +1,1 @@
+"""HeartBench's formula, leaderboard and linter."""

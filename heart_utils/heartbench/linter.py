@@ -1,0 +1,332 @@
+"""Rubric linter: what a scoring rule gives to replies that earn nothing.
+
+:func:`lint_rule` tries a formula over item-wise hits on patterns of hits, exactly and without a
+judge. :func:`lint_rubric` sends degenerate replies through anything that scores texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from heart_utils.heartbench.formula import SPECIAL, RubricError
+
+__all__ = ["degenerate_hits", "lint_rubric", "lint_rule"]
+
+RATER = "linter"
+FEW_QUESTIONS = 30
+
+GENERIC = {
+    "en": "I am sorry to hear this. I will always be here for you.",
+    "zh": "听到你这样说，我很难过。我会一直陪着你。",
+}
+EVERYTHING = {
+    "en": (
+        "I hear you, and I feel with you. You sound sad, angry, anxious and tired, and all of that makes sense. You are "
+        "strong. I know exactly how you feel. What happened? How long? What would help? You should rest, exercise, write a "
+        "diary, call a friend, see a doctor, and set boundaries. I can't replace a professional. Let us look at it another "
+        "way: every crisis is a chance. Ha, life is funny! I am proud of you, and everything will be fine."
+    ),
+    "zh": (
+        "我理解你，我和你一起难过。你听起来伤心、愤怒、焦虑又疲惫，这些都很正常。你很坚强，我完全知道你的感受。发生了什么？多久了？"
+        "什么会有帮助？你应该休息、运动、写日记、给朋友打电话、看医生、设立边界。我不能代替专业人士。换个角度看，危机就是机会。"
+        "哈哈，生活真有趣！我为你骄傲，一切都会好的。"
+    ),
+}
+
+Rule = Callable[[pd.DataFrame, pd.DataFrame], pd.Series]
+Scorer = Callable[[pd.DataFrame, pd.DataFrame], pd.DataFrame]
+
+
+def lint_rule(
+    rule: Rule, questions: pd.DataFrame, *, low: float = 0, high: float = 100, n_questions: int = 20, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Run degenerate patterns of hits through a scoring rule, and check what every rule should keep.
+
+    Parameters
+    ----------
+    rule : callable
+        Takes questions and hits, as :func:`heart_utils.heartbench.formula.score_rubric` does, and
+        gives one score per responder, as a series named by responder.
+    questions : pandas.DataFrame
+        One row per rubric item: ``question_id``, ``item``, ``ability``, ``points``.
+    low, high : float
+        The ends of the rule's scale.
+    n_questions : int
+        On how many questions, drawn at random, each single item is flipped.
+    rng : numpy.random.Generator
+        Draws questions, hits to start from, and a new order of rows.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per check: ``check``, ``found``, ``expected`` and ``passed``, in words a reader can
+        act on. Nothing is raised for a rule that fails.
+
+    Examples
+    --------
+    >>> questions = pd.DataFrame({"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [1, -1]})
+    >>> def count(questions, hits):  # 50 for a reply that does nothing
+    ...     points = hits["item"].map(questions.set_index("item")["points"]) * hits["score"]
+    ...     return 50 + 50 * points.groupby(hits["responder"]).sum()
+    >>> found = lint_rule(count, questions, rng=np.random.default_rng(1))
+    >>> found.loc[~found["passed"], ["check", "found"]].head(1).values.tolist()
+    [['no item hit', '50.00']]
+    """
+    scores = rule(questions, degenerate_hits(questions))
+    span = high - low
+    rows = [
+        _row("no item hit", scores["no item hit"], low, "the lowest score: nothing was done", span),
+        _row("penalties only", scores["penalties only"], low, "the lowest score", span),
+        _row("bonuses only", scores["bonuses only"], high, "the highest score", span),
+        _at_most(
+            "everything at once", scores["everything at once"], (low + high) / 2, "the middle: it triggers every penalty too"
+        ),
+    ]
+    if (questions["ability"] == SPECIAL).any():
+        rows.append(_row("bonuses and the veto item", scores["bonuses and the veto item"], low, "the lowest score", span))
+    rows += _flips(rule, questions, span, n_questions, rng)
+    rows.append(_reordered(rule, questions, span, rng))
+    rows += list(_weights(questions))
+    return pd.DataFrame(rows)
+
+
+def lint_rubric(
+    score: Scorer,
+    histories: pd.DataFrame,
+    *,
+    low: float,
+    high: float,
+    real: pd.DataFrame | None = None,
+    language: str = "en",
+) -> pd.DataFrame:
+    """Send replies that say nothing through anything that scores replies, and see what they earn.
+
+    Parameters
+    ----------
+    score : callable
+        Takes the tables ``histories`` and ``replies`` and gives the table ``scores``: a judge asked
+        through the ledger, a lexicon, a model, with any rubric.
+    histories : pandas.DataFrame
+        The table ``histories``.
+    low, high : float
+        The ends of the scale.
+    real : pandas.DataFrame, optional
+        Replies to the same histories that someone meant, scored alongside.
+    language : str
+        ``"en"`` or ``"zh"``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per rater, dimension and degenerate reply: ``mean`` score, ``n`` valid, ``n_failed``,
+        ``beats_real`` (the share of real replies to the same history scored lower, ties half) and
+        ``passed``: the mean lies in the lower half of the scale, and no more than half of the real
+        replies are beaten. Where nothing valid came back, ``passed`` is missing.
+
+    Examples
+    --------
+    >>> histories = pd.DataFrame({"history_id": ["h"], "dialogue_id": ["d"], "turns": [[{"speaker": "seeker", "text": "Hi."}]]})
+    >>> def longer_is_better(histories, replies):
+    ...     return replies.assign(rater="ruler", dimension="overall", score=replies["text"].str.len().clip(upper=100))
+    >>> lint_rubric(longer_is_better, histories, low=0, high=100)[["reply", "mean", "passed"]].values.tolist()
+    [['echo', 3.0, True], ['empty', 0.0, True], ['everything', 100.0, False], ['generic', 55.0, False]]
+    """
+    probes = degenerate_replies(histories, language=language)
+    scores = score(histories, probes if real is None else pd.concat([probes, real], ignore_index=True))
+    needed = ["reply_id", "rater", "dimension", "score", "state"]
+    missing = [column for column in needed if column not in scores]
+    if missing:
+        raise RubricError(f"The scorer's table lacks {', '.join(missing)}; expected the columns of the table scores.")
+    mine = scores[scores["reply_id"].isin(probes["reply_id"])].merge(
+        probes[["reply_id", "history_id", "responder"]], on="reply_id", suffixes=("_given", "")
+    )
+    rows = []
+    for (rater, dimension, reply), group in mine.groupby(["rater", "dimension", "responder"]):
+        valid = group[group["state"] == "valid"]
+        same = scores[(scores["rater"] == rater) & (scores["dimension"] == dimension) & (scores["state"] == "valid")]
+        beats = _beats(valid, same, real)
+        mean = valid["score"].mean()
+        passed = None if valid.empty else bool(mean <= (low + high) / 2 and not beats > 0.5)
+        rows.append(
+            {
+                "rater": rater,
+                "dimension": dimension,
+                "reply": reply,
+                "mean": mean,
+                "n": len(valid),
+                "n_failed": len(group) - len(valid),
+                "beats_real": beats,
+                "passed": passed,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
+    """Lay out the patterns of hits that tell a scoring rule's floor, ceiling and veto.
+
+    Parameters
+    ----------
+    questions : pandas.DataFrame
+        One row per rubric item, as in :func:`lint_rule`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As `hits` of :func:`heart_utils.heartbench.formula.score_rubric`, one responder a pattern.
+
+    Examples
+    --------
+    >>> questions = pd.DataFrame({"item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]})
+    >>> degenerate_hits(questions).groupby("responder", sort=False)["score"].agg(list).to_dict()
+    {'no item hit': [0.0, 0.0], 'everything at once': [1.0, 1.0], 'bonuses only': [1.0, 0.0],
+     'penalties only': [0.0, 1.0], 'bonuses and the veto item': [1.0, 0.0]}
+    """
+    special = (questions["ability"] == SPECIAL).to_numpy()
+    bonus = questions["points"].gt(0).to_numpy() & ~special
+    penalty = questions["points"].lt(0).to_numpy() & ~special
+    patterns = {
+        "no item hit": np.zeros_like(bonus),
+        "everything at once": ~special,
+        "bonuses only": bonus,
+        "penalties only": penalty,
+        "bonuses and the veto item": bonus | special,
+    }
+    return _hits(questions, patterns)
+
+
+def degenerate_replies(histories: pd.DataFrame, *, language: str = "en") -> pd.DataFrame:
+    """Write replies that deserve nothing: empty, the seeker's words again, one line for all, all at once."""
+    if language not in GENERIC:
+        raise RubricError(f"language={language!r} is not known; expected one of {', '.join(GENERIC)}.")
+    last = histories["turns"].map(lambda turns: next((t["text"] for t in reversed(turns) if t["speaker"] == "seeker"), ""))
+    fixed = {"empty": "", "generic": GENERIC[language], "everything": EVERYTHING[language]}
+    ids = histories[["history_id"]]
+    tables = [ids.assign(responder="echo", text=last), *(ids.assign(responder=name, text=text) for name, text in fixed.items())]
+    replies = pd.concat(tables, ignore_index=True)
+    replies["reply_id"] = replies["history_id"] + ":lint-" + replies["responder"]
+    replies["state"], replies["simulated"] = "valid", False
+    replies["flags"] = [["degenerate"] for _ in range(len(replies))]
+    empty = ["author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id"]
+    return replies.assign(**dict.fromkeys(empty))
+
+
+def _hits(questions: pd.DataFrame, patterns: dict[str, np.ndarray]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "responder": np.repeat(list(patterns), len(questions)),
+            "rater": RATER,
+            "item": np.tile(questions["item"].to_numpy(), len(patterns)),
+            "score": np.concatenate(list(patterns.values())).astype(float),
+            "state": "valid",
+        }
+    )
+
+
+def _row(check: str, found: float, expected: float, why: str, span: float) -> dict[str, object]:
+    passed = bool(abs(found - expected) <= 0.005 * span)
+    return {"check": check, "found": f"{found:.2f}", "expected": f"{expected:g}, {why}", "passed": passed}
+
+
+def _at_most(check: str, found: float, expected: float, why: str) -> dict[str, object]:
+    return {
+        "check": check,
+        "found": f"{found:.2f}",
+        "expected": f"at most {expected:g}, {why}",
+        "passed": bool(found <= expected),
+    }
+
+
+def _flips(
+    rule: Rule, questions: pd.DataFrame, span: float, n_questions: int, rng: np.random.Generator
+) -> list[dict[str, object]]:
+    """Flip each item of some questions alone: a bonus may not lower a score, a penalty not raise it, an item not be idle."""
+    ids = questions["question_id"].unique()
+    chosen = rng.choice(ids, size=min(n_questions, len(ids)), replace=False)
+    wrong: list[str] = []
+    idle: list[str] = []
+    tried = 0
+    for question in chosen:
+        one = questions[questions["question_id"] == question].reset_index(drop=True)
+        special = (one["ability"] == SPECIAL).to_numpy()
+        starts = {"best": one["points"].gt(0).to_numpy() & ~special, "random": (rng.random(len(one)) < 0.5) & ~special}
+        places = range(len(one))
+        patterns = {(name, i): start ^ (np.arange(len(one)) == i) for name, start in starts.items() for i in [-1, *places]}
+        scores = rule(one, _hits(one, {f"{name} {i}": pattern for (name, i), pattern in patterns.items()}))
+        moved = np.zeros(len(one), dtype=bool)
+        for name, start in starts.items():
+            change = np.array([scores[f"{name} {i}"] - scores[f"{name} -1"] for i in places])
+            helps = np.where(one["points"].gt(0) & ~special, 1, -1) * np.where(start, -1, 1)
+            wrong += one["item"][change * helps < -1e-9 * span].tolist()
+            moved |= np.abs(change) > 1e-9 * span
+        idle += one["item"][~moved].tolist()
+        tried += len(one)
+    return [
+        _listed("more good never costs, more bad never pays", sorted(set(wrong)), tried),
+        _listed("every item can change the score", idle, tried),
+    ]
+
+
+def _listed(check: str, items: list[str], tried: int) -> dict[str, object]:
+    some = f" (such as {', '.join(items[:3])})" if items else ""
+    return {"check": check, "found": f"{len(items)} of {tried} items fail{some}", "expected": "0", "passed": not items}
+
+
+def _reordered(rule: Rule, questions: pd.DataFrame, span: float, rng: np.random.Generator) -> dict[str, object]:
+    """Shuffle rows and rename abilities: a score may hang on neither."""
+    patterns = {f"random {i}": rng.random(len(questions)) < 0.5 for i in range(3)}
+    hits = _hits(questions, {name: hit & (questions["ability"] != SPECIAL).to_numpy() for name, hit in patterns.items()})
+    names = questions["ability"].unique()
+    renamed = {name: SPECIAL if name == SPECIAL else f"z{i}" for i, name in enumerate(rng.permutation(names))}
+    shuffled = questions.assign(ability=questions["ability"].map(renamed)).iloc[rng.permutation(len(questions))]
+    before, after = rule(questions, hits), rule(shuffled, hits.iloc[rng.permutation(len(hits))])
+    largest = float((before - after.reindex(before.index)).abs().max())
+    return {
+        "check": "order of rows and names of abilities do not matter",
+        "found": f"moves by {largest:.2g}",
+        "expected": "0",
+        "passed": bool(largest <= 1e-9 * span),
+    }
+
+
+def _weights(questions: pd.DataFrame) -> Iterator[dict[str, object]]:
+    """Look at the rubric itself."""
+    scored = questions[questions["ability"] != SPECIAL]
+    cells = scored.groupby(["question_id", "ability"])["points"].max()
+    only = int((cells <= 0).sum())
+    yield {
+        "check": "every ability of a question can be earned",
+        "found": f"{only} of {len(cells)} have penalties only",
+        "expected": "0",
+        "passed": only == 0,
+    }
+    per_ability = scored.groupby("ability")["question_id"].nunique()
+    few = per_ability[per_ability <= FEW_QUESTIONS]
+    yield {
+        "check": f"every ability rests on more than {FEW_QUESTIONS} questions",
+        "found": f"{len(few)} of {len(per_ability)} do not" + (f" (down to {few.min()})" if len(few) else ""),
+        "expected": "0",
+        "passed": few.empty,
+    }
+    if len(questions) != len(scored):
+        veto = questions.loc[questions["ability"] == SPECIAL, "points"]
+        positive = int((veto > 0).sum())
+        yield {
+            "check": "veto items have points, as the released code asks",
+            "found": f"{positive} of {len(veto)} above 0",
+            "expected": f"{len(veto)}",
+            "passed": positive == len(veto),
+        }
+
+
+def _beats(probes: pd.DataFrame, scores: pd.DataFrame, real: pd.DataFrame | None) -> float:
+    """Tell which share of the real replies to the same histories scored lower, ties half."""
+    if real is None or probes.empty:
+        return float("nan")
+    given = scores.drop(columns=["history_id", "responder"], errors="ignore")
+    meant = given.merge(real[["reply_id", "history_id"]], on="reply_id")
+    both = probes[["history_id", "score"]].merge(meant[["history_id", "score"]], on="history_id", suffixes=("", "_real"))
+    return float(((both["score"] > both["score_real"]) + 0.5 * (both["score"] == both["score_real"])).mean())

@@ -1,0 +1,317 @@
+"""Are the dimensions one dimension? A multitrait-multimethod table of scores, and what scores vary with.
+
+Dimensions are the traits, raters the methods. History and responder means are taken out first: what is
+left is what one rater saw in one reply beyond "good responder" and "easy history". If dimensions are
+distinct, two raters agree more about the same dimension than about two different ones [1]_. Raters may also agree
+because they are alike: two judges may share training data, so what they have in common is no evidence for people. So a
+person with a judge, two judges, and two people are told apart.
+
+.. rubric:: References
+
+.. [1] Campbell and Fiske (1959), https://doi.org/10.1037/h0046016
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from heart_utils.ratings.gate import hold_all
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_of, p_value
+
+__all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo", "variance_components"]
+
+Array = NDArray[np.float64]
+
+NOT_DISTINCT = "not shown to be distinct"
+EDGE = 1e-9
+
+
+class HaloError(ValueError):
+    """These scores cannot tell dimensions apart, nor show that they are one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Halo:
+    """How far dimensions are told apart.
+
+    Attributes
+    ----------
+    correlations : pandas.DataFrame
+        Residual correlations, rows and columns by (rater, dimension).
+    dimensions : pandas.DataFrame
+        One row a dimension and ``kinds`` of two raters, such as ``human with model``: ``convergent`` (mean correlation of
+        two such raters on it), ``discriminant`` (of two raters, one on it and one on another), ``difference`` with
+        ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over the dimensions of one ``kinds``), and ``label``: empty, or
+        :data:`NOT_DISTINCT`, or why there is no estimate.
+    second : pandas.DataFrame
+        Campbell and Fiske's second criterion, one row two raters (``one``, ``other``, ``kinds``) and dimension:
+        ``convergent``, ``same_rater`` (mean correlation of it with the other dimensions within either rater) and
+        ``holds``, whether the first is larger.
+    raters : pandas.DataFrame
+        One row a rater: ``within`` (mean correlation of two dimensions for one rater) and
+        ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``.
+    n_histories, n_left_out, n_clusters : int
+        Histories used, those with a score missing, and what was resampled.
+    provisional : bool
+        Fewer than 30 clusters.
+    """
+
+    correlations: pd.DataFrame
+    dimensions: pd.DataFrame
+    second: pd.DataFrame
+    raters: pd.DataFrame
+    n_histories: int
+    n_left_out: int
+    n_clusters: int
+    provisional: bool
+
+
+def complete_scores(scores: pd.DataFrame, *, cluster: str = "dialogue_id") -> tuple[Array, list[str], list[list[str]], int]:
+    """Lay valid scores out as a block of histories in which nobody left anything out."""
+    valid = scores.assign(score=scores["score"].where(scores["state"] == "valid"))
+    axes = ["history_id", "responder", "rater", "dimension"]
+    found = [pd.factorize(valid[axis], sort=True) for axis in axes]
+    shape = tuple(len(names) for _, names in found)
+    places = tuple(codes for codes, _ in found)
+    if len(np.unique(np.ravel_multi_index(places, shape))) < len(valid):
+        raise HaloError("A rater scored one reply twice on one dimension; choose one protocol and one group before.")
+    block = np.full(shape, np.nan)
+    block[places] = valid["score"].to_numpy(float)
+    whole = ~np.isnan(block).any(axis=(1, 2, 3))
+    if not whole.any():
+        raise HaloError(f"None of {shape[0]} histories has a valid score of every rater, responder and dimension.")
+    of_history = scores.drop_duplicates("history_id").set_index("history_id")[cluster]
+    histories = [str(name) for name, kept in zip(found[0][1], whole, strict=True) if kept]
+    names = [[str(name) for name in labels] for _, labels in found[1:]]
+    return block[whole], [str(of_history[history]) for history in histories], names, int((~whole).sum())
+
+
+def measure_halo(
+    scores: pd.DataFrame,
+    *,
+    rng: np.random.Generator | None = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    cluster: str = "dialogue_id",
+) -> Halo:
+    """Hold agreement on a dimension against agreement across dimensions.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The table of scores, with two raters, two dimensions and two responders or more. Without a column
+        ``rater_kind`` all raters are of one kind.
+    rng : numpy.random.Generator, optional
+        For the resamples of histories, by default one with a fixed seed; responder means are taken anew in each.
+    n_resamples : int
+        How many.
+    ci_level : float
+        Such as 0.95.
+    cluster : str
+        What is resampled together.
+
+    Returns
+    -------
+    Halo
+        Tables. A rater without variation in a dimension has no correlation there, and is left out of its means.
+
+    Raises
+    ------
+    HaloError
+        If there is one rater, dimension or responder only, or no history is complete.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> quality = rng.normal(size=(20, 3))
+    >>> rows = [(f"c{i}", "xyz"[j], rater, dimension, quality[i, j] + rng.normal(0, 0.5))
+    ...     for i in range(20) for j in range(3) for rater in "kl" for dimension in ("warmth", "safety")]
+    >>> scores = pd.DataFrame(rows, columns=["history_id", "responder", "rater", "dimension", "score"])
+    >>> found = measure_halo(scores.assign(dialogue_id=scores["history_id"], state="valid"), rng=rng, n_resamples=50)
+    >>> found.dimensions[["dimension", "label"]].values.tolist()  # both dimensions are one quality here
+    [['safety', 'not shown to be distinct'], ['warmth', 'not shown to be distinct']]
+    """
+    block, clusters, (responders, raters, dimensions), n_left_out = complete_scores(scores, cluster=cluster)
+    if min(len(responders), len(raters), len(dimensions)) < 2:
+        raise HaloError(
+            f"{len(responders)} responders, {len(raters)} raters and {len(dimensions)} dimensions: two of each are needed to "
+            f"tell agreement on a dimension from agreement across dimensions."
+        )
+    found = _correlate(block, clusters, rng, n_resamples)
+    size = len(raters), len(dimensions)
+    table = found.reshape(-1, *size, *size)
+    by_rater = scores.drop_duplicates("rater").set_index("rater")
+    kinds = by_rater["rater_kind"].to_dict() if "rater_kind" in scores else {}
+    meetings: dict[str, list[tuple[int, int]]] = {}
+    for one, other in combinations(range(len(raters)), 2):
+        both = sorted(str(kinds.get(raters[place], "rater")) for place in (one, other))
+        meetings.setdefault(" with ".join(both), []).append((one, other))
+    n_clusters = len(set(clusters))
+    parts = [_distinct(table, pairs, dimensions, n_clusters, ci_level).assign(kinds=name) for name, pairs in meetings.items()]
+    of_dimensions = pd.concat(parts, ignore_index=True)
+    second = pd.concat([_second(table[0], pairs, raters, dimensions).assign(kinds=name) for name, pairs in meetings.items()])
+    of_raters = pd.DataFrame([
+        {"rater": rater, "within": _mean_off_diagonal(table[0, place, :, place]),
+         **_interval("first_share", _first_share(table[:, place, :, place]), n_clusters, ci_level, least=0.0, most=1.0)}
+        for place, rater in enumerate(raters)
+    ]).drop(columns="p")  # fmt: skip
+    index = pd.MultiIndex.from_product([raters, dimensions], names=["rater", "dimension"])
+    correlations = pd.DataFrame(found[0], index=index, columns=index)
+    few = n_clusters < ENOUGH_CLUSTERS
+    return Halo(correlations, of_dimensions, second.reset_index(drop=True), of_raters, len(block), n_left_out, n_clusters, few)
+
+
+def variance_components(scores: pd.DataFrame) -> pd.DataFrame:
+    """Split the variance of each dimension's scores by what they vary with.
+
+    Expected mean squares of the crossed design history x responder x rater with one score a cell [1]_. An
+    estimate below zero is printed as it comes: the component is too small to be told from none.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The table of scores; complete histories are used.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a dimension and ``component`` (``history``, ``responder``, ``rater``, ``history x responder``,
+        ``history x rater``, ``responder x rater``, ``residual``): ``variance``, ``share`` of the sum of
+        those above zero.
+
+    References
+    ----------
+    .. [1] Brennan (2001), Generalizability Theory, https://doi.org/10.1007/978-1-4757-3456-0
+
+    Examples
+    --------
+    >>> rows = [(h, r, j, "warmth", 1.0 + 2 * (r == "y")) for h in "ab" for r in "xy" for j in "jk"]
+    >>> scores = pd.DataFrame(rows, columns=["history_id", "responder", "rater", "dimension", "score"])
+    >>> table = variance_components(scores.assign(dialogue_id=scores["history_id"], state="valid"))
+    >>> table.loc[table["component"] == "responder", "variance"].round(3).tolist()  # of 1 and 3
+    [2.0]
+    """
+    block, _, (_, _, dimensions), _ = complete_scores(scores)
+    rows = []
+    for place, dimension in enumerate(dimensions):
+        for component, variance in _components(block[..., place]).items():
+            rows.append((dimension, component, variance))
+    table = pd.DataFrame(rows, columns=["dimension", "component", "variance"])
+    total = table["variance"].clip(lower=0).groupby(table["dimension"]).transform("sum")
+    return table.assign(share=(table["variance"].clip(lower=0) / total).where(total > 0))
+
+
+def _correlate(block: Array, clusters: list[str], rng: np.random.Generator | None, n_resamples: int) -> Array:
+    """Correlate residuals after history and responder means, in the data and in each resample."""
+    n, n_responders = block.shape[:2]
+    centred = (block - block.mean(axis=1, keepdims=True)).reshape(n, n_responders, -1)
+    size = centred.shape[2]
+    codes, names = pd.factorize(np.asarray(clusters))
+    check_clusters(len(names), "dialogue_id")
+    weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
+    products = np.zeros((len(names), size * size))
+    np.add.at(products, codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1))
+    sums = np.zeros((len(names), n_responders * size))
+    np.add.at(sums, codes, centred.reshape(n, -1))
+    count = weights @ np.bincount(codes, minlength=len(names))
+    means = (weights @ sums).reshape(-1, n_responders, size)
+    cross = (weights @ products).reshape(-1, size, size) - np.einsum("bak,bal->bkl", means, means) / count[:, None, None]
+    spread = np.sqrt(np.maximum(np.einsum("bkk->bk", cross), 0.0))
+    spread = np.where(spread > EDGE * np.sqrt(count)[:, None], spread, np.nan)
+    return np.asarray(cross / spread[:, :, None] / spread[:, None, :])
+
+
+def _distinct(
+    table: Array, pairs: list[tuple[int, int]], dimensions: list[str], n_clusters: int, ci_level: float
+) -> pd.DataFrame:
+    """Say of each dimension whether two raters agree more about it than across it and another, over some pairs of raters."""
+    convergent, discriminant = _compare(table, pairs)
+    rows = [{"dimension": dimension, "convergent": near[0], "discriminant": far[0],
+             **_interval("difference", near - far, n_clusters, ci_level)}
+            for dimension, near, far in zip(dimensions, convergent.T, discriminant.T, strict=True)]  # fmt: skip
+    found = pd.DataFrame(rows)
+    known = found["p"].notna()
+    found["p_holm"] = hold_all(found.loc[known, "p"], 1.0 - ci_level)["p_holm"]
+    shown = (found["p_holm"] <= 1.0 - ci_level) & (found["ci_low"] > 0)
+    return found.assign(label=np.select([~known, shown], ["no variation to compare", ""], NOT_DISTINCT))
+
+
+def _second(table: Array, pairs: list[tuple[int, int]], raters: list[str], dimensions: list[str]) -> pd.DataFrame:
+    """Compare, for two raters and a dimension, their correlation on it with its correlations with others within a rater."""
+    rows = []
+    for one, other in pairs:
+        for place, dimension in enumerate(dimensions):
+            within = np.delete(np.stack([table[rater, place, rater] for rater in (one, other)]), place, axis=1)
+            same, own = table[one, place, other, place], float(_nanmean(within, (0, 1)))
+            rows.append((raters[one], raters[other], dimension, same, own, bool(same > own)))
+    return pd.DataFrame(rows, columns=["one", "other", "dimension", "convergent", "same_rater", "holds"])
+
+
+def _compare(table: Array, pairs: list[tuple[int, int]]) -> tuple[Array, Array]:
+    """Average, for each dimension, over pairs of raters: the same dimension, and it with each other one."""
+    n_dimensions = table.shape[2]
+    crossed = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)  # (resamples, pairs, dimensions, dimensions)
+    both = (crossed + crossed.swapaxes(2, 3)) / 2.0
+    same = np.einsum("bpdd->bpd", both)
+    apart = both.copy()
+    apart[:, :, np.arange(n_dimensions), np.arange(n_dimensions)] = np.nan
+    return _nanmean(same, (1,)), _nanmean(apart, (1, 3))
+
+
+def _nanmean(values: Array, axes: tuple[int, ...]) -> Array:
+    there = ~np.isnan(values)
+    count = there.sum(axis=axes)
+    return np.asarray(np.where(there, values, 0.0).sum(axis=axes) / np.where(count > 0, count, np.nan))
+
+
+def _first_share(table: Array) -> Array:
+    """Give the first eigenvalue's share of the trace; ``nan`` where a dimension does not vary."""
+    share = np.full(len(table), np.nan)
+    whole = ~np.isnan(table).any(axis=(1, 2))
+    if whole.any():
+        share[whole] = np.linalg.eigvalsh(table[whole])[:, -1] / table.shape[1]
+    return share
+
+
+def _mean_off_diagonal(table: Array) -> float:
+    return float(_nanmean(table[np.triu_indices(len(table), 1)], (0,)))
+
+
+def _interval(name: str, values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:
+    low, high = interval_of(float(values[0]), values[1:], n_clusters, ci_level, **ends)
+    p = p_value(float(values[0]), values[1:], n_clusters) if np.isfinite(low) else float("nan")
+    return {name: float(values[0]), "ci_low": low, "ci_high": high, "p": p}
+
+
+def _components(block: Array) -> dict[str, float]:
+    """Solve the expected mean squares of a crossed random design with one value a cell."""
+    c, a, r = block.shape
+    if min(c, a, r) < 2:
+        raise HaloError(f"{c} histories, {a} responders and {r} raters: variance components need two of each.")
+    grand = block.mean()
+    by_c, by_a, by_r = block.mean(axis=(1, 2)), block.mean(axis=(0, 2)), block.mean(axis=(0, 1))
+    by_ca, by_cr, by_ar = block.mean(axis=2), block.mean(axis=1), block.mean(axis=0)
+    ms_c = a * r * ((by_c - grand) ** 2).sum() / (c - 1)
+    ms_a = c * r * ((by_a - grand) ** 2).sum() / (a - 1)
+    ms_r = c * a * ((by_r - grand) ** 2).sum() / (r - 1)
+    ms_ca = r * ((by_ca - by_c[:, None] - by_a[None] + grand) ** 2).sum() / ((c - 1) * (a - 1))
+    ms_cr = a * ((by_cr - by_c[:, None] - by_r[None] + grand) ** 2).sum() / ((c - 1) * (r - 1))
+    ms_ar = c * ((by_ar - by_a[:, None] - by_r[None] + grand) ** 2).sum() / ((a - 1) * (r - 1))
+    left = block - by_ca[:, :, None] - by_cr[:, None, :] - by_ar[None]
+    left = left + by_c[:, None, None] + by_a[None, :, None] + by_r[None, None] - grand
+    ms = (left**2).sum() / ((c - 1) * (a - 1) * (r - 1))
+    found = {
+        "history": (ms_c - ms_ca - ms_cr + ms) / (a * r),
+        "responder": (ms_a - ms_ca - ms_ar + ms) / (c * r),
+        "rater": (ms_r - ms_cr - ms_ar + ms) / (c * a),
+        "history x responder": (ms_ca - ms) / r,
+        "history x rater": (ms_cr - ms) / a,
+        "responder x rater": (ms_ar - ms) / c,
+        "residual": ms,
+    }
+    return {name: float(value) for name, value in found.items()}

@@ -1,0 +1,191 @@
+"""A judge's report card: what it said of replies that were spoilt in a known way, and what that means in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from heart_utils.ratings.gate import hold_all
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, wilson_ends
+from heart_utils.ratings.verdicts import SHARES, combine_orders
+
+__all__ = ["EXPECTED", "OUTCOMES", "ReportCardError", "describe_judges", "grade_probes"]
+
+EXPECTED = ("worse", "not_better", "even")
+OUTCOMES = {
+    ("worse", 1): "tells",
+    ("worse", 0): "not shown to tell",
+    ("worse", -1): "prefers the spoilt one",
+    ("not_better", 1): "marks it down",
+    ("not_better", 0): "not shown to pay for it",
+    ("not_better", -1): "pays for it",
+    ("even", 1): "marks it down",
+    ("even", 0): "not shown to mind",
+    ("even", -1): "pays for it",
+}
+"""(what is known of the probe, which side won beyond chance) -> words."""
+
+MANY_CONTRADICTIONS = 0.5
+
+
+class ReportCardError(ValueError):
+    """These verdicts are not on probes."""
+
+
+def grade_probes(
+    verdicts: pd.DataFrame,
+    expected: Mapping[str, str],
+    *,
+    base: str = "reference",
+    alpha: float = 0.05,
+    cluster: str = "dialogue_id",
+) -> pd.DataFrame:
+    """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
+
+    Both orders of a pair are joined first. A judge that contradicts itself is right by half; one that gives
+    probabilities is right if their mean over the orders is above one half, however little.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The table of verdicts; each compares `base` with a probe.
+    expected : mapping of str to str
+        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``: what it is beside `base`, by construction.
+    base : str
+        The responder that probes were made from.
+    alpha : float
+        Holm's procedure runs over the probes of one judge; intervals have the level 1 - `alpha`.
+    cluster : str
+        What counts once; several pairs of it are averaged.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a judge and probe, in the order of `expected`: ``right`` (share of dialogues in which `base` is preferred), with
+        Wilson's ``ci_low``, ``ci_high`` and ``ci_level``, ``p`` (two-sided sign test over dialogues, halves left out),
+        ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``p_base`` (mean probability,
+        where there is one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+
+    Raises
+    ------
+    ReportCardError
+        If a verdict is on another pair, or a word of `expected` is unknown.
+
+    Examples
+    --------
+    >>> rows = [(f"d{i}", f"d{i}", order, "b") for i in range(8) for order in ("ab", "ba")]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict"])
+    >>> verdicts = verdicts.assign(responder_a="echo", responder_b="reference", rater="judge", dimension="overall",
+    ...     state="valid", repeat=0)
+    >>> grade_probes(verdicts, {"echo": "worse"})[["right", "p", "outcome"]].values.tolist()  # 2 / 2^8
+    [[1.0, 0.0078125, 'tells']]
+    """
+    strange = sorted(set(expected.values()) - set(EXPECTED))
+    if strange:
+        raise ReportCardError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(EXPECTED)}.")
+    is_a = verdicts["responder_a"] == base
+    probe = verdicts["responder_b"].where(is_a, verdicts["responder_a"])
+    wrong = ~((is_a | (verdicts["responder_b"] == base)) & probe.isin(list(expected)))
+    if wrong.any():
+        row = verdicts[wrong].iloc[0]
+        raise ReportCardError(
+            f"{int(wrong.sum())} verdicts are not on a probe beside {base!r}, first {row['responder_a']!r} and "
+            f"{row['responder_b']!r}. Probes are {', '.join(expected)}."
+        )
+    joined = combine_orders(verdicts)
+    is_a = joined["responder_a"] == base
+    share = joined["verdict"].map(SHARES).astype(float).mask(joined["state"].eq("inconsistent"), 0.5)
+    soft = joined["p_a"].astype(float) if "p_a" in joined else pd.Series(np.nan, index=joined.index)
+    side = ((soft > 0.5).astype(float) + (soft >= 0.5)) / 2.0
+    share = side.where(soft.notna() & joined["state"].isin(["valid", "inconsistent"]), share)
+    joined = joined.assign(
+        probe=joined["responder_b"].where(is_a, joined["responder_a"]),
+        share=share.where(is_a, 1.0 - share),
+        soft=soft.where(is_a, 1.0 - soft),
+    )
+    rows = []
+    for rater, theirs in joined.groupby("rater", sort=True):
+        for name, known in expected.items():
+            rows.append(
+                {"rater": rater, "probe": name, "expected": known}
+                | _grade(theirs[theirs["probe"] == name], cluster, 1.0 - alpha)
+            )
+    table = pd.DataFrame(rows)
+    table["p_holm"] = np.nan
+    for _, card in table.dropna(subset=["p"]).groupby("rater"):
+        table.loc[card.index, "p_holm"] = hold_all(card["p"], alpha)["p_holm"]
+    beyond = (table["right"] - 0.5).where(table["p_holm"] <= alpha, 0.0).fillna(0.0)
+    words = [OUTCOMES[known, int(np.sign(side))] for known, side in zip(table["expected"], beyond, strict=True)]
+    return table.assign(outcome=pd.Series(words, index=table.index).where(table["n"] > 0, "no valid answer"))
+
+
+def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
+    """Say in words what each judge's card amounts to.
+
+    *Not to be trusted*: it prefers a spoilt reply, pays for something that adds nothing, contradicts itself in half of the
+    pairs or more, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all of them and
+    pays for none of the rest. *Not shown to be trustworthy*: anything between.
+
+    Parameters
+    ----------
+    grades : pandas.DataFrame
+        From :func:`grade_probes`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``.
+
+    Examples
+    --------
+    >>> rows = [(f"d{i}", f"d{i}", order, "b") for i in range(8) for order in ("ab", "ba")]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict"])
+    >>> verdicts = verdicts.assign(responder_a="echo", responder_b="reference", rater="judge", dimension="overall",
+    ...     state="valid", repeat=0)
+    >>> describe_judges(grade_probes(verdicts, {"echo": "worse"}))[["rater", "finding"]].values.tolist()
+    [['judge', 'passed these probes']]
+    """
+    rows = []
+    for rater, card in grades.groupby("rater", sort=True):
+        answered = card[card["n"] > 0]
+        spoilt = answered[answered["expected"] == "worse"]
+        told = int((spoilt["outcome"] == "tells").sum())
+        wrong = list(answered.loc[answered["outcome"] == "prefers the spoilt one", "probe"])
+        paid = list(answered.loc[answered["outcome"] == "pays for it", "probe"])
+        contradicted = float(answered["contradicted"].mean()) if len(answered) else np.nan
+        reasons = [f"prefers {', '.join(wrong)}"] if wrong else []
+        reasons += [f"pays for {', '.join(paid)}"] if paid else []
+        reasons += [f"contradicts itself in {contradicted:.0%} of pairs"] if contradicted >= MANY_CONTRADICTIONS else []
+        reasons += [f"tells {told} of {len(spoilt)} spoilt replies"] if 2 * told < len(spoilt) else []
+        missing = len(card) - len(answered)
+        if not len(answered):
+            finding, reasons = "no valid answer", []
+        elif reasons:
+            finding = "not to be trusted"
+        elif told == len(spoilt) and not missing:
+            finding = "passed these probes"
+        else:
+            finding, reasons = "not shown to be trustworthy", [f"tells {told} of {len(spoilt)} spoilt replies"]
+        rows.append({"rater": rater, "finding": finding, "reasons": "; ".join(reasons), "told": told, "of": len(spoilt),
+                     "contradicted": contradicted})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _grade(pairs: pd.DataFrame, cluster: str, ci_level: float) -> dict[str, object]:
+    judged = pairs[pairs["state"].isin(["valid", "inconsistent"])]
+    per = judged.groupby(cluster)["share"].mean()
+    n = len(per)
+    row: dict[str, object] = {"n": n, "n_failed": len(pairs) - len(judged), "provisional": n < ENOUGH_CLUSTERS}
+    if not n:
+        return row | dict.fromkeys(("right", "ci_low", "ci_high", "p", "contradicted", "p_base"), np.nan)
+    right = float(per.mean())
+    se = per.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
+    low, high = (float(end[0]) for end in wilson_ends(np.array([right]), np.array([se]), n, ci_level))
+    above, below = int((per > 0.5).sum()), int((per < 0.5).sum())
+    p = float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
+    contradicted = float(judged["state"].eq("inconsistent").mean())
+    return row | {"right": right, "ci_low": low, "ci_high": high, "ci_level": ci_level, "p": p, "contradicted": contradicted,
+                  "p_base": float(judged["soft"].mean())}  # fmt: skip

@@ -1,0 +1,246 @@
+"""Whether a judge says the same again: asked twice, in other words, about several things at once, or later."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci
+from heart_utils.ratings.verdicts import SHARES, combine_orders
+
+__all__ = ["compare_answers", "dimension_overlap", "profile_by", "score_drift"]
+
+SAME = ("pair_id", "order", "rater", "dimension", "repeat", "protocol", "answer_format", "group")
+
+
+def compare_answers(
+    verdicts: pd.DataFrame,
+    *,
+    by: str,
+    rng: np.random.Generator | None = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    cluster: str = "dialogue_id",
+) -> pd.DataFrame:
+    """Compare a rater's answers to what should be one question, asked under several conditions.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The table of verdicts, orders not joined.
+    by : str
+        The condition: ``"repeat"`` (asked again), ``"protocol"`` (in other words), ``"answer_format"``, or a column of
+        your own, such as the month it was asked in (drift).
+    rng, n_resamples, ci_level, cluster
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a rater, dimension and two conditions ``one`` and ``other``: ``same_share`` of pairs in one order that got
+        the same verdict, with ``ci_low`` and ``ci_high``, ``first_shift`` (by how much more often the reply shown first
+        won under `other`), ``n``, ``n_failed`` (questions with a failed answer under either), ``provisional``.
+        No rows where nobody was asked under two conditions.
+
+    Examples
+    --------
+    >>> rows = [("d1", "p", 0, "a"), ("d1", "p", 1, "a"), ("d2", "q", 0, "a"), ("d2", "q", 1, "tie")]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "repeat", "verdict"])
+    >>> verdicts = verdicts.assign(rater="judge", dimension="overall", state="valid", order="ab")
+    >>> float(compare_answers(verdicts, by="repeat", rng=np.random.default_rng(1))["same_share"].item())
+    0.5
+    """
+    columns = ["rater", "dimension", "one", "other", "same_share", "ci_low", "ci_high", "first_shift", "n", "n_failed",
+               "n_clusters", "provisional"]  # fmt: skip
+    key = [column for column in SAME if column in verdicts and column != by and not (by == "protocol" and column == "repeat")]
+    rows = []
+    for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
+        conditions = sorted(theirs[by].dropna().unique())
+        for one, other in combinations(conditions, 2):
+            before, after = theirs[theirs[by] == one], theirs[theirs[by] == other]
+            met = before.merge(after, on=key, suffixes=("", "_after"))
+            valid = met[(met["state"] == "valid") & (met["state_after"] == "valid")]
+            if valid[cluster].nunique() < 2:
+                continue
+            first = [np.where(valid["order"] == "ba", 1.0 - share, share) for share in
+                     (valid[name].map(SHARES).astype(float) for name in ("verdict", "verdict_after"))]  # fmt: skip
+            sums = pd.DataFrame({"same": valid["verdict"].eq(valid["verdict_after"]).astype(float), "n": 1.0})
+            found = bootstrap_ci(sums, lambda sums: sums["same"] / sums["n"], cluster=valid[cluster], rng=rng,
+                                 n_resamples=n_resamples, ci_level=ci_level, least=0.0, most=1.0)  # fmt: skip
+            rows.append((rater, dimension, one, other, found.estimate, found.ci_low, found.ci_high,
+                         float((first[1] - first[0]).mean()), len(valid), len(met) - len(valid), found.n_clusters,
+                         found.provisional))  # fmt: skip
+    return pd.DataFrame(rows, columns=columns)
+
+
+def profile_by(verdicts: pd.DataFrame, *, by: str) -> pd.DataFrame:
+    """Count how each rater answers at each value of a column, such as ``dimension_position``.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The table of verdicts, orders not joined.
+    by : str
+        Such as ``"dimension_position"`` (was the dimension asked about first or last in its call?).
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a rater and value: ``n`` answers, ``failed_share``, ``tie_share`` and ``first_share`` of the valid ones, and
+        ``margin`` (mean).
+
+    Examples
+    --------
+    >>> verdicts = pd.DataFrame({"dimension_position": [0, 0, 1, 1], "verdict": ["a", "b", "tie", None], "order": "ab",
+    ...     "state": ["valid", "valid", "valid", "unparsed"], "rater": "judge", "margin": [3.0, 1.0, None, None]})
+    >>> profile_by(verdicts, by="dimension_position")[["n", "failed_share", "tie_share", "margin"]].values.tolist()
+    [[2.0, 0.0, 0.0, 2.0], [2.0, 0.5, 1.0, nan]]
+    """
+    rows = []
+    for (rater, value), theirs in verdicts.groupby(["rater", by], sort=True):
+        valid = theirs[theirs["state"] == "valid"]
+        share = valid["verdict"].map(SHARES).astype(float)
+        first = share.where(valid["order"] == "ab", 1.0 - share)[valid["order"].notna()]
+        rows.append({"rater": rater, by: value, "n": len(theirs), "failed_share": 1.0 - len(valid) / len(theirs),
+                     "tie_share": valid["verdict"].eq("tie").mean(), "first_share": first.mean(),
+                     "margin": valid["margin"].astype(float).mean() if "margin" in valid else np.nan})  # fmt: skip
+    return pd.DataFrame(rows, columns=["rater", by, "n", "failed_share", "tie_share", "first_share", "margin"])
+
+
+def dimension_overlap(
+    verdicts: pd.DataFrame,
+    *,
+    rng: np.random.Generator | None = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    cluster: str = "dialogue_id",
+) -> pd.DataFrame:
+    """Measure how often two dimensions get one verdict, for each rater, protocol and answer format.
+
+    A judge that is asked about all dimensions in one call may let one colour the others. The same judge
+    asked one dimension a call (``heart-single``) on the same pairs shows how much of the overlap is that.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The table of verdicts; orders are joined here. A tie is a verdict of its own, and so is a contradiction.
+    rng, n_resamples, ci_level, cluster
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a rater, protocol and answer format: ``same_share`` over all two dimensions of one pair, ``ci_low``,
+        ``ci_high``, ``n_pairs``, ``n_dimensions``, ``provisional``. No rows where only one dimension was asked about.
+
+    Examples
+    --------
+    >>> rows = [("d1", "p", "warmth", "a"), ("d1", "p", "overall", "a"),
+    ...     ("d2", "q", "warmth", "a"), ("d2", "q", "overall", "b")]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "dimension", "verdict"])
+    >>> verdicts = verdicts.assign(rater="judge", protocol="heart", state="valid", order="ab", repeat=0)
+    >>> dimension_overlap(verdicts, rng=np.random.default_rng(1))[["same_share", "n_pairs"]].values.tolist()
+    [[0.5, 2.0]]
+    """
+    joined = combine_orders(verdicts)
+    joined = joined[joined["state"].isin(["valid", "inconsistent"])]
+    rows = []
+    if "answer_format" not in joined:
+        joined = joined.assign(answer_format=None)
+    for (rater, protocol, form), theirs in joined.groupby(["rater", "protocol", "answer_format"], sort=True, dropna=False):
+        said = theirs["verdict"].where(theirs["state"] == "valid", "inconsistent")
+        wide = theirs.assign(said=said).pivot_table(
+            index=["pair_id", "repeat", cluster], columns="dimension", values="said", aggfunc="first"
+        )
+        two = list(combinations(wide.columns, 2))
+        if not two:
+            continue
+        both = [wide[one].notna() & wide[other].notna() for one, other in two]
+        same = [wide[one].eq(wide[other]) & there for (one, other), there in zip(two, both, strict=True)]
+        sums = pd.DataFrame({"same": np.sum(same, axis=0), "n": np.sum(both, axis=0)}, index=wide.index).astype(float)
+        clusters = sums.index.get_level_values(cluster).to_series()
+        if clusters.nunique() < 2:
+            continue
+        found = bootstrap_ci(sums.reset_index(drop=True), lambda sums: sums["same"] / sums["n"].where(sums["n"] > 0),
+                             cluster=clusters.reset_index(drop=True), rng=rng, n_resamples=n_resamples,
+                             ci_level=ci_level, least=0.0, most=1.0)  # fmt: skip
+        rows.append(
+            (rater, protocol, form, found.estimate, found.ci_low, found.ci_high, len(wide), wide.shape[1], found.provisional)
+        )
+    columns = [
+        "rater",
+        "protocol",
+        "answer_format",
+        "same_share",
+        "ci_low",
+        "ci_high",
+        "n_pairs",
+        "n_dimensions",
+        "provisional",
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def score_drift(
+    scores: pd.DataFrame,
+    *,
+    rng: np.random.Generator | None = None,
+    n_parts: int = 10,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    cluster: str = "dialogue_id",
+) -> pd.DataFrame:
+    """Follow each rater through the conversations in their order, against what the model judges say of the same replies.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The table of scores on one dimension; conversations count as done in the order of ``history_id``.
+    rng : numpy.random.Generator, optional
+        For the resamples; by default one with a fixed seed.
+    n_parts : int
+        Into how many parts of about one size the conversations are cut.
+    n_resamples, ci_level, cluster
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a rater and ``part`` from 1: ``gap`` (mean score minus the mean of the model judges other than the rater on
+        the same replies), ``ci_low``, ``ci_high``, ``n``. A flat line is no drift against the others; a jump
+        may be another rater under the same name.
+
+    Examples
+    --------
+    >>> rows = [(f"h{i:02d}", who, 3.0 + (who == "ann") * i / 40) for i in range(40) for who in ("ann", "judge")]
+    >>> scores = pd.DataFrame(rows, columns=["history_id", "rater", "score"])
+    >>> scores = scores.assign(responder="m", dimension="empathy", state="valid")
+    >>> scores = scores.assign(rater_kind=scores["rater"].map({"ann": "human", "judge": "model"}),
+    ...     reply_id=scores["history_id"], dialogue_id=scores["history_id"])
+    >>> drift = score_drift(scores, n_parts=2, rng=np.random.default_rng(1), n_resamples=50)
+    >>> drift[drift["rater"] == "ann"]["gap"].round(2).tolist()
+    [0.24, 0.74]
+    """
+    valid = scores[scores["state"] == "valid"]
+    judges = sorted(valid.loc[valid["rater_kind"] == "model", "rater"].unique())
+    wide = valid.pivot_table(index=["history_id", "reply_id", cluster], columns="rater", values="score").reset_index()
+    place = pd.factorize(wide["history_id"], sort=True)[0]
+    part = 1 + place * n_parts // (place.max() + 1)
+    rows = []
+    for rater in sorted(valid["rater"].unique()):
+        others = [judge for judge in judges if judge != rater]
+        if not others:
+            continue
+        gap = wide[rater] - wide[others].mean(axis=1, skipna=False)
+        for number in range(1, n_parts + 1):
+            there = (part == number) & gap.notna().to_numpy()
+            row = {"rater": rater, "part": number, "gap": np.nan, "ci_low": np.nan, "ci_high": np.nan, "n": int(there.sum())}
+            if len(set(wide.loc[there, cluster])) > 1:
+                sums = pd.DataFrame({"gap": gap[there].astype(float), "n": 1.0})
+                found = bootstrap_ci(sums, lambda sums: sums["gap"] / sums["n"], cluster=wide.loc[there, cluster], rng=rng,
+                                     n_resamples=n_resamples, ci_level=ci_level)  # fmt: skip
+                row |= {"gap": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high}
+            rows.append(row)
+    return pd.DataFrame(rows).assign(provisional=wide[cluster].nunique() / n_parts < ENOUGH_CLUSTERS)

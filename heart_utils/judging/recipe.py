@@ -1,0 +1,689 @@
+"""A recipe: which histories, who answers, who judges and how, as a run's settings say; step by step, from the ledger."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from heart_utils.calls.models import Model, Request, read_models
+from heart_utils.judging.instructions import REPLY_INSTRUCTIONS
+from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
+from heart_utils.runs import find_root
+from heart_utils.tables import SLICES, check_table, empty_table
+
+if TYPE_CHECKING:
+    from heart_utils.calls.ledger import Ledger
+    from heart_utils.judging.protocols import Protocol
+
+__all__ = [
+    "Recipe",
+    "RecipeError",
+    "read_recipe",
+    "recipe_again",
+    "recipe_codes",
+    "recipe_comparisons",
+    "recipe_histories",
+    "recipe_ledger",
+    "recipe_probes",
+    "recipe_replies",
+    "recipe_responders",
+    "recipe_scores",
+    "recipe_verdicts",
+]
+
+TWINNED = "calm_twin"
+
+
+class RecipeError(ValueError):
+    """A run's settings do not describe a recipe."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a run's ``collect:`` settings say.
+
+    Attributes
+    ----------
+    run : str
+        The run's name.
+    histories : str
+        As :func:`heart_utils.sources.load_histories` takes it; a file of the reader's, from the project's root.
+    twins : bool
+        Whether the calm originals of adversarial histories come too.
+    slices : mapping of str to int
+        How many histories of each slice, spread evenly over the set; all of a slice not named.
+    given_replies : bool
+        Whether the replies that came with the histories take part.
+    responders : tuple of Model
+        Who answers.
+    probes : tuple of str
+        Names of :data:`heart_utils.judging.respond.PROBES`.
+    instructions : str
+        What a model is told before it answers; in words of one's own for another language.
+    repeats : int
+        Replies of a model to a history.
+    judges : tuple of Model
+        The panel.
+    protocols : mapping of str to sequence of str, or None
+        How they are asked, by the names of ``data/protocols``, and on which of the protocol's dimensions;
+        None means all. One that asks about a reply alone, such as ``likert``, gives scores.
+    orders : str
+        ``both`` or ``random``.
+    pairs : str or int
+        ``all``, or how many of each history.
+    judge_repeats : int
+        How often each judge is asked the same.
+    coders : tuple of Model
+        Who labels what replies do; nobody by default.
+    codebooks : sequence of str
+        Of :func:`heart_utils.judging.codebook.load_codebooks`; each is a call a reply and coder.
+    coded : sequence of str
+        Responders whose replies are labelled; all by default.
+    report_card : bool
+        Whether the judges are asked about probes with known answers too; see
+        :mod:`heart_utils.judging.probes`.
+    asked_again : int
+        About how many pairs the judges are asked again, in the ways of :mod:`heart_utils.judging.again`.
+    together : sequence of str
+        Dimensions that those ask about in one call and one a call; what ``protocols`` says of ``heart`` by default.
+    seed : int
+        Of what is drawn.
+    budget_usd : float, optional
+        What the run may spend, ever.
+    max_concurrency : int, optional
+        Judging calls in flight, all judges together.
+    recorded : str, optional
+        A file of recorded calls that the ledger is seeded with, from the project's root.
+    """
+
+    run: str
+    histories: str
+    twins: bool = False
+    slices: Mapping[str, int] = field(default_factory=dict)
+    given_replies: bool = True
+    responders: tuple[Model, ...] = ()
+    probes: tuple[str, ...] = ()
+    instructions: str = REPLY_INSTRUCTIONS
+    repeats: int = 1
+    judges: tuple[Model, ...] = ()
+    protocols: Mapping[str, Sequence[str] | None] = field(default_factory=lambda: {"heart": None})
+    orders: str = "both"
+    pairs: str | int = "all"
+    judge_repeats: int = 1
+    coders: tuple[Model, ...] = ()
+    codebooks: Sequence[str] = ("release", "esconv", "focus", "safety")
+    coded: Sequence[str] = ()
+    report_card: bool = False
+    asked_again: int = 0
+    together: Sequence[str] = ()
+    seed: int = 20260109
+    budget_usd: float | None = None
+    max_concurrency: int | None = None
+    recorded: str | None = None
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "histories": (str,),
+    "twins": (bool,),
+    "slices": (dict,),
+    "given_replies": (bool,),
+    "responders": (list,),
+    "probes": (list,),
+    "instructions": (str,),
+    "repeats": (int,),
+    "judges": (list,),
+    "protocols": (dict,),
+    "orders": (str,),
+    "pairs": (str, int),
+    "judge_repeats": (int,),
+    "coders": (list,),
+    "codebooks": (list,),
+    "coded": (list,),
+    "report_card": (bool,),
+    "asked_again": (int,),
+    "together": (list,),
+    "seed": (int,),
+    "budget_usd": (int, float),
+    "max_concurrency": (int,),
+    "recorded": (str,),
+}
+"""Setting -> what YAML may give for it."""
+
+
+def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Recipe:
+    """Read what a run collects.
+
+    Parameters
+    ----------
+    run : str
+        Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
+    file : str or path, optional
+        Another file.
+
+    Returns
+    -------
+    Recipe
+        Checked, but for what only the data can tell.
+
+    Raises
+    ------
+    RecipeError
+        If the file or the block is not there, or a setting is unknown or of the wrong kind.
+    ModelError
+        If a model's settings are wrong, or hold a key.
+
+    Examples
+    --------
+    >>> recipe = read_recipe("sample")
+    >>> recipe.histories, [judge.name for judge in recipe.judges]
+    ('sample', ['SmolLM2-135M-judge'])
+    """
+    path = find_root() / "params" / f"{run}.yaml" if file is None else Path(file)
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read ({error.strerror}); a run's settings stand in params/RUN.yaml.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    block = settings.get("collect") if isinstance(settings, dict) else None
+    if not isinstance(block, dict):
+        raise RecipeError(f"{path} has no block `collect:`, so there is nothing to collect for {run!r}.")
+    try:
+        return _read_block(run, block)
+    except RecipeError as error:
+        raise RecipeError(f"{path}, collect: {error}") from None
+
+
+def recipe_ledger(recipe: Recipe) -> Ledger:
+    """Open a recipe's ledger, with the calls that came with the project.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Its run, and where recorded calls are.
+
+    Returns
+    -------
+    Ledger
+        The run's own, which then holds the recorded calls too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = recipe_ledger(Recipe(folder, "sample", recorded="data/sample/calls.jsonl"))
+    ...     ledger.counts()["ok"] > 0
+    ...     ledger.close()
+    ...
+    True
+    """
+    from heart_utils.calls.ledger import open_ledger
+
+    seed = None if recipe.recorded is None else find_root() / recipe.recorded
+    return open_ledger(recipe.run, seed_file=seed if seed is not None and seed.is_file() else None)
+
+
+def recipe_histories(recipe: Recipe) -> pd.DataFrame:
+    """Load and choose a recipe's histories.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Its ``slices`` choose evenly over the set, in the set's own order; calm twins are those of
+        the adversarial histories chosen.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of histories.
+
+    Raises
+    ------
+    RecipeError
+        If a slice has fewer histories than asked for.
+
+    Examples
+    --------
+    >>> recipe_histories(Recipe("mine", "sample", slices={"standard": 2, "adversarial": 1}))["slice"].tolist()
+    ['standard', 'standard', 'adversarial']
+    """
+    from heart_utils.sources import load_histories
+
+    given = recipe.histories
+    if Path(given).suffix:  # from the root, since chapters run in a folder of their own
+        given = str(find_root() / Path(given).expanduser())
+    histories = load_histories(given, twins=recipe.twins)
+    kept = []
+    for name, rows in histories.groupby("slice", sort=False):
+        n = recipe.slices.get(str(name))
+        if n is None or name == TWINNED:
+            kept.append(rows)
+            continue
+        answerable = rows[rows["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker").astype(bool)]
+        if n > len(answerable):
+            raise RecipeError(f"slices: {n} {name} histories were asked for, and {recipe.histories} has {len(answerable)}.")
+        kept.append(answerable.iloc[[place * len(answerable) // n for place in range(n)]])
+    chosen = pd.concat(kept)
+    if TWINNED in recipe.slices:
+        adversarial = set(chosen.loc[chosen["slice"] == "adversarial", "twin_id"])
+        chosen = chosen[(chosen["slice"] != TWINNED) | chosen["history_id"].isin(adversarial)]
+        found = int((chosen["slice"] == TWINNED).sum())
+        if found < recipe.slices[TWINNED]:
+            raise RecipeError(
+                f"slices: {recipe.slices[TWINNED]} calm twins were asked for; the adversarial histories chosen have {found}. "
+                f"Set twins: true, or ask for fewer."
+            )
+        beyond = chosen.index[chosen["slice"] == TWINNED][recipe.slices[TWINNED] :]
+        chosen = chosen.drop(index=beyond)
+    return check_table("histories", chosen.sort_index())
+
+
+def recipe_responders(recipe: Recipe) -> pd.DataFrame:
+    """List who answers in a recipe: those whose replies came with the histories, models, probes.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Who answers.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of responders.
+
+    Examples
+    --------
+    >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))[["responder", "responder_kind"]].values.tolist()
+    [['reference', 'reference'], ['echo', 'probe']]
+    """
+    from heart_utils.sources import load_responders
+
+    tables = [load_responders(recipe.histories)] if recipe.given_replies else []
+    tables.append(describe_responders([*recipe.responders, *recipe.probes]))
+    return check_table("responders", pd.concat([table for table in tables if len(table)], ignore_index=True))
+
+
+def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **how: Any) -> pd.DataFrame:
+    """Bring together the replies of a recipe.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Who answers.
+    histories : pandas.DataFrame
+        What is answered.
+    ledger : Ledger
+        Where calls are kept.
+    **how
+        As :func:`heart_utils.judging.respond.collect_replies` takes it: ``mode``, ``progress``, ...
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of replies.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",))
+    >>> recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))["responder"].value_counts().to_dict()
+    {'echo': 13}
+    """
+    responders: list[Model | str] = [*recipe.responders, *recipe.probes]
+    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions}
+    replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
+    if recipe.given_replies:
+        from heart_utils.sources import load_replies
+
+        given = load_replies(recipe.histories, twins=recipe.twins)
+        replies.insert(0, given[given["history_id"].isin(set(histories["history_id"]))])
+    return check_table("replies", pd.concat([table for table in replies if len(table)], ignore_index=True))
+
+
+def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
+    """Pair the replies of a recipe, once for each of its protocols that compares.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        How, and under which protocols.
+    replies : pandas.DataFrame
+        As :func:`recipe_replies` gives them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of comparisons, without a row where no protocol compares.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.models import Model
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> comparisons = recipe_comparisons(mine, replies)
+    >>> len(comparisons), comparisons["pair_id"].nunique(), comparisons["protocol"].unique().tolist()
+    (28, 14, ['heart'])
+    """
+    from heart_utils.judging.design import pair_replies
+
+    tables = [
+        pair_replies(
+            replies,
+            rng=np.random.default_rng(recipe.seed),  # the same pairs under each protocol
+            orders=recipe.orders if protocol.orders == "both" else protocol.orders,
+            pairs=recipe.pairs,
+            protocol=protocol.name,
+        )
+        for protocol in _protocols(recipe, "pair")
+    ]
+    return check_table("comparisons", pd.concat(tables, ignore_index=True)) if tables else empty_table("comparisons")
+
+
+def recipe_verdicts(
+    recipe: Recipe,
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    *,
+    ledger: Ledger,
+    plan: bool = False,
+    **how: Any,
+) -> pd.DataFrame:
+    """Have the panel of a recipe judge its comparisons.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Who judges, and how.
+    histories, replies, comparisons : pandas.DataFrame
+        The tables of these names.
+    ledger : Ledger
+        Where calls are kept.
+    plan : bool
+        Ask nothing, and say what it would take.
+    **how
+        As :func:`heart_utils.judging.judge.collect_verdicts` takes it: ``mode``, ``budget_usd``, ...
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of verdicts; the plan if `plan`.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.models import Model
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> comparisons = recipe_comparisons(mine, replies)
+    >>> plan = recipe_verdicts(mine, histories, replies, comparisons, ledger=ledger, plan=True)
+    >>> plan[["rater", "n_calls", "n_recorded"]].values.tolist()
+    [['judge', 28, 0]]
+    """
+    from heart_utils.judging.judge import collect_verdicts, plan_verdicts
+
+    step, responders, tables = plan_verdicts if plan else collect_verdicts, recipe_responders(recipe), []
+    for protocol in _protocols(recipe, "pair"):
+        theirs = comparisons[comparisons["protocol"] == protocol.name]
+        asked: dict[str, Any] = {
+            "dimensions": recipe.protocols[protocol.name],
+            "repeats": recipe.judge_repeats,
+            "seed": recipe.seed,
+        }
+        judges = list(recipe.judges)
+        tables.append(step(histories, replies, theirs, judges, ledger=ledger, responders=responders, **asked, **how))
+    return pd.concat(tables, ignore_index=True) if tables else empty_table("verdicts")
+
+
+def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: Any) -> pd.DataFrame:
+    """Have the panel of a recipe judge probes with known answers, if the recipe says so.
+
+    Parameters
+    ----------
+    recipe, ledger, plan, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of verdicts, which is no part of the run's own; the plan if `plan`. No rows if the
+        recipe has no judges, or no ``report_card``.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.models import Model
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", judges=(Model("judge", "openai/gpt-4o"),), report_card=True)
+    >>> recipe_probes(mine, ledger=open_ledger("sqlite://"), plan=True)[["rater", "n_calls"]].values.tolist()
+    [['judge', 432]]
+    """
+    from heart_utils.judging.probes import judge_probes
+
+    if not (recipe.report_card and recipe.judges):
+        return empty_table("verdicts")
+    return judge_probes(recipe.judges, ledger=ledger, seed=recipe.seed, plan=plan, **how)
+
+
+def recipe_again(
+    recipe: Recipe,
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    *,
+    ledger: Ledger,
+    plan: bool = False,
+    **how: Any,
+) -> pd.DataFrame:
+    """Have the panel of a recipe judge some pairs again, if the recipe says so.
+
+    Parameters
+    ----------
+    recipe, histories, replies, comparisons, ledger, plan, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of verdicts, which is no part of the run's own; the plan if `plan`. No rows if the
+        recipe has no judges, or no ``asked_again``.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.models import Model
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> judge = Model("judge", "openai/gpt-4o")
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(judge,), asked_again=1)
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> comparisons = recipe_comparisons(mine, replies)
+    >>> plan = recipe_again(mine, histories, replies, comparisons, ledger=ledger, plan=True)
+    >>> int(plan["n_calls"].sum())
+    20
+    """
+    from heart_utils.judging.again import PROTOCOL, ask_again
+
+    if not (recipe.asked_again and recipe.judges):
+        return empty_table("verdicts")
+    return ask_again(
+        histories,
+        replies,
+        comparisons,
+        list(recipe.judges),
+        ledger=ledger,
+        responders=recipe_responders(recipe),
+        n_pairs=recipe.asked_again,
+        dimensions=recipe.protocols.get(PROTOCOL),
+        several=list(recipe.together) or None,
+        seed=recipe.seed,
+        plan=plan,
+        **how,
+    )
+
+
+def recipe_requests(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
+) -> list[Request]:
+    """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers."""
+    from heart_utils.judging.judge import plan_questions
+    from heart_utils.judging.questions import note_schemas, question_requests
+    from heart_utils.judging.score import plan_score_questions
+
+    judges, responders = list(recipe.judges), recipe_responders(recipe)
+    questions = []
+    for protocol in _protocols(recipe, "pair"):
+        theirs = comparisons[comparisons["protocol"] == protocol.name]
+        asked: dict[str, Any] = {"dimensions": recipe.protocols[protocol.name], "repeats": recipe.judge_repeats}
+        questions += plan_questions(histories, replies, theirs, judges, responders=responders, seed=recipe.seed, **asked)
+    for protocol in _protocols(recipe, "reply"):
+        asked = {"dimensions": recipe.protocols[protocol.name], "protocol": protocol}
+        questions += plan_score_questions(histories, replies, judges, responders=responders, seed=recipe.seed, **asked)
+    requests = list(question_requests(questions, ledger))
+    note_schemas([judge for judge in judges if judge.answer_format == "json"], ledger)
+    if recipe.coders:
+        from heart_utils.judging.code import code_requests
+
+        requests += code_requests(histories, _coded(recipe, replies), recipe.coders, ledger=ledger, **_coding(recipe))
+    return requests
+
+
+def recipe_scores(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *, ledger: Ledger, plan: bool = False, **how: Any
+) -> pd.DataFrame:
+    """Have the panel of a recipe score replies alone, under each of its protocols that do.
+
+    Parameters
+    ----------
+    recipe, histories, replies, ledger, plan, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of scores; the plan if `plan`.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.models import Model
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),),
+    ...     protocols={"likert": None})
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> recipe_scores(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
+    [['judge', 28]]
+    """
+    from heart_utils.judging.score import collect_scores, plan_scores
+
+    step, responders, tables = plan_scores if plan else collect_scores, recipe_responders(recipe), []
+    for protocol in _protocols(recipe, "reply"):
+        asked: dict[str, Any] = {
+            "protocol": protocol,
+            "dimensions": recipe.protocols[protocol.name],
+            "seed": recipe.seed,
+        }
+        tables.append(step(histories, replies, list(recipe.judges), ledger=ledger, responders=responders, **asked, **how))
+    return pd.concat(tables, ignore_index=True) if tables else empty_table("scores")
+
+
+def recipe_codes(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *, ledger: Ledger, plan: bool = False, **how: Any
+) -> pd.DataFrame:
+    """Have the coders of a recipe label what its replies do.
+
+    Parameters
+    ----------
+    recipe, histories, replies, ledger, plan, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of codes, without a row where the recipe names no coder; the plan if `plan`.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.models import Model
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),),
+    ...     coders=(Model("coder", "openai/gpt-4o"),), codebooks=("esconv",))
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> recipe_codes(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
+    [['coder', 28]]
+    """
+    from heart_utils.judging.code import collect_codes, plan_codes
+
+    if not recipe.coders:
+        return empty_table("codes")
+    step = plan_codes if plan else collect_codes
+    return step(histories, _coded(recipe, replies), recipe.coders, ledger=ledger, **_coding(recipe), **how)
+
+
+def _coded(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
+    return replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
+
+
+def _coding(recipe: Recipe) -> dict[str, Any]:
+    from heart_utils.judging.codebook import load_codebooks
+
+    books = load_codebooks()
+    return {"codebooks": {name: books[name] for name in recipe.codebooks}, "seed": recipe.seed}
+
+
+def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
+    from heart_utils.judging.protocols import load_protocol
+
+    return [protocol for protocol in map(load_protocol, recipe.protocols) if protocol.asks == asks and recipe.judges]
+
+
+def _read_block(run: str, block: Mapping[str, Any]) -> Recipe:
+    unknown = sorted(str(name) for name in block if name not in KINDS)
+    if unknown:
+        raise RecipeError(f"unknown setting {', '.join(unknown)}. Known are {', '.join(KINDS)}.")
+    if "histories" not in block:
+        raise RecipeError("needs histories: sample, heart, esconv, or a file of your own.")
+    settings: dict[str, Any] = {}
+    for name, value in block.items():
+        if value is None:
+            continue
+        if not isinstance(value, KINDS[name]) or (isinstance(value, bool) and bool not in KINDS[name]):
+            words = " or ".join(kind.__name__ for kind in KINDS[name])
+            raise RecipeError(f"{name}: expected {words}, got {value!r}.")
+        settings[name] = tuple(value) if isinstance(value, list) else value
+    for name in ("responders", "judges", "coders"):
+        settings[name] = tuple(read_models(block.get(name) or []))
+    for name in ("repeats", "judge_repeats", "max_concurrency"):
+        if settings.get(name, 1) < 1:
+            raise RecipeError(f"{name}: expected 1 or more, got {settings[name]}.")
+    _check_words("probes", settings.get("probes", ()), PROBES)
+    if settings.get("asked_again", 0) < 0:
+        raise RecipeError(f"asked_again: expected 0 or more pairs, got {settings['asked_again']}.")
+    if settings["coders"]:
+        from heart_utils.judging.codebook import load_codebooks
+
+        _check_words("codebooks", settings.get("codebooks", ()), load_codebooks())
+    _check_words("slices", tuple(settings.get("slices", {})), SLICES)
+    if Path(block["histories"]).suffix and settings.get("given_replies", True):
+        raise RecipeError("given_replies: no replies come with a file of histories; say given_replies: false.")
+    shelf = find_root() / "data" / "protocols"
+    _check_words("protocols", tuple(settings.get("protocols", {})), sorted(file.stem for file in shelf.glob("*.yaml")))
+    wrong = [f"{name}: {n!r}" for name, n in settings.get("slices", {}).items() if not isinstance(n, int) or n < 1]
+    if wrong:
+        raise RecipeError(f"slices: expected whole numbers of 1 or more, got {', '.join(wrong)}.")
+    return Recipe(run=run, **settings)
+
+
+def _check_words(name: str, given: Sequence[Any], known: Sequence[str] | Mapping[str, Any]) -> None:
+    strange = [str(word) for word in given if word not in known]
+    if strange:
+        raise RecipeError(f"{name}: unknown {', '.join(strange)}. Known are {', '.join(known)}.")

@@ -1,0 +1,281 @@
+"""Replies: what models and probes say where a supporter must answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from heart_utils.calls.asking import ask_all
+from heart_utils.calls.models import Call, Model, Request
+from heart_utils.calls.outcomes import CUT
+from heart_utils.calls.prices import price, text_bound
+from heart_utils.judging.instructions import REPLY_INSTRUCTIONS, reply_messages
+from heart_utils.judging.questions import count_calls
+from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
+from heart_utils.tables import check_table, empty_table
+
+if TYPE_CHECKING:
+    from heart_utils.calls.ledger import Ledger
+
+__all__ = ["PROBES", "RespondError", "collect_replies"]
+
+REPLY_OPTIONS = {"max_tokens": 120}
+"""Room for a reply, unless a model's own options say otherwise: 40 words take some 60 tokens."""
+
+STAND_IN = " ".join(["filler"] * MAX_WORDS)
+LABEL = re.compile(r"^\s*(?:\*\*)?(?:supporter|assistant|reply)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
+SEEKER = re.compile(r"(?:^|\n)\s*(?:\*\*)?seeker(?:\*\*)?\s*:", re.IGNORECASE)
+QUOTES = {'"': '"', "“": "”", "'": "'"}
+NOTHING = ("author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id")
+
+
+class RespondError(ValueError):
+    """Histories or responders cannot be used as asked."""
+
+
+def _comfort(_: Sequence[Mapping[str, str]]) -> str:
+    return (
+        "I'm so sorry you're going through this. It sounds really hard, and it makes sense that you feel the way you do. "
+        "I'm here for you, and you're not alone."
+    )
+
+
+def _advice(_: Sequence[Mapping[str, str]]) -> str:
+    return (
+        "You should write down your options, pick the most practical one and act on it this week. "
+        "Sleep eight hours, exercise every day, and see a professional if it does not improve."
+    )
+
+
+def _echo(turns: Sequence[Mapping[str, str]]) -> str:
+    said = [turn["text"] for turn in turns if turn["speaker"] == "seeker"][-1]
+    return " ".join(said.split()[:MAX_WORDS])
+
+
+PROBES = {"generic-comfort": _comfort, "advice-only": _advice, "echo": _echo}
+"""Replies by rule, written for this project: warm and about nobody, advice and no warmth, and the seeker's last words."""
+
+
+def collect_replies(
+    histories: pd.DataFrame,
+    responders: Sequence[Model | str],
+    *,
+    ledger: Ledger,
+    repeats: int = 1,
+    instructions: str = REPLY_INSTRUCTIONS,
+    mode: str = "missing",
+    max_concurrency: int | None = 1,
+    budget_usd: float | None = None,
+    max_paid_calls: int | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Let each responder answer each history once.
+
+    The protocol is HEART's in words of our own: one reply of one to three sentences and at most
+    forty words, the roles as they were spoken. Calls are streamed, so that the time to the first
+    text is measured, and made one at a time, so that no call waits for another.
+
+    Parameters
+    ----------
+    histories : pandas.DataFrame
+        The table of histories. Those flagged ``ends_with_supporter`` get no reply;
+        :func:`skipped_histories` lists them.
+    responders : sequence of Model or str
+        Models, and the names of :data:`PROBES`.
+    ledger : Ledger
+        Where calls are kept.
+    repeats : int
+        Replies of each model to each history; a probe always says the same, once.
+    instructions : str
+        What a model is told before it reads a conversation.
+    mode : str
+        As in :func:`heart_utils.calls.asking.ask_all`. In mode ``"dry"`` a reply that is not
+        recorded is 40 words of filler, flagged ``planned``: good for estimates only.
+    max_concurrency : int, optional
+        More than 1 is faster, and replies whose times were taken beside others are flagged
+        ``timed_beside_others``.
+    budget_usd, max_paid_calls, progress
+        As in :func:`heart_utils.calls.asking.ask_all`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``replies``. A label before the reply and quotation marks around it are taken
+        off (flag ``unwrapped``); else the text is the model's. Other flags: ``over_40_words``,
+        ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the
+        seeker's next turn), ``truncated``, and ``cut`` (it was longer than its room by far, so that
+        this side cut it: no judge reads more than :func:`heart_utils.calls.prices.text_bound`).
+
+    Raises
+    ------
+    RespondError
+        If a history ends with the supporter and is not flagged so, a probe is unknown, or two
+        responders share a name.
+
+    Examples
+    --------
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> table = pd.DataFrame([{"history_id": "h", "dialogue_id": "d", "source": "s", "slice": "standard", "twin_id": None,
+    ...     "emotion": None, "problem": None, "situation": None, "turns": [{"speaker": "seeker", "text": "I lost my job."}],
+    ...     "licence": "CC0-1.0", "flags": [], "simulated": False}])
+    >>> collect_replies(table, ["echo"], ledger=open_ledger("sqlite://"))["text"].item()
+    'I lost my job.'
+    """
+    histories = check_table("histories", histories)
+    _check_responders(responders)
+    _check_last_speaker(histories)
+    skipped = set(skipped_histories(histories)["history_id"])
+    answerable = histories[~histories["history_id"].isin(skipped)]
+    wanted = [
+        (history, responder, repeat)
+        for history in answerable.to_dict("records")
+        for responder in responders
+        for repeat in range(repeats if isinstance(responder, Model) else 1)
+    ]
+    requests = [_request(history, model, repeat, instructions) for history, model, repeat in wanted if isinstance(model, Model)]
+    calls = ask_all(
+        requests,
+        ledger=ledger,
+        mode=mode,
+        max_concurrency=max_concurrency,
+        budget_usd=budget_usd,
+        max_paid_calls=max_paid_calls,
+        progress=progress,
+    )
+    answers = iter(calls)
+    rows = [
+        _reply(history, responder.name, repeat, next(answers)) if isinstance(responder, Model) else _probe(history, responder)
+        for history, responder, repeat in wanted
+    ]
+    return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
+
+
+def plan_replies(
+    histories: pd.DataFrame,
+    models: Sequence[Model],
+    *,
+    ledger: Ledger,
+    repeats: int = 1,
+    instructions: str = REPLY_INSTRUCTIONS,
+) -> pd.DataFrame:
+    """Say what :func:`collect_replies` would take, without asking anything."""
+    skipped = set(skipped_histories(histories)["history_id"])
+    answerable = histories[~histories["history_id"].isin(skipped)].to_dict("records")
+    asked = (
+        ((model.name,), _request(history, model, repeat, instructions))
+        for model in models
+        for history in answerable
+        for repeat in range(repeats)
+    )
+    return count_calls(asked, by=("responder",), ledger=ledger)
+
+
+def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model]) -> pd.DataFrame:
+    """Make replies that are only planned as long as they may be, so that judging them can be priced at the most."""
+    planned = replies["flags"].map(lambda flags: "planned" in flags).astype(bool)
+    if not planned.any():
+        return replies
+    rooms = {model.name: text_bound(Request(model, (), {} if model.limits_room else REPLY_OPTIONS)) for model in models}
+    fill = [("filler " * rooms[name])[: rooms[name]] for name in replies.loc[planned, "responder"]]
+    return replies.assign(text=replies["text"].mask(planned, pd.Series(fill, index=replies.index[planned], dtype=object)))
+
+
+def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
+    """List the histories that nobody can answer for the supporter, because the supporter spoke last."""
+    return histories[histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)]
+
+
+def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
+    """Make the table of responders."""
+    _check_responders(responders)
+    rows = []
+    for responder in responders:
+        row: dict[str, Any] = dict.fromkeys(("family", "model", "size", "released", "price"))
+        if isinstance(responder, Model):
+            rates = price(responder)
+            known = {"family": responder.family, "model": responder.model, "price": None if rates is None else rates[1] * 1e6}
+            row |= {"responder": responder.name, "responder_kind": "model", **known}
+        else:
+            row |= {"responder": responder, "responder_kind": "probe"}
+        rows.append({**row, "simulated": False})
+    return check_table("responders", pd.DataFrame(rows)) if rows else empty_table("responders")
+
+
+def _check_responders(responders: Sequence[Model | str]) -> None:
+    names = [responder if isinstance(responder, str) else responder.name for responder in responders]
+    unknown = [name for name in responders if isinstance(name, str) and name not in PROBES]
+    if unknown:
+        raise RespondError(f"There is no probe {', '.join(unknown)}; the probes are {', '.join(PROBES)}. A model is read by "
+                           f"heart_utils.calls.models.read_models.")  # fmt: skip
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RespondError(f"Each responder needs a name of its own; {', '.join(twice)} appears more than once.")
+
+
+def _check_last_speaker(histories: pd.DataFrame) -> None:
+    last = skipped_histories(histories)
+    unknown = [
+        name for name, flags in zip(last["history_id"], last["flags"], strict=True) if "ends_with_supporter" not in flags
+    ]
+    if unknown:
+        raise RespondError(
+            f"histories.turns: {len(unknown)} histories end with the supporter ({', '.join(unknown[:3])}), so that nobody can "
+            f"answer for the supporter. Cut each after a turn of the seeker, or flag it ends_with_supporter: "
+            f"it then gets no reply."
+        )
+
+
+def _request(history: Mapping[Any, Any], model: Model, repeat: int, instructions: str) -> Request:
+    options = {} if model.limits_room else REPLY_OPTIONS
+    return Request(
+        model, reply_messages(history["turns"], instructions), options, repeat, stream=True, tag=str(history["history_id"])
+    )
+
+
+def _reply(history: Mapping[Any, Any], responder: str, repeat: int, call: Call) -> dict[str, Any]:
+    """Read a call; nothing here asks anything, so a better reading needs no new call."""
+    text, unwrapped = _unwrap(call.text)
+    state = {"ok": "valid", "truncated": "valid", "planned": "valid", "refused": "refused"}.get(call.status, "error")
+    state = "error" if state == "valid" and call.status != "planned" and not text else state
+    flags = [flag for flag, applies in (("unwrapped", unwrapped), ("truncated", call.status == "truncated"),
+                                        ("cut", call.finish_reason == CUT),
+                                        ("timed_beside_others", call.in_flight > 1),
+                                        ("writes_seeker", bool(SEEKER.search(text)))) if applies]  # fmt: skip
+    text = STAND_IN if call.status == "planned" else text
+    measured = {name: getattr(call, name) for name in NOTHING if hasattr(call, name)}
+    return {
+        **_row(history, responder, text if state == "valid" else None, state, repeat),
+        **measured,
+        "flags": ["planned"] if call.status == "planned" else [*flags, *_flags(history, text)] if state == "valid" else [],
+    }
+
+
+def _probe(history: Mapping[Any, Any], name: str) -> dict[str, Any]:
+    text = PROBES[name](history["turns"])
+    return {**_row(history, name, text, "valid", 0), "flags": _flags(history, text)}
+
+
+def _row(history: Mapping[Any, Any], responder: str, text: str | None, state: str, repeat: int) -> dict[str, Any]:
+    name = f"{history['history_id']}--{responder}" + (f"--r{repeat}" if repeat else "")
+    about = {"reply_id": name, "history_id": history["history_id"], "responder": responder, "text": text, "state": state}
+    return {**dict.fromkeys(NOTHING), **about, "simulated": history["simulated"]}
+
+
+def _flags(history: Mapping[Any, Any], text: str) -> list[str]:
+    from heart_utils.sources.replies import flag_reply
+
+    before = sum(turn["speaker"] == "supporter" for turn in history["turns"])
+    sentences = len(re.findall(r"[.!?…。！？]+(?=\s|$|[\"”')])", text.strip())) or 1
+    flags = flag_reply(text, n_before=before, n_after=0)
+    return [*flags, "over_3_sentences"] if sentences > MAX_SENTENCES else flags
+
+
+def _unwrap(text: str) -> tuple[str, bool]:
+    """Take off a label before a reply and quotation marks around it."""
+    bare = LABEL.sub("", text.strip(), count=1).strip()
+    if len(bare) > 1 and QUOTES.get(bare[0]) == bare[-1] and bare[0] not in bare[1:-1]:
+        bare = bare[1:-1].strip()
+    return bare, bare != text.strip()

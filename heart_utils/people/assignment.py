@@ -1,0 +1,480 @@
+"""Who rates and who writes what: seats with equal loads, counterbalanced, seeded, and checked before anyone sits down."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["AssignmentError", "assign_raters", "assign_writers", "check_balance", "choose_pairs", "study_cost"]
+
+NEEDED = ("comparison_id", "pair_id", "history_id", "responder_a", "responder_b", "order")
+
+
+class AssignmentError(ValueError):
+    """Comparisons cannot be shared out among raters as asked."""
+
+
+def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Keep some pairs of each history, so that responders, and pairs of them, meet about equally often.
+
+    Where all pairs are too many, this is an incomplete block design: a history is a block, and the
+    pairs met least so far are taken next.
+
+    Parameters
+    ----------
+    comparisons : pandas.DataFrame
+        One row per comparison, with columns ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
+    pairs_per_history : int
+        A history with fewer keeps all it has.
+    rng : numpy.random.Generator
+        Orders the histories, and breaks ties.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows of the pairs that are kept, with both orders where both were there.
+
+    Raises
+    ------
+    AssignmentError
+        If a column is missing or `pairs_per_history` is below 1.
+
+    Examples
+    --------
+    >>> met = pd.DataFrame({"pair_id": ["p1", "p2", "p3"] * 2, "history_id": ["h1"] * 3 + ["h2"] * 3,
+    ...     "responder_a": ["x", "x", "y"] * 2, "responder_b": ["y", "z", "z"] * 2})
+    >>> met["pair_id"] += met["history_id"]
+    >>> len(choose_pairs(met, pairs_per_history=2, rng=np.random.default_rng(1)))
+    4
+    """
+    _check_columns(comparisons, ("pair_id", "history_id", "responder_a", "responder_b"))
+    if pairs_per_history < 1:
+        raise AssignmentError(f"pairs_per_history is {pairs_per_history}, expected 1 or more.")
+    pairs = comparisons.drop_duplicates("pair_id").sort_values(["history_id", "pair_id"])
+    by_history: dict[object, pd.DataFrame] = dict(iter(pairs.groupby("history_id")))
+    met: dict[tuple[str, str], int] = defaultdict(int)
+    seen: dict[str, int] = defaultdict(int)
+    kept: set[str] = set()
+    for history in rng.permutation(np.array(list(by_history), dtype=object)):
+        rows = by_history[history]
+        free = [
+            (str(pair), min(str(a), str(b)), max(str(a), str(b)), float(tie))
+            for pair, a, b, tie in zip(
+                rows["pair_id"], rows["responder_a"], rows["responder_b"], rng.random(len(rows)), strict=True
+            )
+        ]
+        for _ in range(min(pairs_per_history, len(free))):
+            best = min(free, key=lambda one: (met[one[1], one[2]], seen[one[1]] + seen[one[2]], one[3]))
+            free.remove(best)
+            kept.add(best[0])
+            met[best[1], best[2]] += 1
+            seen[best[1]] += 1
+            seen[best[2]] += 1
+    return comparisons[comparisons["pair_id"].isin(kept)].reset_index(drop=True)
+
+
+def assign_raters(
+    comparisons: pd.DataFrame,
+    *,
+    raters_per_pair: int | Mapping[str, int],
+    load: int,
+    n_checks: int = 0,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Share comparisons out among the seats of a study.
+
+    A seat is what one rater will do, in order. Loads differ by at most one. Each pair is shown in both
+    orders as often as the other, give or take one, and so is each pair of responders; and each rater
+    sees either responder of their pairs first as often as the other, give or take one. All three hold at
+    once, because ratings link pairs to seats as the edges of a bipartite graph, which can always be
+    split in two with no vertex off by more than one. No rater meets a history more often than
+    :func:`check_balance` allows, unless that history has too many ratings for the seats (:func:`largest_load`).
+
+    Parameters
+    ----------
+    comparisons : pandas.DataFrame
+        The table ``comparisons``, with both orders of each pair (``pair_replies(..., orders="both")``).
+    raters_per_pair : int or mapping of str to int
+        How many rate each pair; a mapping from ``pair_id`` gives some pairs more, for agreement, or
+        tops up those that lack votes (0 leaves a pair out).
+    load : int
+        The most comparisons that a rater is asked for, attention checks apart.
+    n_checks : int
+        Attention checks a seat, spread over it and never first.
+    rng : numpy.random.Generator
+        The source of chance.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per page of a seat: ``seat`` (``seat-001`` on), ``position`` (from 1), ``task`` (``rate``
+        or ``check``), ``comparison_id``, ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``,
+        ``order`` and ``check`` (the number of the check, from 1; empty in rows to rate).
+
+    Raises
+    ------
+    AssignmentError
+        If a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there.
+
+    Examples
+    --------
+    >>> both = pd.DataFrame({"comparison_id": ["c1", "c2"], "pair_id": "p1", "history_id": "h1",
+    ...     "responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]})
+    >>> assign_raters(both, raters_per_pair=2, load=5, rng=np.random.default_rng(1))[["seat", "order"]].to_numpy().tolist()
+    [['seat-001', 'ab'], ['seat-002', 'ba']]
+    """
+    _check_columns(comparisons, NEEDED)
+    pairs = _pairs_in_both_orders(comparisons)
+    votes = _votes(pairs["pair_id"], raters_per_pair)
+    if load < 1 or n_checks < 0:
+        raise AssignmentError(f"load is {load} and n_checks {n_checks}; expected 1 or more, and 0 or more.")
+    if n_checks > load:
+        raise AssignmentError(f"{n_checks} attention checks on {load} comparisons would be most of the study; ask for fewer.")
+    history = pairs["history_id"].to_numpy(dtype=str)
+    pair, seat = _fill_seats(votes, history, _count_seats(votes, load), rng)
+    seat = _part_crowds(pair, seat, history[pair], rng)
+    first = _split_in_two(pair, seat, pairs, rng)
+    rows = pairs.loc[pair, ["pair_id", "history_id", "responder_a", "responder_b"]].reset_index(drop=True)
+    a_is_low = (rows["responder_a"] < rows["responder_b"]).to_numpy()
+    rows["order"] = np.where(first == a_is_low, "ab", "ba")
+    rows["seat"] = [f"seat-{number + 1:03d}" for number in seat]
+    ids = comparisons.set_index(["pair_id", "order"])["comparison_id"]
+    rows["comparison_id"] = ids.loc[pd.MultiIndex.from_frame(rows[["pair_id", "order"]])].to_numpy()
+    return _in_sequence(rows.assign(task="rate"), n_checks, rng)
+
+
+def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
+    """Measure how even an assignment is, before anyone starts.
+
+    Parameters
+    ----------
+    assignment : pandas.DataFrame
+        As :func:`assign_raters` makes it; a table read back from a file will do.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per measure: ``measure``, ``least``, ``most``, ``allowed`` (the largest difference, or the
+        largest value, in words) and ``holds``.
+
+    Examples
+    --------
+    >>> both = pd.DataFrame({"comparison_id": ["c1", "c2"], "pair_id": "p1", "history_id": "h1",
+    ...     "responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]})
+    >>> bool(check_balance(assign_raters(both, raters_per_pair=4, load=5, rng=np.random.default_rng(1)))["holds"].all())
+    True
+    """
+    rated = assignment[assignment["task"] == "rate"]
+    if rated.empty:
+        raise AssignmentError("The assignment holds nothing to rate; make it with assign_raters.")
+    low_first = (rated["order"] == "ab") == (rated["responder_a"] < rated["responder_b"])
+    lead = pd.Series(np.where(low_first, 1, -1), index=rated.index)
+    duels = rated[["responder_a", "responder_b"]].apply(lambda row: " / ".join(sorted(row)), axis=1)
+    per_seat = rated.groupby("seat").size()
+    visits = rated.groupby(["seat", "history_id"]).size()
+    n_histories = rated["history_id"].nunique()
+    rows = [
+        _spread("comparisons a rater", per_seat, 1),
+        _spread("attention checks a rater", (assignment["task"] == "check").groupby(assignment["seat"]).sum(), 0),
+        _limit("times a rater meets the same pair", rated.groupby(["seat", "pair_id"]).size(), 1),
+        _limit("times a rater meets the same history", visits, _most_visits(int(per_seat.max()), n_histories)),
+        _limit("one order more than the other, by pair", lead.groupby(rated["pair_id"]).sum().abs(), 1),
+        _limit("one order more than the other, by rater", lead.groupby(rated["seat"]).sum().abs(), 1),
+        _limit("one order more than the other, by responders", lead.groupby(duels).sum().abs(), 1),
+    ]
+    return pd.DataFrame(rows, columns=["measure", "least", "most", "allowed", "holds"])
+
+
+def largest_load(comparisons: pd.DataFrame, *, raters_per_pair: int | Mapping[str, int], load: int) -> int:
+    """Find the largest load at which no history has more ratings than the seats may hold of one.
+
+    Where all histories have the same number of ratings, that is `load` itself. A history with many more than the
+    others needs more seats, so a smaller load.
+    """
+    _check_columns(comparisons, NEEDED)
+    pairs = _pairs_in_both_orders(comparisons)
+    votes = _votes(pairs["pair_id"], raters_per_pair)
+    if load < 1:
+        raise AssignmentError(f"load is {load}, expected 1 or more.")
+    by_history = pd.Series(votes).groupby(pairs["history_id"]).sum()
+
+    def fits(smaller: int) -> bool:
+        n_seats = _count_seats(votes, smaller)
+        allowed = _most_visits(-(-int(votes.sum()) // n_seats), int((by_history > 0).sum()))
+        return int(by_history.max()) <= allowed * n_seats
+
+    return next(smaller for smaller in range(load, 0, -1) if fits(smaller))
+
+
+def assign_writers(
+    histories: pd.DataFrame, *, writers_per_history: int = 3, n_writers: int = 12, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Share histories out among the people who write replies, so that writers overlap evenly.
+
+    Parameters
+    ----------
+    histories : pandas.DataFrame
+        With a column ``history_id``.
+    writers_per_history : int
+        HEART's design, from secondary sources, is three.
+    n_writers : int
+        The pool; HEART's is twelve.
+    rng : numpy.random.Generator
+        The source of chance.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per page of a seat: ``seat``, ``position`` and ``history_id``. Loads differ by at most one.
+
+    Raises
+    ------
+    AssignmentError
+        If there are more writers a history than writers, or a number is below 1.
+
+    Examples
+    --------
+    >>> four = pd.DataFrame({"history_id": ["h1", "h2", "h3", "h4"]})
+    >>> table = assign_writers(four, n_writers=6, rng=np.random.default_rng(1))
+    >>> table.groupby("seat").size().tolist()
+    [2, 2, 2, 2, 2, 2]
+    """
+    _check_columns(histories, ("history_id",))
+    if not 1 <= writers_per_history <= n_writers:
+        raise AssignmentError(
+            f"{writers_per_history} writers a history out of {n_writers}; expected 1 or more, and no more than there are."
+        )
+    ids = histories["history_id"].to_numpy(dtype=str)
+    history, seat = _fill_seats(np.full(len(ids), writers_per_history), ids, n_writers, rng, meetings=True)
+    table = pd.DataFrame({"seat": [f"seat-{number + 1:03d}" for number in seat], "history_id": ids[history]})
+    table = table.iloc[rng.permutation(len(table))].sort_values("seat", kind="stable", ignore_index=True)
+    table.insert(1, "position", table.groupby("seat").cumcount() + 1)
+    return table
+
+
+def study_cost(
+    n_pairs: int,
+    *,
+    raters_per_pair: list[int],
+    load: int,
+    seconds_each: float,
+    minutes_around: float,
+    pay_per_hour: float,
+    fee_share: float = 0.0,
+) -> pd.DataFrame:
+    """Tell what a rating study asks of people, and what it costs, for several numbers of raters a pair.
+
+    Parameters
+    ----------
+    n_pairs : int
+        Pairs of replies.
+    raters_per_pair : list of int
+        One row each.
+    load : int
+        Comparisons a rater.
+    seconds_each : float
+        Time on one comparison, from a pilot.
+    minutes_around : float
+        Consent, instructions, practice and debrief, in minutes.
+    pay_per_hour : float
+        In any currency.
+    fee_share : float
+        What a platform adds to the pay, as a share of it.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``, ``cost``.
+
+    Examples
+    --------
+    >>> cost = study_cost(2800, raters_per_pair=[15], load=35, seconds_each=60, minutes_around=10, pay_per_hour=12)
+    >>> cost[["verdicts", "raters"]].to_numpy().tolist()
+    [[42000, 1200]]
+    """
+    table = pd.DataFrame({"raters_per_pair": raters_per_pair})
+    table["verdicts"] = n_pairs * table["raters_per_pair"]
+    table["raters"] = np.maximum(np.ceil(table["verdicts"] / load), table["raters_per_pair"]).astype(int)
+    table["minutes_each"] = table["verdicts"] / table["raters"] * seconds_each / 60 + minutes_around
+    table["hours"] = table["raters"] * table["minutes_each"] / 60
+    table["cost"] = table["hours"] * pay_per_hour * (1 + fee_share)
+    return table
+
+
+def _check_columns(table: pd.DataFrame, needed: tuple[str, ...]) -> None:
+    missing = [column for column in needed if column not in table]
+    if missing:
+        raise AssignmentError(f"The table lacks {', '.join(missing)}; expected the columns {', '.join(needed)}.")
+    if table.empty:
+        raise AssignmentError("The table has no rows, so there is nothing to share out.")
+
+
+def _pairs_in_both_orders(comparisons: pd.DataFrame) -> pd.DataFrame:
+    orders = comparisons.groupby("pair_id")["order"].agg(lambda shown: " ".join(sorted(shown.dropna())))
+    wrong = orders[orders != "ab ba"]
+    if len(wrong):
+        raise AssignmentError(
+            f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with "
+            f"{wrong.iloc[0] or 'no order'}. "
+            f'Sides cannot be balanced without; pair replies with orders="both".'
+        )
+    return comparisons.drop_duplicates("pair_id").sort_values(["history_id", "pair_id"], ignore_index=True)
+
+
+def _votes(pair_ids: pd.Series, raters_per_pair: int | Mapping[str, int]) -> np.ndarray:
+    """Give the number of raters of each pair."""
+    if isinstance(raters_per_pair, Mapping):
+        unknown = sorted(set(raters_per_pair) - set(pair_ids))
+        if unknown:
+            raise AssignmentError(f"raters_per_pair names {len(unknown)} pairs that are not compared, first {unknown[0]}.")
+        votes = pair_ids.map(lambda pair: raters_per_pair.get(pair, 0)).to_numpy(dtype=int)
+    else:
+        votes = np.full(len(pair_ids), raters_per_pair)
+    if (votes < 0).any() or votes.sum() < 1:
+        raise AssignmentError(
+            f"raters_per_pair is {raters_per_pair!r}, expected 1 or more for some pair, and never less than 0."
+        )
+    return votes
+
+
+def _count_seats(votes: np.ndarray, load: int) -> int:
+    return max(-(-int(votes.sum()) // load), int(votes.max()))
+
+
+def _most_visits(load: int, n_histories: int) -> int:
+    """Tell how often a rater may meet one history: once more than if the load were spread over all histories."""
+    return -(-load // n_histories) + 1
+
+
+def _fill_seats(
+    votes: np.ndarray, history: np.ndarray, n_seats: int, rng: np.random.Generator, *, meetings: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Give each pair to as many different seats as it has votes: the emptiest, then those new to its history.
+
+    Taking the emptiest seats each time keeps loads within one of each other. With `meetings`, seats that share the
+    fewest histories so far are preferred instead, so that everyone overlaps with everyone.
+    """
+    filled = np.zeros(n_seats, dtype=int)
+    seen: dict[str, np.ndarray] = {}
+    together = np.zeros((n_seats, n_seats)) if meetings else None
+    pairs: list[int] = []
+    seats: list[int] = []
+    for number in rng.permutation(len(votes)):
+        visits = seen.setdefault(history[number], np.zeros(n_seats, dtype=int))
+        chosen: list[int] = []
+        luck = rng.random(n_seats)
+        for _ in range(votes[number] if together is not None else 0):
+            shared = together[:, chosen].sum(axis=1)  # type: ignore[index]
+            order = np.lexsort((luck, shared, filled + len(votes) * np.isin(np.arange(n_seats), chosen)))
+            chosen.append(int(order[0]))
+        if together is None:
+            chosen = np.lexsort((luck, visits, filled))[: votes[number]].tolist()
+        else:
+            together[np.ix_(chosen, chosen)] += 1
+        filled[chosen] += 1
+        visits[chosen] += 1
+        pairs += [int(number)] * len(chosen)
+        seats += chosen
+    return np.array(pairs), np.array(seats)
+
+
+def _part_crowds(pair: np.ndarray, seat: np.ndarray, history: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Share two seats out anew where one of them meets a history too often and the other seldom."""
+    seat = seat.copy()
+    number = np.unique(history, return_inverse=True)[1]
+    visits = np.zeros((number.max() + 1, seat.max() + 1), dtype=int)
+    np.add.at(visits, (number, seat), 1)
+    needed = -(-visits.sum(axis=1) // visits.shape[1])
+    most = np.maximum(needed, _most_visits(int(visits.sum(axis=0).max()), len(visits)))
+    while len(crowds := np.argwhere(visits > most[:, None])):
+        met, full = crowds[0]
+        two = [full, np.lexsort((rng.random(visits.shape[1]), visits[met]))[0]]
+        here = np.flatnonzero(np.isin(seat, two))
+        here = here[np.lexsort((rng.permutation(pair.max() + 1)[pair[here]], rng.permutation(len(visits))[number[here]]))]
+        seat[here] = np.resize(rng.permutation(two), len(here))
+        visits[:, two] = 0
+        np.add.at(visits, (number[here], seat[here]), 1)
+    return seat
+
+
+def _split_in_two(pair: np.ndarray, seat: np.ndarray, pairs: pd.DataFrame, rng: np.random.Generator) -> np.ndarray:
+    """Choose for each rating whether the responder first in the alphabet is shown first."""
+    names = pairs[["responder_a", "responder_b"]].to_numpy(dtype=str)
+    duel = [tuple(sorted(names[number])) for number in pair]
+    order = rng.permutation(len(pair))
+    here, left = _link(order, pair)
+    across, _ = _link(np.array(left, dtype=int), duel)
+    by_pair, by_seat = here | across, _link(rng.permutation(len(pair)), seat)[0]
+    side = np.full(len(pair), -1)
+    for start in order:
+        chain = [(int(start), int(rng.integers(2)))] if side[start] < 0 else []
+        while chain:
+            rating, value = chain.pop()
+            if side[rating] >= 0:
+                continue
+            side[rating] = value
+            chain += [(links[rating], 1 - value) for links in (by_pair, by_seat) if rating in links]
+    return side.astype(bool)
+
+
+def _link(ratings: np.ndarray, group: object) -> tuple[dict[int, int], list[int]]:
+    """Link ratings of one group two by two; give the links both ways, and who is left over."""
+    waiting: dict[object, int] = {}
+    links: dict[int, int] = {}
+    for rating in ratings.tolist():
+        key = group[rating]  # type: ignore[index]
+        if key in waiting:
+            other = waiting.pop(key)
+            links[rating], links[other] = other, rating
+        else:
+            waiting[key] = rating
+    return links, list(waiting.values())
+
+
+def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Put each seat's comparisons in a random order, one history never twice running if it can be helped, and add checks."""
+    pages: list[dict[Any, Any]] = []
+    for seat, there in rows.groupby("seat", sort=True):
+        waiting = there.iloc[rng.permutation(len(there))].to_dict("records")
+        sequence: list[dict[Any, Any]] = []
+        while waiting:
+            history, times = Counter(row["history_id"] for row in waiting).most_common(1)[0]
+            last = sequence[-1]["history_id"] if sequence else None
+            crowded = history if times * 2 > len(waiting) else None
+            pick = next((k for k, row in enumerate(waiting) if row["history_id"] == crowded != last), None)
+            if pick is None:
+                pick = next((k for k, row in enumerate(waiting) if row["history_id"] != last), 0)
+            sequence.append(waiting.pop(pick))
+        width = len(sequence) / n_checks if n_checks else 0
+        for number in range(n_checks, 0, -1):
+            place = max(1, int((number - 1) * width + rng.integers(1, max(2, int(width) + 1))))
+            sequence.insert(place, {"seat": seat, "task": "check", "check": number})
+        pages += [{**row, "position": number} for number, row in enumerate(sequence, 1)]
+    columns = [
+        "seat",
+        "position",
+        "task",
+        "comparison_id",
+        "pair_id",
+        "history_id",
+        "responder_a",
+        "responder_b",
+        "order",
+        "check",
+    ]
+    table = pd.DataFrame(pages).reindex(columns=columns)
+    return table.assign(check=table["check"].astype("Int64"))
+
+
+def _spread(measure: str, counts: pd.Series, allowed: int) -> tuple[str, int, int, str, bool]:
+    least, most = int(counts.min()), int(counts.max())
+    return measure, least, most, f"differ by {allowed} at most" if allowed else "all the same", most - least <= allowed
+
+
+def _limit(measure: str, counts: pd.Series, allowed: int) -> tuple[str, int, int, str, bool]:
+    least, most = int(counts.min()), int(counts.max())
+    return measure, least, most, f"{allowed} at most", most <= allowed

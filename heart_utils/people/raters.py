@@ -1,0 +1,502 @@
+"""From what people answered to rows of the run: ``python -m heart_utils.people.raters RUN SOURCE``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from heart_utils.judging.design import digest
+from heart_utils.people.exports import read_csv, read_label_studio, read_potato
+from heart_utils.people.matching import StudyImportError, match_pages, match_potato, match_table, people_of
+from heart_utils.people.privacy import code_people, redact_text, suspicious_text
+from heart_utils.runs import Run, open_run
+from heart_utils.sources.replies import flag_reply
+from heart_utils.tables import KEYS, check_table, empty_table
+
+__all__ = ["ImportedStudy", "StudyImportError", "add_people", "import_ratings", "main"]
+
+STATEMENT = ("population", "language", "pay")
+PASTED_SHARE = 0.5
+SHARED = "people"
+"""The part of comparisons and of responders that all studies of a run share."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedStudy:
+    """Rows for the run.
+
+    Attributes
+    ----------
+    verdicts, comparisons, replies, responders, raters : pandas.DataFrame
+        As in :mod:`heart_utils.tables`; those that the kind of study does not fill have no rows.
+    n_withdrawn : int
+        People whose answers were left out because they asked for it.
+    licence : str
+        Under which people agreed that their answers be published; what is not stated is not published.
+    rehearsal : bool
+        Whether the study was one. Somebody or some program gave these answers to try the pages out.
+    """
+
+    verdicts: pd.DataFrame = field(repr=False)
+    comparisons: pd.DataFrame = field(repr=False)
+    replies: pd.DataFrame = field(repr=False)
+    responders: pd.DataFrame = field(repr=False)
+    raters: pd.DataFrame
+    n_withdrawn: int
+    licence: str = "none stated"
+    rehearsal: bool = False
+
+    def write(self, run: Run) -> None:
+        """Write the answers into the run, as a part of their own, which only the same study or file replaces."""
+        study = str(self.raters["study"].iloc[0])
+        part = f"people-{study}"
+        written = {name: getattr(self, name) for name in ("replies", "verdicts", "raters")}
+        for name, rows in written.items():
+            _refuse_known(run, name, rows, part)
+        for name, rows in written.items():
+            if len(rows) or run.has(name, part):
+                self._write_part(run, name, part, rows, f"the study {study} with people")
+        # Several studies show the same comparisons, and all their writers are one responder.
+        if len(self.comparisons):
+            known = [run.read("comparisons", SHARED)] if run.has("comparisons", SHARED) else []
+            shown = pd.concat([*known, self.comparisons]).drop_duplicates("comparison_id")
+            shown = shown[shown["comparison_id"].isin(run.read("verdicts")["comparison_id"])]
+            self._write_part(run, "comparisons", SHARED, shown, "what studies with people showed")
+        if len(self.responders):
+            theirs = pd.concat([run.read("replies", other) for other in run.parts("replies")])
+            who = self.responders.assign(simulated=bool(theirs["simulated"].all()))
+            self._write_part(run, "responders", SHARED, who, "who wrote in studies with people")
+
+    def _write_part(self, run: Run, name: str, part: str, rows: pd.DataFrame, source: str) -> None:
+        run.write(name, rows, part=part)
+        made_up = "rehearsal" if self.rehearsal else "simulated"
+        origin = made_up if len(rows) and rows["simulated"].all() else "live"
+        run.record(tables={f"{name}/{part}": {"source": source, "licence": self.licence, "origin": origin}})
+
+
+def import_ratings(
+    run: Run,
+    source: Path,
+    *,
+    statement: Mapping[str, str] | None = None,
+    redact: str = "contacts",
+    withdrawn: Sequence[str] = (),
+    simulated: bool = False,
+) -> ImportedStudy:
+    r"""Turn the answers of a rating study into verdicts.
+
+    Parameters
+    ----------
+    run : Run
+        Whose histories and replies were shown.
+    source : pathlib.Path
+        The folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies
+        must be those of the run.
+    statement : mapping, optional
+        The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own.
+    redact : str
+        What is taken out of reasons; see :func:`heart_utils.people.privacy.redact_text`.
+    withdrawn : sequence of str
+        People who asked that their answers be deleted, as they were named in the study.
+    simulated : bool
+        Whether a program answered. The answers to a rehearsal are simulated whatever is said here.
+
+    Returns
+    -------
+    ImportedStudy
+        Nothing is written yet. A page that was answered but for its side has the state ``abstained``;
+        a page never answered has no row, and is counted in ``raters``.
+
+    Raises
+    ------
+    StudyImportError
+        If there is no rater statement, a comparison was never shown to the one who judged it, or a
+        rater judged one comparison twice.
+    heart_utils.people.exports.ExportError
+        If the export is cut short, a side is missing, or a rater is there twice.
+
+    Warns
+    -----
+    UserWarning
+        How many reasons hold a formula or markup. They are kept as text and flagged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from heart_utils import Run
+    >>> from heart_utils.tables import empty_table
+    >>> from heart_utils.runs import find_root
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
+    >>> recipe = read_recipe("sample")
+    >>> histories = recipe_histories(recipe).head(1)
+    >>> replies = recipe_replies(recipe, histories, ledger=open_ledger("sqlite://", seed_file=find_root() / recipe.recorded))
+    >>> shown = recipe_comparisons(recipe, replies).head(1)
+    >>> statement = {"population": "students", "language": "English", "pay": "12 GBP an hour"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run, votes = Run("mine", Path(folder), find_root()), Path(folder, "votes.csv")
+    ...     _ = run.write("histories", histories), run.write("comparisons", shown)
+    ...     sides = shown[["reply_a", "reply_b"]].iloc[0]
+    ...     _ = votes.write_text(f"rater,left,right,choice\nkim,{sides.iloc[0]},{sides.iloc[1]},left\n")
+    ...     study = import_ratings(run, votes, statement=statement)
+    >>> study.verdicts[["verdict", "order", "state"]].values.tolist()
+    [['a', 'ab', 'valid']]
+    """
+    licence, rehearsal = "none stated", False
+    if source.is_dir():
+        settings = _study(source, "rating")["settings"]
+        said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
+        licence = settings["licence"] or licence
+        rehearsal = settings["rehearsal"] is True
+        simulated = simulated or rehearsal
+        judged, raters = match_potato(source, read_potato(source), settings["rating"])
+        comparisons = check_table("comparisons", pd.read_parquet(source / "comparisons.parquet"))
+    else:
+        said = _statement(statement or {}, False)
+        rows = read_label_studio(source) if source.suffix == ".json" else read_csv(source)
+        judged = match_table(rows, run.read("comparisons"), source.name)
+        raters = judged.groupby("person").size().rename("n_shown").reset_index()
+        raters = raters.assign(n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True)
+        comparisons = run.read("comparisons")
+    judged, raters, n_withdrawn = _without(judged, raters, withdrawn)
+    _refuse_twice(judged)
+    codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv")
+    verdicts = _verdicts(run, judged, comparisons, codes, redact, simulated)
+    kept = (
+        comparisons[comparisons["comparison_id"].isin(verdicts["comparison_id"])]
+        if source.is_dir()
+        else empty_table("comparisons")
+    )
+    return ImportedStudy(
+        verdicts=verdicts,
+        comparisons=check_table("comparisons", kept),
+        replies=empty_table("replies"),
+        responders=empty_table("responders"),
+        raters=_raters_table(raters, codes, _name(run, source), said, simulated),
+        n_withdrawn=n_withdrawn,
+        licence=licence,
+        rehearsal=rehearsal,
+    )
+
+
+def import_replies(
+    run: Run,
+    source: Path,
+    *,
+    statement: Mapping[str, str] | None = None,
+    redact: str = "contacts",
+    withdrawn: Sequence[str] = (),
+) -> ImportedStudy:
+    """Turn the answers of a writing study into replies by people."""
+    settings = _study(source, "reply")["settings"]
+    said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
+    simulated = settings["rehearsal"] is True
+    found = read_potato(source)
+    shown = match_pages(source, found)
+    raters = people_of(found, shown)
+    written = (
+        found.answers[found.answers["question"] == "reply"]
+        .merge(shown, on=["person", "item_id"])
+        .merge(found.pages, on=["person", "item_id"])
+    )
+    written, raters, n_withdrawn = _without(written, raters, withdrawn)
+    codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv", prefix="writer")
+    turns = run.read("histories").set_index("history_id")["turns"]
+    unknown = sorted(set(written["history_id"]) - set(turns.index))
+    if unknown:
+        raise StudyImportError(
+            f"The run has no history {unknown[0]} ({len(unknown)} such); were its histories changed since the study "
+            f"was written?"
+        )
+    study = _name(run, source)
+    rows = [_reply(row, study, codes, turns[row["history_id"]], redact, simulated) for row in written.to_dict("records")]
+    replies = pd.DataFrame(rows, columns=empty_table("replies").columns)
+    _warn_of(replies["flags"], "replies")
+    responder = {
+        "responder": "human",
+        "responder_kind": "human",
+        "family": None,
+        "model": None,
+        "size": None,
+        "released": None,
+        "price": None,
+    }
+    return ImportedStudy(
+        verdicts=empty_table("verdicts"),
+        comparisons=empty_table("comparisons"),
+        replies=check_table("replies", replies),
+        responders=check_table("responders", pd.DataFrame([{**responder, "simulated": simulated}])),
+        raters=_raters_table(raters, codes, _name(run, source), said, simulated),
+        n_withdrawn=n_withdrawn,
+        licence=settings["licence"] or "none stated",
+        rehearsal=simulated,
+    )
+
+
+def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
+    """Add what people wrote in studies of a run to the replies that its recipe brings together.
+
+    Parameters
+    ----------
+    run : Run
+        Whose imported replies take part: all of them, each study being a part of the table ``replies``.
+    replies : pandas.DataFrame
+        As :func:`heart_utils.judging.recipe.recipe_replies` gives them.
+    histories : pandas.DataFrame
+        Those of the run's recipe.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of replies, people's last: what ``run.read("replies")`` gives once `replies` are written.
+
+    Raises
+    ------
+    StudyImportError
+        If people answered a history that the recipe does not choose any more.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from heart_utils import Run
+    >>> from heart_utils.tables import empty_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     len(add_people(Run("mine", Path(folder), Path(folder)), empty_table("replies"), empty_table("histories")))
+    0
+    """
+    tables = {part: run.read("replies", part) for part in run.parts("replies")}
+    for part, rows in tables.items():
+        lost = rows.loc[~rows["history_id"].isin(histories["history_id"]), "history_id"].unique()
+        if len(lost):
+            raise StudyImportError(
+                f"In {part} people answered {len(lost)} histories that the run {run.name!r} does not choose (any more), first "
+                f"{lost[0]!r}. Choose them again under `collect:`, or move {run.folder / 'replies' / part}.parquet away."
+            )
+    return check_table("replies", pd.concat([replies, *tables.values()], ignore_index=True)) if tables else replies
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Import a study into its run; say in a sentence what went wrong, if anything did.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the command line, if not given.
+
+    Returns
+    -------
+    int
+        0, or 1 after an error.
+
+    Examples
+    --------
+    >>> main(["no-such-run", "votes.csv"])  # what went wrong goes to the standard error
+    1
+    """
+    parser = argparse.ArgumentParser(prog="python -m heart_utils.people.raters", description="Import what people answered.")
+    parser.add_argument("run", help="a name under runs/, or a path")
+    parser.add_argument("source", help="a folder under runs/<run>/study, a Label Studio .json, or a .csv")
+    parser.add_argument("--redact", default="contacts", choices=("none", "contacts", "all"))
+    parser.add_argument(
+        "--withdraw", action="append", default=[], metavar="NAME", help="leave out somebody who asked for it; repeat as needed"
+    )
+    parser.add_argument("--statement", metavar="FILE", help="YAML with population, language and pay, for a .json or .csv")
+    options = parser.parse_args(arguments)
+    try:
+        run = open_run(options.run, create=False)
+        named = run.folder / "study" / options.source
+        source = named if named.is_dir() else Path(options.source).resolve()
+        if not source.exists():
+            raise StudyImportError(f"There is no {options.source} in {run.folder / 'study'}, and no such file.")
+        statement = _read_statement(Path(options.statement)) if options.statement else None
+        if (
+            source.is_dir()
+            and (source / "study.json").is_file()
+            and json.loads((source / "study.json").read_text())["kind"] == "reply"
+        ):
+            imported = import_replies(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
+        else:
+            imported = import_ratings(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
+        imported.write(run)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(
+        f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {len(imported.replies)} replies; "
+        f"{imported.n_withdrawn} withdrew. The key file is {run.folder / 'keys' / 'people.csv'}: keep it apart, and "
+        f"delete it when it has served."
+    )
+    return 0
+
+
+def _name(run: Run, source: Path) -> str:
+    """Name a study by its folder, and whatever else by its place too: two files may have one name."""
+    if source.resolve().parent == (run.folder / "study").resolve():
+        return source.name
+    return f"{source.stem}-{digest(os.path.relpath(source.resolve(), run.root))[:8]}"
+
+
+def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
+    """Refuse rows that another part has: a table that holds them twice could not be read any more."""
+    key = KEYS[name]
+    for other in run.parts(name):
+        both = rows[key].merge(run.read(name, other)[key].drop_duplicates(), on=key) if other != part else rows.head(0)
+        if len(both):
+            raise StudyImportError(
+                f"{len(both)} of {len(rows)} {name} are in the run already, in its part {other!r}, first "
+                f"{both.iloc[0].dropna().to_dict()}. Each is counted once. If that part is an earlier import of the same "
+                f"answers, delete {run.folder}/*/{other}.parquet and import again."
+            )
+
+
+def _study(folder: Path, kind: str) -> dict[str, Any]:
+    file = folder / "study.json"
+    if not file.is_file():
+        raise StudyImportError(
+            f"{folder} has no study.json, so it is no study written here. Give the folder under runs/<run>/study."
+        )
+    study: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if study["kind"] != kind:
+        raise StudyImportError(f"{folder} is a study of the kind {study['kind']}, expected {kind}.")
+    return study
+
+
+def _statement(given: Mapping[str, str], rehearsal: object) -> dict[str, str]:
+    """Ask who the raters are: verdicts of nobody in particular cannot be interpreted."""
+    said = {name: str(given.get(name) or "").strip() for name in STATEMENT}
+    if rehearsal is True:
+        return {name: text or "rehearsal" for name, text in said.items()}
+    missing = [name for name, text in said.items() if not text]
+    if missing:
+        raise StudyImportError(
+            f"The rater statement lacks {', '.join(missing)}. Say who the raters are, what they speak and what they were paid: "
+            f"in study.yaml before the study, or in a YAML file given by --statement."
+        )
+    return said
+
+
+def _read_statement(file: Path) -> dict[str, str]:
+    import yaml
+
+    try:
+        given = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise StudyImportError(f"The rater statement {file} cannot be read ({error}).") from None
+    if not isinstance(given, dict):
+        raise StudyImportError(f"The rater statement {file} holds no names; expected population, language and pay.")
+    return given
+
+
+def _without(rows: pd.DataFrame, raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame, int]:
+    unknown = sorted(set(withdrawn) - set(raters["person"]))
+    if unknown:
+        raise StudyImportError(
+            f"Nobody called {unknown[0]!r} took part, so nothing was left out. Check how they were named in the study."
+        )
+    out = raters["person"].isin(set(withdrawn))
+    if out.all():
+        raise StudyImportError("Nobody who took part is left to import.")
+    return rows[~rows["person"].isin(set(withdrawn))], raters[~out], int(out.sum())
+
+
+def _refuse_twice(judged: pd.DataFrame) -> None:
+    twice = judged.duplicated(["person", "pair_id", "dimension"], keep=False)
+    if twice.any():
+        first = judged[twice].sort_values(["person", "pair_id", "dimension"], kind="stable").head(2)
+        raise StudyImportError(
+            f"{int(twice.sum())} verdicts are second answers to one comparison, first {' and '.join(first['where'])}, "
+            f"both by {first['person'].iloc[0]!r}. "
+            f"Which one counts is for you to say: remove the other."
+        )
+
+
+def _verdicts(
+    run: Run, judged: pd.DataFrame, comparisons: pd.DataFrame, codes: Mapping[str, str], redact: str, simulated: bool
+) -> pd.DataFrame:
+    about = comparisons.set_index("comparison_id")[["history_id", "responder_a", "responder_b", "protocol"]]
+    histories = run.read("histories").set_index("history_id")[["dialogue_id", "slice"]]
+    table = judged.join(about, on="comparison_id").join(histories, on="history_id")
+    lost = table[table["dialogue_id"].isna()]
+    if len(lost):
+        raise StudyImportError(
+            f"The run has no history {lost['history_id'].iloc[0]!r} any more; were its histories changed since the "
+            f"study was written?"
+        )
+    reasons = [reason if isinstance(reason, str) else None for reason in table["reason"]]
+    kept = [redact_text(reason, redact) for reason in reasons]
+    flags = [
+        [*(["pasted"] if pasted >= PASTED_SHARE else []), *(["redacted"] if now != was else []), *suspicious_text(now)]
+        for was, now, pasted in zip(reasons, kept, table["pasted_share"], strict=True)
+    ]
+    rows = table.assign(
+        rater=table["person"].map(codes),
+        rater_kind="human",
+        dimension_position=None,
+        p_a=None,
+        state=table["verdict"].notna().map({True: "valid", False: "abstained"}),
+        answer_format=None,
+        repeat=0,
+        group=None,
+        flags=pd.Series(flags, index=table.index, dtype=object),
+        rationale=pd.Series(kept, index=table.index, dtype=object),
+        call_id=None,
+        simulated=simulated,
+    )
+    columns = [*empty_table("verdicts").columns, "seconds", "position"]
+    rows = rows[columns].sort_values(["rater", "position", "dimension"], kind="stable")
+    _warn_of(rows["flags"], "reasons")
+    return check_table("verdicts", rows.astype({"verdict": object, "margin": float, "seconds": float}))
+
+
+def _reply(
+    row: Mapping[Any, Any], study: str, codes: Mapping[str, str], turns: list[dict[str, str]], redact: str, simulated: bool
+) -> dict[str, Any]:
+    writer = codes[row["person"]]
+    was = str(row["value"]).strip()
+    text = redact_text(was, redact if redact != "all" else "contacts")  # without its words a reply is none
+    flags = flag_reply(text or "", n_before=sum(turn["speaker"] == "supporter" for turn in turns), n_after=0)
+    flags += ["pasted"] if row["pasted_share"] >= PASTED_SHARE else []
+    flags += [*(["redacted"] if text != was else []), *suspicious_text(text)]
+    reply_id = f"human-{digest(study, writer, row['history_id'])}"
+    nothing = dict.fromkeys(("ttft_ms", "prompt_tokens", "completion_tokens", "cost_usd", "call_id"))
+    return {
+        "reply_id": reply_id,
+        "history_id": row["history_id"],
+        "responder": "human",
+        "author_id": writer,
+        "text": text or None,
+        "total_ms": row["seconds"] * 1000 if row["seconds"] else None,
+        "typing_ms": row["typing_ms"],
+        "flags": flags,
+        "state": "valid" if text else "abstained",
+        "simulated": simulated,
+        **nothing,
+    }
+
+
+def _warn_of(flags: pd.Series, what: str) -> None:
+    counts = {word: int(flags.map(lambda words, word=word: word in words).sum()) for word in ("formula", "markup")}
+    said = [f"{count} {what} with {word}" for word, count in counts.items() if count]
+    if said:
+        warnings.warn(f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them runs.", stacklevel=3)
+
+
+def _raters_table(
+    raters: pd.DataFrame, codes: Mapping[str, str], study: str, statement: Mapping[str, str], simulated: bool
+) -> pd.DataFrame:
+    table = raters.assign(rater=raters["person"].map(codes), rater_kind="human", study=study, simulated=simulated, **statement)
+    return check_table("raters", table.drop(columns="person").sort_values("rater"))
+
+
+if __name__ == "__main__":
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+    sys.exit(main())

@@ -1,0 +1,433 @@
+"""A study with people, ready to run: ``python -m heart_utils.people.study RUN rating`` (or ``reply``)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from heart_utils.judging.design import pair_replies
+from heart_utils.judging.instructions import REPLY_INSTRUCTIONS
+from heart_utils.people.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
+from heart_utils.people.exports import ExportError, restore_answers
+from heart_utils.people.raters import STATEMENT
+from heart_utils.people.study_pages import check_item, rating_pages, reply_pages, study_config, study_item, to_json
+from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, write_atomically
+
+__all__ = ["KINDS", "StudyError", "StudyFolder"]
+
+KINDS = ("rating", "reply")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ASKED_OF_PUBLIC = ("support_line", "researcher", "review_board", "withdraw_contact", "withdraw_until", "retention", "pay")
+SERVER_SECONDS = 60.0
+STOP_SECONDS = 30.0
+
+
+class StudyError(ValueError):
+    """A study cannot be written or started."""
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """One written study.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+        ``runs/<run>/study/<name>``, a Potato project.
+    n_seats, n_pages : int
+        People it is made for, and pages they will see between them, practice apart.
+    """
+
+    folder: Path
+    n_seats: int
+    n_pages: int
+
+    @property
+    def answers(self) -> int:
+        """How many people have begun."""
+        return len(list((self.folder / "answers").glob("*/user_state.json")))
+
+
+def load_settings(run: Run) -> dict[str, Any]:
+    """Read what a study is told to be: ``study.yaml`` in the run, else the rehearsal in ``data/study``."""
+    default = run.root / "data" / "study" / "settings.yaml"
+    settings: dict[str, Any] = yaml.safe_load(default.read_text(encoding="utf-8"))
+    file = run.folder / "study.yaml"
+    if file.is_file():
+        try:
+            given = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        except yaml.YAMLError as error:
+            raise StudyError(f"{file} is not YAML: {error}") from None
+        settings = _merged(settings, given, file)
+    if settings["rehearsal"] is not True:
+        _check_filled_in(settings, file)
+    return settings
+
+
+def write_study(
+    run: Run, kind: str, *, settings: Mapping[str, Any] | None = None, name: str | None = None, top_up: bool = False
+) -> StudyFolder:
+    """Write a complete Potato project from a run's histories and replies."""
+    if kind not in KINDS:
+        raise StudyError(
+            f"There is no study of the kind {kind!r}; there are rating (people judge replies) and reply (people write them)."
+        )
+    settings = load_settings(run) if settings is None else settings
+    texts = run.root / "data" / "study"
+    folder = run.folder / "study" / (name or kind)
+    _clear(folder)
+    histories = run.read("histories")
+    histories = histories[histories["slice"].isin(settings[kind]["slices"]) & histories["turns"].map(_ends_with_seeker)]
+    if histories.empty:
+        raise StudyError(
+            f"The run {run.name!r} has no history of {', '.join(settings[kind]['slices'])} that ends with the seeker."
+        )
+    turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
+    rng = np.random.default_rng(int(settings["seed"]))
+    extra: dict[str, bytes] = {}
+    if kind == "rating":
+        replies = run.read("replies")
+        assignment, comparisons = _rating_assignment(run, replies[replies["history_id"].isin(turns)], settings, rng, top_up)
+        assignment = _with_checks(assignment, yaml.safe_load((texts / "checks.yaml").read_text(encoding="utf-8")))
+        items = _rating_items(assignment, comparisons, turns, dict(zip(replies["reply_id"], replies["text"], strict=True)))
+        pages = rating_pages(texts, settings)
+        extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
+    else:
+        rules = settings["reply"]
+        given = {"writers_per_history": rules["writers_per_history"], "n_writers": rules["n_writers"]}
+        assignment = assign_writers(histories, **given, rng=rng)
+        assignment = _with_spares(assignment, lambda: assign_writers(histories, **given, rng=rng), rules["spare"]).assign(
+            task="write"
+        )
+        items = _reply_items(assignment, turns)
+        pages = reply_pages(texts, settings, REPLY_INSTRUCTIONS)
+    assignment = assignment.assign(item_id=[item["id"] for item in items])
+    seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
+    config = study_config(kind, settings, texts, pages, seats, secrets.token_hex(32))
+    files = {
+        "study.json": to_json({"run": run.name, "kind": kind, "settings": dict(settings)}),
+        "assignment.csv": csv_text(assignment).encode(),
+        "items.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode(),
+        "study.css": (texts / "study.css").read_bytes(),
+        "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
+        **{f"pages/{page}.json": to_json(schemes) for page, schemes in pages.items()},
+        **extra,
+    }
+    for file, content in files.items():  # config.yaml holds the key that signs sessions; answers will come beside it
+        write_atomically(folder / file, content, private=True)
+    return StudyFolder(folder, len(seats), len(assignment))
+
+
+def start_study(
+    study: StudyFolder, *, host: str = "127.0.0.1", port: int = 8000, potato: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """Start Potato on a study, and wait until it answers."""
+    settings = json.loads((study.folder / "study.json").read_text(encoding="utf-8"))["settings"]
+    if host not in LOOPBACK:
+        _check_filled_in(settings, study.folder.parents[1] / "study.yaml")
+        if settings["rehearsal"] is True:
+            raise StudyError(
+                "This study is a rehearsal, so it starts on this machine only. Set rehearsal: false in study.yaml and "
+                "write it again."
+            )
+    program = _find_potato(potato)
+    _check_port(host, port)
+    try:
+        restore_answers(study.folder)
+    except ExportError as error:
+        raise StudyError(f"The study cannot go on: {error}") from None
+    study.folder.chmod(0o700)
+    log = study.folder / "server.log"
+    log.touch(0o600)
+    with log.open("ab") as out:
+        server = subprocess.Popen(
+            [str(program), "start", "config.yaml", "-p", str(port), "--host", host],
+            cwd=study.folder,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            umask=0o077,  # Potato writes answers under people's names, and a key that opens its pages for administrators
+            start_new_session=True,  # so that it can be ended with whatever it started
+            # Else Potato keeps the pages it makes beside its own code, by title, and two studies overwrite each other's.
+            env={**os.environ, "PYTHONPATH": "", "POTATO_GENERATED_TEMPLATES_DIR": str(study.folder / "made")},
+        )
+    deadline = time.monotonic() + SERVER_SECONDS
+    try:
+        while time.monotonic() < deadline:
+            if server.poll() is not None:
+                raise StudyError(f"Potato stopped at once (exit {server.returncode}). Its last words in {log}:\n{_tail(log)}")
+            if _answers(host, port):
+                return server
+            time.sleep(0.2)
+    except BaseException:
+        stop_study(server)
+        raise
+    stop_study(server)
+    raise StudyError(
+        f"Potato did not answer on port {port} within {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}"
+    )
+
+
+def stop_study(server: subprocess.Popen[bytes]) -> None:
+    """End Potato and whatever it started; if it does not go within half a minute, by force."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.wait(STOP_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)  # whoever of them is still there
+    server.wait()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write a study and start it; say in a sentence what went wrong, if anything did."""
+    parser = argparse.ArgumentParser(
+        prog="python -m heart_utils.people.study", description="A study with people, written and started."
+    )
+    parser.add_argument("run", help="a name under runs/, or a path")
+    parser.add_argument("kind", choices=KINDS, help="rating: people judge replies; reply: people write them")
+    parser.add_argument("--name", help="the folder under runs/<run>/study (default: the kind)")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--host", default="127.0.0.1", help="another address than loopback is a public start")
+    parser.add_argument("--resume", action="store_true", help="go on with a study that holds answers")
+    parser.add_argument("--top-up", action="store_true", help="rating: ask only for verdicts that are still missing")
+    parser.add_argument("--write-only", action="store_true", help="write the folder and do not start it")
+    options = parser.parse_args(arguments)
+    try:
+        return _run(options)
+    except (StudyError, RunError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Stopped. All answers are kept; RESUME=1 goes on.", file=sys.stderr)
+        return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    run = open_run(options.run, create=False)
+    folder = run.folder / "study" / (options.name or options.kind)
+    write = {"name": options.name, "top_up": options.top_up}
+    study = _existing(folder) if options.resume else write_study(run, options.kind, **write)
+    print(f"{study.folder}: {study.n_seats} people, {study.n_pages} pages between them, {study.answers} have begun.")
+    if options.write_only:
+        return 0
+    for word in (signal.SIGTERM, signal.SIGHUP):  # a service manager, or a terminal that is closed, means what Ctrl-C means
+        signal.signal(word, signal.default_int_handler)
+    server = start_study(study, host=options.host, port=options.port)
+    try:
+        print(f"Open http://{options.host}:{options.port} . Ctrl-C stops the server and keeps all answers.", flush=True)
+        return server.wait()
+    finally:
+        stop_study(server)
+
+
+def _merged(settings: dict[str, Any], given: object, file: Path) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise StudyError(f"{file} holds a {type(given).__name__}, expected settings by name.")
+    unknown = [name for name in given if name not in settings]
+    if unknown:
+        raise StudyError(f"{file}: {', '.join(map(str, unknown))} is no setting. There are {', '.join(settings)}.")
+    merged = dict(settings)
+    for name, value in given.items():
+        merged[name] = _merged(settings[name], value, file) if isinstance(settings[name], dict) else value
+    return merged
+
+
+def _check_filled_in(settings: Mapping[str, Any], file: Path) -> None:
+    """Refuse to ask real people for anything before they can be told what they must be."""
+    missing = [name for name in ASKED_OF_PUBLIC if not str(settings[name] or "").strip()]
+    missing += [f"statement: {name}" for name in STATEMENT if not str(settings["statement"].get(name) or "").strip()]
+    if not missing:
+        return
+    first = "Without a support line nobody in distress would know where to turn. " if "support_line" in missing else ""
+    raise StudyError(
+        f"A study with real people needs {', '.join(missing)}. {first}Fill them in in {file} (a copy of "
+        f"data/study/settings.yaml)."
+    )
+
+
+def _clear(folder: Path) -> None:
+    """Make room for a study, and never over answers."""
+    begun = sorted(path.parent.name for path in (folder / "answers").glob("*/*"))
+    if begun:
+        raise StudyError(
+            f"{folder} already holds answers of {len(set(begun))} people, and is never overwritten. Go on with it by --resume "
+            f"(make study RESUME=1), or write another by --name."
+        )
+    if not folder.exists():
+        return
+    if not (folder / "study.json").is_file():
+        raise StudyError(f"{folder} exists and was not written here (it has no study.json). Give the study another --name.")
+    shutil.rmtree(folder)
+
+
+def _existing(folder: Path) -> StudyFolder:
+    if not (folder / "study.json").is_file():
+        raise StudyError(f"There is no study in {folder} to resume. Leave --resume out and it will be written.")
+    assignment = pd.read_csv(folder / "assignment.csv")
+    return StudyFolder(folder, assignment["seat"].nunique(), len(assignment))
+
+
+def _ends_with_seeker(turns: list[dict[str, str]]) -> bool:
+    return turns[-1]["speaker"] == "seeker"
+
+
+def _rating_assignment(
+    run: Run, replies: pd.DataFrame, settings: Mapping[str, Any], rng: np.random.Generator, top_up: bool
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rules = settings["rating"]
+    comparisons = pair_replies(replies, rng=rng, orders="both", protocol="people")
+    if rules["pairs_per_history"] != "all":
+        comparisons = choose_pairs(comparisons, pairs_per_history=int(rules["pairs_per_history"]), rng=rng)
+    votes: int | dict[str, int] = int(rules["raters_per_pair"])
+    if top_up:
+        votes = _missing_votes(run, comparisons, int(rules["raters_per_pair"]))
+    assignment = assign_raters(
+        comparisons, raters_per_pair=votes, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng
+    )
+    balance = check_balance(assignment)
+    if not balance["holds"].all():
+        works = largest_load(comparisons, raters_per_pair=votes, load=int(rules["load"]))
+        fails = balance[~balance["holds"]].to_string(index=False)
+        raise StudyError(
+            f"The assignment is not balanced, so the study is not written:\n{fails}\n"
+            f"Some history has many more pairs to rate than the others; try a smaller `rating: load:` in "
+            f"{run.folder / 'study.yaml'} ({works} works)."
+        )
+    few = max(1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique()))
+
+    def draw() -> pd.DataFrame:
+        return assign_raters(
+            comparisons, raters_per_pair=few, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng
+        )
+
+    return _with_spares(assignment, draw, rules["spare"]), comparisons
+
+
+def _with_spares(assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], share: float) -> pd.DataFrame:
+    """Add seats of a second draw, which are handed out when the others are taken."""
+    if not 0 <= share <= 1:
+        raise StudyError(f"spare is {share}, expected a share of seats from 0 to 1.")
+    n_seats = assignment["seat"].nunique()
+    n_spare = math.ceil(n_seats * share)
+    if not n_spare:
+        return assignment.assign(spare=False)
+    spare = draw()
+    names = {seat: f"seat-{n_seats + number:03d}" for number, seat in enumerate(sorted(spare["seat"].unique())[:n_spare], 1)}
+    spare = spare[spare["seat"].isin(names)].assign(seat=lambda rows: rows["seat"].map(names), spare=True)
+    return pd.concat([assignment.assign(spare=False), spare], ignore_index=True)
+
+
+def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str, int]:
+    verdicts = run.read("verdicts")
+    people = verdicts[
+        (verdicts["rater_kind"] == "human") & (verdicts["dimension"] == "overall") & (verdicts["state"] == "valid")
+    ]
+    have = people["pair_id"].value_counts()
+    votes = {pair: max(0, wanted - int(have.get(pair, 0))) for pair in comparisons["pair_id"].unique()}
+    if not any(votes.values()):
+        raise StudyError(f"Each of the {len(votes)} pairs has its {wanted} verdicts; there is nothing to top up.")
+    return votes
+
+
+def _with_checks(assignment: pd.DataFrame, checks: list[dict[str, Any]]) -> pd.DataFrame:
+    """Say what each attention check asks for; seats begin at different ones, so that neighbours cannot tell each other."""
+    number = assignment["check"].fillna(0).astype(int) + assignment["seat"].str.removeprefix("seat-").astype(int)
+    asked = [
+        checks[place % len(checks)] if task == "check" else {} for place, task in zip(number, assignment["task"], strict=True)
+    ]
+    return assignment.assign(
+        check_side=pd.Series([one.get("side") for one in asked], index=assignment.index, dtype=object),
+        check_strength=pd.array([one.get("strength") for one in asked], dtype="Int64"),
+        check_topic=pd.Series([one.get("topic") for one in asked], index=assignment.index, dtype=object),
+    )
+
+
+def _rating_items(
+    assignment: pd.DataFrame, comparisons: pd.DataFrame, turns: Mapping[str, Any], texts_of: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    pair = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
+    length = assignment.groupby("seat").size()
+    items = []
+    for row in assignment.to_dict("records"):
+        page, title = f"{row['seat']}.{row['position']:03d}", f"{row['position']} of {length[row['seat']]}"
+        if row["task"] == "check":
+            check = {name: row[f"check_{name}"] for name in ("side", "strength", "topic")}
+            items.append(check_item(f"{page}.check-{row['check']}", title, check))
+            continue
+        a, b = pair.loc[row["pair_id"]]
+        shown = [texts_of[a], texts_of[b]] if row["order"] == "ab" else [texts_of[b], texts_of[a]]
+        items.append(study_item(f"{page}.{row['comparison_id']}", title, turns[row["history_id"]], shown))
+    return items
+
+
+def _reply_items(assignment: pd.DataFrame, turns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    length = assignment.groupby("seat").size()
+    return [
+        study_item(
+            f"{row['seat']}.{row['position']:03d}.{row['history_id']}",
+            f"{row['position']} of {length[row['seat']]}",
+            turns[row["history_id"]],
+        )
+        for row in assignment.to_dict("records")
+    ]
+
+
+def _find_potato(potato: Path | None) -> Path:
+    given = os.environ.get("HEART_POTATO")
+    program = potato or (Path(given) if given else find_root() / ".venv-study" / "bin" / "potato")
+    if not program.is_file():
+        raise StudyError(
+            f"Potato is not installed (looked for {program}). `make study` installs it in an environment of its own, "
+            f"from requirements-study.txt."
+        )
+    return program
+
+
+def _check_port(host: str, port: int) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise StudyError(
+                f"Port {port} on {host} cannot be used ({error.strerror}). Stop what uses it, or take another: PORT={port + 1}."
+            ) from None
+
+
+def _answers(host: str, port: int) -> bool:
+    at = "127.0.0.1" if host == "0.0.0.0" else host
+    try:
+        with urllib.request.urlopen(f"http://{at}:{port}/", timeout=5):
+            return True
+    except urllib.error.HTTPError:
+        return True  # it answers, if only that a name is missing
+    except OSError:
+        return False
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

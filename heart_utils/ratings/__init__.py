@@ -1,0 +1,1 @@
+"""From verdicts to strengths, with one interval rule."""

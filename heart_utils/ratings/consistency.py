@@ -1,0 +1,364 @@
+"""How much a responder's standing varies from dialogue to dialogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from heart_utils.ratings.bradley_terry import BradleyTerry
+from heart_utils.ratings.other_raters import crossed_interval, crossed_variance, refuse_few_raters
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    bootstrap_ci,
+    check_clusters,
+    check_level,
+    draw_weights,
+    standard_error,
+)
+from heart_utils.ratings.verdicts import Entries, RatingsError, read_verdicts
+from heart_utils.tables import RESPONDER_KINDS
+
+__all__ = ["OUTCOMES", "consistency", "head_to_head", "without_flag"]
+
+Array = NDArray[np.float64]
+
+PERCENTILE = 0.1
+
+
+def consistency(
+    verdicts: pd.DataFrame,
+    *,
+    rng: np.random.Generator | None = None,
+    dimension: str = "overall",
+    cluster: str = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    r"""Estimate the spread of each responder's win probability between dialogues, noise removed, and its low end.
+
+    In dialogue :math:`d` responder :math:`i` is preferred to opponent :math:`j` with probability
+    :math:`p_{dij}`; its win probability there, :math:`p_{di}`, is the mean over all :math:`m` opponents. A
+    verdict :math:`y` is compared with what the fitted strengths expect of its pair, :math:`e = y - \hat p_{ij}`, so
+    that strong and weak opponents are not taken for noise. The product of two verdicts of one dialogue has no noise
+    in expectation, so
+
+    .. math:: \operatorname{var}_d(p_{di}) = \tfrac{1}{m} \operatorname{E}[e e' \mid \text{same opponent}]
+        + \tfrac{m - 1}{m} \operatorname{E}[e e' \mid \text{different opponents}],
+
+    each mean over the products within a dialogue, then over dialogues. Where no two verdicts of a dialogue have the
+    same opponent, the first term is taken from the second ones of both sides, as if a dialogue moved each
+    responder by an amount of its own.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        As for :func:`heart_utils.ratings.ratings.fit_ratings`.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
+    dimension : str
+        A line of the rubric.
+    cluster : str
+        The dialogues.
+    n_resamples : int
+        Bootstrap resamples of dialogues, for the standard errors.
+    ci_level : float
+        Such as 0.95.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a responder: ``responder``, ``mean`` (win probability against all others), ``sd`` with ``sd_low`` and
+        ``sd_high``, ``tenth`` (one dialogue in ten goes as badly or worse, if win probabilities have a beta distribution
+        of that mean and spread) with ``tenth_low`` and ``tenth_high``, ``ci_level``, ``n_clusters`` (dialogues with two
+        verdicts or more on it; others cannot tell noise from spread), ``n_single`` (dialogues with one verdict, left
+        out), ``provisional``, ``simulated``. Intervals are standard errors times a t quantile. ``nan`` where no dialogue
+        has two opponents of a responder that has several.
+
+    Raises
+    ------
+    RatingsError
+        If verdicts cannot be read, or do not link all responders.
+    ValueError
+        If there is one dialogue only.
+
+    Examples
+    --------
+    >>> steady = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"] * 60,
+    ...     "dialogue_id": [f"d{k // 4}" for k in range(120)]})
+    >>> consistency(steady, rng=np.random.default_rng(1), n_resamples=20)["sd"].tolist()
+    [0.0, 0.0]
+    """
+    check_level(ci_level)
+    entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
+    n_clusters = len(entries.clusters)
+    check_clusters(n_clusters, cluster)
+    model = BradleyTerry.fit(entries, "pairs")
+    chance = model.chance()
+    count, residual, same, apart = _products(entries, chance)
+    told = count > 1
+    weights = np.vstack([np.ones(n_clusters), draw_weights(n_clusters, n_resamples, rng)])
+    off, spread = _spread(weights, told, residual, same, apart)
+    against_all = (chance.sum(axis=1) - np.diag(chance)) / (len(chance) - 1)
+    mean = np.clip(against_all + off, 1e-6, 1.0 - 1e-6)
+    tenth = mean - np.sign(spread) * (mean - _low_end(mean, np.abs(spread)))
+    n_used = told.sum(axis=0)
+    quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n_used - 1, 1))
+    reach = [quantile * standard_error(found[1:], n_used) for found in (spread, tenth)]
+    simulated = bool(verdicts["simulated"].iloc[entries.rows].any()) if "simulated" in verdicts else False
+    return pd.DataFrame(
+        {
+            "responder": entries.responders,
+            "mean": mean[0],
+            "sd": np.maximum(spread[0], 0.0),
+            "sd_low": np.maximum(spread[0] - reach[0], 0.0),
+            "sd_high": np.clip(spread[0] + reach[0], 0.0, 0.5),
+            "tenth": np.minimum(tenth[0], mean[0]),
+            "tenth_low": np.maximum(tenth[0] - reach[1], 0.0),
+            "tenth_high": np.minimum(tenth[0] + reach[1], 1.0),
+            "ci_level": ci_level,
+            "n_clusters": n_used,
+            "n_single": (count == 1).sum(axis=0),
+            "provisional": n_used < ENOUGH_CLUSTERS,
+            "simulated": simulated,
+        }
+    )
+
+
+def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Array]:
+    """Give, for each dialogue and responder: verdicts, mean residual, mean product of two with one opponent, and with two."""
+    size, n_clusters = len(entries.responders), len(entries.clusters)
+    residual = entries.share - chance[entries.a, entries.b]
+    cell = np.concatenate([(entries.cluster * size + entries.a) * size + entries.b,
+                           (entries.cluster * size + entries.b) * size + entries.a])  # fmt: skip
+    residual = np.concatenate([residual, -residual])
+    count, total, squares = (
+        np.bincount(cell, weights, n_clusters * size**2).astype(float).reshape(n_clusters, size, size)
+        for weights in (None, residual, residual**2)
+    )
+    mean = _ratio(total, count, 0.0)
+    met, again = (count > 0).sum(axis=2).astype(float), (count > 1).sum(axis=2).astype(float)
+    same = _ratio(_ratio(total**2 - squares, count * (count - 1.0), 0.0).sum(axis=2), again)
+    apart = _ratio(mean.sum(axis=2) ** 2 - (mean**2).sum(axis=2), met * (met - 1.0))
+    return count.sum(axis=2), _ratio(mean.sum(axis=2), met), same, apart
+
+
+def _spread(weights: Array, told: NDArray[np.bool_], residual: Array, same: Array, apart: Array) -> tuple[Array, Array]:
+    """Give how far the mean is off and the spread, under each row of weights; below zero where noise exceeds what is seen."""
+
+    def average(values: Array) -> Array:
+        there = told & ~np.isnan(values)
+        return _ratio(weights @ np.where(there, values, 0.0), weights @ there)
+
+    n, n_others = weights @ told, told.shape[1] - 1
+    one, two = average(same), average(apart)
+    if n_others > 1:
+        by_both = two + (np.nansum(two, axis=1, keepdims=True) - two) / n_others
+        one = np.where((~np.isnan(same) & told).any(axis=0), one, by_both)
+    off = average(residual)
+    around = _ratio((average(residual**2) - off**2) * n, np.maximum(n - 1.0, 0.0))
+    # The fit puts the residuals' mean near zero and so takes away what one more dialogue would tell: a mean's variance.
+    variance = one / n_others + (two * (n_others - 1) / n_others if n_others > 1 else 0.0) - off**2 + _ratio(around, n)
+    return off, np.sign(variance) * np.sqrt(np.abs(variance))
+
+
+def _low_end(mean: Array, spread: Array) -> Array:
+    """Give the low percentile of a beta distribution with this mean and spread."""
+    size = mean * (1.0 - mean) / np.clip(spread**2, 1e-9, 0.999 * mean * (1.0 - mean)) - 1.0
+    return np.asarray(stats.beta.ppf(PERCENTILE, mean * size, (1.0 - mean) * size))
+
+
+def _ratio(over: Array, under: Array, otherwise: float = np.nan) -> Array:
+    return np.asarray(np.divide(over, under, out=np.full(np.shape(over), otherwise), where=under > 0))
+
+
+OUTCOMES = ("people", "models", "tie", "inconsistent")
+
+
+def head_to_head(
+    verdicts: pd.DataFrame,
+    responders: pd.DataFrame,
+    *,
+    rng: np.random.Generator | None = None,
+    by: Sequence[str] = (),
+    dimension: str = "overall",
+    cluster: str | Sequence[str] = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    """Count who is preferred where a person's reply meets a model's.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        One row per verdict; two orders joined, if both were asked.
+    responders : pandas.DataFrame
+        Names the ``responder_kind`` of each ``responder``; only ``human`` is a person.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
+    by : sequence of str
+        Columns of `verdicts` to split by, such as ``rater_kind`` or ``slice``.
+    dimension : str
+        A line of the rubric.
+    cluster : str or two str
+        Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
+        and raters like these: a two-way variance, with a t quantile of the smaller number.
+    n_resamples : int
+        Bootstrap resamples, where there is one cluster.
+    ci_level : float
+        Such as 0.95.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns `by`; ``outcome``: ``people``, ``models``, ``tie``, ``inconsistent`` (shares of all
+        that sum to one) and ``models_of_decided`` (models' share where someone was preferred);
+        ``share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_verdicts``, ``n_clusters`` (of two, the smaller),
+        ``provisional``, ``simulated``.
+
+    Raises
+    ------
+    RatingsError
+        If a responder is of no known kind, or no person meets a model; with two clusters, if raters are fewer than
+        20 or belong to one dialogue each.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"responder_a": "anna", "responder_b": "bot", "verdict": ["a", "b", "b", "tie"],
+    ...     "dialogue_id": list("wxyz")})
+    >>> who = pd.DataFrame({"responder": ["anna", "bot"], "responder_kind": ["human", "model"]})
+    >>> found = head_to_head(votes, who, rng=np.random.default_rng(1), n_resamples=50)
+    >>> found.set_index("outcome")["share"].round(2).to_dict()
+    {'people': 0.25, 'models': 0.5, 'tie': 0.25, 'inconsistent': 0.0, 'models_of_decided': 0.67}
+    """
+    clusters = [cluster] if isinstance(cluster, str) else list(cluster)
+    entries = read_verdicts(verdicts, dimension=dimension, cluster=clusters[0])
+    if missing := [column for column in clusters if column not in verdicts]:
+        raise RatingsError(f"verdicts lack the column {', '.join(missing)}. They have {', '.join(map(str, verdicts.columns))}.")
+    kind = responders.set_index("responder")["responder_kind"].reindex(entries.responders)
+    unknown = kind.index[~kind.isin(RESPONDER_KINDS)]
+    if len(unknown):
+        raise RatingsError(f"responders do not say what kind {', '.join(unknown)} is of.")
+    person, model = (kind == "human").to_numpy(), (kind == "model").to_numpy()
+    a_person = person[entries.a] & model[entries.b]
+    meet = a_person | (model[entries.a] & person[entries.b])
+    if not meet.any():
+        raise RatingsError(
+            f"No person's reply meets a model's on {dimension!r}: there are {int(person.sum())} people and "
+            f"{int(model.sum())} models among {', '.join(entries.responders)}."
+        )
+    to_person = np.where(a_person, entries.share, 1.0 - entries.share)
+    neither = entries.tie | entries.inconsistent | (entries.share == 0.5)
+    counts = pd.DataFrame(
+        {
+            "people": ~neither & (to_person > 0.5),
+            "models": ~neither & (to_person < 0.5),
+            "tie": neither & ~entries.inconsistent,
+            "inconsistent": entries.inconsistent,
+            "n": True,
+        }
+    ).astype(float)[meet]
+    rows = verdicts.iloc[entries.rows[meet]]
+    simulated = bool(rows["simulated"].any()) if "simulated" in rows else False
+    groups = [rows[column].to_numpy() for column in by]
+    drawn = rows[clusters].set_axis(counts.index, axis=0)
+    parts = []
+    for group, of_group in counts.groupby(groups, sort=True) if groups else [((), counts)]:
+        where = "".join(f" where {column} is {value!r}" for column, value in zip(by, group, strict=True))
+        for outcome in (*OUTCOMES, "models_of_decided"):
+            share, low, high, n_clusters = _interval(
+                of_group, outcome, drawn.loc[of_group.index], rng, n_resamples, ci_level, where
+            )
+            parts.append(
+                {
+                    **dict(zip(by, group, strict=True)),
+                    "outcome": outcome,
+                    "share": share,
+                    "ci_low": low,
+                    "ci_high": high,
+                    "ci_level": ci_level,
+                    "n_verdicts": len(of_group),
+                    "n_clusters": n_clusters,
+                    "provisional": n_clusters < ENOUGH_CLUSTERS,
+                    "simulated": simulated,
+                }
+            )
+    return pd.DataFrame(parts)
+
+
+def without_flag(verdicts: pd.DataFrame, flag: str) -> tuple[pd.DataFrame, int]:
+    """Leave out the verdicts that carry a flag, and say how many.
+
+    A board without the verdicts flagged ``own_family`` is what judges of other families say: what a
+    model maker's judge says of its relatives is left out.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        With a column ``flags``.
+    flag : str
+        Such as ``"own_family"``.
+
+    Returns
+    -------
+    tuple of pandas.DataFrame and int
+        The rest, and how many were left out.
+
+    Examples
+    --------
+    >>> rest, n_left_out = without_flag(pd.DataFrame({"flags": [["own_family"], [], ["greeting"]]}), "own_family")
+    >>> len(rest), n_left_out
+    (2, 1)
+    """
+    flagged = np.array([flag in flags for flags in verdicts["flags"]], dtype=bool)
+    return verdicts[~flagged], int(flagged.sum())
+
+
+def _interval(
+    counts: pd.DataFrame,
+    outcome: str,
+    drawn: pd.DataFrame,
+    rng: np.random.Generator | None,
+    n_resamples: int,
+    ci_level: float,
+    where: str,
+) -> tuple[float, float, float, int]:
+    """Give a share, its ends and how many clusters they rest on: of one kind by resampling, of two by their variance."""
+    if len(drawn.columns) == 1:
+        found = bootstrap_ci(
+            counts,
+            _share_of(outcome),
+            cluster=drawn.iloc[:, 0],
+            rng=rng,
+            n_resamples=n_resamples,
+            ci_level=ci_level,
+            least=0.0,
+            most=1.0,
+        )
+        return found.estimate, found.ci_low, found.ci_high, found.n_clusters
+    dialogue, rater = (pd.factorize(drawn[column])[0].astype(np.intp) for column in drawn)
+    refuse_few_raters(dialogue, rater, (drawn.columns[0], drawn.columns[1]), RatingsError, where)
+    of, among = _parts_of(outcome, counts)
+    total = float(among.sum())
+    share = float(of.sum() / total) if total else float("nan")
+    fewest = min(dialogue.max(), rater.max()) + 1
+    variance = crossed_variance((of - share * among).to_numpy() / total, dialogue, rater) if total else float("nan")
+    return share, *crossed_interval(share, variance, fewest, ci_level, least=0.0, most=1.0), int(fewest)
+
+
+def _share_of(outcome: str) -> Callable[[pd.DataFrame], pd.Series]:
+    def share(sums: pd.DataFrame) -> pd.Series:
+        of, among = _parts_of(outcome, sums)
+        return of / among
+
+    return share
+
+
+def _parts_of(outcome: str, counts: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Give what an outcome counts, and among what."""
+    if outcome == "models_of_decided":
+        return counts["models"], counts["models"] + counts["people"]
+    return counts[outcome], counts["n"]

@@ -1,0 +1,309 @@
+"""Contrasts of strengths: groups against groups, and twins against each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from heart_utils.ratings.bradley_terry import find_separated, fit_strengths
+from heart_utils.ratings.ratings import Ratings
+from heart_utils.ratings.resampling import (
+    as_rng,
+    check_clusters,
+    draw_weights,
+    interval_ends,
+    simultaneous_quantile,
+    standard_error,
+)
+from heart_utils.ratings.verdicts import RatingsError, WinMatrices, check_comparable, count_wins, read_verdicts
+
+__all__ = ["TwinContrasts", "contrast_strengths", "group_contrast", "twin_contrasts"]
+
+Array = NDArray[np.float64]
+
+TWINS = ("adversarial", "calm_twin")
+SAME = 1e-9
+ALL_FLIPS = 14
+"""Up to this number of dialogues every way to flip signs is tried; above, ways are drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class TwinContrasts:
+    """How gaps between responders differ between adversarial histories and their calm twins.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        Columns ``contrast``, ``calm``, ``adversarial``, ``delta`` (adversarial less calm), ``se``,
+        ``ci_low``, ``ci_high``, ``ci_level``, ``p_value`` (sign flips), ``n_clusters``, ``simulated``.
+    n_flips : int
+        Ways to flip signs behind each p value; with all of them it is exact.
+    n_degenerate : int
+        Resamples in which someone separated; they were lent the weak prior there, and kept.
+    n_unpaired : int
+        Verdicts left out because their dialogue has no verdict on its twin.
+    """
+
+    table: pd.DataFrame
+    n_flips: int
+    n_degenerate: int
+    n_unpaired: int
+
+
+def contrast_strengths(ratings: Ratings, contrasts: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
+    """Put simultaneous intervals on a few contrasts named beforehand.
+
+    All intervals hold at once in ``ci_level`` of studies
+    (:func:`~heart_utils.ratings.resampling.simultaneous_quantile`). Named beforehand, five contrasts cost less width
+    than all pairs do. A contrast with someone penalised has no finite end.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        With replicates.
+    contrasts : mapping
+        Name -> responder -> weight; the weights of each sum to zero. :func:`group_contrast` makes one.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``contrast``, ``difference``, ``se``, ``ci_low``, ``ci_high``, ``ci_level``.
+
+    Raises
+    ------
+    RatingsError
+        If someone is not on the board, weights do not sum to zero, or there are no replicates.
+
+    Examples
+    --------
+    >>> from heart_utils.ratings.ratings import fit_ratings
+    >>> votes = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a", "a", "b"] * 40,
+    ...     "dialogue_id": [f"d{k}" for k in range(120)]})
+    >>> found = contrast_strengths(fit_ratings(votes), {"people lead": {"human": 1, "model": -1}})
+    >>> bool(found["ci_low"].item() > 0)
+    True
+    """
+    names, draws = ratings.strength.index, ratings.replicates.to_numpy()
+    if len(draws) < 2:
+        raise RatingsError("These ratings have no replicates, so contrasts have no intervals. Fit them with n_resamples=1000.")
+    weights = _weights(contrasts, names)
+    difference, moved = weights @ ratings.strength.to_numpy(), draws @ weights.T
+    level = ratings.settings["ci_level"]
+    se = standard_error(moved, ratings.n_clusters)
+    reach = se * simultaneous_quantile(len(weights), ratings.n_clusters, level)
+    # No resample tells how far the strength of someone who always won or lost may be off.
+    reach[weights[:, ratings.ends["low"].notna().to_numpy()].any(axis=1)] = np.inf
+    return pd.DataFrame(
+        {
+            "contrast": list(contrasts),
+            "difference": difference,
+            "se": se,
+            "ci_low": difference - reach,
+            "ci_high": difference + reach,
+            "ci_level": level,
+        }
+    )
+
+
+def group_contrast(one: Sequence[str], other: Sequence[str]) -> dict[str, float]:
+    """Make the contrast of the mean of some responders against the mean of others.
+
+    Parameters
+    ----------
+    one, other : sequence of str
+        Responders.
+
+    Returns
+    -------
+    dict
+        Responder -> weight.
+
+    Examples
+    --------
+    >>> group_contrast(["human"], ["m1", "m2"])
+    {'human': 1.0, 'm1': -0.5, 'm2': -0.5}
+    """
+    if not len(one) or not len(other) or set(one) & set(other):
+        raise RatingsError(f"A contrast needs two groups that do not overlap, not {list(one)} and {list(other)}.")
+    return {**dict.fromkeys(one, 1.0 / len(one)), **dict.fromkeys(other, -1.0 / len(other))}
+
+
+def twin_contrasts(
+    verdicts: pd.DataFrame,
+    *,
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    dimension: str = "overall",
+    weights: str = "pairs",
+    n_resamples: int = 1000,
+    n_flips: int = 2000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> TwinContrasts:
+    r"""Compare gaps of strength in adversarial histories with those in their calm twins.
+
+    Boards of slices have separate zero points, so a responder's strength in one cannot be set against
+    that in the other: only gaps can,
+
+    .. math:: \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}.
+
+    Both boards are fitted to the same resampled dialogues. The interval follows the rule for few clusters
+    (:func:`~heart_utils.ratings.resampling.interval_ends`): HEART has 18 twins, so t has 17 degrees of freedom.
+    The test flips, dialogue by dialogue, which twin is called adversarial: if being adversarial changes
+    nothing, all such ways are alike.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        Of both slices; ``dialogue_id`` is that of the original, which twins share.
+    contrasts : mapping, optional
+        Name -> responder -> weight; every pair of responders by default.
+    dimension : str
+        A line of the rubric.
+    weights : {"pairs", "verdicts"}
+        As in :func:`heart_utils.ratings.ratings.fit_ratings`.
+    n_resamples, n_flips : int
+        Resamples, and ways to flip signs (all of them where dialogues are few).
+    ci_level : float
+        Such as 0.95.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
+
+    Returns
+    -------
+    TwinContrasts
+        One row a contrast.
+
+    Raises
+    ------
+    RatingsError
+        If a slice is missing, no dialogue has both, or a contrast is not one.
+    NotComparableError
+        If comparisons do not link all responders in each slice.
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=2, n_dialogues=1, n_twins=20, pairs="all")
+    >>> found = twin_contrasts(study.verdicts, n_resamples=50, n_flips=200, rng=np.random.default_rng(1))
+    >>> found.table[["contrast", "delta", "n_clusters"]].round(2).values.tolist()
+    [['human_01 - model_01', 0.3, 20]]
+    """
+    missing = [column for column in ("slice", "dialogue_id") if column not in verdicts]
+    if missing:
+        raise RatingsError(f"verdicts lack the column {', '.join(missing)}, by which twins are found.")
+    entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
+    of_slice = verdicts["slice"].iloc[entries.rows].to_numpy(dtype=object)
+    twin = np.isin(of_slice.astype(str), TWINS)
+    paired = np.logical_and(
+        *(np.bincount(entries.cluster[of_slice == name], minlength=len(entries.clusters)) > 0 for name in TWINS)
+    )
+    if not paired.any():
+        raise RatingsError(
+            f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are "
+            f"{', '.join(sorted(set(map(str, of_slice))))}. Load histories with twins=True and judge both."
+        )
+    kept = twin & paired[entries.cluster]
+    used = verdicts.iloc[entries.rows[kept]]
+    entries = read_verdicts(used, dimension=dimension, cluster="dialogue_id")
+    n_clusters = len(entries.clusters)
+    check_clusters(n_clusters, "dialogue_id")
+    # Cell 2d holds what was said of dialogue d when adversarial, 2d + 1 when calm.
+    cell = entries.cluster * 2 + (of_slice[kept] == TWINS[1])
+    tally = count_wins(replace(entries, cluster=cell, clusters=pd.RangeIndex(2 * n_clusters)), weights=weights)
+    chosen = contrasts or _all_pairs(entries.responders)
+    matrix = _weights(chosen, entries.responders)
+    rng = as_rng(rng)
+    everyone, drawn = np.ones((1, n_clusters)), draw_weights(n_clusters, n_resamples, rng)
+    flips = _flips(n_clusters, n_flips, rng)
+    boards = [
+        _Board.of(tally, weights_of, entries.responders)
+        for weights_of in (_cells(everyone, 0 * everyone), _cells(0 * everyone, everyone))
+    ]
+    gaps = [board.theta @ matrix.T for board in boards]
+    delta = gaps[0] - gaps[1]
+    (one, apart), (other, apart_too) = (
+        boards[0].fit(tally, _cells(drawn, 0 * drawn)),
+        boards[1].fit(tally, _cells(0 * drawn, drawn)),
+    )
+    again = (one - other) @ matrix.T
+    low, high = interval_ends(delta, again, n_clusters, ci_level)
+    turned = boards[0].fit(tally, _cells(~flips, flips))[0] - boards[1].fit(tally, _cells(flips, ~flips))[0]
+    as_wide = np.abs(turned @ matrix.T) >= np.abs(delta) - SAME
+    exact = len(flips) == 2**n_clusters
+    table = pd.DataFrame(
+        {
+            "contrast": list(chosen),
+            "calm": gaps[1],
+            "adversarial": gaps[0],
+            "delta": delta,
+            "se": standard_error(again, n_clusters),
+            "ci_low": low,
+            "ci_high": high,
+            "ci_level": ci_level,
+            "p_value": as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips)),
+            "n_clusters": n_clusters,
+            "simulated": bool(used["simulated"].any()) if "simulated" in used else False,
+        }
+    )
+    return TwinContrasts(table, len(flips), int((apart | apart_too).sum()), int((twin & ~kept).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Board:
+    """One slice's strengths, and who was lent the weak prior there."""
+
+    theta: Array
+    penalised: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, tally: WinMatrices, weights: Array, responders: pd.Index) -> _Board:
+        wins = tally.sum(weights)[:, 0]
+        check_comparable(wins[0], responders)
+        penalised = find_separated(wins)[0]
+        return cls(fit_strengths(wins, penalised)[0], penalised)
+
+    def fit(self, tally: WinMatrices, weights: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Fit under each row of weights; tell where someone else separated."""
+        wins = tally.sum(weights)[:, 0]
+        separated = find_separated(wins)
+        new = np.asarray((separated & ~self.penalised).any(axis=1))
+        return fit_strengths(wins, separated | self.penalised, self.theta), new
+
+
+def _cells(adversarial: NDArray[Any], calm: NDArray[Any]) -> Array:
+    """Weigh the cells of each dialogue: its adversarial history, then its calm one."""
+    return np.stack([adversarial, calm], axis=2).reshape(len(adversarial), -1).astype(float)
+
+
+def _flips(n_clusters: int, n_flips: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Give ways to flip signs: all of them if dialogues are few."""
+    if n_clusters <= ALL_FLIPS:
+        return np.asarray((np.arange(2**n_clusters)[:, None] >> np.arange(n_clusters)) % 2 == 1)
+    return rng.random((n_flips, n_clusters)) < 0.5
+
+
+def _all_pairs(responders: pd.Index) -> dict[str, dict[str, float]]:
+    return {f"{one} - {other}": {one: 1.0, other: -1.0} for one, other in itertools.combinations(map(str, responders), 2)}
+
+
+def _weights(contrasts: Mapping[str, Mapping[str, float]], names: pd.Index) -> Array:
+    """Lay contrasts out as a matrix, one row each."""
+    rows = np.zeros((len(contrasts), len(names)))
+    for row, (name, weights) in zip(rows, contrasts.items(), strict=True):
+        strangers = sorted(set(weights) - set(names))
+        if strangers:
+            raise RatingsError(
+                f"The contrast {name!r} names {', '.join(strangers)}, who is not on the board: {', '.join(names)}."
+            )
+        row[names.get_indexer(pd.Index(list(weights)))] = list(weights.values())
+        if not abs(row.sum()) <= SAME or not row.any():  # nan is not within anything
+            raise RatingsError(
+                f"The weights of the contrast {name!r} sum to {row.sum():g}, expected 0: only differences mean anything."
+            )
+    return rows

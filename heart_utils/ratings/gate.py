@@ -1,0 +1,351 @@
+"""Did a candidate drop behind its baseline? The statistic of the gate, with its error rates stated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from heart_utils.ratings.ratings import POINTS, fit_ratings
+from heart_utils.ratings.resampling import standard_error
+
+__all__ = ["MODES", "Comparison", "GateError", "compare_responders", "hold_all"]
+
+MODES = ("regression", "non-inferiority")
+POWER = 0.8
+
+
+class GateError(ValueError):
+    """A baseline and a candidate cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far a candidate lies below its baseline, by dimension, and what that means for a gate.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row per dimension: ``drop`` in rating points (above 0: the candidate is worse) and its
+        ``se``; one-sided bounds ``drop_low`` and ``drop_high``, each at ``level``; ``p`` and
+        ``p_holm`` of the mode's test; ``detectable``, the true drop found, or for an equal
+        candidate the margin passed, four times in five; ``outcome`` (``"passed"``, ``"failed"``,
+        ``"cannot tell"``) and a ``message``; ``n_dialogues`` in which both were judged,
+        ``n_verdicts``, ``n_both_orders`` of them answered in both orders, ``n_inconsistent`` of
+        those (the orders contradicted each other), ``n_failed``.
+    ratings : pandas.DataFrame
+        The ratings tables of all dimensions.
+    baseline, candidate, mode : str
+        As given.
+    max_drop, alpha : float
+        As given.
+    """
+
+    table: pd.DataFrame
+    ratings: pd.DataFrame
+    baseline: str
+    candidate: str
+    mode: str
+    max_drop: float
+    alpha: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether every dimension passed; what cannot be told has not passed."""
+        return bool((self.table["outcome"] == "passed").all())
+
+
+def compare_responders(
+    verdicts: pd.DataFrame,
+    *,
+    baseline: str,
+    candidate: str,
+    mode: str = "regression",
+    max_drop: float = 25.0,
+    alpha: float = 0.05,
+    max_inconsistent: float = 0.5,
+    dimensions: Sequence[str] | None = None,
+    responders: pd.DataFrame | None = None,
+    n_resamples: int = 1000,
+    rng: np.random.Generator,
+) -> Comparison:
+    r"""Test whether a candidate is rated below its baseline, in one fit against the same opponents.
+
+    The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points.
+    Both strengths come from the same resamples of dialogues, so what a dialogue does to both cancels.
+    The bounds are the drop plus or minus the standard deviation of its resamples times a t quantile.
+
+    ``"regression"`` asks whether the candidate is worse at all: it fails where the lower bound lies
+    above 0 on any dimension, by Holm's procedure, so that a candidate that equals its baseline fails with
+    probability `alpha` at most, however many the dimensions. ``"non-inferiority"`` asks for proof
+    that it is not worse by `max_drop` or more: it passes only where the upper bound lies below
+    `max_drop` on every dimension. All must pass, so that a candidate `max_drop` worse on one
+    dimension passes with probability `alpha` at most, and needs no correction.
+
+    A judge that reads nothing shows no drop either, so a pass needs one that mostly says the same in both
+    orders: a judge that tosses a coin contradicts itself on half of the pairs. A drop found in spite of it still fails.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The table ``verdicts``, with orders combined.
+    baseline, candidate : str
+        Two responders.
+    mode : {"regression", "non-inferiority"}
+        What the gate asks.
+    max_drop : float
+        Rating points, above 0; 25 points are 3.6 percentage points of preference between equals.
+    alpha : float
+        One-sided error rate.
+    max_inconsistent : float
+        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it a
+        dimension cannot pass. 1 turns this off.
+    dimensions : sequence of str, optional
+        Lines of the rubric; by default all there are.
+    responders : pandas.DataFrame, optional
+        The table of this name, for the kinds in the ratings.
+    n_resamples : int
+        Bootstrap resamples of dialogues.
+    rng : numpy.random.Generator
+        The source of chance.
+
+    Returns
+    -------
+    Comparison
+        Outcome by dimension. Where a judge told nobody apart, or would let a candidate pass but
+        mostly followed the order, the outcome is ``"cannot tell"``, which does not pass.
+
+    Raises
+    ------
+    GateError
+        If one of them is unknown, they met no common opponent, were judged on other dialogues or by
+        other raters, under other protocols, or `mode`, `max_drop`, `alpha` or
+        `max_inconsistent` makes no sense.
+
+    Examples
+    --------
+    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
+    >>> gate.table[["drop", "outcome"]].round(0).values.tolist()  # 400 log10(4) points
+    [[241.0, 'failed']]
+    """
+    _check_arguments(mode, max_drop, alpha, max_inconsistent)
+    kept = _comparable_part(verdicts, baseline, candidate)
+    names = list(kept["dimension"].unique()) if dimensions is None else list(dimensions)
+    unknown = sorted(set(names) - set(kept["dimension"]))
+    if unknown or not names:
+        there = ", ".join(kept["dimension"].unique())
+        raise GateError(f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are {there}.")
+    rows, boards = [], []
+    for dimension in names:
+        row, board = _drop(kept, dimension, baseline, candidate, responders, n_resamples, rng)
+        rows.append(row)
+        boards.append(board)
+    table = pd.DataFrame(rows)
+    table = _judge(table, mode, max_drop, alpha, max_inconsistent)
+    return Comparison(table, pd.concat(boards, ignore_index=True), baseline, candidate, mode, max_drop, alpha)
+
+
+def hold_all(p: pd.Series, alpha: float) -> pd.DataFrame:
+    """Run Holm's procedure: adjusted p values, and the level at which each hypothesis was met.
+
+    Parameters
+    ----------
+    p : pandas.Series
+        One p value a hypothesis.
+    alpha : float
+        The rate at which any true hypothesis may be rejected.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``p_holm``, and ``level``: ``p <= level`` exactly where ``p_holm <= alpha``.
+
+    Examples
+    --------
+    >>> hold_all(pd.Series([0.01, 0.04, 0.03]), 0.05)["p_holm"].round(3).tolist()  # 3 x .01, then 2 x .03
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p.to_numpy(), kind="stable")
+    ranked = p.to_numpy()[order]
+    left = np.arange(len(p), 0, -1)
+    adjusted = np.minimum(np.maximum.accumulate(ranked * left), 1.0)
+    kept = np.flatnonzero(ranked > alpha / left)
+    stop = kept[0] if len(kept) else len(p) - 1
+    level = alpha / left[np.minimum(np.arange(len(p)), stop)]
+    back = np.argsort(order, kind="stable")
+    return pd.DataFrame({"p_holm": adjusted[back], "level": level[back]}, index=p.index)
+
+
+def _check_arguments(mode: str, max_drop: float, alpha: float, max_inconsistent: float) -> None:
+    if mode not in MODES:
+        raise GateError(f"mode={mode!r} is not known; expected one of {', '.join(MODES)}.")
+    if not 0 < alpha < 0.5:
+        raise GateError(f"alpha={alpha:g}: expected a one-sided error rate above 0 and below 0.5, such as 0.05.")
+    if not max_drop > 0:
+        raise GateError(f"max_drop={max_drop:g}: expected rating points above 0, such as 25.")
+    if not 0 <= max_inconsistent <= 1:
+        raise GateError(f"max_inconsistent={max_inconsistent:g}: expected a share of pairs from 0 to 1, such as 0.5.")
+
+
+def _comparable_part(verdicts: pd.DataFrame, baseline: str, candidate: str) -> pd.DataFrame:
+    """Keep the two and those who met both, and refuse sides that were not judged alike."""
+    if baseline == candidate:
+        raise GateError(f"baseline and candidate are both {baseline!r}; name two responders, or the same one in two runs.")
+    known = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))
+    for role, name in (("baseline", baseline), ("candidate", candidate)):
+        if name not in known:
+            raise GateError(f"The {role} {name!r} appears in no verdict. Responders there: {', '.join(known) or 'none'}.")
+    met = {name: _met(verdicts, name) for name in (baseline, candidate)}
+    direct = candidate in met[baseline]
+    opponents = met[baseline] & met[candidate]
+    if not opponents and not direct:
+        raise GateError(
+            f"{baseline!r} met {', '.join(sorted(met[baseline]))}; {candidate!r} met {', '.join(sorted(met[candidate]))}. "
+            f"They share no opponent, so nothing compares them: judge both against the same responders."
+        )
+    field = {baseline, candidate, *opponents}
+    kept = verdicts[verdicts["responder_a"].isin(field) & verdicts["responder_b"].isin(field)]
+    for column, what in (
+        ("history_id", "histories"),
+        ("rater", "raters"),
+        ("protocol", "protocols"),
+        ("answer_format", "formats"),
+    ):
+        if column in kept:
+            _check_alike(kept, baseline, candidate, column, what)
+    return kept
+
+
+def _met(verdicts: pd.DataFrame, name: str) -> set[str]:
+    one, other = verdicts["responder_a"], verdicts["responder_b"]
+    return set(other[one == name]) | set(one[other == name])
+
+
+def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: str, what: str) -> None:
+    """Refuse a comparison in which one side was judged on, by or under something that the other was not."""
+    sides = []
+    for name in (baseline, candidate):
+        rows = verdicts[(verdicts["responder_a"] == name) | (verdicts["responder_b"] == name)]
+        sides.append(set(rows[column].fillna("none")))
+    if sides[0] == sides[1]:
+        return
+    only = [sorted(mine - theirs) for mine, theirs in (sides, sides[::-1])]
+    said = "; ".join(
+        f"{len(values)} for {name!r} alone ({', '.join(map(str, values[:3]))}{', ...' if len(values) > 3 else ''})"
+        for name, values in zip((baseline, candidate), only, strict=True)
+        if values
+    )
+    raise GateError(
+        f"Baseline and candidate do not share all {what}: {len(sides[0] & sides[1])} in common, {said}. "
+        f"Collect what is missing, so that both meet the same test."
+    )
+
+
+def _drop(
+    verdicts: pd.DataFrame,
+    dimension: str,
+    baseline: str,
+    candidate: str,
+    responders: pd.DataFrame | None,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> tuple[dict[str, object], pd.DataFrame]:
+    """Fit one dimension and give the drop, its standard error and how much it rests on."""
+    rows = verdicts[verdicts["dimension"] == dimension]
+    entered = rows[rows["state"].isin(["valid", "inconsistent"])]
+    told = entered["verdict"].isin(["a", "b"])
+    if "p_a" in entered:
+        told |= entered["p_a"].notna() & entered["p_a"].ne(0.5)
+    turned = entered["state"] == "inconsistent"
+    both = turned | entered["order"].isna() if "order" in entered else turned.eq(turned)  # a row of one order names it
+    row: dict[str, object] = {
+        "dimension": dimension,
+        "drop": np.nan,
+        "se": np.nan,
+        "n_dialogues": _shared_dialogues(entered, baseline, candidate),
+        "n_verdicts": len(entered),
+        "n_both_orders": int(both.sum()),
+        "n_inconsistent": int(turned.sum()),
+        "n_failed": len(rows) - len(entered),
+    }
+    if not told.any() or row["n_dialogues"] in (0, 1):
+        return row, pd.DataFrame()
+    fit = fit_ratings(entered, responders=responders, dimension=dimension, n_resamples=n_resamples, rng=rng)
+    row["drop"] = POINTS * (fit.strength[baseline] - fit.strength[candidate])
+    gap = (fit.replicates[baseline] - fit.replicates[candidate]).to_numpy()
+    row["se"] = POINTS * float(standard_error(gap[:, None], fit.n_clusters)[0])
+    return row, fit.table
+
+
+def _shared_dialogues(verdicts: pd.DataFrame, baseline: str, candidate: str) -> int:
+    sides = [
+        set(verdicts.loc[(verdicts["responder_a"] == name) | (verdicts["responder_b"] == name), "dialogue_id"])
+        for name in (baseline, candidate)
+    ]
+    return len(sides[0] & sides[1])
+
+
+def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float, max_inconsistent: float) -> pd.DataFrame:
+    """Turn drops into p values, bounds and outcomes."""
+    table = table.copy()
+    limit = 0.0 if mode == "regression" else max_drop
+    freedom = np.maximum(table["n_dialogues"].astype(float) - 1, 1)
+    # The same verdicts on both sides differ by rounding alone, which must not pass for a drop.
+    table[["drop", "se"]] = table[["drop", "se"]].round(6) + 0.0
+    gap, told = table["drop"] - limit, table["se"].notna()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = (gap / table["se"]).where(gap.ne(0) | table["se"].gt(0), 0.0)
+    tail = stats.t.sf if mode == "regression" else stats.t.cdf
+    table["p"] = np.where(told, tail(t, freedom), np.nan)
+    table[["p_holm", "level"]] = np.nan
+    if told.any():
+        held = hold_all(table.loc[told, "p"], alpha)
+        table.loc[told, "p_holm"] = held["p_holm"]
+        table.loc[told, "level"] = held["level"] if mode == "regression" else alpha
+    reach = table["se"] * stats.t.ppf(1 - table["level"], freedom)
+    table["drop_low"], table["drop_high"] = table["drop"] - reach, table["drop"] + reach
+    table["detectable"] = reach + table["se"] * stats.t.ppf(POWER, freedom)
+    beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
+    table["follows"] = told & (table["n_inconsistent"] > max_inconsistent * table["n_both_orders"])
+    table["outcome"] = np.select([~told, beyond, table["follows"]], ["cannot tell", "failed", "cannot tell"], "passed")
+    table["message"] = [_say(row, mode, max_drop) + _doubt(row, max_inconsistent) for row in table.itertuples()]
+    columns = ["dimension", "drop", "se", "drop_low", "drop_high", "level", "p", "p_holm", "detectable", "outcome", "message"]
+    return table[[*columns, "n_dialogues", "n_verdicts", "n_both_orders", "n_inconsistent", "n_failed"]]
+
+
+def _doubt(row: object, max_inconsistent: float) -> str:
+    """Warn of a judge that mostly followed the order in which it was shown the replies."""
+    follows, n, turned, outcome = (getattr(row, name) for name in ("follows", "n_both_orders", "n_inconsistent", "outcome"))
+    if not follows:
+        return ""
+    said = f". In {turned} of {n} pairs the verdict turned with the order of the replies: this rests on a judge that follows it"
+    if outcome == "failed":
+        return said
+    return f"{said}, and more than {max_inconsistent:.0%} is no pass. Use a judge that reads, or set `max_inconsistent`"
+
+
+def _say(row: object, mode: str, max_drop: float) -> str:
+    """Put one row's outcome into words."""
+    names = ("dimension", "drop", "drop_low", "drop_high", "level", "detectable", "outcome", "n_dialogues")
+    dimension, drop, low, high, level, detectable, outcome, n = (getattr(row, name) for name in names)
+    if np.isnan(drop):
+        return (
+            f"{dimension}: no verdict told anyone apart, or fewer than two dialogues were judged for both; a gate cannot rest "
+            f"on this. Use a judge that decides, or more dialogues."
+        )
+    sure = f"{100 * (1 - level):.3g}%"
+    if mode == "regression":
+        worse = "worse than the baseline" if outcome == "failed" else "not shown to be worse"
+        blind = "" if outcome == "failed" else f"; a drop of {detectable:.0f} would be found four times in five"
+        return f"{dimension}: {worse}; drop {drop:.1f} points, with {sure} confidence {low:.1f} or more ({n} dialogues){blind}"
+    kept = "may be worse by" if outcome == "failed" else "not worse by"
+    return (
+        f"{dimension}: {kept} {max_drop:g} points or more; drop {drop:.1f}, with {sure} confidence {high:.1f} or less "
+        f"({n} dialogues; an equal candidate passes a margin of {detectable:.0f} four times in five)"
+    )

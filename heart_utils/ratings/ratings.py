@@ -1,0 +1,595 @@
+"""Ratings of people and models from pairwise verdicts, with intervals over dialogues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from heart_utils.ratings.bradley_terry import BradleyTerry, ConvergenceError
+from heart_utils.ratings.davidson import HIGHEST_RATING, LOWEST_RATING, Levels, ReleasedHeart, read_levels
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    as_rng,
+    check_clusters,
+    check_level,
+    check_resamples,
+    contrast_reach,
+    draw_weights,
+    interval_ends,
+    rank_ranges,
+)
+from heart_utils.ratings.sandwich import Model, crossed, one_way, rater_codes, two_way
+from heart_utils.ratings.verdicts import (
+    Codes,
+    Entries,
+    NotComparableError,
+    RatingsError,
+    WinMatrices,
+    combine_orders,
+    read_verdicts,
+)
+from heart_utils.tables import RESPONDER_KINDS, TABLES
+
+__all__ = [
+    "ConvergenceError",
+    "INTERVALS",
+    "NotComparableError",
+    "POINTS",
+    "Ratings",
+    "RatingsError",
+    "Spread",
+    "combine_orders",
+    "fit_boards",
+    "fit_ratings",
+]
+
+Array = NDArray[np.float64]
+
+POINTS = 400.0 / np.log(10.0)
+"""Rating points a unit of strength."""
+
+CENTRE = 1500.0
+
+
+def lay_out(
+    verdicts: pd.DataFrame,
+    responders: pd.DataFrame | None,
+    entries: Entries,
+    settings: Mapping[str, Any],
+    found: Mapping[str, Any],
+) -> pd.DataFrame:
+    """Lay out the ratings table, in the order of the responders' names."""
+    size = len(entries.responders)
+    n_verdicts = np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size)
+    n_ties = np.bincount(entries.a, entries.tie, size) + np.bincount(entries.b, entries.tie, size)
+    theta, low, high = found["strength"], found["ci_low"], found["ci_high"]
+    others = ~np.eye(size, dtype=bool)
+    columns = {
+        **{column: _common(verdicts, column, entries) for column in ("slice", "group", "rater", "rater_kind")},
+        **{column: settings[column] for column in ("dimension", "method", "population")},
+        "responder": entries.responders.astype("str"),
+        "responder_kind": _kinds(responders, entries.responders),
+        "strength": theta,
+        "ci_low": low,
+        "ci_high": high,
+        "ci_level": settings["ci_level"] if settings["interval"] else np.nan,
+        "rating": CENTRE + POINTS * theta,
+        "rating_low": CENTRE + POINTS * low,
+        "rating_high": CENTRE + POINTS * high,
+        "rank_low": _counts(found["rank_low"], size),
+        "rank_high": _counts(found["rank_high"], size),
+        "win_probability": np.where(others, found["chance"], 0.0).sum(axis=1) / (size - 1),
+        "n_verdicts": n_verdicts,
+        "n_clusters": found["n_clusters"],
+        "tie_share": n_ties / n_verdicts,
+        "penalised": found["penalised"],
+        "provisional": (found["n_clusters"] < ENOUGH_CLUSTERS) | np.isnan(low) | found["penalised"],
+        "simulated": bool(verdicts["simulated"].iloc[entries.rows].any()) if "simulated" in verdicts else False,
+    }
+    return pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})
+
+
+def clusters_met(entries: Entries, codes: NDArray[np.intp], n_clusters: int) -> NDArray[np.int64]:
+    """Count the clusters in which each responder was judged."""
+    met = np.zeros((n_clusters, len(entries.responders)), bool)
+    met[codes, entries.a] = met[codes, entries.b] = True
+    return np.asarray(met.sum(axis=0))
+
+
+def _counts(values: Array | None, size: int) -> Any:
+    return pd.Series([None] * size if values is None else list(values), dtype="Int64")
+
+
+def _common(verdicts: pd.DataFrame, column: str, entries: Entries) -> str | None:
+    """Give the one value that all verdicts of a board share, or say that there are several."""
+    mixed = None if column == "group" else "all"
+    if column not in verdicts:
+        return mixed
+    values = verdicts[column].iloc[entries.rows].unique()
+    return str(values[0]) if len(values) == 1 and not pd.isna(values[0]) else mixed
+
+
+def _kinds(responders: pd.DataFrame | None, names: pd.Index) -> Any:
+    """Look up who is a person and who a model."""
+    if responders is None:
+        return "source"
+    kinds = responders.set_index("responder")["responder_kind"].reindex(names)
+    unknown = kinds.index[~kinds.isin(RESPONDER_KINDS)]
+    if len(unknown):
+        raise RatingsError(
+            f"responders do not say what kind {', '.join(unknown)} is of; "
+            f"`responder_kind` must be one of {', '.join(RESPONDER_KINDS)}."
+        )
+    return kinds.to_numpy()
+
+
+INTERVALS = ("bootstrap", "sandwich", "product")
+CHUNK_CELLS = 1_000_000
+LARGEST = 700.0
+"""Beyond this no log-odds is looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How far strengths may be off.
+
+    Attributes
+    ----------
+    low, high : numpy.ndarray
+        Ends of each strength's interval; ``nan`` where there is none.
+    draws : numpy.ndarray
+        Strengths in each resample; for a sandwich, normal draws with its covariance.
+    met : numpy.ndarray
+        Clusters in which each responder was judged: the fewer of dialogues and raters, if both vary.
+    n_clusters : int
+        Of the clusters that vary; the fewer of two.
+    n_degenerate : int
+        Resamples in which someone else than the penalised separated.
+    """
+
+    low: Array
+    high: Array
+    draws: Array
+    met: NDArray[np.int64]
+    n_clusters: int
+    n_degenerate: int = 0
+
+
+def spread_of(
+    model: Model,
+    verdicts: pd.DataFrame,
+    clusters: tuple[str, ...],
+    interval: str | None,
+    n_resamples: int,
+    ci_level: float,
+    rng: np.random.Generator,
+) -> Spread:
+    """Put intervals on the strengths of a model."""
+    entries, size = model.entries, len(model.theta)
+    nothing = np.full(size, np.nan)
+    if isinstance(model, ReleasedHeart):
+        return Spread(*model.released_ends(), np.empty((0, size)), np.zeros(size, np.int64), 0)
+    if interval is None:
+        return Spread(nothing, nothing, np.empty((0, size)), np.zeros(size, np.int64), 0)
+    n_clusters = len(entries.clusters)
+    check_clusters(n_clusters, clusters[0])
+    met = clusters_met(entries, entries.cluster, n_clusters)
+    raters = rater_codes(verdicts, entries, *clusters) if len(clusters) > 1 else None
+    if raters is not None:
+        met = np.minimum(met, clusters_met(entries, *raters))
+        n_clusters = min(n_clusters, raters[1])
+    if not (entries.share != 0.5).any():  # nobody was told apart, so nothing can be said about how well
+        return Spread(nothing, nothing, np.empty((0, size)), met, n_clusters)
+    if interval == "sandwich":
+        covariance = one_way(model) if raters is None else two_way(model, *raters)
+        reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(covariance))
+        draws = rng.multivariate_normal(model.theta, covariance, size=n_resamples, method="eigh")
+        return Spread(model.theta - reach, model.theta + reach, draws, met, n_clusters)
+    draws, n_degenerate = (
+        bootstrap_draws(model, n_resamples, rng) if raters is None else product_draws(model, *raters, n_resamples, rng)
+    )
+    low, high = interval_ends(model.theta, draws, met, ci_level)
+    return Spread(low, high, draws, met, n_clusters, n_degenerate)
+
+
+def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tuple[Array, Array]:
+    r"""Bound the strength of those who were never beaten, or never won, by how probable so clear a result is.
+
+    Source: Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404
+    """
+    from scipy.optimize import brentq
+
+    wins, size = model.tally().sum()[0].sum(axis=0), len(model.theta)
+    ends = np.full((2, size), np.nan)
+    tail = np.log((1.0 - ci_level) / 2.0)
+    for one in np.flatnonzero(model.penalised):
+        others = np.arange(size) != one
+        mean = model.theta[others].mean()
+        games = wins[one] + wins[:, one]
+        for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
+            clear = others & (games > 0) & (lost == 0)
+            ends[side, one] = -sign * np.inf
+            if clear.any():
+                weight = met[one] * games[clear] / games[others].sum()
+                gap = mean - model.theta[clear]  # the strengths keep mean zero: the others move against this one
+
+                def excess(x: float, sign: float = sign, weight: Array = weight, gap: Array = gap) -> float:
+                    return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
+
+                low, high = -LARGEST, LARGEST
+                if excess(low) < 0.0 < excess(high):
+                    ends[side, one] = sign * brentq(excess, low, high) * (size - 1.0) / size
+    return ends[0], ends[1]
+
+
+def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
+    """Choose the interval if none was named: a bootstrap over one kind of cluster, a sandwich over two."""
+    if len(clusters) not in (1, 2):
+        raise RatingsError(f"cluster names {len(clusters)} columns, expected one, or two of which the second is the rater.")
+    chosen = interval or ("bootstrap" if len(clusters) == 1 else "sandwich")
+    fits = ("bootstrap", "sandwich") if len(clusters) == 1 else ("sandwich", "product")
+    if chosen not in fits:
+        raise RatingsError(f"interval is {chosen!r}, expected one of {', '.join(fits)} where {' and '.join(clusters)} vary.")
+    return chosen
+
+
+def bootstrap_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
+    """Fit the strengths to clusters drawn with replacement; tell in how many draws someone else separated."""
+    return _refit(model, model.tally(), draw_weights(len(model.entries.clusters), n_resamples, rng))
+
+
+def product_draws(model: Model, rater: Codes, n_raters: int, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
+    """Draw dialogues and raters independently; a verdict counts the product of its two counts.
+
+    This is somewhat too wide, since the variance within dialogue and rater enters more than once. Source: Owen
+    (2007), https://doi.org/10.1214/07-AOAS122
+    """
+    n_clusters = len(model.entries.clusters)
+    cell, n_cells = crossed(model.entries.cluster, n_clusters, rater, n_raters)
+    first = np.zeros(n_cells, np.intp)
+    second = np.zeros(n_cells, np.intp)
+    first[cell], second[cell] = model.entries.cluster, rater
+    drawn, judged = draw_weights(n_clusters, n_resamples, rng), draw_weights(n_raters, n_resamples, rng)
+    return _refit(model, model.tally((cell, n_cells)), drawn, judged, (first, second))
+
+
+def _refit(
+    model: Model, matrices: WinMatrices, weights: Array, others: Array | None = None, cells: tuple[Codes, Codes] | None = None
+) -> tuple[Array, int]:
+    """Fit the strengths under each row of weights, some rows at a time for the memory's sake."""
+    draws, n_degenerate = np.empty((len(weights), len(model.theta))), 0
+    chunk = max(1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels))
+    for first in range(0, len(weights), chunk):
+        rows = slice(first, first + chunk)
+        drawn = weights[rows] if others is None or cells is None else weights[rows][:, cells[0]] * others[rows][:, cells[1]]
+        draws[rows], degenerate = model.refit(matrices.sum(drawn))
+        n_degenerate += degenerate
+    return draws, n_degenerate
+
+
+METHODS = ("bradley-terry", "davidson", "margins", "released-heart")
+WEIGHTS = ("pairs", "verdicts")
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Strengths on the log-odds scale, best responder first, with mean zero, and how they were made.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        The ratings table of :mod:`heart_utils.tables`, best responder first.
+    strength : pandas.Series
+        Responder -> strength; a difference of 1.0 is odds of 2.72 to 1.
+    replicates : pandas.DataFrame
+        Strengths in each resample, one row a resample (normal draws, where a sandwich was asked for); no
+        rows where there is no interval.
+    left_out : pandas.Series
+        State -> answers that did not enter the fit.
+    n_verdicts, n_clusters : int
+        What entered.
+    n_inconsistent : int
+        Entered as half a win to each side, because two orders contradicted each other.
+    n_degenerate : int
+        Resamples in which others than the penalised always won or always lost: they got the weak prior
+        there too, and were kept.
+    extra : dict
+        Parameters beside the strengths, such as Davidson's ``nu``.
+    chance : pandas.DataFrame
+        Probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal.
+    ends : pandas.DataFrame
+        Columns ``low`` and ``high``: bounds of each penalised strength at the level of one difference among all;
+        ``nan`` for the others.
+    settings : dict
+        The arguments of :func:`fit_ratings` that made them, and the population that intervals speak of.
+    """
+
+    table: pd.DataFrame
+    strength: pd.Series
+    replicates: pd.DataFrame
+    left_out: pd.Series
+    n_verdicts: int
+    n_clusters: int
+    n_inconsistent: int
+    n_degenerate: int
+    extra: Mapping[str, float]
+    chance: pd.DataFrame
+    ends: pd.DataFrame
+    settings: Mapping[str, Any]
+
+    def win_probabilities(self) -> pd.DataFrame:
+        """Give the probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal."""
+        return self.chance.copy()
+
+    def differences(self, *, simultaneous: bool = True) -> pd.DataFrame:
+        """Put an interval on the difference of every two strengths.
+
+        Parameters
+        ----------
+        simultaneous : bool
+            Whether all intervals hold at once, or each for itself.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``better``, ``worse``, ``difference``, ``ci_low``, ``ci_high``, ``ci_level``,
+            ``win_probability``; one row a pair, better by the point estimate.
+        """
+        names, theta, draws = self.strength.index, self.strength.to_numpy(), self.replicates.to_numpy()
+        one, other = np.triu_indices(len(names), k=1)
+        gap, level = theta[one] - theta[other], self.settings["ci_level"]
+        if simultaneous and len(draws) > 1:
+            ends = tuple(self.ends.to_numpy().T)
+            reach = contrast_reach(theta, draws, self.n_clusters, level, ends=(ends[0], ends[1]))
+            low, high = gap - reach[one, other], gap + reach[other, one]
+        else:
+            low, high = interval_ends(gap, draws[:, one] - draws[:, other], self.n_clusters, level)
+            own = self.table[["ci_low", "ci_high"]].to_numpy()
+            open_ended = self.table["penalised"].to_numpy()[[one, other]].any(axis=0) & ~np.isnan(low)
+            low = np.where(open_ended, own[one, 0] - own[other, 1], low)
+            high = np.where(open_ended, own[one, 1] - own[other, 0], high)
+        return pd.DataFrame(
+            {
+                "better": names[one],
+                "worse": names[other],
+                "difference": gap,
+                "ci_low": low,
+                "ci_high": high,
+                "ci_level": level,
+                "win_probability": self.chance.to_numpy()[one, other],
+            }
+        )
+
+
+def fit_ratings(
+    verdicts: pd.DataFrame,
+    *,
+    responders: pd.DataFrame | None = None,
+    dimension: str = "overall",
+    method: str = "bradley-terry",
+    cluster: str | Sequence[str] = "dialogue_id",
+    weights: str = "pairs",
+    interval: str | None = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> Ratings:
+    r"""Fit strengths to the verdicts on one dimension, with intervals from resampling clusters.
+
+    The model gives responder :math:`i` the preference over :math:`j` with probability
+    :math:`\sigma(\theta_i - \theta_j) = 1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie is half a win to
+    each, an inconsistent pair of orders too, and ``p_a``, where an answer gives it, is a part of a win.
+
+    With ``weights="pairs"`` the wins are averaged before the fit: over the verdicts on a pair within a
+    dialogue, then over the dialogues that have the pair; each pair then weighs the same, whatever the
+    number of its verdicts. So the board speaks of dialogues like these and of an even tournament, not
+    of who happened to be judged most. ``"verdicts"`` counts every verdict once, as published tables and
+    other programs do.
+
+    Whoever always wins or always loses (more exactly: is outside the largest group that is linked by
+    wins in both directions) has no finite maximum. They are lent a quarter of a win and a quarter of a
+    loss against the mean responder, in the data and in every resample, and are flagged ``penalised``
+    and ``provisional``. Resamples cannot tell how far such a strength may be off: its interval is one-sided
+    (``intervals.one_sided_ends``), with an infinite end where nothing bounds it.
+    Who separates in some resample only gets the same there; such resamples are kept and counted.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        One row per verdict, with columns ``responder_a``, ``responder_b``, ``verdict`` (``"a"``,
+        ``"b"`` or ``"tie"``) and, where there are several dimensions, states or soft wins,
+        ``dimension``, ``state`` and ``p_a``. Two orders of a pair are joined by :func:`combine_orders`.
+    responders : pandas.DataFrame, optional
+        Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``: unknown.
+    dimension : str
+        A line of the rubric.
+    method : {"bradley-terry", "davidson", "margins", "released-heart"}
+        Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a
+        ladder (:mod:`heart_utils.ratings.davidson`); or the soft scores and the interval that HEART
+        released, which speaks of no population and is there to be compared with.
+    cluster : str or two of them
+        Column of what is resampled together. ``["dialogue_id", "rater"]`` lets raters vary too. A table
+        that has no ``dialogue_id`` gets no interval.
+    weights : {"pairs", "verdicts"}
+        What weighs the same.
+    interval : {"bootstrap", "sandwich", "product"}, optional
+        By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which the
+        product-weight bootstrap is the conservative neighbour.
+    n_resamples : int
+        Bootstrap resamples; 0 for strengths alone.
+    ci_level : float
+        Of intervals and rank ranges, such as 0.95.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed, so that the same verdicts give the
+        same table.
+
+    Returns
+    -------
+    Ratings
+        ``.table`` is the ratings table. Its intervals follow the rule of
+        :func:`~heart_utils.ratings.resampling.interval_ends`, by the clusters in which someone was met. Rank
+        ranges hold for all responders at once. ``win_probability`` is the mean over opponents of the
+        fitted probability. Where no verdict told anyone apart, all strengths are zero and there is no
+        interval.
+
+    Raises
+    ------
+    NotComparableError
+        If comparisons do not link all responders.
+    ConvergenceError
+        If the strengths still move when the steps run out.
+    RatingsError
+        If a column or word is unknown, no verdict enters, or raters called a tie each time.
+    ValueError
+        If there is one cluster only.
+
+    References
+    ----------
+    .. [1] Bradley and Terry (1952), https://doi.org/10.2307/2334029
+
+    Examples
+    --------
+    >>> duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
+    >>> strength = fit_ratings(duel).strength
+    >>> float(round(strength["human"] - strength["model"], 3))  # log 3
+    1.099
+    """
+    _check_choice("method", method, METHODS)
+    _check_choice("weights", weights, WEIGHTS)
+    check_level(ci_level)
+    check_resamples(n_resamples)
+    clusters = (cluster,) if isinstance(cluster, str) else tuple(cluster)
+    chosen = check_interval(interval, clusters)
+    absent = clusters == ("dialogue_id",) and "dialogue_id" not in verdicts
+    resampled = n_resamples > 0 and not absent and method != "released-heart"
+    entries = read_verdicts(verdicts, dimension=dimension, cluster=None if absent else clusters[0])
+    if entries.tie.all():
+        raise RatingsError(f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody.")
+    model = _fit_model(verdicts, entries, method, weights)
+    settings = {
+        "dimension": dimension,
+        "method": method,
+        "population": _population(clusters) if resampled else "none",
+        "cluster": clusters if resampled else None,
+        "weights": model.weights,
+        "interval": chosen if resampled else "released" if method == "released-heart" else None,
+        "n_resamples": n_resamples if resampled else 0,
+        "ci_level": ci_level,
+    }
+    rng = as_rng(rng)
+    spread = spread_of(model, verdicts, clusters, chosen if resampled else None, n_resamples, ci_level, rng)
+    best, worst = None, None
+    low, high = spread.low, spread.high
+    bounds = np.full_like(low, np.nan), np.full_like(low, np.nan)
+    if resampled:
+        if model.penalised.any() and len(spread.draws):
+            n_pairs = len(model.theta) * (len(model.theta) - 1) // 2
+            low, high = (np.where(model.penalised, end, there) for end, there in zip(
+                one_sided_ends(model, spread.met, ci_level), (low, high), strict=True))  # fmt: skip
+            bounds = one_sided_ends(model, spread.met, 1.0 - (1.0 - ci_level) / n_pairs)
+        best, worst = rank_ranges(model.theta, spread.draws, spread.n_clusters, ci_level, ends=bounds)
+    chance = model.chance()
+    np.fill_diagonal(chance, np.nan)
+    found: dict[str, Any] = {"strength": model.theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
+    found |= {"ci_low": low, "ci_high": high, "rank_low": best, "rank_high": worst}
+    table = lay_out(verdicts, responders, entries, settings, found)
+    if method == "released-heart":
+        ends = ["rating", "rating_low", "rating_high"]
+        table[ends] = table[ends].clip(LOWEST_RATING, HIGHEST_RATING)
+    order = np.lexsort((np.asarray(entries.responders, dtype=str), -model.theta))
+    names = pd.Index(entries.responders[order], name="responder")
+    return Ratings(
+        table=table.iloc[order].reset_index(drop=True),
+        strength=pd.Series(model.theta[order], index=names, name="strength"),
+        replicates=pd.DataFrame(spread.draws[:, order], columns=names),
+        left_out=entries.left_out,
+        n_verdicts=len(entries.rows),
+        n_clusters=spread.n_clusters,
+        n_inconsistent=int(entries.inconsistent.sum()),
+        n_degenerate=spread.n_degenerate,
+        extra=model.extra,
+        chance=pd.DataFrame(chance[np.ix_(order, order)], index=names, columns=names),
+        ends=pd.DataFrame(np.column_stack(bounds)[order], index=names, columns=["low", "high"]),
+        settings=settings,
+    )
+
+
+def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dict[tuple[Any, ...], Ratings]:
+    """Fit one board a group of verdicts: by dimension, slice, rater, block.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        As in :func:`fit_ratings`.
+    by : list of str
+        Columns; each combination that occurs gets a board of its own, with its own zero point. One that
+        the ratings table does not have, such as ``emotion``, is spelt out in its column ``group``.
+    **settings
+        Arguments of :func:`fit_ratings`. ``dimension`` is needed unless `by` has it.
+
+    Returns
+    -------
+    dict
+        Values of the columns `by`, as a tuple -> ratings. ``pandas.concat`` of their tables is again
+        a ratings table.
+
+    Raises
+    ------
+    RatingsError
+        As in :func:`fit_ratings`; the message names the group. If there is no verdict; and later, if a board is
+        taken by a group that has none: that message lists those there are.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a", "a", "b", "a", "b", "b"],
+    ...     "dimension": ["attunement"] * 3 + ["overall"] * 3})
+    >>> {group: ratings.strength.index[0] for group, ratings in fit_boards(votes, by=["dimension"]).items()}
+    {('attunement',): 'human', ('overall',): 'model'}
+    """
+    if verdicts.empty:
+        raise RatingsError(f"There is no verdict to fit by {', '.join(by)}: whatever chose the rows left none.")
+    boards = _Boards()
+    for group, rows in verdicts.groupby(by, sort=True, observed=True, dropna=False):
+        chosen = {**settings, **({"dimension": group[by.index("dimension")]} if "dimension" in by else {})}
+        try:
+            boards[group] = fit_ratings(rows, **chosen)
+        except ValueError as error:
+            error.args = (f"{', '.join(f'{name}={value}' for name, value in zip(by, group, strict=True))}: {error}",)
+            raise
+        other = [f"{name}={value}" for name, value in zip(by, group, strict=True) if name not in TABLES["ratings"]]
+        if other:
+            boards[group].table["group"] = ", ".join(other)
+    return boards
+
+
+class _Boards(dict[tuple[Any, ...], Ratings]):
+    """Boards by group."""
+
+    def __missing__(self, group: tuple[Any, ...]) -> Ratings:
+        said = [", ".join(map(str, values)) for values in (group, *self)]
+        raise RatingsError(f"There is no board of {said[0]!r}; there are {'; '.join(said[1:])}.")
+
+
+def _fit_model(verdicts: pd.DataFrame, entries: Entries, method: str, weights: str) -> Model:
+    if method == "bradley-terry":
+        return BradleyTerry.fit(entries, weights)
+    if method == "released-heart":
+        return ReleasedHeart.fit_margins(verdicts, entries)
+    entries, level, names, scores = read_levels(verdicts, entries, method)
+    return Levels.fit(entries, weights, level, names, scores)
+
+
+def _population(clusters: tuple[str, ...]) -> str:
+    """Say what an interval speaks of, from what varied."""
+    return "benchmark" if clusters == ("rater",) else "dialogues" if len(clusters) == 1 else "dialogues_and_raters"
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise RatingsError(f"{name} is {value!r}, expected one of {', '.join(choices)}.")

@@ -1,0 +1,351 @@
+"""Intervals from resampling whole clusters: what was sampled together is drawn together.
+
+The one rule for intervals and p values is here (:func:`interval_ends`, :func:`p_value`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+__all__ = ["Interval", "bootstrap_ci", "estimate_rng"]
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+SEED = 20260109
+"""Where a function gets no `rng`, it starts one from this seed: the same data give the same interval."""
+
+MANY_CLUSTERS = 50
+"""From this number on, the interval's ends are percentiles; below, SD times a t quantile covers better."""
+
+ENOUGH_CLUSTERS = 30
+"""Below this number a result is provisional."""
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """An estimate and how far it may be off, if clusters like these were drawn again.
+
+    Attributes
+    ----------
+    estimate, ci_low, ci_high, se : float
+        ``nan`` ends mean that no interval can be had. The standard error is :func:`standard_error`.
+    ci_level : float
+        Such as 0.95.
+    n_clusters : int
+        What was resampled.
+    n_undefined : int
+        Resamples in which the statistic has no value (such as 0/0); they are left out and counted here.
+    provisional : bool
+        Fewer than 30 clusters.
+    replicates : numpy.ndarray
+        The statistic in each resample.
+    """
+
+    estimate: float
+    ci_low: float
+    ci_high: float
+    se: float
+    ci_level: float
+    n_clusters: int
+    n_undefined: int
+    provisional: bool
+    replicates: Array
+
+
+def estimate_rng(seed: int, name: str) -> np.random.Generator:
+    """Start the random generator of one estimate, from the seed and the estimate's name.
+
+    Estimates that share a generator depend on each other: a new one moves every one that is drawn after it.
+
+    Parameters
+    ----------
+    seed : int
+        Of the whole analysis, zero or more.
+    name : str
+        Of the estimate; another name draws other resamples.
+
+    Returns
+    -------
+    numpy.random.Generator
+        The same for the same seed and name, in any process.
+
+    Examples
+    --------
+    >>> first = estimate_rng(1, "ratings of people").random()
+    >>> first == estimate_rng(1, "ratings of people").random(), first == estimate_rng(1, "agreement").random()
+    (True, False)
+    """
+    return np.random.default_rng([seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")])
+
+
+def as_rng(rng: np.random.Generator | None) -> np.random.Generator:
+    """Return the random generator that was given, or a new one with the package's fixed seed."""
+    return np.random.default_rng(SEED) if rng is None else rng
+
+
+def draw_weights(n_clusters: int, n_resamples: int, rng: np.random.Generator | None = None) -> Array:
+    """Draw how often each cluster enters each resample."""
+    check_resamples(n_resamples)
+    if n_clusters < 2 or n_resamples == 0:
+        return np.zeros((0, n_clusters))
+    drawn = as_rng(rng).integers(0, n_clusters, size=(n_resamples, n_clusters))
+    drawn += np.arange(n_resamples)[:, None] * n_clusters
+    return np.bincount(drawn.ravel(), minlength=n_resamples * n_clusters).reshape(n_resamples, n_clusters).astype(float)
+
+
+def bootstrap_ci(
+    observations: pd.DataFrame,
+    statistic: Callable[[pd.DataFrame], ArrayLike],
+    *,
+    cluster: str | pd.Series,
+    rng: np.random.Generator | None = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    least: float = -np.inf,
+    most: float = np.inf,
+) -> Interval:
+    """Put an interval on any statistic that is a function of sums, resampling whole clusters.
+
+    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts:
+    all of them follow from sums over rows. So the rows are summed once a cluster, and every resample
+    is a row of one matrix product.
+
+    Parameters
+    ----------
+    observations : pandas.DataFrame
+        One row per observation; every column but `cluster` is a number that may be summed.
+    statistic : callable
+        Takes a table of sums, one row a resample, with the columns of `observations`; gives one
+        number a row. ``nan`` means that the statistic has no value there.
+    cluster : str or pandas.Series
+        What is resampled together: a column of `observations`, or one value a row.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed.
+    n_resamples : int
+        How many; 0 for the estimate alone.
+    ci_level : float
+        Such as 0.95.
+    least, most : float
+        The range of the statistic, such as 0 and 1 of a share; no end lies beyond.
+
+    Returns
+    -------
+    Interval
+        By the rule of :func:`interval_ends`.
+
+    Raises
+    ------
+    ValueError
+        If there is one cluster only, a number is absent, a cluster is, or an option makes no sense.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"agree": [1, 0, 1, 1], "n": [1, 1, 1, 1], "dialogue_id": list("ddee")})
+    >>> share = bootstrap_ci(votes, lambda sums: sums["agree"] / sums["n"], cluster="dialogue_id", rng=np.random.default_rng(1))
+    >>> share.estimate, share.n_clusters, share.provisional
+    (0.75, 2, True)
+    """
+    key = observations[cluster] if isinstance(cluster, str) else cluster
+    numbers = observations.drop(columns=cluster) if isinstance(cluster, str) else observations
+    if key.isna().any() or numbers.isna().to_numpy().any():
+        raise ValueError("bootstrap_ci: a cluster or a number is absent; drop such rows before, and say how many.")
+    codes, names = pd.factorize(np.asarray(key))
+    check_clusters(len(names), key.name)
+    values = numbers.to_numpy(float)
+    sums = np.column_stack([np.bincount(codes, weights=column, minlength=len(names)) for column in values.T])
+    weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
+    found = np.asarray(statistic(pd.DataFrame(weights @ sums, columns=numbers.columns)), dtype=float)
+    replicates = found[1:]
+    defined = replicates[~np.isnan(replicates)]
+    low, high = interval_of(float(found[0]), defined, len(names), ci_level, least=least, most=most)
+    return Interval(
+        estimate=float(found[0]),
+        ci_low=low,
+        ci_high=high,
+        se=float(standard_error(defined[:, None], len(names))[0]),
+        ci_level=ci_level,
+        n_clusters=len(names),
+        n_undefined=len(replicates) - len(defined),
+        provisional=len(names) < ENOUGH_CLUSTERS,
+        replicates=replicates,
+    )
+
+
+def standard_error(replicates: Array, n_clusters: int | Counts) -> Array:
+    r"""Give the standard error of each column of replicates: their standard deviation times :math:`\sqrt{n / (n - 1)}`.
+
+    A bootstrap over n clusters divides their sum of squares by n and not by n - 1. Source: Efron (1982),
+    https://doi.org/10.1137/1.9781611970319, section 5.6
+    """
+    n = np.broadcast_to(np.asarray(n_clusters, dtype=float), replicates.shape[1:])
+    there = ~np.isnan(replicates)
+    count = there.sum(axis=0)
+    known = np.where(there, replicates, 0.0)
+    mean = known.sum(axis=0) / np.maximum(count, 1)
+    squares = (np.where(there, replicates - mean, 0.0) ** 2).sum(axis=0)
+    variance = squares / np.maximum(count - 1, 1) * n / np.maximum(n - 1.0, 1.0)
+    return np.where((count > 1) & (n > 1), np.sqrt(variance), np.nan)
+
+
+def interval_ends(
+    estimate: Array,
+    replicates: Array,
+    n_clusters: int | Counts,
+    ci_level: float,
+    *,
+    least: float = -np.inf,
+    most: float = np.inf,
+) -> tuple[Array, Array]:
+    r"""Turn replicates into the ends of intervals. This is the one rule of the package.
+
+    Source: Franco, Little, Louis and Slud (2019), https://doi.org/10.1093/jssam/smy019 Hesterberg (2015),
+    https://doi.org/10.1080/00031305.2015.1089789, "expanded percentiles"
+    """
+    check_level(ci_level)
+    estimate = np.asarray(estimate, dtype=float)
+    n = np.broadcast_to(np.asarray(n_clusters), estimate.shape)
+    none = np.full(estimate.shape, np.nan)
+    if len(replicates) < 2:
+        return none, none.copy()
+    se = standard_error(replicates, n)
+    quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n - 1, 1))
+    if np.isfinite(least) and np.isfinite(most):
+        low, high = wilson_ends(estimate, se, n, ci_level, least=least, most=most)
+    else:
+        low, high = estimate - quantile * se, estimate + quantile * se
+        for column in np.flatnonzero((n >= MANY_CLUSTERS) & ~np.isnan(se)):
+            defined = replicates[~np.isnan(replicates[:, column]), column]
+            tail = stats.norm.sf(quantile[column] * np.sqrt(n[column] / (n[column] - 1.0)))
+            low[column], high[column] = np.quantile(defined, [tail, 1.0 - tail])
+    absent = np.isnan(se) | np.isnan(estimate)
+    return np.where(absent, np.nan, np.maximum(low, least)), np.where(absent, np.nan, np.minimum(high, most))
+
+
+def wilson_ends(
+    estimate: Array, se: Array, n_clusters: int | Counts, ci_level: float, *, least: float = 0.0, most: float = 1.0
+) -> tuple[Array, Array]:
+    """Give the ends of Wilson's interval for numbers with a range, from their standard errors over clusters."""
+    quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(np.asarray(n_clusters) - 1, 1))
+    width, n = most - least, _effective(estimate, se, np.asarray(n_clusters), least, most)
+    place, shrink = (estimate - least) / width, 1.0 + quantile**2 / n
+    centre = (place + quantile**2 / (2.0 * n)) / shrink
+    reach = quantile / shrink * np.sqrt(np.maximum(place * (1.0 - place), 0.0) / n + (quantile / (2.0 * n)) ** 2)
+    return np.maximum(least + width * (centre - reach), least), np.minimum(least + width * (centre + reach), most)
+
+
+def interval_of(
+    estimate: float, replicates: Array, n_clusters: int, ci_level: float, *, least: float = -np.inf, most: float = np.inf
+) -> tuple[float, float]:
+    """Put an interval on one number, by the rule of :func:`interval_ends`."""
+    low, high = interval_ends(np.array([estimate]), replicates[:, None], n_clusters, ci_level, least=least, most=most)
+    return float(low[0]), float(high[0])
+
+
+def p_value(
+    estimate: float,
+    replicates: Array,
+    n_clusters: int,
+    *,
+    null: float = 0.0,
+    least: float = -np.inf,
+    most: float = np.inf,
+) -> float:
+    """Test one number against a value, two-sided: one less the level at which an end of the interval meets that value.
+
+    So p is below 0.05 exactly where the 95 % interval of :func:`interval_ends` excludes the value. Percentiles cannot
+    tell how far beyond the last resample a value lies; there the t distribution of the standard error does.
+    """
+    se = float(standard_error(replicates[:, None], n_clusters)[0])
+    if np.isnan(se) or np.isnan(estimate):
+        return float("nan")
+    gap = estimate - null
+    if np.isfinite(least) and np.isfinite(most):
+        if not least < null < most:
+            return float("nan")
+        n_effective = _effective(np.array(estimate), np.array(se), np.array(n_clusters), least, most)
+        se = float(np.sqrt((null - least) * (most - null) / n_effective))
+    if se == 0.0:
+        return 1.0 if gap == 0.0 else 0.0
+    by_t = float(2.0 * stats.t.sf(abs(gap) / se, n_clusters - 1))
+    if n_clusters < MANY_CLUSTERS or (np.isfinite(least) and np.isfinite(most)):
+        return by_t
+    drawn = np.sort(replicates[~np.isnan(replicates)])
+    place = np.interp(null, drawn, np.arange(len(drawn))) / (len(drawn) - 1)
+    beyond, least_seen = min(place, 1.0 - place), 1.0 / (len(drawn) - 1)
+    factor = np.sqrt(n_clusters / (n_clusters - 1.0))
+    found = float(2.0 * stats.t.sf(-stats.norm.ppf(max(beyond, least_seen)) / factor, n_clusters - 1))
+    return min(found, by_t, 1.0) if beyond < least_seen else min(found, 1.0)
+
+
+def rank_ranges(
+    estimate: Array, replicates: Array, n_clusters: int, ci_level: float, *, ends: tuple[Array, Array] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give the ranks that each responder may hold, all at once.
+
+    Someone ranks above another if the interval of their difference excludes zero. The intervals of all differences
+    are wide enough for all ranges to hold at once in `ci_level` of studies (``contrast_reach``). Source: Klein,
+    Wright and Wieczorek (2020), https://doi.org/10.1111/rssa.12582
+    """
+    size = len(estimate)
+    if len(replicates) < 2:
+        return np.ones(size, np.int64), np.full(size, size)
+    reach = contrast_reach(estimate, replicates, n_clusters, ci_level, ends=ends)
+    ahead = estimate[:, None] - estimate[None, :] > np.maximum(reach, 1e-12)
+    return 1 + ahead.sum(axis=0), size - ahead.sum(axis=1)
+
+
+def contrast_reach(
+    estimate: Array, replicates: Array, n_clusters: int, ci_level: float, *, ends: tuple[Array, Array] | None = None
+) -> Array:
+    """Give how far below the difference row less column its simultaneous interval reaches; above, it is the transpose."""
+    size = replicates.shape[1]
+    covariance = np.atleast_2d(np.cov(replicates, rowvar=False)) * n_clusters / (n_clusters - 1.0)
+    variance = np.diag(covariance)
+    se = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0))
+    quantile = simultaneous_quantile(size * (size - 1) // 2, n_clusters, ci_level)
+    if ends is None:
+        return np.asarray(se * quantile)
+    given, alone = ~np.isnan(ends[0]), quantile * np.sqrt(variance)
+    below, above = np.where(given, estimate - ends[0], alone), np.where(given, ends[1] - estimate, alone)
+    return np.where(given[:, None] | given[None, :], below[:, None] + above[None, :], se * quantile)
+
+
+def simultaneous_quantile(n_comparisons: int, n_clusters: int, ci_level: float) -> float:
+    """Give how many standard errors an interval reaches, if several are to hold at once: Bonferroni's with t."""
+    return float(stats.t.ppf(1.0 - (1.0 - ci_level) / (2.0 * max(n_comparisons, 1)), n_clusters - 1))
+
+
+def check_clusters(n_clusters: int, name: object) -> None:
+    """Refuse to resample a single cluster."""
+    if n_clusters < 2:
+        raise ValueError(
+            f"There is one {name} only, and an interval needs several to resample. "
+            f"Give another cluster, or ask for no resamples (n_resamples=0) to have the estimate alone."
+        )
+
+
+def check_level(ci_level: float) -> None:
+    """Refuse a level that is no probability."""
+    if not 0.0 < ci_level < 1.0:
+        raise ValueError(f"ci_level is {ci_level!r}; expected a number between 0 and 1, such as 0.95.")
+
+
+def check_resamples(n_resamples: int) -> None:
+    """Refuse a number of resamples that gives no interval without saying so."""
+    if n_resamples < 0 or n_resamples == 1:
+        raise ValueError(f"n_resamples is {n_resamples!r}; expected 1000 or so, or 0 for the estimate alone.")
+
+
+def _effective(estimate: Array, se: Array, n_clusters: Counts, least: float, most: float) -> Array:
+    """Give how many independent observations of a share have this standard error; as many as clusters at either end."""
+    inside = np.maximum((estimate - least) * (most - estimate), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(inside > 0, inside / se**2, n_clusters)

@@ -1,0 +1,450 @@
+"""Scores on a scale: averaged, weighed into one number under every set of weights, and held against pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci, draw_weights, interval_ends
+
+__all__ = [
+    "Calibration",
+    "ScaleError",
+    "average_scores",
+    "calibrate_scores",
+    "pairs_against_scores",
+    "sweep_weights",
+    "weigh_scores",
+]
+
+
+class ScaleError(ValueError):
+    """Scores, or weights for them, do not fit together."""
+
+
+def average_scores(
+    scores: pd.DataFrame,
+    *,
+    scale: tuple[float, float] = (1.0, 5.0),
+    cluster: str = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Average the valid scores of each responder on each dimension, with an interval over dialogues.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The table ``scores``: ``responder``, ``dimension``, ``score``, ``state`` and `cluster`.
+    scale : tuple of float
+        The least and the greatest score that could be given; no interval reaches beyond.
+    cluster : str
+        What is resampled together; whoever scored is taken as given.
+    n_resamples : int
+        Bootstrap resamples, the same for all responders; 0 for the means alone.
+    ci_level : float
+        Of the interval.
+    rng : numpy.random.Generator
+        The source of chance.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per responder and dimension, by name: ``score``, ``ci_low``, ``ci_high``, ``ci_level``,
+        ``n_scores``, ``n_left_out`` (without a valid score), ``n_clusters`` and ``provisional`` (fewer than 30).
+
+    Raises
+    ------
+    ScaleError
+        If no score is valid, or one lies outside the scale.
+
+    Examples
+    --------
+    >>> scores = pd.DataFrame({"responder": "a", "dimension": "warmth", "dialogue_id": list("defg"), "score": [1, 2, 3, None],
+    ...     "state": ["valid"] * 3 + ["refused"]})
+    >>> average_scores(scores, n_resamples=0, rng=np.random.default_rng(1))[["score", "n_scores", "n_left_out"]].values.tolist()
+    [[2.0, 3.0, 1.0]]
+    """
+    valid = scores[scores["state"] == "valid"]
+    if valid.empty:
+        raise ScaleError(f"None of the {len(scores)} scores is valid, so there is nothing to average.")
+    outside = valid[~valid["score"].astype(float).between(*scale)]
+    if len(outside):
+        raise ScaleError(
+            f"{len(outside)} scores lie outside the scale from {scale[0]:g} to {scale[1]:g}; row {outside.index[0]} has "
+            f"{outside['score'].iloc[0]:g}. Correct them, or give the scale that was used, such as scale=(0, 100)."
+        )
+    cell, cells = pd.factorize(pd.MultiIndex.from_frame(valid[["responder", "dimension"]]), sort=True)
+    where, clusters = pd.factorize(valid[cluster], sort=True)
+    flat, size = where * len(cells) + cell, len(clusters) * len(cells)
+    shape = (len(clusters), len(cells))
+    total = np.bincount(flat, weights=valid["score"].to_numpy(dtype=float), minlength=size).reshape(shape)
+    count = np.bincount(flat, minlength=size).reshape(shape).astype(float)
+    mean, met = total.sum(axis=0) / count.sum(axis=0), (count > 0).sum(axis=0)
+    low = high = np.full(len(cells), np.nan)
+    if n_resamples and len(clusters) > 1:
+        drawn = draw_weights(len(clusters), n_resamples, rng)
+        counted = drawn @ count
+        replicates = np.divide(drawn @ total, counted, out=np.full_like(counted, np.nan), where=counted > 0)
+        # A responder of few dialogues has no mean in a resample that drew none of them.
+        low, high = interval_ends(mean, replicates, met, ci_level, least=scale[0], most=scale[1])
+    found = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}
+    table = pd.DataFrame(found | {"n_scores": count.sum(axis=0).astype(int)}, index=cells).rename_axis(
+        ["responder", "dimension"]
+    )
+    table["n_left_out"] = scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
+    return table.assign(n_clusters=met, provisional=met < ENOUGH_CLUSTERS).reset_index()
+
+
+def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFrame:
+    """Weigh a responder's dimensions into one number.
+
+    Parameters
+    ----------
+    means : pandas.DataFrame
+        One row per responder and dimension: ``responder``, ``dimension``, ``score``.
+    weights : mapping of str to float
+        Dimension -> weight, none negative, with the sum 1.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per responder, best first: ``score`` and ``rank`` (equal scores share the better rank).
+
+    Raises
+    ------
+    ScaleError
+        If weights do not sum to one, are negative, or name a dimension that a responder lacks.
+
+    Examples
+    --------
+    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
+    >>> weigh_scores(means, {"safety": 0.75, "warmth": 0.25})["score"].tolist()
+    [4.0, 3.25]
+    """
+    names = list(weights)
+    words = [f"{name} {weights[name]!r}" for name in names if isinstance(weights[name], bool | str) or weights[name] is None]
+    if words:
+        raise ScaleError(f"Weights are numbers; got {', '.join(words)}.")
+    vector = np.array([float(weights[name]) for name in names])
+    if not np.isfinite(vector).all() or (vector < 0).any() or not np.isclose(vector.sum(), 1, atol=1e-6):
+        shown = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, vector, strict=True))
+        raise ScaleError(f"Weights sum to {vector.sum():g} ({shown}); expected none negative and the sum 1.")
+    wide = _wide(means, names)
+    table = pd.DataFrame({"responder": wide.index, "score": wide[names].to_numpy() @ vector})
+    table = table.sort_values(["score", "responder"], ascending=[False, True], ignore_index=True)
+    table["rank"] = table["score"].rank(ascending=False, method="min").astype(int)
+    return table
+
+
+def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.Generator) -> pd.DataFrame:
+    """Tell how far a ranking moves over all weights that one could give the dimensions.
+
+    Weights are drawn evenly from the simplex. Where one responder is at least as good on every
+    dimension and better on one, no weights put it behind: such bounds are exact.
+
+    Parameters
+    ----------
+    means : pandas.DataFrame
+        One row per responder and dimension: ``responder``, ``dimension``, ``score``.
+    n_draws : int
+        Weights drawn.
+    rng : numpy.random.Generator
+        Draws them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per responder, by mean rank: ``mean_rank``, ``best_rank`` and ``worst_rank`` seen,
+        ``surely_behind`` (responders ahead under all weights), ``surely_ahead`` and ``share_first``.
+
+    Raises
+    ------
+    ScaleError
+        If a responder lacks a dimension that another has.
+
+    Examples
+    --------
+    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
+    >>> swept = sweep_weights(means, rng=np.random.default_rng(1))  # a is ahead where safety weighs over 3/5
+    >>> swept.set_index("responder")["share_first"].round(1).to_dict()
+    {'b': 0.6, 'a': 0.4}
+    """
+    wide = _wide(means, sorted(means["dimension"].unique()))
+    values = wide.to_numpy()
+    drawn = rng.dirichlet(np.ones(values.shape[1]), size=n_draws) @ values.T
+    ahead = (drawn[:, None, :] > drawn[:, :, None] + 1e-12).sum(axis=2)
+    above = (values[:, None, :] >= values[None, :, :]).all(axis=2) & (values[:, None, :] > values[None, :, :]).any(axis=2)
+    table = pd.DataFrame(
+        {
+            "responder": wide.index,
+            "mean_rank": 1 + ahead.mean(axis=0),
+            "best_rank": 1 + ahead.min(axis=0),
+            "worst_rank": 1 + ahead.max(axis=0),
+            "surely_behind": above.sum(axis=0),
+            "surely_ahead": above.sum(axis=1),
+            "share_first": (ahead == 0).mean(axis=0),
+        }
+    )
+    return table.sort_values(["mean_rank", "responder"], ignore_index=True)
+
+
+def pairs_against_scores(
+    verdicts: pd.DataFrame,
+    scores: pd.DataFrame,
+    *,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Compare what a judge says of two replies side by side with the scores it gave each alone.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The table ``verdicts``, with orders combined, and the columns ``reply_a`` and ``reply_b``
+        of ``comparisons``.
+    scores : pandas.DataFrame
+        The table ``scores``, by the same raters on the same dimensions.
+    n_resamples : int
+        Bootstrap replicates over dialogues.
+    ci_level : float
+        Of the interval.
+    rng : numpy.random.Generator, optional
+        Draws them; by default one with a fixed seed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per rater and dimension: ``n_pairs`` with both, ``n_without_scores``, ``pairs_undecided`` and
+        ``scores_tied`` (shares), ``n_decided`` by both, ``agree`` (share of those) with ``ci_low``
+        and ``ci_high``, ``n_dialogues`` and ``provisional``. With nothing decided by both, ``agree`` is missing.
+
+    Raises
+    ------
+    ScaleError
+        If no rater has both on one dimension.
+
+    Examples
+    --------
+    >>> verdicts = pd.DataFrame({"pair_id": ["p"], "dialogue_id": ["d"], "rater": ["j"], "dimension": ["overall"],
+    ...     "reply_a": ["r1"], "reply_b": ["r2"], "verdict": ["a"], "state": ["valid"]})
+    >>> scores = pd.DataFrame({"reply_id": ["r1", "r2"], "rater": "j", "dimension": "overall", "score": [4, 2],
+    ...     "state": "valid"})
+    >>> float(pairs_against_scores(verdicts, scores, n_resamples=0, rng=np.random.default_rng(1))["agree"][0])
+    1.0
+    """
+    good = scores[scores["state"] == "valid"]
+    mean = good.groupby(["rater", "dimension", "reply_id"])["score"].mean()
+    keys = ["rater", "dimension"]
+    pairs = verdicts[verdicts["state"].isin(["valid", "inconsistent"])].copy()
+    for side in "ab":
+        index = pd.MultiIndex.from_frame(pairs[[*keys, f"reply_{side}"]])
+        pairs[f"score_{side}"] = mean.reindex(index).to_numpy()
+    pairs["both"] = pairs["score_a"].notna() & pairs["score_b"].notna()
+    if not pairs["both"].any():
+        raise ScaleError(
+            f"No rater gave both verdicts and scores on one dimension: verdicts by {_names(verdicts)}, scores by "
+            f"{_names(scores)}. Collect likert scores for the replies of these pairs with the same judges."
+        )
+    decided = {"a": 1, "b": -1}
+    pairs["by_pair"] = pairs["verdict"].map(decided).where(pairs["state"] == "valid").fillna(0)
+    pairs["by_score"] = np.sign(pairs["score_a"] - pairs["score_b"])
+    rows = []
+    for (rater, dimension), every in pairs.groupby(keys, sort=True):
+        group = every[every["both"]]
+        if group.empty:
+            continue
+        agree = (group["by_pair"] * group["by_score"]).to_numpy()
+        sums = pd.DataFrame({"d": group["dialogue_id"].to_numpy(), "yes": agree > 0, "all": agree != 0}).groupby("d").sum()
+        n_decided, low, high = int(sums["all"].sum()), np.nan, np.nan
+        if n_resamples and n_decided and len(sums) > 1:
+            found = bootstrap_ci(
+                sums.astype(float).reset_index(),
+                lambda sums: sums["yes"] / sums["all"].where(sums["all"] > 0),
+                cluster="d", rng=rng, n_resamples=n_resamples, ci_level=ci_level, least=0.0, most=1.0,
+            )  # fmt: skip
+            low, high = found.ci_low, found.ci_high
+        rows.append(
+            {
+                "rater": rater,
+                "dimension": dimension,
+                "n_pairs": len(group),
+                "n_without_scores": len(every) - len(group),
+                "pairs_undecided": float((group["by_pair"] == 0).mean()),
+                "scores_tied": float((group["by_score"] == 0).mean()),
+                "n_decided": n_decided,
+                "agree": float(sums["yes"].sum() / n_decided) if n_decided else np.nan,
+                "ci_low": low,
+                "ci_high": high,
+                "n_dialogues": len(sums),
+                "provisional": len(sums) < ENOUGH_CLUSTERS,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _wide(means: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Put dimensions side by side, all of them there for every responder."""
+    unknown = sorted(set(names) - set(means["dimension"]))
+    if unknown:
+        raise ScaleError(f"No scores on {', '.join(unknown)}; there are {', '.join(sorted(means['dimension'].unique()))}.")
+    keys = ["responder", "dimension"]
+    twice = means.loc[means.duplicated(keys), keys]
+    if len(twice):
+        raise ScaleError(f"{tuple(twice.iloc[0])} has several rows; expected one mean per responder and dimension.")
+    wide = means[means["dimension"].isin(names)].pivot_table("score", "responder", "dimension")[names]
+    gaps = np.argwhere(wide.isna().to_numpy())
+    if len(gaps):
+        responder, dimension = wide.index[gaps[0, 0]], names[gaps[0, 1]]
+        raise ScaleError(f"{responder!r} has no score on {dimension!r}; every responder needs all of {', '.join(names)}.")
+    return wide
+
+
+def _names(table: pd.DataFrame) -> str:
+    return ", ".join(sorted(table["rater"].unique()))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Judges' scores moved onto people's scale, each predicted by a curve that did not see it.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row per judge and dimension: ``n`` replies, ``n_left_out`` (no valid score on one of
+        the two sides), ``n_folds``, the root mean squared error and the mean error (judge minus
+        people) ``raw`` and ``calibrated``, and ``rmse_mean``, of predicting people's mean alone.
+    predictions : pandas.DataFrame
+        One row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``.
+    curves : pandas.DataFrame
+        The step curve fitted to all, where ``left_out`` is missing, and to all folds but the one named
+        there: ``rater``, ``dimension``, ``left_out``, ``score``, ``calibrated``.
+    """
+
+    table: pd.DataFrame
+    predictions: pd.DataFrame
+    curves: pd.DataFrame
+
+
+def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int = 10) -> Calibration:
+    """Fit an isotonic curve from each judge's scores to people's, and say what it buys on unseen data.
+
+    An isotonic curve is the best rising step function; it keeps the judge's order of replies and
+    repairs its use of the scale. It is fitted with one fold left out in turn. With people's scores
+    in blocks (`fold="group"`), a fold is a block, so that the error is that of a new block.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The table ``scores``, with people's rows (``rater_kind`` ``"human"``; several are averaged)
+        and judges' rows for the same replies.
+    fold : str
+        The column whose values are kept together: ``"group"`` (blocks), ``"dialogue_id"``, ``"history_id"``.
+    n_folds : int
+        Values are dealt into this many folds where there are more of them.
+
+    Returns
+    -------
+    Calibration
+        Judges by name; dimensions by name.
+
+    Raises
+    ------
+    ScaleError
+        If there are no people, no judges, no reply that both scored, or fewer than two folds.
+
+    Examples
+    --------
+    >>> n = range(40)
+    >>> kind = {"human": [1 + i % 4 for i in n], "model": [2 + (i % 4) / 2 for i in n]}  # half people's spread
+    >>> scores = pd.concat(pd.DataFrame({"reply_id": [f"r{i}" for i in n], "group": [f"b{i // 20}" for i in n], "rater": k,
+    ...     "rater_kind": k, "dimension": "empathy", "score": v, "state": "valid"}) for k, v in kind.items())
+    >>> calibrate_scores(scores).table[["rmse_raw", "rmse_calibrated"]].round(2).values.tolist()
+    [[0.61, 0.0]]
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    both, left_out = _beside_people(scores, fold)
+    tables, predictions, curves = [], [], []
+    for (rater, dimension), group in both.groupby(["rater", "dimension"], sort=True):
+        folds = _folds(group[fold], n_folds, f"{rater} on {dimension}", fold)
+        group = group.assign(fold=folds, calibrated=np.nan)
+        constant, levels = np.zeros(len(group)), np.unique(group["score"])
+        for number in np.unique(folds):
+            held = folds == number
+            curve = IsotonicRegression(out_of_bounds="clip").fit(group["score"][~held], group["people"][~held])
+            group.loc[held, "calibrated"] = curve.predict(group["score"][held])
+            constant[held] = group["people"][~held].mean()
+            curves.append(_curve(str(rater), str(dimension), number, levels, curve))
+        raw, better = group["score"] - group["people"], group["calibrated"] - group["people"]
+        tables.append(
+            {
+                "rater": rater,
+                "dimension": dimension,
+                "n": len(group),
+                "n_left_out": int(left_out.get((rater, dimension), 0)),
+                "n_folds": len(np.unique(folds)),
+                "rmse_raw": _rms(raw),
+                "rmse_calibrated": _rms(better),
+                "rmse_mean": _rms(constant - group["people"]),
+                "bias_raw": raw.mean(),
+                "bias_calibrated": better.mean(),
+            }
+        )
+        predictions.append(group[["rater", "dimension", "reply_id", "score", "calibrated", "people", "fold"]])
+        whole = IsotonicRegression(out_of_bounds="clip").fit(group["score"], group["people"])
+        curves.append(_curve(str(rater), str(dimension), None, levels, whole))
+    return Calibration(pd.DataFrame(tables), pd.concat(predictions, ignore_index=True), pd.concat(curves, ignore_index=True))
+
+
+def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Lay each judge's valid score beside people's mean for the same reply and dimension; count what is left out."""
+    if fold not in scores:
+        raise ScaleError(
+            f"scores: there is no column {fold!r} to cut folds by; there are {', '.join(map(str, scores.columns))}."
+        )
+    keys = ["dimension", "reply_id"]
+    human = scores["rater_kind"] == "human"
+    if not human.any() or human.all():
+        there = "only people's" if human.any() else "no person's"
+        raise ScaleError(f"scores hold {there} rows; calibration needs people's scores and a judge's for the same replies.")
+    valid = scores["state"] == "valid"
+    people = scores[human & valid].groupby(keys)["score"].mean().rename("people").reset_index()
+    judges = scores[~human]
+    both = judges[judges["state"] == "valid"].merge(people, on=keys)
+    if both.empty:
+        raise ScaleError("No reply has valid scores by people and by a judge on one dimension, so no curve can be fitted.")
+    every = judges.groupby(["rater", "dimension"]).size()
+    kept = both.groupby(["rater", "dimension"]).size()
+    return both, every.sub(kept, fill_value=0).astype(int)
+
+
+def _folds(values: pd.Series, n_folds: int, what: str, column: str) -> NDArray[np.int64]:
+    """Deal whole values of a column into folds, in the order in which they appear."""
+    if values.isna().any():
+        raise ScaleError(f"scores.{column}: {int(values.isna().sum())} rows of {what} have none, so they belong to no fold.")
+    codes = np.asarray(pd.factorize(values)[0], dtype=np.int64) % n_folds
+    if len(np.unique(codes)) < 2:
+        raise ScaleError(
+            f"scores.{column}: {what} has a single value ({values.iloc[0]!r}); cross-validation needs two or more. "
+            f"Cut folds by another column, such as fold='dialogue_id'."
+        )
+    return codes
+
+
+def _curve(rater: str, dimension: str, left_out: int | None, levels: NDArray[np.float64], curve: Any) -> pd.DataFrame:
+    """Read a curve off at every score that the judge gave."""
+    fold = pd.array([left_out] * len(levels), dtype="Int64")
+    about = {"rater": rater, "dimension": dimension, "left_out": fold}
+    return pd.DataFrame({**about, "score": levels, "calibrated": curve.predict(levels)})
+
+
+def _rms(errors: pd.Series | NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))

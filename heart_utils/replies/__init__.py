@@ -1,0 +1,1 @@
+"""What a reply does: strategies, cues, sameness, safety."""

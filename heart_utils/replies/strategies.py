@@ -1,0 +1,576 @@
+"""A coder that learned ESConv's eight strategies from people's own labels, and how well it does.
+
+Linear support vectors on words and word pairs, with a mark for where a turn begins and ends: no
+network, no graphics card, seconds. Its label is the class with the largest margin, which serves rare
+strategies too; its probabilities are calibrated on turns it did not learn from, and serve shares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci
+from heart_utils.ratings.verdicts import SHARES
+from heart_utils.replies.codes import CodesError
+from heart_utils.tables import need_columns
+
+__all__ = [
+    "CoderScores",
+    "StrategyCoder",
+    "associate_coders",
+    "label_by_bayes",
+    "place_replies",
+    "profile_codes",
+    "score_labels",
+    "several_in_a_row",
+    "spread_labels",
+    "train_coder",
+]
+
+Array = NDArray[np.float64]
+
+LONGEST = 3
+"""Words in a row that make a feature, chosen on ESConv's validation split among 2 and 3."""
+PENALTY = 0.15
+TOKEN = re.compile(r"\w+(?:'\w+)?|[?!.,]")
+
+
+@dataclass(frozen=True, eq=False)
+class StrategyCoder:
+    """A trained coder.
+
+    Attributes
+    ----------
+    strategies : tuple of str
+        What it tells apart.
+    n_turns, n_calibration : int
+        Turns that it learned from, and on which its probabilities were calibrated.
+    """
+
+    strategies: tuple[str, ...]
+    n_turns: int
+    n_calibration: int
+    _words: Any
+    _margins: Any
+    _scale: Any
+
+    def label(self, texts: pd.Series) -> pd.Series:
+        """Give each text the strategy with the largest margin."""
+        return pd.Series(self._margins.predict(self._words.transform(texts)), index=texts.index, dtype="str")
+
+    def probabilities(self, texts: pd.Series) -> pd.DataFrame:
+        """Give each text a probability for each strategy; a row sums to 1."""
+        if texts.empty:
+            return pd.DataFrame(index=texts.index, columns=list(self._scale.classes_), dtype=float)
+        chances = self._scale.predict_proba(_margins_of(self._margins, self._words.transform(texts)))
+        return pd.DataFrame(chances, index=texts.index, columns=list(self._scale.classes_))
+
+    def code(self, replies: pd.DataFrame, *, coder: str = "learned-on-esconv") -> pd.DataFrame:
+        """Code replies."""
+        valid = replies["state"] == "valid"
+        chances = self.probabilities(replies.loc[valid, "text"]).reindex(replies.index)
+        long = chances.assign(reply_id=replies["reply_id"], state=replies["state"], simulated=replies["simulated"]).melt(
+            id_vars=["reply_id", "state", "simulated"], var_name="code", value_name="probability"
+        )
+        long["probability"] = long["probability"].clip(0.0, 1.0)
+        return long.assign(coder=coder)[["reply_id", "coder", "code", "probability", "state", "simulated"]]
+
+
+def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder:
+    """Train a coder on labelled turns.
+
+    Parameters
+    ----------
+    turns, calibration : pandas.DataFrame
+        Columns ``dialogue_id``, ``text`` and ``strategy``: what is learned from, and turns of other
+        dialogues on which probabilities are calibrated.
+
+    Returns
+    -------
+    StrategyCoder
+
+    Raises
+    ------
+    CodesError
+        If the two share a dialogue, a column is missing, or a strategy of one is absent from the other.
+
+    Examples
+    --------
+    >>> turns = pd.DataFrame({"dialogue_id": ["d", "e"] * 4, "text": ["Why is that?", "Try to rest."] * 4,
+    ...     "strategy": ["question", "providing_suggestions"] * 4})
+    >>> coder = train_coder(turns, turns.replace({"d": "f", "e": "g"}))
+    >>> coder.label(pd.Series(["And why?"])).tolist()
+    ['question']
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    for table in (turns, calibration):
+        need_columns(table, ["dialogue_id", "text", "strategy"], CodesError)
+    shared = set(turns["dialogue_id"]) & set(calibration["dialogue_id"])
+    if shared:
+        raise CodesError(f"{len(shared)} dialogues, such as {min(shared)!r}, stand on both sides; split by dialogue.")
+    apart = set(turns["strategy"]) ^ set(calibration["strategy"])
+    if apart:
+        raise CodesError(f"Strategies {', '.join(sorted(apart))} stand on one side only; both need all of them.")
+    words = TfidfVectorizer(
+        tokenizer=_tokens, token_pattern=None, lowercase=False, ngram_range=(1, LONGEST), min_df=2, sublinear_tf=True
+    )
+    margins = LinearSVC(C=PENALTY, class_weight="balanced", random_state=0)
+    margins.fit(words.fit_transform(turns["text"]), turns["strategy"])
+    scale = LogisticRegression(C=10.0, max_iter=1_000)
+    scale.fit(_margins_of(margins, words.transform(calibration["text"])), calibration["strategy"])
+    return StrategyCoder(
+        tuple(map(str, margins.classes_)), len(turns), len(calibration), _words=words, _margins=margins, _scale=scale
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class CoderScores:
+    """How labels of a coder compare with others taken as right.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        Rows ``accuracy`` and ``macro_f1``: ``estimate``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_clusters``.
+    by_strategy : pandas.DataFrame
+        One row a strategy: ``n`` (given), ``n_found``, ``precision``, ``recall``, ``f1``, ``ci_low``, ``ci_high`` (of f1).
+    confusion : pandas.DataFrame
+        Counts: a row for each strategy given, a column for each found.
+    """
+
+    table: pd.DataFrame
+    by_strategy: pd.DataFrame
+    confusion: pd.DataFrame
+
+
+def score_labels(
+    labels: pd.DataFrame,
+    *,
+    cluster: str = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
+) -> CoderScores:
+    r"""Score one coder's labels against given ones.
+
+    F1 of a strategy is :math:`2tp / (2tp + fp + fn)`; macro-F1 is its mean over the strategies that
+    were given at least once, each counting the same however rare.
+
+    Parameters
+    ----------
+    labels : pandas.DataFrame
+        One row a turn: ``given``, ``found`` and the column `cluster`.
+    cluster : str
+        What is resampled together.
+    n_resamples, ci_level, rng
+        Of the bootstrap.
+
+    Returns
+    -------
+    CoderScores
+        In a resample without some strategy, macro-F1 is the mean over the others.
+
+    Raises
+    ------
+    CodesError
+        If there is no row, a label is absent, or a column is missing.
+
+    Examples
+    --------
+    >>> labels = pd.DataFrame({"given": list("qqs"), "found": list("qss"), "dialogue_id": list("dde")})
+    >>> scores = score_labels(labels, rng=np.random.default_rng(1), n_resamples=20)
+    >>> scores.table["estimate"].round(3).to_dict()
+    {'accuracy': 0.667, 'macro_f1': 0.667}
+    """
+    need_columns(labels, ["given", "found", cluster], CodesError)
+    if labels.empty or labels[["given", "found"]].isna().to_numpy().any():
+        raise CodesError("Each row needs a label given and a label found; there is none, or one is absent.")
+    names = sorted(set(labels["given"]) | set(labels["found"]))
+    counts = pd.DataFrame({f"{what}:{name}": labels[what] == name for what in ("given", "found") for name in names})
+    counts = counts.assign(**{f"both:{name}": counts[f"given:{name}"] & counts[f"found:{name}"] for name in names})
+    cells = counts.astype(float).assign(**{cluster: labels[cluster]})
+    how: dict[str, Any] = {"cluster": cluster, "rng": rng, "n_resamples": n_resamples, "ci_level": ci_level, "least": 0.0}
+    how["most"] = 1.0
+    rows = {
+        "accuracy": bootstrap_ci(cells, lambda sums: _total(sums, "both", names) / _total(sums, "given", names), **how),
+        "macro_f1": bootstrap_ci(cells, lambda sums: _macro(sums, names), **how),
+    }
+    table = pd.DataFrame(
+        [
+            {name: getattr(row, name) for name in ("estimate", "ci_low", "ci_high", "ci_level", "n_clusters")}
+            for row in rows.values()
+        ],
+        index=pd.Index(rows, name="score"),
+    )
+    by_strategy = []
+    for name in names:
+        one = bootstrap_ci(cells, lambda sums, name=name: _f1(sums, name), **how)  # type: ignore[misc]
+        given, found, both = (float(cells[f"{what}:{name}"].sum()) for what in ("given", "found", "both"))
+        by_strategy.append(
+            {
+                "strategy": name,
+                "n": int(given),
+                "n_found": int(found),
+                "precision": both / found if found else float("nan"),
+                "recall": both / given if given else float("nan"),
+                "f1": one.estimate,
+                "ci_low": one.ci_low,
+                "ci_high": one.ci_high,
+            }
+        )
+    confusion = pd.crosstab(labels["given"], labels["found"]).reindex(index=names, columns=names, fill_value=0)
+    return CoderScores(table, pd.DataFrame(by_strategy), confusion)
+
+
+def label_by_bayes(turns: pd.DataFrame, texts: pd.Series) -> pd.Series:
+    """Give each text a strategy by complement naive Bayes on words and word pairs: the simple coder to be beaten.
+
+    Parameters
+    ----------
+    turns : pandas.DataFrame
+        Columns ``text`` and ``strategy``; what it learns from.
+    texts : pandas.Series
+        One turn a row.
+
+    Returns
+    -------
+    pandas.Series
+        A strategy for each text, with its index.
+
+    Examples
+    --------
+    >>> turns = pd.DataFrame({"text": ["how was it", "how are you", "try to rest", "try a walk"], "strategy": list("qqss")})
+    >>> label_by_bayes(turns, pd.Series(["how is he", "try again"])).tolist()
+    ['q', 's']
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.naive_bayes import ComplementNB
+    from sklearn.pipeline import make_pipeline
+
+    need_columns(turns, ["text", "strategy"], CodesError)
+    words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+    coder = make_pipeline(words, ComplementNB()).fit(turns["text"], turns["strategy"])
+    return pd.Series(coder.predict(texts), index=texts.index)
+
+
+def several_in_a_row(turns: pd.DataFrame) -> pd.Series:
+    """Say of each turn, joined from messages sent in a row, whether its messages carry more than one strategy.
+
+    Parameters
+    ----------
+    turns : pandas.DataFrame
+        One row a message, in order: ``turn_id`` (its last part counts the messages of both speakers), ``dialogue_id`` and
+        ``strategy``.
+
+    Returns
+    -------
+    pandas.Series
+        One value a joined turn, in order. A jump in the count begins a new one: the seeker spoke.
+
+    Examples
+    --------
+    >>> messages = pd.DataFrame({"turn_id": ["d-1", "d-2", "d-4"], "dialogue_id": "d", "strategy": ["q", "s", "s"]})
+    >>> several_in_a_row(messages).tolist()
+    [True, False]
+    """
+    need_columns(turns, ["turn_id", "dialogue_id", "strategy"], CodesError)
+    jumps = turns["turn_id"].str.rpartition("-")[2].astype(int).diff().ne(1)
+    begins = jumps | turns["dialogue_id"].ne(turns["dialogue_id"].shift())
+    return turns.groupby(begins.cumsum())["strategy"].agg("nunique").gt(1)
+
+
+def _margins_of(margins: Any, features: Any) -> Array:
+    """Give the distances from the borders, one column for two classes, else one a class."""
+    distances = np.asarray(margins.decision_function(features))
+    return distances.reshape(len(distances), -1)
+
+
+def _tokens(text: str) -> list[str]:
+    return ["<start>", *TOKEN.findall(text.lower().replace("’", "'")), "<end>"]
+
+
+def _total(sums: pd.DataFrame, what: str, names: list[str]) -> pd.Series:
+    return sums[[f"{what}:{name}" for name in names]].sum(axis="columns")
+
+
+def _f1(sums: pd.DataFrame, name: str) -> pd.Series:
+    given = sums[f"given:{name}"]
+    return (2 * sums[f"both:{name}"] / (given + sums[f"found:{name}"])).where(given > 0)
+
+
+def _macro(sums: pd.DataFrame, names: list[str]) -> pd.Series:
+    return pd.DataFrame({name: _f1(sums, name) for name in names}).mean(axis="columns")
+
+
+LEAST_CLUSTERS = 10
+
+
+def profile_codes(
+    codes: pd.DataFrame,
+    *,
+    by: str = "responder",
+    cluster: str = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Give the share of replies in which each code holds, for each author or kind of author.
+
+    Parameters
+    ----------
+    codes : pandas.DataFrame
+        The codes table joined with `by` and `cluster` for each reply. A probability counts as that part of a reply.
+    by, cluster : str
+        Whose profile; what is resampled together.
+    n_resamples, ci_level, rng
+        Of the bootstrap.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row an author, coder and code: `by`, ``coder``, ``code``, ``share``, ``ci_low``, ``ci_high``,
+        ``ci_level``, ``n``, ``n_failed`` (replies that the coder did not code), ``n_clusters``, ``simulated``. No
+        interval from one cluster; where nobody or everybody does it the open end is exact for that many clusters.
+        Where no reply could be coded there is a row without a share, with ``n`` 0.
+
+    Examples
+    --------
+    >>> codes = pd.DataFrame({"reply_id": list("rst"), "coder": "c", "code": "question", "responder": "m", "simulated": False,
+    ...     "probability": [1.0, 0.0, None], "state": ["valid", "valid", "error"], "dialogue_id": list("def")})
+    >>> profile_codes(codes, rng=np.random.default_rng(1), n_resamples=20)[["share", "n", "n_failed"]].values.tolist()
+    [[0.5, 2.0, 1.0]]
+    """
+    rows = []
+    for (name, coder, code), mine in codes.groupby([by, "coder", "code"], sort=True):
+        known = mine.dropna(subset=["probability"])
+        if known.empty:
+            nothing = dict.fromkeys(("share", "ci_low", "ci_high"), np.nan) | {"ci_level": ci_level, "n": 0, "n_clusters": 0}
+            failed = {"n_failed": len(mine), "simulated": bool(mine["simulated"].any())}
+            rows.append({by: name, "coder": coder, "code": code} | nothing | failed)
+            continue
+        cells = pd.DataFrame({"held": known["probability"], "n": 1.0, cluster: known[cluster]})
+        n_clusters = known[cluster].nunique()
+        row = {by: name, "coder": coder, "code": code, "share": float(known["probability"].mean()), "n": len(known)}
+        row |= {"ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "n_clusters": n_clusters}
+        if n_clusters > 1:
+            found = bootstrap_ci(
+                cells,
+                lambda sums: sums["held"] / sums["n"],
+                cluster=cluster,
+                rng=rng,
+                n_resamples=n_resamples,
+                ci_level=ci_level,
+                least=0.0,
+                most=1.0,
+            )
+            row |= {"ci_low": found.ci_low, "ci_high": found.ci_high}
+        if set(known["probability"]) in ({0.0}, {1.0}):  # a bootstrap of equal values has no width
+            open_end = ((1.0 - ci_level) / 2.0) ** (1.0 / n_clusters)
+            row |= {"ci_low": 0.0, "ci_high": 1.0 - open_end} if row["share"] == 0 else {"ci_low": open_end, "ci_high": 1.0}
+        rows.append(row | {"n_failed": len(mine) - len(known), "simulated": bool(mine["simulated"].any())})
+    return pd.DataFrame(rows)
+
+
+def spread_labels(labels: pd.DataFrame, codes: Sequence[str], *, label: str = "given") -> pd.DataFrame:
+    """Lay labels, one each, out as one row a thing labelled and code.
+
+    Parameters
+    ----------
+    labels : pandas.DataFrame
+        One row a thing labelled; the other columns are kept.
+    codes : sequence of str
+        All labels that there are.
+    label : str
+        The column of the label.
+
+    Returns
+    -------
+    pandas.DataFrame
+        In place of `label` the columns ``code`` and ``probability``: 1 where the label is the code, else 0.
+
+    Examples
+    --------
+    >>> spread_labels(pd.DataFrame({"reply_id": ["r"], "given": ["question"]}), ["advice", "question"]).values.tolist()
+    [['r', 'advice', 0.0], ['r', 'question', 1.0]]
+    """
+    others = labels.drop(columns=label)
+    parts = [others.assign(code=code, probability=(labels[label] == code).astype(float)) for code in codes]
+    return pd.concat(parts, ignore_index=True)
+
+
+def place_replies(verdicts: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
+    """Say of each verdict which replies were a and b.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        With ``pair_id``; orders may be joined, since a and b do not depend on what was shown first.
+    comparisons : pandas.DataFrame
+        With ``pair_id``, ``reply_a`` and ``reply_b``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The verdicts with ``reply_a`` and ``reply_b``.
+
+    Examples
+    --------
+    >>> verdicts = pd.DataFrame({"pair_id": ["p", "p"], "verdict": ["a", "b"]})
+    >>> place_replies(verdicts, pd.DataFrame({"pair_id": ["p"], "reply_a": ["r"], "reply_b": ["s"]}))["reply_b"].tolist()
+    ['s', 's']
+    """
+    pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")
+    return verdicts.assign(**{side: verdicts["pair_id"].map(pairs[side]) for side in ("reply_a", "reply_b")})
+
+
+def associate_coders(
+    verdicts: pd.DataFrame,
+    codes: pd.DataFrame,
+    words: pd.Series,
+    *,
+    dimension: str = "overall",
+    cluster: str = "dialogue_id",
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    """Ask of each coder's codes what goes with being preferred, and adjust over all of them at once. Exploratory.
+
+    Parameters
+    ----------
+    verdicts, words, dimension, cluster, ci_level
+        As for :func:`associate_preference`.
+    codes : pandas.DataFrame
+        Codes of any number of coders, named in ``coder``; one who coded nothing is left out.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The tables of :func:`associate_preference`, one after the other, with ``coder``; ``q_value`` counts all rows.
+
+    Raises
+    ------
+    CodesError
+        If no reply is coded, or no verdict says which reply was preferred.
+
+    Examples
+    --------
+    >>> rows = [(f"d{i}", f"r{i}", f"s{i}", "a" if i % 4 else "b") for i in range(40)]
+    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "reply_a", "reply_b", "verdict"])
+    >>> verdicts = verdicts.assign(dimension="overall", state="valid", responder_a="x", responder_b="y")
+    >>> codes = pd.DataFrame({"reply_id": [*verdicts["reply_a"], *verdicts["reply_b"]], "code": "question", "coder": "words"})
+    >>> codes["probability"] = [1.0] * 40 + [0.0] * 40
+    >>> words = pd.Series(20, index=codes["reply_id"])
+    >>> associate_coders(verdicts, codes, words)[["coder", "code", "n_verdicts"]].values.tolist()
+    [['words', 'question', 40]]
+    """
+    parts = [
+        associate_preference(verdicts, mine, words, dimension=dimension, cluster=cluster, ci_level=ci_level).assign(coder=name)
+        for name, mine in codes.groupby("coder")
+        if mine["probability"].notna().any()
+    ]
+    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    if found.empty:
+        raise CodesError("no reply is coded.")
+    tested = found["p_value"].notna()
+    found.loc[tested, "q_value"] = adjust_benjamini_hochberg(found.loc[tested, "p_value"].to_numpy())
+    return found
+
+
+def associate_preference(
+    verdicts: pd.DataFrame,
+    codes: pd.DataFrame,
+    words: pd.Series,
+    *,
+    dimension: str = "overall",
+    cluster: str = "dialogue_id",
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    r"""Ask of each code whether the reply that has it is preferred, length held equal. Exploratory."""
+    rows = verdicts[(verdicts["dimension"] == dimension) & verdicts["state"].isin(["valid", "inconsistent"])]
+    won = rows["verdict"].map(SHARES)
+    won = won.where(rows["state"] == "valid", 0.5)
+    if "p_a" in rows:
+        won = rows["p_a"].where(rows["p_a"].notna(), won)
+    rows = rows.assign(won=won).dropna(subset=["won"])
+    if rows.empty:
+        raise CodesError(f"No verdict on {dimension!r} says which reply was preferred.")
+    wide = codes.pivot_table(index="reply_id", columns="code", values="probability", aggfunc="mean")
+    length = np.log(words.clip(lower=1))
+    found = [{"code": code} | _fit_one(rows, wide[code], length, cluster, ci_level) for code in wide]
+    table = pd.DataFrame(found)
+    fitted = table["p_value"].notna()
+    table["q_value"] = np.nan
+    table.loc[fitted, "q_value"] = adjust_benjamini_hochberg(table.loc[fitted, "p_value"].to_numpy())
+    return table.sort_values("p_value", ignore_index=True)
+
+
+def adjust_benjamini_hochberg(p_values: Sequence[float] | Array) -> Array:
+    r"""Adjust p values so that among those below q the expected share of false ones is at most q.
+
+    Source: Benjamini and Hochberg (1995), https://doi.org/10.1111/j.2517-6161.1995.tb02031.x
+    """
+    return np.asarray(stats.false_discovery_control(p_values, method="bh"), dtype=np.float64)
+
+
+def _fit_one(verdicts: pd.DataFrame, code: pd.Series, length: pd.Series, cluster: str, ci_level: float) -> dict[str, object]:
+    """Fit one code by Newton's method; say why where it cannot be."""
+    sides = {side: verdicts[f"reply_{side}"].map(code) for side in "ab"}
+    coded = sides["a"].notna() & sides["b"].notna()
+    rows = verdicts[coded]
+    apart = (sides["a"] - sides["b"])[coded].to_numpy()
+    groups = pd.factorize(rows[cluster])[0]
+    n_clusters = int(groups.max()) + 1 if len(rows) else 0
+    n_apart = int((np.abs(apart) > 1e-9).sum())
+    said: dict[str, object] = {
+        "log_odds": np.nan, "ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "p_value": np.nan,
+        "n_verdicts": len(rows), "n_apart": n_apart, "n_clusters": n_clusters,
+        "provisional": n_clusters < ENOUGH_CLUSTERS, "why_not": None,
+    }  # fmt: skip
+    if n_clusters < LEAST_CLUSTERS or n_apart < LEAST_CLUSTERS:
+        return said | {"why_not": f"fewer than {LEAST_CLUSTERS} dialogues, or pairs that differ in it"}
+    if (rows["won"] == 0.5).all():
+        return said | {"why_not": "every pair is a tie, or contradicted when its order was swapped"}
+    longer = (rows["reply_a"].map(length) - rows["reply_b"].map(length)).to_numpy(dtype=float)
+    names = sorted(set(rows["responder_a"]) | set(rows["responder_b"]))
+    authors = np.stack([(rows["responder_a"] == name).to_numpy(float) - (rows["responder_b"] == name) for name in names[1:]], 1)
+    design = np.column_stack([apart, longer, authors])
+    if np.linalg.matrix_rank(design) < design.shape[1]:
+        return said | {"why_not": "the authors, or the length, tell the code already"}
+    beta, information, residual = _newton(design, rows["won"].to_numpy(float))
+    if beta is None:
+        return said | {"why_not": "it separates winners from losers, so its coefficient has no end"}
+    scores = np.zeros((n_clusters, design.shape[1]))
+    np.add.at(scores, groups, design * residual[:, None])
+    inverse = np.linalg.inv(information)
+    spread = inverse @ (scores.T @ scores) @ inverse * n_clusters / (n_clusters - 1)
+    se = float(np.sqrt(spread[0, 0]))
+    if se == 0:
+        return said | {"why_not": "nothing varies between dialogues"}
+    reach = float(stats.t.ppf((1 + ci_level) / 2, n_clusters - 1)) * se
+    p_value = float(2 * stats.t.sf(abs(beta[0]) / se, n_clusters - 1))
+    return said | {"log_odds": beta[0], "ci_low": beta[0] - reach, "ci_high": beta[0] + reach, "p_value": p_value}
+
+
+def _newton(design: Array, won: Array) -> tuple[Array | None, Array, Array]:
+    """Maximise the likelihood; None where it has no maximum."""
+    beta = np.zeros(design.shape[1])
+    for _ in range(50):
+        chance = 1.0 / (1.0 + np.exp(-np.clip(design @ beta, -30, 30)))
+        information = (design * (chance * (1 - chance))[:, None]).T @ design
+        residual = won - chance
+        if np.linalg.cond(information) > 1e12:
+            return None, information, residual
+        step = np.linalg.solve(information, design.T @ residual)
+        beta = beta + np.clip(step, -2, 2)
+        if np.abs(step).max() < 1e-9:
+            return (beta if np.abs(beta).max() < 12 else None), information, residual
+    return None, information, residual

@@ -1,0 +1,73 @@
+"""Conversations to be read: speech bubbles in which every word is shown as text, whatever it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import pandas as pd
+
+from heart_utils.runs import may_publish, visible_text
+
+__all__ = ["Reading", "read_conversation"]
+
+_BUBBLE = (
+    '<div class="heart-turn heart-{speaker}"><span class="heart-speaker">{label}</span>'
+    '<p dir="auto" style="white-space: pre-wrap">{text}</p></div>'
+)
+
+
+class Reading:
+    """A piece of HTML that a notebook shows."""
+
+    def __init__(self, html: str) -> None:
+        self._html = html
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+
+def read_conversation(
+    history: Mapping[str, object] | pd.Series, replies: Mapping[str, str] | None = None, *, who_wrote: str
+) -> Reading:
+    """Show one history as a conversation, with replies to it below if there are any.
+
+    Parameters
+    ----------
+    history : mapping or pandas.Series
+        A row of the histories table.
+    replies : mapping of str to str, optional
+        What stands above each reply -> its text.
+    who_wrote : str
+        Who wrote the words, as the reader must know it, such as ``"drafted with a language model"``.
+
+    Returns
+    -------
+    Reading
+        HTML for a notebook. Markup inside a text is shown, never run.
+
+    Raises
+    ------
+    ValueError
+        If the licence of the history does not let its words be published.
+
+    Examples
+    --------
+    >>> row = {"history_id": "h", "licence": "CC0-1.0", "turns": [{"speaker": "seeker", "text": "<b>hi</b>"}]}
+    >>> "&lt;b&gt;hi" in read_conversation(row, who_wrote="written for this example")._repr_html_()
+    True
+    """
+    if not may_publish(str(history["licence"])):
+        raise ValueError(
+            f"The words of {history['history_id']} are under {history['licence']!r} and may not be shown in a page; "
+            f"show counts, or choose a history under a free licence."
+        )
+    turns: Sequence[Mapping[str, str]] = history["turns"]  # type: ignore[assignment]
+    bubbles = [_bubble(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
+    bubbles += [_bubble("supporter heart-reply", label, text) for label, text in (replies or {}).items()]
+    caption = f'<p class="heart-who">{escape(str(history["history_id"]))}: {escape(who_wrote)}</p>'
+    return Reading(f'<div class="heart-conversation">{"".join(bubbles)}{caption}</div>')
+
+
+def _bubble(kind: str, label: str, text: str) -> str:
+    return _BUBBLE.format(speaker=kind, label=escape(visible_text(label)), text=escape(visible_text(text)))

@@ -1,0 +1,480 @@
+"""How often intervals hold the truth: studies drawn from known strengths, many times over."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, stats
+
+from heart_utils.agreement.prediction_powered import prediction_powered_ratings
+from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
+from heart_utils.ratings.ratings import bootstrap_draws, fit_ratings, product_draws
+from heart_utils.ratings.resampling import interval_ends
+from heart_utils.ratings.sandwich import FEW_RATERS, one_way, two_way
+from heart_utils.ratings.verdicts import AgreementError, Codes, Entries
+from heart_utils.simulate.power import Design, critical_value, expected_share
+from heart_utils.simulate.study import Panel, simulate_study
+
+__all__ = ["INTERVALS", "check_coverage", "check_saving", "label_some", "simulate_coverage", "simulate_power"]
+
+Array = NDArray[np.float64]
+Pairs = tuple[Codes, Codes]
+
+INTERVALS = {
+    "released formula": "none",
+    "verdicts": "none",
+    "dialogues": "dialogues",
+    "dialogues, sandwich": "dialogues",
+    "dialogues, for other raters": "dialogues_and_raters",
+    "dialogues and raters": "dialogues_and_raters",
+    "dialogues and raters, product weights": "dialogues_and_raters",
+}
+"""Kinds of interval, and whom the truth they are held against speaks of; where it is nobody, dialogues."""
+
+STRENGTH_SD = 0.6
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+
+
+def simulate_coverage(
+    design: Design,
+    *,
+    rng: np.random.Generator,
+    n_studies: int = 200,
+    n_resamples: int = 400,
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    r"""Draw studies of one design and count how often each kind of interval holds the truth.
+
+    Strengths are drawn from a normal distribution with standard deviation 0.6. In a dialogue a
+    responder's strength is off by the design's ``dialogue_sd``, and a rater's taste for a responder by
+    its ``rater_sd``. The truth is what a fit to averaged win probabilities tends to: over dialogues like
+    these with these raters, or over dialogues and raters like these. The released formula
+    (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts speak of
+    neither, and are held against the first.
+
+    Parameters
+    ----------
+    design : Design
+        Without ties.
+    rng : numpy.random.Generator
+        The source of chance.
+    n_studies : int
+        Two or more.
+    n_resamples : int
+        Of each bootstrap.
+    ci_level : float
+        What the intervals promise. The released formula promises 0.95 whatever this is.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a kind of interval: ``interval``, ``population`` (of the truth that it is held against),
+        ``quantity`` (``"strength"`` or ``"difference"`` of two), ``coverage`` (the mean over studies of
+        the share that holds), ``mc_error`` (its Monte Carlo standard error), ``width`` (mean, in
+        log-odds), ``promised``, ``n_studies``, ``simulated``.
+
+    Raises
+    ------
+    ValueError
+        If the design has ties or one study only is asked for.
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.power import Design
+    >>> design = Design(n_dialogues=40, n_responders=4, pairs=6, votes=3, n_raters=25)
+    >>> found = simulate_coverage(design, rng=np.random.default_rng(1), n_studies=20, n_resamples=50)
+    >>> coverage = found.query("quantity == 'strength'").set_index("interval")["coverage"]
+    >>> bool(coverage["released formula"] < coverage["dialogues and raters"])
+    True
+    """
+    if design.tie_share:
+        raise ValueError(f"tie_share is {design.tie_share}, but these studies are drawn without ties. Set it to 0.")
+    if n_studies < 2:
+        raise ValueError(f"n_studies is {n_studies}; the Monte Carlo error needs two or more.")
+    held: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for _ in range(n_studies):
+        for key, found in _one_study(design, rng, n_resamples, ci_level).items():
+            held[key].append(found)
+    rows = []
+    for (interval, quantity), shares in held.items():
+        holds, width = np.array(shares).T
+        rows.append(
+            {
+                "interval": interval,
+                "population": INTERVALS[interval],
+                "quantity": quantity,
+                "coverage": holds.mean(),
+                "mc_error": holds.std(ddof=1) / np.sqrt(n_studies),
+                "width": width.mean(),
+                "promised": ci_level,
+                "n_studies": n_studies,
+                "simulated": True,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _one_study(
+    design: Design, rng: np.random.Generator, n_resamples: int, ci_level: float
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """Draw a study; give the part of intervals that hold and their mean width, by kind and quantity."""
+    size, n_dialogues, n_raters = design.n_responders, design.n_dialogues, design.n_raters
+    pairs = np.triu_indices(size, k=1)
+    theta = rng.normal(0.0, STRENGTH_SD, size)
+    tastes = rng.normal(0.0, design.rater_sd, (n_raters, size))
+    entries, rater = draw_study(design, rng, theta, tastes, pairs)
+    varying = design.rater_sd > 0
+    here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
+    anywhere = tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs) if varying else here
+    model = BradleyTerry.fit(entries, "pairs")
+    found = {}
+
+    def hold_draws(interval: str, draws: Array, n_clusters: int, truth: Array) -> None:
+        many = np.full(size, n_clusters), np.full(len(pairs[0]), n_clusters)
+        gaps = draws[:, pairs[0]] - draws[:, pairs[1]]
+        found[interval, "strength"] = _held(*interval_ends(model.theta, draws, many[0], ci_level), truth)
+        ends = interval_ends(_gaps(model.theta, pairs), gaps, many[1], ci_level)
+        found[interval, "difference"] = _held(*ends, _gaps(truth, pairs))
+
+    def hold_covariance(interval: str, covariance: Array, n_clusters: int, truth: Array) -> None:
+        t, variance = stats.t.ppf((1 + ci_level) / 2, n_clusters - 1), np.diag(covariance)
+        reach = t * np.sqrt(variance)
+        found[interval, "strength"] = _held(model.theta - reach, model.theta + reach, truth)
+        spread = variance[pairs[0]] + variance[pairs[1]] - 2 * covariance[pairs]
+        gap, reach = _gaps(model.theta, pairs), t * np.sqrt(np.maximum(spread, 0.0))
+        found[interval, "difference"] = _held(gap - reach, gap + reach, _gaps(truth, pairs))
+
+    draws = bootstrap_draws(model, n_resamples, rng)[0]
+    hold_draws("dialogues", draws, n_dialogues, here)
+    hold_draws("dialogues, for other raters", draws, n_dialogues, anywhere)
+    hold_covariance("dialogues, sandwich", one_way(model), n_dialogues, here)
+    fewest = min(n_dialogues, n_raters)
+    hold_covariance("dialogues and raters", two_way(model, rater, n_raters), fewest, anywhere)
+    product = product_draws(model, rater, n_raters, n_resamples // 2, rng)[0]
+    hold_draws("dialogues and raters, product weights", product, fewest, anywhere)
+    wins = model.tally().sum()[0, 0]
+    cells = rng.multinomial(len(rater), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
+    single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
+    hold_draws("verdicts", single, len(rater), here)
+    reach = 1.96 / np.sqrt(np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size))
+    found["released formula", "strength"] = _held(model.theta - reach, model.theta + reach, here)
+    return found
+
+
+def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs) -> tuple[Entries, Codes]:
+    """Draw verdicts: some pairs, or all, in every dialogue, each judged by some raters."""
+    size, n_dialogues, votes = design.n_responders, design.n_dialogues, design.votes
+    pair = np.tile(np.arange(len(pairs[0])), (n_dialogues, 1))
+    if design.pairs < pair.shape[1]:
+        pair = np.argpartition(rng.random(pair.shape), design.pairs, axis=1)[:, : design.pairs]
+    dialogue = np.repeat(np.arange(n_dialogues), pair.shape[1] * votes)
+    if votes == 1:
+        rater = rng.integers(0, design.n_raters, pair.size)
+    else:
+        luck = rng.random((pair.size, design.n_raters))
+        rater = np.argpartition(luck, votes - 1, axis=1)[:, :votes].ravel()
+    there = theta + rng.normal(0.0, design.dialogue_sd, (n_dialogues, size))
+    a, b = (side[np.repeat(pair.ravel(), votes)] for side in pairs)
+    gap = there[dialogue, a] - there[dialogue, b] + tastes[rater, a] - tastes[rater, b]
+    share, tie = expected_share(gap, design.ties)
+    luck = rng.random(len(gap))
+    word = np.where(luck < share - tie / 2.0, 0, np.where(luck < share + tie / 2.0, 1, 2))
+    nobody = np.zeros(len(a), bool)
+    names, rows = pd.Index([f"r{k}" for k in range(size)]), np.arange(len(a))
+    clusters, left_out = pd.RangeIndex(n_dialogues), pd.Series(dtype=int)
+    return Entries(names, clusters, a, b, dialogue, 1.0 - word / 2.0, word, nobody, rows, left_out), rater
+
+
+def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
+    """Give the strengths that averaged win probabilities tend to, for a panel of raters (rows) as it is."""
+    gap = _gaps(strengths, pairs)
+    share = (expected_share(gap[..., None] + np.sqrt(2.0) * spread * NODES, nu)[0] @ WEIGHTS).mean(axis=0)
+    size = strengths.shape[1]
+    wins = np.zeros((1, size, size))
+    wins[0, pairs[0], pairs[1]], wins[0, pairs[1], pairs[0]] = share, 1.0 - share
+    return np.asarray(fit_strengths(wins, np.zeros(size, bool))[0])
+
+
+def _gaps(strengths: Array, pairs: Pairs) -> Array:
+    return np.asarray(strengths[..., pairs[0]] - strengths[..., pairs[1]])
+
+
+def _held(low: Array, high: Array, truth: Array) -> tuple[float, float]:
+    """Give the part of intervals that hold the truth, and their mean width."""
+    return float(((low <= truth) & (truth <= high)).mean()), float((high - low).mean())
+
+
+OTHERS = 0.6
+"""The other responders lie from minus this to this, in a dialogue's log-odds."""
+
+
+def simulate_power(
+    design: Design,
+    gap: float,
+    *,
+    rng: np.random.Generator,
+    n_studies: int = 200,
+    ci_level: float = 0.95,
+    n_contrasts: int | None = None,
+) -> pd.DataFrame:
+    """Draw studies in which two responders lie a gap apart, and note in which it is found.
+
+    The gap is on the scale of the fit, as in :func:`heart_utils.simulate.power.minimum_gap`. It is found
+    if the interval of the difference leaves out zero on the right side: a sandwich over dialogues and
+    raters, or over dialogues alone where raters do not differ or are fewer than 20 and so fixed.
+
+    Parameters
+    ----------
+    design : Design
+        Ties follow Davidson's model.
+    gap : float
+        In units of strength, above zero.
+    rng : numpy.random.Generator
+        The source of chance.
+    n_studies : int
+        How many.
+    ci_level : float
+        Such as 0.95.
+    n_contrasts : int, optional
+        As in :func:`heart_utils.simulate.power.minimum_gap`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a study: ``estimate``, ``se``, ``found``, ``simulated``. The share found estimates the power.
+
+    Raises
+    ------
+    ValueError
+        If the gap is not above zero.
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.power import Design
+    >>> design = Design(n_dialogues=60, n_responders=4, pairs=6, votes=3, n_raters=40)
+    >>> bool(simulate_power(design, 1.5, rng=np.random.default_rng(1), n_studies=5)["found"].all())
+    True
+    """
+    if not gap > 0:
+        raise ValueError(f"gap is {gap}; expected a gap above zero.")
+    pairs = np.triu_indices(design.n_responders, k=1)
+    others = (
+        np.linspace(-OTHERS, OTHERS, design.n_responders - 2) if design.n_responders > 3 else np.zeros(design.n_responders - 2)
+    )
+    spread, ties = float(np.hypot(design.dialogue_sd, design.rater_sd)), design.ties
+
+    def placed(apart: float) -> np.ndarray:
+        return np.concatenate([[apart / 2.0, -apart / 2.0], others])
+
+    def shown(apart: float) -> float:
+        fitted = tends_to(placed(apart)[None], spread, pairs, ties)
+        return float(fitted[0] - fitted[1]) - gap
+
+    theta = placed(float(optimize.brentq(shown, 0.0, 4.0 * gap * (1.0 + spread))))
+    varying = design.rater_sd > 0 and design.n_raters >= FEW_RATERS
+    fewest = min(design.n_dialogues, design.n_raters) if varying else design.n_dialogues
+    reach = critical_value(design.n_responders, fewest - 1, ci_level=ci_level, n_contrasts=n_contrasts)
+    rows = []
+    for _ in range(n_studies):
+        tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
+        entries, rater = draw_study(design, rng, theta, tastes, pairs)
+        model = BradleyTerry.fit(entries, "pairs")
+        covariance = two_way(model, rater, design.n_raters) if varying else one_way(model)
+        se = np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1], 0.0))
+        estimate = model.theta[0] - model.theta[1]
+        rows.append({"estimate": estimate, "se": se, "found": estimate > reach * se})
+    return pd.DataFrame(rows).assign(simulated=True)
+
+
+def label_some(
+    verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, among: ArrayLike | None = None, cluster: str = "dialogue_id"
+) -> pd.DataFrame:
+    """Keep people's verdicts on a simple random part of the dialogues, and the judges' on all.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The verdicts table with people and judges.
+    n : int
+        Dialogues that people label.
+    rng : numpy.random.Generator
+        The source of chance.
+    among : sequence, optional
+        The dialogues to draw from; by default all.
+    cluster : str
+        Column of what is labelled or not.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Rows of `verdicts`, of dialogues in `among` alone.
+
+    Raises
+    ------
+    AgreementError
+        If there are fewer than n dialogues.
+
+    Examples
+    --------
+    >>> both = pd.DataFrame({"dialogue_id": list("defdef"), "rater_kind": ["human"] * 3 + ["model"] * 3})
+    >>> label_some(both, 1, np.random.default_rng(1))["rater_kind"].tolist()
+    ['human', 'model', 'model', 'model']
+    """
+    dialogues = np.asarray(sorted(verdicts[cluster].unique()) if among is None else among, dtype=object)
+    if n > len(dialogues):
+        raise AgreementError(f"{n} of {len(dialogues)} {cluster} cannot be labelled.")
+    chosen = rng.choice(dialogues, n, replace=False)
+    rows = verdicts[verdicts[cluster].isin(dialogues)]
+    return rows[rows[cluster].isin(chosen) | (rows["rater_kind"] == "model")]
+
+
+def check_saving(
+    verdicts: pd.DataFrame,
+    *,
+    n_labelled: Sequence[int],
+    rng: np.random.Generator,
+    n_held_out: int = 20,
+    n_draws: int = 50,
+    cluster: str = "dialogue_id",
+) -> pd.DataFrame:
+    r"""Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
+
+    In each draw some dialogues are set aside, and people's strengths on them are the target. Among the
+    others n are labelled. With e the squared distance to the target, the noise of the target is in both
+    distances, so :math:`E(e_{people} - e_{powered})` is the variance that was saved; it is divided by the
+    mean variance of people alone.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The verdicts table with people and judges on all dialogues, orders joined.
+    n_labelled : sequence of int
+        How many dialogues people label, one row each.
+    rng : numpy.random.Generator
+        The source of chance.
+    n_held_out : int
+        Dialogues that are set aside.
+    n_draws : int
+        Random choices of both; all sizes share the dialogues set aside.
+    cluster : str
+        Column of what is labelled or not.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a size: ``n_labelled``, ``n_pool`` (dialogues less those set aside), ``saved``, ``saved_se``
+        (Monte Carlo, over draws), and the means over draws of ``estimated`` (what the method says of
+        itself), ``at_most`` (its bound), ``rho_squared`` and ``weight``.
+
+    Raises
+    ------
+    AgreementError
+        If too few dialogues are left to label that many and leave one unlabelled.
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.study import Panel, simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all",
+    ...     panels=[Panel("human", 9, 3), Panel("model", 1, 1)])
+    >>> found = check_saving(study.verdicts, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)
+    >>> found[["n_labelled", "n_pool"]].values.tolist()
+    [[10, 40]]
+    """
+    dialogues = np.array(sorted(verdicts[cluster].unique()), dtype=object)
+    n_pool = len(dialogues) - n_held_out
+    if max(n_labelled) >= n_pool:
+        raise AgreementError(
+            f"Of {len(dialogues)} {cluster} {n_held_out} are set aside: {n_pool} are left, too few to label {max(n_labelled)} "
+            f"and leave one to the judge. Set fewer aside, or label fewer."
+        )
+    people = verdicts[verdicts["rater_kind"] == "human"]
+    rows = []
+    for _ in range(n_draws):
+        order = rng.permutation(dialogues)
+        target = fit_ratings(people[people[cluster].isin(order[:n_held_out])], cluster=cluster, n_resamples=0).strength
+        rows += [
+            {"n_labelled": n, **_one(label_some(verdicts, n, rng, among=order[n_held_out:], cluster=cluster), target, cluster)}
+            for n in n_labelled
+        ]
+    drawn = pd.DataFrame(rows).groupby("n_labelled")
+    mean = drawn.mean()
+    found = pd.DataFrame(
+        {"n_pool": n_pool, "saved": mean["gain"] / mean["variance"], "saved_se": drawn["gain"].sem() / mean["variance"]}
+    )
+    return found.join(mean[["estimated", "at_most", "rho_squared", "weight"]]).reset_index()
+
+
+def check_coverage(
+    strengths: Mapping[str, float],
+    *,
+    n_labelled: Sequence[int],
+    rng: np.random.Generator,
+    n_dialogues: int = 80,
+    n_studies: int = 50,
+    ci_level: float = 0.95,
+    panels: Sequence[Panel] = (Panel("human", 45, 2, ties=0.2), Panel("model", 1, 1, discrimination=1.5)),
+) -> pd.DataFrame:
+    """Count how often intervals hold the truth, with a judge and by people alone, in simulated studies.
+
+    Parameters
+    ----------
+    strengths : mapping of str to float
+        The known strength of each responder; a name ``"human"`` is a person.
+    n_labelled : sequence of int
+        How many dialogues people label, one row each.
+    rng : numpy.random.Generator
+        The source of chance.
+    n_dialogues, n_studies : int
+        Dialogues a study; studies.
+    ci_level : float
+        Of the intervals.
+    panels : sequence of Panel
+        People and one judge, as :func:`heart_utils.simulate.study.simulate_study` takes them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a size: ``n_labelled``; ``powered mean`` and ``powered sem`` (share of responders whose interval holds the
+        truth, mean over studies and its standard error); ``people mean`` and ``people sem``, from people alone.
+
+    Examples
+    --------
+    >>> found = check_coverage({"human": 0.5, "x": 0.0, "y": -0.5}, n_labelled=[20], rng=np.random.default_rng(1), n_studies=4)
+    >>> found.columns.tolist()
+    ['n_labelled', 'powered mean', 'powered sem', 'people mean', 'people sem']
+    """
+    pool = simulate_study(rng=rng, strengths=strengths, n_dialogues=n_dialogues * n_studies, pairs="all", panels=panels)
+    truth = pool.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
+    study_of = pd.factorize(pool.verdicts["dialogue_id"])[0] // n_dialogues
+    held = [
+        {
+            "n_labelled": n,
+            "powered": at.between(made["ci_low"], made["ci_high"]).mean(),
+            "people": at.between(made["people_low"], made["people_high"]).mean(),
+        }
+        for _, rows in pool.verdicts.groupby(study_of)
+        for n in n_labelled
+        for made in [prediction_powered_ratings(label_some(rows, n, rng), ci_level=ci_level).table]
+        for at in [made["responder"].map(truth)]
+    ]
+    found = pd.DataFrame(held).groupby("n_labelled").agg(["mean", "sem"])
+    return found.set_axis([" ".join(name) for name in found.columns], axis=1).reset_index()
+
+
+def _one(verdicts: pd.DataFrame, target: pd.Series, cluster: str) -> dict[str, float]:
+    found = prediction_powered_ratings(verdicts, cluster=cluster)
+    table = found.table.set_index("responder")
+    alone, powered = (((table[name] - target) ** 2).sum() for name in ("people_strength", "strength"))
+    return {
+        "gain": float(alone - powered),
+        "variance": found.people_variance,
+        "estimated": found.saving,
+        "at_most": found.most_saving,
+        "rho_squared": found.rho_squared,
+        "weight": found.weight,
+    }

@@ -1,0 +1,194 @@
+"""A judge with known faults, drawn to see whether the measures of a judge's steadiness find them. All of it is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from heart_utils.judges.position import margin_profile, position_bias
+from heart_utils.judges.retest import compare_answers, dimension_overlap
+from heart_utils.ratings.resampling import bootstrap_ci
+
+__all__ = ["PLANTED", "Faults", "recover_faults"]
+
+DIMENSIONS = ("warmth", "attunement", "guidance")
+CORRELATION = 0.5
+"""Between what a pair's replies are worth on any two dimensions."""
+CALLS = (("heart", 0), ("heart", 1), ("heart-reworded", 0), ("heart-single", 0))
+LARGEST, SMALLEST = 5.0, 1.0
+WORD = np.array(["a", "b", "tie"])
+TIE = 2
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How often a judge errs in each way; a judge without faults has zeros.
+
+    Attributes
+    ----------
+    forgets : float
+        Share of answers that are a coin's.
+    leans : float
+        Share of pairs and dimensions in which it takes what it is shown first.
+    hangs_on_words : float
+        Share in which other words turn the answer around.
+    carries_over : float
+        Share in which a dimension's answer is that of the first dimension of its call.
+    boasts : float
+        Share of margins that are 5, whatever the lead.
+    tires : float
+        Share of ties that each further dimension of a call adds.
+    """
+
+    forgets: float = 0.0
+    leans: float = 0.0
+    hangs_on_words: float = 0.0
+    carries_over: float = 0.0
+    boasts: float = 0.0
+    tires: float = 0.0
+
+
+PLANTED = (
+    ("forgets", Faults(forgets=0.2)),
+    ("leans", Faults(leans=0.3)),
+    ("hangs on words", Faults(hangs_on_words=0.15)),
+    ("carries over", Faults(carries_over=0.5)),
+    ("boasts", Faults(leans=0.3, boasts=0.8)),
+    ("tires", Faults(tires=0.1)),
+)
+"""One judge a fault. Only a judge that contradicts itself shows that it boasts, so that one leans too."""
+
+
+def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 280) -> pd.DataFrame:
+    """Draw what a judge with known faults answers about pairs, each in a dialogue of its own."""
+    size = (n_pairs, len(DIMENSIONS))
+    common, own = rng.normal(size=(n_pairs, 1)), rng.normal(size=size)
+    worth = np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * own
+    lead = 1.0 + rng.integers(0, 5, size)
+    place = np.argsort(rng.random(size), axis=1)  # of each dimension in its call
+    bound, turned, copied, tired = (
+        rng.random(size) < share for share in (faults.leans, faults.hangs_on_words, faults.carries_over, faults.tires * place)
+    )
+    tables = []
+    for (protocol, repeat), order in product(CALLS, ("ab", "ba")):
+        together = protocol != "heart-single"
+        said = np.where(bound, 0 if order == "ab" else 1, (worth < 0).astype(int))
+        if protocol == "heart-reworded":
+            said = np.where(turned, 1 - said, said)
+        if together:
+            first = np.take_along_axis(said, np.argmin(place, axis=1)[:, None], axis=1)
+            said = np.where(copied, first, said)
+            said = np.where(tired, TIE, said)
+        said = np.where(rng.random(size) < faults.forgets, rng.integers(0, 2, size), said)
+        margin = np.where(rng.random(size) < faults.boasts, LARGEST, np.where(bound, SMALLEST, lead))
+        tables.append(_lay_out(said, margin, place if together else np.zeros_like(place), protocol, repeat, order))
+    return pd.concat(tables, ignore_index=True)
+
+
+def recover_faults(
+    *, rng: np.random.Generator, n_pairs: int = 280, n_resamples: int = 1000, ci_level: float = 0.95
+) -> pd.DataFrame:
+    """Measure judges with one known fault each, and hold what is found against what was planted.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of chance.
+    n_pairs : int
+        Of each judge.
+    n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a judge of :data:`PLANTED` and measure that its fault moves: ``fault``, ``measure`` in words, ``planted`` (what
+        the measure is by arithmetic), ``found``, ``ci_low``, ``ci_high``, ``ci_level``, ``simulated``.
+
+    Examples
+    --------
+    >>> found = recover_faults(rng=np.random.default_rng(1), n_pairs=40, n_resamples=20).set_index("fault")
+    >>> round(float(found.loc["forgets", "planted"]), 2)  # the same answer to the same question
+    0.82
+    """
+    how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
+    rows = []
+    for name, faults in PLANTED:
+        drawn = simulate_judge(faults, rng=rng, n_pairs=n_pairs)
+        rows += [
+            (name, measure, planted, *found, ci_level, True) for measure, planted, found in _measure(name, drawn, faults, how)
+        ]
+    return pd.DataFrame(rows, columns=["fault", "measure", "planted", "found", "ci_low", "ci_high", "ci_level", "simulated"])
+
+
+def _lay_out(
+    said: NDArray[np.int_],
+    margin: NDArray[np.float64],
+    place: NDArray[np.intp],
+    protocol: str,
+    repeat: int,
+    order: str,
+) -> pd.DataFrame:
+    """Make one row an answer of one kind of call."""
+    n_pairs, n_dimensions = said.shape
+    pair = [f"p{number:05d}" for number in range(n_pairs)]
+    return pd.DataFrame({
+        "comparison_id": np.repeat([f"{name}:{order}:{protocol}" for name in pair], n_dimensions),
+        "pair_id": np.repeat(pair, n_dimensions), "dialogue_id": np.repeat(pair, n_dimensions),
+        "responder_a": "x", "responder_b": "y", "rater": "judge", "rater_kind": "model",
+        "dimension": np.tile(DIMENSIONS, n_pairs), "dimension_position": place.ravel(), "verdict": WORD[said.ravel()],
+        "margin": np.where(said.ravel() == TIE, np.nan, margin.ravel()), "p_a": np.nan, "state": "valid", "order": order,
+        "protocol": protocol, "answer_format": "json", "repeat": repeat, "simulated": True,
+    })  # fmt: skip
+
+
+def _measure(name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]) -> list[tuple[str, float, tuple[float, ...]]]:
+    """Give the measures that one fault moves: in words, what each is by arithmetic, and what is found with its interval."""
+    one = drawn[drawn["dimension"] == DIMENSIONS[0]]
+    alone = one[one["protocol"] == "heart-single"]
+    if name == "forgets":
+        found = compare_answers(one[one["protocol"] == "heart"], by="repeat", **how).iloc[0]
+        kept = (1.0 - faults.forgets) ** 2
+        return [("the same answer when asked once more", kept + (1.0 - kept) / 2.0, _interval(found, "same_share"))]
+    if name == "hangs on words":
+        met = one[one["protocol"].isin(["heart", "heart-reworded"])]
+        found = compare_answers(met, by="protocol", **how).iloc[0]
+        return [("the same answer in other words", 1.0 - faults.hangs_on_words, _interval(found, "same_share"))]
+    if name == "leans":
+        shares = position_bias(alone, **how).set_index("measure")
+        first, turned = shares.loc["first_share"], shares.loc["inconsistent_share"]
+        return [
+            ("wins of the reply shown first", 0.5 + faults.leans / 2.0, _interval(first, "value")),
+            ("pairs contradicted in the other order", faults.leans, _interval(turned, "value")),
+        ]
+    if name == "boasts":
+        found = margin_profile(alone, **how).iloc[0]
+        by_hand = (3.0 - SMALLEST) * (1.0 - faults.boasts)  # leads from 1 to 5 are as frequent as each other
+        return [("margin where its orders agree, minus where they do not", by_hand, _interval(found, "difference"))]
+    if name == "carries over":
+        overlap = dimension_overlap(drawn[drawn["repeat"] == 0], **how).set_index("protocol")
+        apart = 0.5 + np.arcsin(CORRELATION) / np.pi  # two normals correlated so have one sign
+        share = faults.carries_over  # of three dimensions, two pairs hold the first
+        copied = (2.0 * share + share**2) / 3.0
+        return [
+            ("two dimensions alike, one a call", apart, _interval(overlap.loc["heart-single"], "same_share")),
+            (
+                "two dimensions alike, all in one call",
+                apart + (1 - apart) * copied,
+                _interval(overlap.loc["heart"], "same_share"),
+            ),
+        ]
+    last = drawn[(drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)]
+    sums = pd.DataFrame({"ties": last["verdict"].eq("tie").astype(float), "n": 1.0})
+    ties = bootstrap_ci(sums, lambda sums: sums["ties"] / sums["n"], cluster=last["dialogue_id"], least=0.0, most=1.0, **how)
+    planted = faults.tires * (len(DIMENSIONS) - 1)
+    return [("ties on the dimension asked last", planted, (ties.estimate, ties.ci_low, ties.ci_high))]
+
+
+def _interval(found: Any, value: str) -> tuple[float, ...]:
+    return tuple(float(found[name]) for name in (value, "ci_low", "ci_high"))

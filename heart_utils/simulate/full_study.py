@@ -1,0 +1,234 @@
+"""A study of HEART's size, drawn so that its margins are the published ones. Everything it gives is simulated.
+
+The published figures fix four numbers of the simulation: how far people's replies lie below the mean
+model's, how far replies vary about their author's strength, how often raters tie, and how sharply judges
+discriminate. What they do not fix (how far models differ, raters' tastes) is assumed and named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import optimize, stats
+
+from heart_utils.simulate.study import Panel, Study, simulate_study
+
+__all__ = ["LAYOUTS", "FullStudyError", "Margins", "Settings", "calibrate", "simulate_heart"]
+
+Array = NDArray[np.float64]
+
+N_MODELS = 16
+N_RATERS = 300
+MODEL_SD = 0.6
+RATER_SD = 0.35
+N_JUDGES = 3
+N_MAKERS = 5
+LATENCY_RHO = 0.53
+MEDIAN_MS, MEDIAN_SD, REPLY_SD = 800.0, 0.9, 0.3
+LAYOUTS: dict[str, tuple[int, int | str, int]] = {"fifteen raters": (280, 10, 15), "one rater": (300, "all", 1)}
+"""Histories, pairs of each, votes a pair.
+
+Two designs that both come to about 42,000 votes: 280 x 10 x 15, and 300 histories with every pair of 17 once."""
+
+
+class FullStudyError(ValueError):
+    """No simulation has these margins."""
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What the paper's digest reports.
+
+    Attributes
+    ----------
+    human_wins, ties : float
+        Shares of people's votes between a person's reply and a model's.
+    human_agreement, judge_agreement : float
+        Shares of agreement between two people, and between a person and a judge. Taken over votes that are no
+        ties: how ties were counted is not said.
+    """
+
+    human_wins: float = 0.358
+    ties: float = 0.174
+    human_agreement: float = 0.795
+    judge_agreement: float = 0.787
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the simulation needs.
+
+    Attributes
+    ----------
+    human : float
+        Strength of people's replies where models have mean zero.
+    dialogue_sd : float
+        Of a reply about its author's strength, in log-odds.
+    ties : float
+        Davidson's nu.
+    discrimination : float
+        Of judges, relative to people.
+    """
+
+    human: float
+    dialogue_sd: float
+    ties: float
+    discrimination: float
+
+
+def calibrate(margins: Margins | None = None) -> Settings:
+    """Find the settings under which the simulation's margins are the published ones.
+
+    Parameters
+    ----------
+    margins : Margins, optional
+        HEART's, if not given.
+
+    Returns
+    -------
+    Settings
+        Solved by quadrature, not by simulation.
+
+    Raises
+    ------
+    FullStudyError
+        If no settings reach them, such as two people agreeing less than chance.
+
+    Examples
+    --------
+    >>> settings = calibrate()
+    >>> 0 < settings.ties < 2, settings.human < 0
+    (True, True)
+    """
+    wanted = margins or Margins()
+    target = np.array([wanted.human_wins, wanted.ties, wanted.human_agreement, wanted.judge_agreement])
+
+    def miss(x: Array) -> Array:
+        return np.asarray(_margins(Settings(x[0], np.exp(x[1]), np.exp(x[2]), np.exp(x[3]))) - target)
+
+    found = optimize.least_squares(miss, np.array([-0.3, 0.5, -0.5, 0.0]), bounds=([-8, -4, -8, -6], [8, 2.5, 4, 4]))
+    if np.abs(found.fun).max() > 1e-4:
+        raise FullStudyError(
+            f"No settings give {wanted}: the nearest miss by {np.abs(found.fun).max():.3f}. Agreement must lie above one half, "
+            f"and shares of wins and ties must sum to less than one."
+        )
+    return Settings(float(found.x[0]), *(float(value) for value in np.exp(found.x[1:])))
+
+
+def simulate_heart(
+    *,
+    rng: np.random.Generator,
+    layout: str = "fifteen raters",
+    settings: Settings | None = None,
+    n_twins: int = 20,
+    scores: bool = False,
+) -> Study:
+    """Draw a study of HEART's size: 16 models and people, judged by people and by three judges.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of chance.
+    layout : str
+        One of :data:`LAYOUTS`: how the published 42,000 votes may be spread.
+    settings : Settings, optional
+        :func:`calibrate`'s, if not given.
+    n_twins : int
+        Adversarial histories, each with a calm original; HEART has 20, without the originals.
+    scores : bool
+        Whether each panel scores replies too.
+
+    Returns
+    -------
+    Study
+        Every row is marked as simulated. The responder ``human`` stands for whoever wrote for people.
+
+    Raises
+    ------
+    FullStudyError
+        If the layout is unknown.
+
+    Examples
+    --------
+    >>> study = simulate_heart(rng=np.random.default_rng(1), n_twins=0)
+    >>> len(study.responders), bool(study.verdicts["simulated"].all())
+    (17, True)
+    """
+    if layout not in LAYOUTS:
+        raise FullStudyError(f"layout is {layout!r}, expected one of {', '.join(LAYOUTS)}.")
+    chosen = settings or calibrate()
+    n_dialogues, pairs, votes = LAYOUTS[layout]
+    strengths = {f"model_{number + 1:02d}": float(value) for number, value in enumerate(_models())} | {"human": chosen.human}
+    panels = (
+        Panel("human", N_RATERS, votes, rater_sd=RATER_SD, ties=chosen.ties),
+        Panel("model", N_JUDGES, N_JUDGES, discrimination=chosen.discrimination),
+    )
+    return simulate_study(
+        rng=rng,
+        strengths=strengths,
+        n_dialogues=n_dialogues,
+        n_twins=n_twins,
+        pairs=pairs,
+        panels=panels,
+        dialogue_sd=chosen.dialogue_sd,
+        adversarial_sd=0.0,  # no published figure says how far anybody moves
+        scores=scores,
+    )
+
+
+def add_times(study: Study, *, rng: np.random.Generator, rho: float = LATENCY_RHO) -> Study:
+    """Give a study's models makers, and their replies times to the first word and to the last."""
+    if not -1 <= rho <= 1:
+        raise FullStudyError(f"rho is {rho}; a rank correlation lies from -1 to 1.")
+    truth = study.truth[(study.truth["slice"] == "standard") & (study.truth["rater_kind"] == "human")]
+    strength = truth.drop_duplicates("responder").set_index("responder")["strength"]
+    models = study.responders.loc[study.responders["responder_kind"] == "model", "responder"].tolist()
+    common = 2.0 * np.sin(np.pi * rho / 6.0)  # of two normals whose ranks correlate so
+    score = (strength[models] - strength[models].mean()) / strength[models].std()
+    level = pd.Series(common * score + np.sqrt(1.0 - common**2) * rng.normal(size=len(models)), index=models)
+    makers = pd.Series(rng.permutation(np.resize(np.arange(N_MAKERS), len(models))), index=models)
+    responders = study.responders.copy()
+    made = responders["responder"].map(makers)
+    responders["family"] = responders["family"].where(made.isna(), "maker_" + (made + 1).astype("Int64").astype("str"))
+    first = np.exp(
+        np.log(MEDIAN_MS) + MEDIAN_SD * study.replies["responder"].map(level) + REPLY_SD * rng.normal(size=len(study.replies))
+    )
+    replies = study.replies.assign(ttft_ms=first, total_ms=first + 1500.0 * np.exp(REPLY_SD * rng.normal(size=len(first))))
+    replies["total_ms"] = replies["total_ms"].where(first.notna())
+    return replace(study, responders=responders, replies=replies)
+
+
+def _models() -> Array:
+    """Spread the models' strengths like a normal sample without luck."""
+    return np.asarray(MODEL_SD * stats.norm.ppf((np.arange(N_MODELS) + 0.5) / N_MODELS))
+
+
+def _margins(settings: Settings) -> Array:
+    """Give human wins, ties, agreement of people and of people with judges, by quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
+    weights = weights / weights.sum()
+    models = _models()
+    against = settings.human - models
+    among = (models[:, None] - models[None, :])[np.triu_indices(N_MODELS, 1)]
+    taste = np.sqrt(2.0) * RATER_SD * nodes
+    shares = []
+    for gaps in (against, np.concatenate([against, among])):
+        there = gaps[:, None] + np.sqrt(2.0) * settings.dialogue_sd * nodes  # (pairs, dialogues)
+        wins, losses, ties = (share @ weights for share in _davidson(there[..., None] + taste, settings.ties))
+        judged = 1.0 / (1.0 + np.exp(-settings.discrimination * there))
+        shares.append((wins, losses, ties, judged))
+    wins, losses, ties, _ = (share @ weights for share in shares[0])
+    won, lost, _, judged = shares[1]
+    decided = (((won + lost) ** 2) @ weights).mean()
+    people = ((won**2 + lost**2) @ weights).mean() / decided
+    judges = ((won * judged + lost * (1.0 - judged)) @ weights).mean() / ((won + lost) @ weights).mean()
+    return np.array([wins.mean(), ties.mean(), people, judges])
+
+
+def _davidson(gap: Array, nu: float) -> tuple[Array, Array, Array]:
+    up, down = np.exp(gap / 2.0), np.exp(-gap / 2.0)
+    total = up + down + nu
+    return up / total, down / total, nu / total

@@ -1,0 +1,299 @@
+"""How large a gap a study can see: dialogues, raters and pairs against the smallest difference found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import optimize, stats
+from scipy.special import expit
+from statsmodels.stats.libqsturng import qsturng
+
+from heart_utils.ratings.ratings import POINTS
+from heart_utils.ratings.sandwich import FEW_RATERS
+
+__all__ = ["Design", "minimum_gap", "needed_dialogues", "plan_study"]
+
+Array = NDArray[np.float64]
+
+MOST_DIALOGUES = 10_000_000
+
+
+@dataclass(frozen=True)
+class Design:
+    """A study of pairwise verdicts, and how much its dialogues and raters differ.
+
+    Attributes
+    ----------
+    n_dialogues, n_responders : int
+        How many.
+    pairs : int
+        Pairs of responders compared a dialogue, of n (n - 1) / 2.
+    votes : int
+        Raters a pair and dialogue.
+    n_raters : int
+        Among whom votes are dealt; under 20 they are fixed, and their tastes are part of what is measured.
+    dialogue_sd : float
+        Standard deviation of a responder's replies about their strength, in log-odds of a verdict that is no tie.
+    rater_sd : float
+        Standard deviation of a rater's taste for a responder, in the same unit.
+    tie_share : float
+        Share of verdicts that are ties, from 0 to below 1.
+    """
+
+    n_dialogues: int
+    n_responders: int
+    pairs: int
+    votes: int
+    n_raters: int
+    dialogue_sd: float = 0.8
+    rater_sd: float = 0.35
+    tie_share: float = 0.0
+
+    @property
+    def n_verdicts(self) -> int:
+        """How many verdicts the study collects."""
+        return self.n_dialogues * self.pairs * self.votes
+
+    @property
+    def ties(self) -> float:
+        """Davidson's nu under which equals tie as often as ``tie_share`` says."""
+        return tie_parameter(self.tie_share, 2.0 * (self.dialogue_sd**2 + self.rater_sd**2))
+
+
+def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
+    r"""Give the smallest true gap of strengths that is found with some probability.
+
+    Two responders near the middle of the field differ by the gap. It is found if the interval of their
+    difference excludes zero, by the rule of a leaderboard: the intervals of all its pairs hold at once. The
+    smallest gap is :math:`(c + t_\text{power})` standard errors, with :math:`c` from :func:`critical_value`.
+
+    The variance of the difference adds three parts, on the scale of a fit to an even tournament in which a tie is
+    half a win. With K responders, v votes and M dialogues a pair, D dialogues, R raters and N verdicts a responder:
+    dialogues :math:`2 C_1 / D \cdot (1 + 2 (1 - f) / (f K)) + 2 (C_2 - 2 C_1) / (K M)` with f the part of pairs compared
+    a dialogue; raters :math:`2 C_r (1 / R + (1 - v / R) / N)`, without 1 / R where raters are fixed; verdicts, what is left
+    of their variance, :math:`2 (4 (1 - t) - C_2 - 2 C_r) / (K v M)` for a share t of ties. Here :math:`C_1`, :math:`C_2`
+    and :math:`C_r` are 16 times the covariance of two verdicts that share one reply, both replies, or the rater's taste
+    for one responder, by quadrature. Ties count in all of them: with Davidson's :math:`\nu` [1]_ the expected share of
+    a verdict rises with the slope :math:`1 / (2 (2 + \nu))` between equals, not 1/4.
+
+    Parameters
+    ----------
+    design : Design
+        The study.
+    power : float
+        Such as 0.8.
+    ci_level : float
+        Such as 0.95.
+    n_contrasts : int, optional
+        Contrasts that must hold at once (Bonferroni): 1 for one difference chosen beforehand. By default all
+        pairs of responders, as on a leaderboard.
+
+    Returns
+    -------
+    float
+        In units of strength; times 400 / ln 10 in rating points. A gap as large as half the width of an
+        interval is found in half of the studies only.
+
+    Raises
+    ------
+    ValueError
+        If the design cannot be.
+
+    References
+    ----------
+    .. [1] Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082
+
+    Examples
+    --------
+    >>> from heart_utils.ratings.ratings import POINTS
+    >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)  # some 42,000 verdicts
+    >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]  # any pair of the board, one named pair
+    [49, 32]
+    """
+    _check(design, power, ci_level)
+    df = _smallest(design) - 1
+    reach = critical_value(design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts)
+    return float((reach + stats.t.ppf(power, df)) * np.sqrt(sum(_parts(design).values())))
+
+
+def critical_value(n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
+    r"""Give how many standard errors a difference must exceed to count as found."""
+    if n_contrasts is None:
+        return float(qsturng(ci_level, n_responders, df) / np.sqrt(2.0))
+    return float(stats.t.ppf(1.0 - (1.0 - ci_level) / (2.0 * n_contrasts), df))
+
+
+def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
+    """Give the share of a verdict that is won by somebody ahead by a gap, a tie being half, and how often they tie."""
+    even = 2.0 * np.cosh(gap / 2.0)
+    return (np.exp(gap / 2.0) + nu / 2.0) / (even + nu), nu / (even + nu)
+
+
+def tie_parameter(tie_share: float, variance: float) -> float:
+    """Find Davidson's nu under which equals tie so often."""
+    gap, weights = _gaps(variance)
+    even = 2.0 * np.cosh(gap / 2.0)
+    most = 2.0 * float(even @ weights) * tie_share / (1.0 - tie_share)  # half of it is enough, by Jensen's inequality
+    return float(optimize.brentq(lambda nu: float((nu / (even + nu)) @ weights) - tie_share, 0.0, most)) if tie_share else 0.0
+
+
+def needed_dialogues(
+    design: Design, gap: float, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
+) -> int | None:
+    """Give the number of dialogues that a gap needs, all else as in the design.
+
+    Parameters
+    ----------
+    design : Design
+        Its ``n_dialogues`` is not used.
+    gap : float
+        In units of strength.
+    power, ci_level : float
+        As in :func:`minimum_gap`.
+    n_contrasts : int, optional
+        As in :func:`minimum_gap`.
+
+    Returns
+    -------
+    int or None
+        None where no number is enough, because raters differ too much.
+
+    Examples
+    --------
+    >>> design = Design(n_dialogues=1, n_responders=2, pairs=1, votes=1, n_raters=1, dialogue_sd=0, rater_sd=0)
+    >>> needed_dialogues(design, gap=0.5)  # about 4 * 7.85 / 0.5**2
+    128
+    """
+    if not gap > 0:
+        raise ValueError(f"gap is {gap}, expected a number above 0.")
+
+    def enough(n_dialogues: int) -> bool:
+        return minimum_gap(_with(design, n_dialogues), power=power, ci_level=ci_level, n_contrasts=n_contrasts) <= gap
+
+    high = 2
+    while not enough(high):
+        high *= 2
+        if high > MOST_DIALOGUES:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def plan_study(
+    designs: list[Design], *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
+) -> pd.DataFrame:
+    """Lay several designs side by side.
+
+    Parameters
+    ----------
+    designs : list of Design
+        One row each.
+    power, ci_level : float
+        As in :func:`minimum_gap`.
+    n_contrasts : int, optional
+        As in :func:`minimum_gap`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The designs' own columns, ``n_verdicts``, ``gap`` (strength), ``gap_points`` (rating points),
+        ``win_probability`` (of the better over the other at that gap), and the parts of the variance of a
+        difference that come from ``verdicts``, ``dialogues`` and ``raters``.
+
+    Examples
+    --------
+    >>> designs = [Design(n_dialogues=n, n_responders=17, pairs=47, votes=3, n_raters=3) for n in (100, 300)]
+    >>> plan_study(designs)[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(int).values.tolist()
+    [[100, 14100, 86], [300, 42300, 49]]
+    """
+    rows = []
+    for design in designs:
+        gap = minimum_gap(design, power=power, ci_level=ci_level, n_contrasts=n_contrasts)
+        parts = _parts(design)
+        total = sum(parts.values())
+        rows.append(
+            {
+                **{name: getattr(design, name) for name in Design.__dataclass_fields__},
+                "n_verdicts": design.n_verdicts,
+                "gap": gap,
+                "gap_points": POINTS * gap,
+                "win_probability": expit(gap),
+                **{name: part / total for name, part in parts.items()},
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _smallest(design: Design) -> int:
+    """Give the smallest number of clusters behind a difference: dialogues, or raters if they differ and are drawn."""
+    varying = design.n_raters >= FEW_RATERS and design.rater_sd > 0
+    return min(design.n_dialogues, design.n_raters) if varying else design.n_dialogues
+
+
+def _parts(design: Design) -> dict[str, float]:
+    size, compared = design.n_responders, design.n_responders * (design.n_responders - 1) / 2
+    part = design.pairs / compared
+    per_pair = size * design.n_dialogues * part
+    of_responder = 2.0 * design.n_verdicts / size
+    shared = _shared(design)
+    # Who is dealt which pair is chance even where the raters are fixed, unless all judge everything.
+    dealt = (1.0 - design.votes / design.n_raters) / of_responder
+    drawn = 1.0 / design.n_raters if design.n_raters >= FEW_RATERS else 0.0
+    own = 2.0 * shared["reply"] / design.n_dialogues * (1.0 + 2.0 * (1.0 - part) / (part * size))
+    met = 2.0 * (shared["replies"] - 2.0 * shared["reply"]) / per_pair
+    alone = 4.0 * (1.0 - design.tie_share) - shared["replies"] - 2.0 * shared["taste"]
+    return {
+        "verdicts": 2.0 * alone / (per_pair * design.votes),
+        "dialogues": own + met,
+        "raters": 2.0 * shared["taste"] * (dealt + drawn),
+    }
+
+
+def _shared(design: Design) -> dict[str, float]:
+    """Give 16 times the covariance of two verdicts, between equals, that share a reply, both replies, or a rater's taste."""
+    reply, taste = design.dialogue_sd**2, design.rater_sd**2
+    variance = 2.0 * (reply + taste)
+    if variance == 0:
+        return dict.fromkeys(("reply", "replies", "taste"), 0.0)
+    gap, weights = _gaps(variance)
+    nu = design.ties
+    lead = expected_share(gap, nu)[0] - 0.5
+
+    def covariance(correlation: float) -> float:
+        other = correlation * gap[:, None] + np.sqrt(1.0 - correlation**2) * gap
+        return 16.0 * float((lead * ((expected_share(other, nu)[0] - 0.5) @ weights)) @ weights)
+
+    wanted = {"reply": reply, "replies": 2.0 * reply, "taste": taste}
+    return {name: covariance(common / variance) for name, common in wanted.items()}
+
+
+def _gaps(variance: float) -> tuple[Array, Array]:
+    """Give gaps of two equals in a dialogue, and the weight of each."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(61)
+    return np.sqrt(variance) * nodes, weights / weights.sum()
+
+
+def _with(design: Design, n_dialogues: int) -> Design:
+    return replace(design, n_dialogues=n_dialogues)
+
+
+def _check(design: Design, power: float, ci_level: float) -> None:
+    compared = design.n_responders * (design.n_responders - 1) // 2
+    if design.n_responders < 2 or design.n_dialogues < 2 or design.votes < 1 or design.n_raters < design.votes:
+        raise ValueError(
+            f"A study needs two responders and dialogues or more, and as many raters as votes a pair; this is {design}."
+        )
+    if not 1 <= design.pairs <= compared:
+        raise ValueError(
+            f"{design.n_responders} responders make {compared} pairs, so {design.pairs} cannot be compared in a dialogue."
+        )
+    if not 0 <= design.tie_share < 1:
+        raise ValueError(f"tie_share is {design.tie_share}; it lies from 0 to below 1.")
+    if not 0 < power < 1 or not 0 < ci_level < 1:
+        raise ValueError(f"power is {power} and ci_level {ci_level}; both lie between 0 and 1.")

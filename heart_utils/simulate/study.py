@@ -1,0 +1,860 @@
+"""Simulated raters whose care is known, to see whether the rule finds those who have none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import binomtest
+
+from heart_utils.agreement.raters import ExclusionRule, decide_exclusions, rater_quality
+from heart_utils.ratings.bradley_terry import fit_strengths
+from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_columns
+
+__all__ = [
+    "BEHAVIOURS",
+    "Behaviour",
+    "Panel",
+    "SimulatedRaters",
+    "SimulatedWriters",
+    "Study",
+    "detection_rates",
+    "simulate_raters",
+    "simulate_study",
+    "simulate_writers",
+]
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How a simulated rater works.
+
+    Attributes
+    ----------
+    discrimination : float
+        By what a difference in log-odds is multiplied: 0 is a coin.
+    first : float
+        Chance of taking the reply shown first without looking.
+    seconds : float
+        Median time on a page; times are log-normal with a standard deviation of 0.5.
+    passes : float
+        Chance of passing an attention check.
+    """
+
+    discrimination: float
+    first: float
+    seconds: float
+    passes: float
+
+
+BEHAVIOURS = {
+    "careful": Behaviour(1.0, 0.0, 40.0, 0.98),
+    "hurried": Behaviour(0.8, 0.05, 15.0, 0.95),
+    "coin": Behaviour(0.0, 0.0, 5.0, 0.1),
+    "first_side": Behaviour(0.0, 0.9, 5.0, 0.1),
+    "patient_coin": Behaviour(0.0, 0.0, 40.0, 0.98),
+    "careless_reader": Behaviour(0.2, 0.0, 12.0, 0.5),
+}
+"""Assumptions, not measurements, as are :data:`SPREAD` and :data:`TIES`. ``careful`` and ``hurried`` do the task; the
+others, to some degree, do not. ``coin`` and ``first_side`` pass a check that asks for one of two sides and one of five
+strengths by chance, 1 in 10."""
+
+SPREAD = 1.5
+"""Standard deviation between pairs of the log-odds by which a careful rater prefers one reply."""
+
+TIES = 0.2
+"""Chance of a tie between equals; it falls with the difference."""
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRaters:
+    """A simulated study and who was who in it.
+
+    Attributes
+    ----------
+    verdicts, raters : pandas.DataFrame
+        As in :mod:`heart_utils.tables`, all marked as simulated.
+    truth : pandas.DataFrame
+        ``rater`` and ``behaviour``.
+    """
+
+    verdicts: pd.DataFrame = field(repr=False)
+    raters: pd.DataFrame = field(repr=False)
+    truth: pd.DataFrame
+
+
+def simulate_raters(
+    behaviours: Mapping[str, int],
+    *,
+    rng: np.random.Generator,
+    load: int = 30,
+    votes: int = 5,
+    n_checks: int = 3,
+    advantage: float = 0.0,
+) -> SimulatedRaters:
+    """Draw a rating study with so many raters of each behaviour.
+
+    Parameters
+    ----------
+    behaviours : mapping of str to int
+        A name in :data:`BEHAVIOURS` -> how many raters.
+    rng : numpy.random.Generator
+        The source of chance.
+    load : int
+        Pairs a rater, give or take one.
+    votes : int
+        Raters a pair.
+    n_checks : int
+        Attention checks a rater.
+    advantage : float
+        Log-odds by which a careful rater prefers x to y, on average; pairs vary about it by :data:`SPREAD`.
+
+    Returns
+    -------
+    SimulatedRaters
+        Each pair is a dialogue of its own, between the responders ``x`` and ``y``.
+
+    Raises
+    ------
+    ValueError
+        If a behaviour is not known, or a pair would need more raters than there are.
+
+    Examples
+    --------
+    >>> study = simulate_raters({"careful": 4, "coin": 1}, rng=np.random.default_rng(1), load=10)
+    >>> len(study.verdicts), study.truth["behaviour"].value_counts().to_dict()
+    (50, {'careful': 4, 'coin': 1})
+    """
+    unknown = sorted(set(behaviours) - set(BEHAVIOURS))
+    if unknown:
+        raise ValueError(f"There is no behaviour called {unknown[0]!r}. There are {', '.join(BEHAVIOURS)}.")
+    kinds = [name for name, count in behaviours.items() for _ in range(count)]
+    n_raters = len(kinds)
+    if votes > n_raters:
+        raise ValueError(f"{votes} votes a pair need as many raters, and there are {n_raters}.")
+    n_pairs = -(-n_raters * load // votes)
+    pair = np.repeat(np.arange(n_pairs), votes)
+    rater = _share_out(n_raters, n_pairs, votes, rng)
+    styles = [BEHAVIOURS[kinds[number]] for number in rater]
+    better = rng.normal(advantage, SPREAD, n_pairs)[pair]
+    pull = better * np.array([style.discrimination for style in styles])
+    order = np.where(rng.random(len(pair)) < 0.5, "ab", "ba")
+    chosen = np.where(rng.random(len(pair)) < 1 / (1 + np.exp(-pull)), "a", "b")
+    blind = rng.random(len(pair)) < np.array([style.first for style in styles])
+    chosen = np.where(blind, np.where(order == "ab", "a", "b"), chosen)
+    chosen = np.where(~blind & (rng.random(len(pair)) < TIES * np.exp(-np.abs(pull))), "tie", chosen)
+    seconds = np.exp(rng.normal(np.log([style.seconds for style in styles]), 0.5))
+    names = np.array([f"rater-{number + 1:04d}" for number in range(n_raters)])
+    pair_ids = pd.Series(pair).map("pair-{:05d}".format)
+    verdicts = pd.DataFrame(
+        {
+            "comparison_id": pair_ids + "-" + order,
+            "pair_id": pair_ids,
+            "history_id": pair_ids,
+            "dialogue_id": pair_ids,
+            "slice": "standard",
+            "responder_a": "x",
+            "responder_b": "y",
+            "rater": names[rater],
+            "rater_kind": "human",
+            "dimension": "overall",
+            "dimension_position": None,
+            "verdict": chosen,
+            "margin": np.where(chosen == "tie", np.nan, rng.integers(1, 6, len(pair))),
+            "p_a": np.nan,
+            "state": "valid",
+            "order": order,
+            "protocol": "simulated",
+            "answer_format": None,
+            "repeat": 0,
+            "group": None,
+            "flags": [[] for _ in pair],
+            "rationale": None,
+            "call_id": None,
+            "simulated": True,
+            "seconds": seconds,
+        }
+    )
+    verdicts["position"] = verdicts.groupby("rater").cumcount() + 1
+    passed = rng.binomial(n_checks, [BEHAVIOURS[kind].passes for kind in kinds])
+    done = np.bincount(rater, minlength=n_raters)
+    raters = pd.DataFrame({"rater": names, "n_checks_passed": passed, "n_shown": done, "n_answered": done}).assign(
+        rater_kind="human",
+        study="simulated",
+        population="simulated",
+        language="none",
+        pay="none",
+        n_checks=n_checks,
+        completed=True,
+        simulated=True,
+    )
+    truth = pd.DataFrame({"rater": names, "behaviour": kinds})
+    return SimulatedRaters(check_table("verdicts", verdicts), check_table("raters", raters), truth)
+
+
+def detection_rates(
+    behaviours: Mapping[str, int],
+    *,
+    rng: np.random.Generator,
+    repeats: int,
+    rule: ExclusionRule | None = None,
+    load: int = 30,
+    votes: int = 5,
+    n_checks: int = 3,
+) -> pd.DataFrame:
+    """Tell how often the rule leaves out simulated raters of each behaviour.
+
+    Parameters
+    ----------
+    behaviours : mapping of str to int
+        A name in :data:`BEHAVIOURS` -> how many raters a study.
+    rng : numpy.random.Generator
+        The source of chance.
+    repeats : int
+        Simulated studies.
+    rule : ExclusionRule, optional
+        The protocol's, by default.
+    load, votes, n_checks : int
+        As in :func:`simulate_raters`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per behaviour: ``behaviour``, ``n_raters`` (over all repeats), ``excluded`` (a share) with
+        ``ci_low`` and ``ci_high`` (Wilson's 95% interval, raters taken as independent, which raters of
+        one study are nearly), ``median_reliability``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`simulate_raters`, or if there is no study to draw.
+
+    Examples
+    --------
+    >>> rates = detection_rates({"careful": 8, "first_side": 2}, rng=np.random.default_rng(1), repeats=3)
+    >>> rates.set_index("behaviour").loc["first_side", "excluded"] > rates.set_index("behaviour").loc["careful", "excluded"]
+    np.True_
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats is {repeats}; expected one simulated study or more.")
+    found = []
+    for _ in range(repeats):
+        study = simulate_raters(behaviours, rng=rng, load=load, votes=votes, n_checks=n_checks)
+        quality = rater_quality(study.verdicts, study.raters)
+        decided = decide_exclusions(quality, rule).assign(reliability=quality["reliability"])
+        found.append(decided.merge(study.truth, on="rater"))
+    every = pd.concat(found, ignore_index=True)
+    by_kind = every.groupby("behaviour")
+    table = pd.DataFrame({"n_raters": by_kind.size(), "excluded": by_kind["excluded"].mean()})
+    tests = [binomtest(int(out), int(n)) for out, n in zip(by_kind["excluded"].sum(), table["n_raters"], strict=True)]
+    intervals = [test.proportion_ci(method="wilson") for test in tests]
+    table["ci_low"], table["ci_high"] = [one.low for one in intervals], [one.high for one in intervals]
+    table["ci_level"] = 0.95
+    table["median_reliability"] = by_kind["reliability"].median()
+    return table.loc[[name for name in behaviours if name in table.index]].reset_index()
+
+
+def _share_out(n_raters: int, n_pairs: int, votes: int, rng: np.random.Generator) -> np.ndarray:
+    """Give each pair to those who have the fewest so far, by lot among equals."""
+    done = np.zeros(n_raters, dtype=int)
+    chosen = []
+    for _ in range(n_pairs):
+        who = np.lexsort((rng.random(n_raters), done))[:votes]
+        done[who] += 1
+        chosen.append(who)
+    return np.concatenate(chosen)
+
+
+Codes = NDArray[np.intp]
+
+
+def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFrame:
+    """Lay out histories: one a dialogue, then two a dialogue of twins, each of which names the other."""
+    number = np.arange(len(slices))
+    dialogue = np.where(number < n_dialogues, number, n_dialogues + (number - n_dialogues) // 2)
+    other = number + np.where((number - n_dialogues) % 2, -1, 1)
+    rows = {
+        "history_id": [f"h{at:05d}" for at in number],
+        "dialogue_id": [f"d{at:05d}" for at in dialogue],
+        "source": "simulated",
+        "slice": slices,
+        "twin_id": words([None if at < n_dialogues else f"h{to:05d}" for at, to in zip(number, other, strict=True)], number),
+        **dict.fromkeys(("emotion", "problem", "situation"), nothing(len(number))),
+        "turns": [[{"speaker": "seeker", "text": f"(a simulated history, number {at})"}] for at in number],
+        "licence": "CC0-1.0",
+        "flags": no_flags(len(number)),
+    }
+    return _finish("histories", rows)
+
+
+def responders_table(names: list[str]) -> pd.DataFrame:
+    """Lay out responders; whose name starts with human is a person."""
+    rows = {
+        "responder": names,
+        "responder_kind": ["human" if name.startswith("human") else "model" for name in names],
+        "family": names,
+        **dict.fromkeys(("model", "released"), nothing(len(names))),
+        **dict.fromkeys(("size", "price"), np.nan),
+    }
+    return _finish("responders", rows)
+
+
+def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Lay out one reply a responder and history."""
+    history = histories["history_id"].repeat(len(names)).reset_index(drop=True)
+    responder = words(names, np.tile(np.arange(len(names)), len(histories)))
+    rows = {
+        "reply_id": history + "-" + responder,
+        "history_id": history,
+        "responder": responder,
+        **dict.fromkeys(("author_id", "call_id"), nothing(len(history))),
+        "text": "(a simulated reply)",
+        **dict.fromkeys(("ttft_ms", "total_ms", "cost_usd", "typing_ms"), np.nan),
+        **dict.fromkeys(("prompt_tokens", "completion_tokens"), pd.array([pd.NA] * len(history), dtype="Int64")),
+        "flags": no_flags(len(history)),
+        "state": "valid",
+    }
+    return _finish("replies", rows)
+
+
+def pairs_table(histories: pd.DataFrame, names: list[str], history: Codes, one: Codes, other: Codes) -> pd.DataFrame:
+    """Lay out who met whom where; names in the order of the alphabet make a the smaller reply_id."""
+    rows = histories[["history_id", "dialogue_id", "slice"]].take(history).reset_index(drop=True)
+    a, b = words(names, one), words(names, other)
+    reply_a, reply_b = rows["history_id"] + "-" + a, rows["history_id"] + "-" + b
+    return rows.assign(pair_id=reply_a + "+" + b, reply_a=reply_a, reply_b=reply_b, responder_a=a, responder_b=b)
+
+
+def verdicts_table(pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_], **columns: Any) -> pd.DataFrame:
+    """Lay out one row a verdict, given the pair, the order and what was said."""
+    rows = pairs.take(pair).reset_index(drop=True)
+    order = np.where(a_first, 0, 1)
+    return _finish(
+        "verdicts",
+        {
+            **{
+                column: rows[column]
+                for column in ("pair_id", "history_id", "dialogue_id", "slice", "responder_a", "responder_b")
+            },
+            "comparison_id": rows["pair_id"] + words([":ab", ":ba"], order),
+            "order": words(["ab", "ba"], order),
+            "protocol": words(["simulated"], np.zeros(len(rows), int)),
+            "repeat": 0,
+            **dict.fromkeys(("group", "rationale", "call_id"), nothing(len(rows))),
+            "flags": no_flags(len(rows)),
+            **columns,
+        },
+    )
+
+
+def comparisons_table(pairs: pd.DataFrame, verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Lay out the pairs as they were shown."""
+    shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id").reset_index(drop=True)
+    rows = pairs.take(pd.Index(pairs["pair_id"]).get_indexer(pd.Index(shown["pair_id"]))).reset_index(drop=True)
+    return _finish("comparisons", {**rows, **shown, "protocol": "simulated"})
+
+
+def scores_table(histories: pd.DataFrame, history: Codes, **columns: Any) -> pd.DataFrame:
+    """Lay out one row a score of a reply alone."""
+    rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
+    return _finish(
+        "scores",
+        {
+            **rows,
+            "reply_id": rows["history_id"] + "-" + columns["responder"],
+            **dict.fromkeys(("item", "group", "call_id"), nothing(len(rows))),
+            "state": "valid",
+            "protocol": "simulated",
+            "flags": no_flags(len(rows)),
+            **columns,
+        },
+    )
+
+
+def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
+    """Spell out codes."""
+    return pd.Series(pd.array(list(of), dtype="str").take(codes))
+
+
+def nothing(n_rows: int) -> pd.Series:
+    """Give a column of text with no text in it."""
+    return pd.Series([None], dtype="str").repeat(n_rows).reset_index(drop=True)
+
+
+def no_flags(n_rows: int) -> pd.Series:
+    """Give an empty list a row."""
+    return pd.Series([[] for _ in range(n_rows)], dtype=object)
+
+
+def _finish(table: str, columns: dict[Any, Any]) -> pd.DataFrame:
+    rows = pd.DataFrame({**columns, "simulated": True})
+    return rows[needed_columns(table)]
+
+
+Array = NDArray[np.float64]
+
+PEOPLE_SHARE = 4  # one responder in so many is a person
+MARGIN_CUTS = (0.5, 1.0, 1.75, 2.75)
+SCORE_CUTS = (-1.5, -0.5, 0.5, 1.5)
+SEVERITY_SD = 0.5
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Raters of one kind, who judge alike but for their own tastes.
+
+    Attributes
+    ----------
+    kind : {"human", "model"}
+        The part they play.
+    n_raters : int
+        How many there are.
+    votes : int
+        How many of them judge each pair.
+    discrimination : float
+        By what a difference of strengths is multiplied: 0 is a coin, 1 is the truth.
+    rater_sd : float
+        Standard deviation of a rater's own taste for each responder, in log-odds.
+    position_bias : float
+        Log-odds that the reply shown first gains.
+    ties : float
+        Davidson's tie parameter nu; 0 for a forced choice. Two equals tie with probability
+        nu / (2 + nu).
+    failures : float
+        Share of answers that cannot be read (state ``unparsed``).
+    answer_format : {"json", "logprob"} or None
+        With ``"logprob"`` each verdict carries ``p_a``.
+    """
+
+    kind: str
+    n_raters: int
+    votes: int
+    discrimination: float = 1.0
+    rater_sd: float = 0.0
+    position_bias: float = 0.0
+    ties: float = 0.0
+    failures: float = 0.0
+    answer_format: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The tables of a simulated study, and what is true of it.
+
+    Attributes
+    ----------
+    histories, responders, replies, comparisons, verdicts, scores : pandas.DataFrame
+        As in :mod:`heart_utils.tables`; ``scores`` has no rows unless asked for.
+    truth : pandas.DataFrame
+        Columns ``dimension``, ``slice``, ``rater_kind``, ``responder``, ``strength`` (in an average
+        dialogue, for an average rater) and ``marginal``: what a fit to win probabilities averaged over
+        dialogues and raters, each pair weighing the same, tends to. Both have mean zero. Averaging over
+        unlike dialogues brings probabilities closer to a half, so marginal strengths are the smaller.
+    """
+
+    histories: pd.DataFrame
+    responders: pd.DataFrame
+    replies: pd.DataFrame
+    comparisons: pd.DataFrame
+    verdicts: pd.DataFrame
+    scores: pd.DataFrame
+    truth: pd.DataFrame
+
+
+DEFAULT_PANELS = (
+    Panel("human", 45, 1, rater_sd=0.35, position_bias=0.1, ties=0.4),
+    Panel("model", 3, 1, discrimination=0.8, position_bias=0.4, ties=0.1),
+)
+
+
+def simulate_study(
+    *,
+    rng: np.random.Generator,
+    strengths: Mapping[str, float] | None = None,
+    n_responders: int = 17,
+    n_dialogues: int = 300,
+    n_twins: int = 0,
+    pairs: int | str = 70,
+    orders: str = "random",
+    panels: Sequence[Panel] = DEFAULT_PANELS,
+    dimensions: Sequence[str] = ("overall",),
+    strength_sd: float = 0.6,
+    dialogue_sd: float = 0.8,
+    adversarial_sd: float = 0.5,
+    correlation: float = 0.8,
+    scores: bool = False,
+) -> Study:
+    r"""Draw a whole study: who wrote, what they wrote, who met whom, who judged and what they said.
+
+    In dialogue :math:`d` rater :math:`r` prefers responder :math:`i`, shown first, to :math:`j` by
+    :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j - u_{dj} - v_{rj}) + \delta` in log-odds, with
+    :math:`u \sim N(0, s_d^2)` for a reply that turned out well or badly and :math:`v \sim N(0, s_r^2)`
+    for taste. Ties follow Davidson; the margin is the distance at which a logistic answer landed on its
+    side of zero, cut at 0.5, 1, 1.75 and 2.75.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of chance.
+    strengths : mapping of str to float, optional
+        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)` if
+        absent. Who is called ``human...`` is a person.
+    n_responders : int
+        How many, where strengths are drawn; every fourth is a person.
+    n_dialogues : int
+        Of the slice ``standard``, one history each.
+    n_twins : int
+        Further dialogues with two histories each, ``adversarial`` and ``calm_twin``.
+    pairs : int or "all"
+        Pairs of replies compared a history, without repetition.
+    orders : {"random", "both"}
+        Whether a rater sees a pair in one order by chance, or in both.
+    panels : sequence of Panel
+        Who judges.
+    dimensions : sequence of str
+        Lines of the rubric.
+    strength_sd, dialogue_sd : float
+        Standard deviations in log-odds of strengths, and of a responder's replies about their strength.
+    adversarial_sd : float
+        Standard deviation of what each responder gains or loses in the adversarial slice.
+    correlation : float
+        Between any two dimensions, of strengths and of replies.
+    scores : bool
+        Whether each panel also scores each reply from 1 to 5.
+
+    Returns
+    -------
+    Study
+        Tables that fit :mod:`heart_utils.tables`, and the truth.
+
+    Raises
+    ------
+    ValueError
+        If a number cannot be, such as more pairs than there are.
+
+    Examples
+    --------
+    >>> two = {"human": 0.5, "model": -0.5}
+    >>> study = simulate_study(rng=np.random.default_rng(1), strengths=two, n_dialogues=4, pairs="all")
+    >>> study.verdicts[["responder_a", "responder_b", "rater_kind", "simulated"]].value_counts().to_dict()
+    {('human', 'model', 'human', True): 4, ('human', 'model', 'model', True): 4}
+    """
+    if orders not in ("random", "both"):
+        raise ValueError(f"orders is {orders!r}, expected random or both.")
+    names = _name_responders(strengths, n_responders)
+    slices = np.array(["standard"] * n_dialogues + ["adversarial", "calm_twin"] * n_twins, dtype=object)
+    theta = _draw_strengths(rng, strengths, len(names), len(dimensions), strength_sd, adversarial_sd, correlation)
+    in_slice = theta[:, (slices == "adversarial").astype(int)]
+    there = in_slice + dialogue_sd * _correlated(rng, in_slice.shape, correlation)
+    histories = histories_table(slices, n_dialogues)
+    met = _draw_pairs(rng, len(slices), len(names), pairs)
+    pairs_met = pairs_table(histories, names, *met)
+    verdicts = pd.concat(
+        [_judge(rng, panel, number, there, met, pairs_met, orders, dimensions) for number, panel in enumerate(panels)],
+        ignore_index=True,
+    )
+    scored = [_score(rng, panel, number, there, histories, names, dimensions) for number, panel in enumerate(panels) if scores]
+    return Study(
+        histories=histories,
+        responders=responders_table(names),
+        replies=replies_table(histories, names),
+        comparisons=comparisons_table(pairs_met, verdicts),
+        verdicts=verdicts,
+        scores=pd.concat(scored, ignore_index=True) if scores else empty_table("scores"),
+        truth=_truth(theta, panels, names, dimensions, dialogue_sd, n_twins),
+    )
+
+
+def _name_responders(strengths: Mapping[str, float] | None, n_responders: int) -> list[str]:
+    """Give names in the order of the alphabet."""
+    if strengths is None:
+        n_people = max(1, n_responders // PEOPLE_SHARE)
+        names = [f"human_{number + 1:02d}" for number in range(n_people)]
+        names += [f"model_{number + 1:02d}" for number in range(n_responders - n_people)]
+    else:
+        names = sorted(strengths)
+    if len(names) < 2:
+        raise ValueError(f"A study needs two responders or more, not {len(names)}.")
+    return names
+
+
+def _draw_strengths(
+    rng: np.random.Generator,
+    strengths: Mapping[str, float] | None,
+    size: int,
+    n_dimensions: int,
+    strength_sd: float,
+    adversarial_sd: float,
+    correlation: float,
+) -> Array:
+    """Draw strengths of shape (dimensions, plain or adversarial, responders), each with mean zero."""
+    plain = strength_sd * _correlated(rng, (n_dimensions, size), correlation)
+    if strengths is not None:
+        given = np.array([strengths[name] for name in sorted(strengths)], dtype=float)
+        plain[1:] += correlation * (given - plain[0])
+        plain[0] = given
+    shift = adversarial_sd * _correlated(rng, (n_dimensions, size), correlation)
+    theta = np.stack([plain, plain + shift], axis=1)
+    return np.asarray(theta - theta.mean(axis=-1, keepdims=True))
+
+
+def _correlated(rng: np.random.Generator, shape: tuple[int, ...], correlation: float) -> Array:
+    """Draw standard normals, any two along the first axis correlated alike."""
+    common = rng.normal(size=(1, *shape[1:]))
+    return np.asarray(np.sqrt(correlation) * common + np.sqrt(1.0 - correlation) * rng.normal(size=shape))
+
+
+def _draw_pairs(rng: np.random.Generator, n_histories: int, size: int, pairs: int | str) -> tuple[Codes, Codes, Codes]:
+    """Draw which responders meet in which history, the first of the alphabet first."""
+    one, other = np.triu_indices(size, k=1)
+    n_pairs = len(one) if pairs == "all" else int(pairs)
+    if not 1 <= n_pairs <= len(one):
+        raise ValueError(f"pairs is {pairs!r}; {size} responders make {len(one)} pairs, so give a number up to that, or 'all'.")
+    chosen = np.argsort(rng.random((n_histories, len(one))), axis=1)[:, :n_pairs]
+    return np.repeat(np.arange(n_histories), n_pairs), one[chosen].ravel(), other[chosen].ravel()
+
+
+def _judge(
+    rng: np.random.Generator,
+    panel: Panel,
+    number: int,
+    there: Array,
+    met: tuple[Codes, Codes, Codes],
+    pairs: pd.DataFrame,
+    orders: str,
+    dimensions: Sequence[str],
+) -> pd.DataFrame:
+    """Let one panel judge: `there` holds strengths in each dialogue, (dimensions, histories, responders)."""
+    raters = _names_of(panel, number)
+    pair, rater, a_first = _show(rng, len(pairs), panel, orders)
+    history, one, other = (part[pair] for part in met)
+    taste = rng.normal(0.0, panel.rater_sd, (len(dimensions), panel.n_raters, there.shape[2]))
+    gap = there[:, history, one] + taste[:, rater, one] - there[:, history, other] - taste[:, rater, other]
+    lean = (panel.discrimination * gap + panel.position_bias * np.where(a_first, 1.0, -1.0)).ravel()
+    wins, ties = _davidson(lean, panel.ties)
+    luck, failed = rng.random(len(lean)), rng.random(len(lean)) < panel.failures
+    said = np.select([luck < wins, luck < wins + ties], [0, 2], 1)
+    if panel.answer_format == "logprob":  # the likelier letter is the answer, so that it does not contradict `p_a`
+        said = np.where(lean > 0.0, 0, 1)
+    said = np.where(failed, 3, said)
+    dimension = np.repeat(np.arange(len(dimensions)), len(pair))
+    return verdicts_table(
+        pairs,
+        np.tile(pair, len(dimensions)),
+        np.tile(a_first, len(dimensions)),
+        rater=words(raters, np.tile(rater, len(dimensions))),
+        rater_kind=words([panel.kind], np.zeros(len(lean), int)),
+        dimension=words(dimensions, dimension),
+        dimension_position=pd.array(dimension, dtype="Int64"),
+        verdict=words(["a", "b", "tie", None], said),
+        margin=np.where(said < 2, _margins(rng, np.where(said == 1, -lean, lean)), np.nan),
+        p_a=np.where(failed | (panel.answer_format != "logprob"), np.nan, expit(lean)),
+        state=words(["valid", "unparsed"], failed.astype(int)),
+        answer_format=words([panel.answer_format], np.zeros(len(lean), int)),
+    )
+
+
+def _show(rng: np.random.Generator, n_pairs: int, panel: Panel, orders: str) -> tuple[Codes, Codes, NDArray[np.bool_]]:
+    """Hand each pair to some raters of a panel, none of them twice, in one order or both."""
+    rater = np.argpartition(rng.random((n_pairs, panel.n_raters)), panel.votes - 1, axis=1)[:, : panel.votes].ravel()
+    pair = np.repeat(np.arange(n_pairs), panel.votes)
+    if orders == "both":
+        return np.repeat(pair, 2), np.repeat(rater, 2), np.tile([True, False], len(pair))
+    return pair, rater, rng.random(len(pair)) < 0.5
+
+
+def _davidson(lean: Array, ties: float) -> tuple[Array, Array]:
+    """Give the probabilities that a wins and of a tie."""
+    up, down = np.exp(lean / 2.0), np.exp(-lean / 2.0)
+    return up / (up + down + ties), ties / (up + down + ties)
+
+
+def _margins(rng: np.random.Generator, lean: Array) -> Array:
+    """Draw how far from zero a logistic answer lands, given that it lands on the winner's side, and cut it to 1..5."""
+    floor = expit(-lean)
+    luck = floor + (1.0 - floor) * rng.random(len(lean))
+    distance = lean + np.log(luck) - np.log1p(-np.minimum(luck, 1.0 - 1e-12))
+    return np.asarray(1.0 + np.searchsorted(MARGIN_CUTS, distance))
+
+
+def _score(
+    rng: np.random.Generator,
+    panel: Panel,
+    number: int,
+    there: Array,
+    histories: pd.DataFrame,
+    names: list[str],
+    dimensions: Sequence[str],
+) -> pd.DataFrame:
+    """Let one rater of a panel score each reply: its strength there, the rater's severity, noise, cut to 1..5."""
+    dimension, history, responder = np.unravel_index(np.arange(there.size), there.shape)
+    rater = np.broadcast_to(rng.integers(0, panel.n_raters, (1, *there.shape[1:])), there.shape).ravel()
+    severity = rng.normal(0.0, SEVERITY_SD, panel.n_raters)
+    felt = panel.discrimination * there.ravel() + severity[rater] + rng.logistic(0.0, 0.5, there.size)
+    return scores_table(
+        histories,
+        history,
+        responder=words(names, responder),
+        rater=words(_names_of(panel, number), rater),
+        rater_kind=words([panel.kind], np.zeros(there.size, int)),
+        dimension=words(dimensions, dimension),
+        score=1.0 + np.searchsorted(SCORE_CUTS, felt),
+    )
+
+
+def _names_of(panel: Panel, number: int) -> list[str]:
+    """Check a panel and name its raters."""
+    if panel.kind not in RATER_KINDS:
+        raise ValueError(f"A panel's kind is {panel.kind!r}, expected one of {', '.join(RATER_KINDS)}.")
+    if not 1 <= panel.votes <= panel.n_raters:
+        raise ValueError(f"{panel.votes} of {panel.n_raters} raters cannot judge each pair; votes must be from 1 to n_raters.")
+    word = "judge" if panel.kind == "model" else "rater"
+    return [f"{word}_{number + 1}_{rater + 1:03d}" for rater in range(panel.n_raters)]
+
+
+def _truth(
+    theta: Array, panels: Sequence[Panel], names: list[str], dimensions: Sequence[str], dialogue_sd: float, n_twins: int
+) -> pd.DataFrame:
+    """Say what is true: strengths, and what boards over dialogues and raters tend to."""
+    kinds = {kind: [panel for panel in panels if panel.kind == kind] for kind in ("human", "model")}
+    boards = {kind: chosen for kind, chosen in {**kinds, "all": list(panels)}.items() if chosen}
+    parts = []
+    for kind, chosen in boards.items():
+        for number, dimension in enumerate(dimensions):
+            for where in ("standard", *(("adversarial", "calm_twin") if n_twins else ())):
+                strength = theta[number, int(where == "adversarial")]
+                votes = np.array([panel.votes for panel in chosen], dtype=float)
+                shares = np.average([_mean_share(strength, panel, dialogue_sd) for panel in chosen], axis=0, weights=votes)
+                marginal = fit_strengths(shares[None], np.zeros(len(names), bool))[0]
+                columns = {"dimension": dimension, "slice": where, "rater_kind": kind, "responder": names}
+                parts.append(pd.DataFrame({**columns, "strength": strength, "marginal": marginal}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
+    """Average over dialogues, raters and orders what each responder wins of each other."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(61)
+    spread = np.sqrt(2.0 * (dialogue_sd**2 + panel.rater_sd**2))
+    gap = panel.discrimination * ((strength[:, None] - strength[None, :])[..., None] + spread * nodes)
+    share = np.zeros_like(strength[:, None] - strength[None, :])
+    for side in (1.0, -1.0):
+        wins, ties = _davidson(gap + side * panel.position_bias, panel.ties)
+        share += (wins + ties / 2.0) @ weights / weights.sum() / 2.0
+    np.fill_diagonal(share, 0.0)
+    return share
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedWriters:
+    """A simulated study in which several people write for the responder ``human``.
+
+    Attributes
+    ----------
+    verdicts, comparisons, replies, responders : pandas.DataFrame
+        As in :mod:`heart_utils.tables`, marked as simulated.
+    truth : pandas.Series
+        Writer (``human/writer-01``) -> strength less the mean strength of the models.
+    """
+
+    verdicts: pd.DataFrame = field(repr=False)
+    comparisons: pd.DataFrame = field(repr=False)
+    replies: pd.DataFrame = field(repr=False)
+    responders: pd.DataFrame = field(repr=False)
+    truth: pd.Series
+
+
+def simulate_writers(
+    models: Mapping[str, float],
+    *,
+    rng: np.random.Generator,
+    average: float = 0.0,
+    writer_sd: float = 0.5,
+    n_writers: int = 12,
+    writers_per_history: int = 3,
+    n_dialogues: int = 100,
+    votes: int = 3,
+    dialogue_sd: float = 0.8,
+) -> SimulatedWriters:
+    """Draw a study in which some writers answer each history, and meet the models, never each other.
+
+    Parameters
+    ----------
+    models : mapping of str to float
+        Model -> strength.
+    rng : numpy.random.Generator
+        The source of chance.
+    average, writer_sd : float
+        Mean and standard deviation of the people from whom writers are drawn, in log-odds.
+    n_writers, writers_per_history : int
+        The pool, and how many of it write for each history.
+    n_dialogues : int
+        One history each.
+    votes : int
+        Raters a pair.
+    dialogue_sd : float
+        Standard deviation of replies about their writer's strength.
+
+    Returns
+    -------
+    SimulatedWriters
+        Writers take turns, so their loads differ by one at most.
+
+    Raises
+    ------
+    ValueError
+        If a history would need more writers than there are.
+
+    Examples
+    --------
+    >>> study = simulate_writers({"m": 0.0, "n": 0.2}, rng=np.random.default_rng(1), n_dialogues=8, n_writers=4)
+    >>> study.replies.groupby("responder").size().to_dict()
+    {'human': 24, 'm': 8, 'n': 8}
+    """
+    if writers_per_history > n_writers:
+        raise ValueError(f"{writers_per_history} writers a history need as many, and there are {n_writers}.")
+    names = [f"human_{number + 1:02d}" for number in range(n_writers)]
+    strengths = dict(zip(names, rng.normal(average, writer_sd, n_writers), strict=True)) | dict(models)
+    study = simulate_study(
+        rng=rng,
+        strengths=strengths,
+        n_dialogues=n_dialogues,
+        pairs="all",
+        panels=(Panel("human", max(20, votes), votes),),
+        dialogue_sd=dialogue_sd,
+    )
+    order = rng.permutation(n_writers)
+    histories = study.histories["history_id"].to_numpy()
+    turns = np.arange(n_dialogues * writers_per_history).reshape(n_dialogues, writers_per_history) % n_writers
+    writing = {(history, names[order[turn]]) for history, row in zip(histories, turns, strict=True) for turn in row}
+    wrote = [
+        responder in models or (history, responder) in writing
+        for history, responder in zip(study.replies["history_id"], study.replies["responder"], strict=True)
+    ]
+    replies = study.replies[wrote]
+    there = set(replies["reply_id"])
+    comparisons = study.comparisons
+    met = comparisons["reply_a"].isin(there) & comparisons["reply_b"].isin(there)
+    both = comparisons["responder_a"].isin(names) & comparisons["responder_b"].isin(names)
+    comparisons = comparisons[met & ~both]
+    verdicts = study.verdicts[study.verdicts["comparison_id"].isin(comparisons["comparison_id"])]
+    person = replies["responder"].isin(names)
+    author = "writer-" + replies["responder"].str.removeprefix("human_")
+    centre = float(np.mean(list(models.values())))
+    responders = study.responders[~study.responders["responder"].isin(names[1:])]
+    return SimulatedWriters(
+        verdicts=_pool(verdicts, names),
+        comparisons=_pool(comparisons, names),
+        replies=replies.assign(author_id=author.where(person, None), responder=replies["responder"].mask(person, "human")),
+        responders=responders.assign(responder=responders["responder"].replace(names[0], "human")),
+        truth=pd.Series({f"human/writer-{name.removeprefix('human_')}": strengths[name] - centre for name in names}),
+    )
+
+
+def _pool(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    sides = {side: table[side].mask(table[side].isin(names), "human") for side in ("responder_a", "responder_b")}
+    return table.assign(**sides).reset_index(drop=True)

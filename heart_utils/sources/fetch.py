@@ -1,0 +1,199 @@
+"""Data sets come from a mirror, the cache or their official place, and are checked wherever they come from.
+
+What is kept is not always what is served: of MT-Bench only labels, of three files of ratings all
+but the conversations. So each file passes through a step that keeps what is used, and the checksum
+is of what is kept. pooch's downloader does the asking; its own registry checks what is served, so
+checking, caching and the atomic rename are done here.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heart_utils.runs import find_root, write_atomically
+from heart_utils.sources.catalogue import Source, SourceFile, find_source
+from heart_utils.sources.errors import DamagedDataError, DataError, DataUnavailableError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__: list[str] = []
+
+TIMEOUT = (5.0, 20.0)
+"""Seconds to wait for a connection, and for the next bytes of an answer."""
+
+
+def find_data(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dict[str, Path]:
+    """Find the official files of a data set in a mirror or in the cache; nothing is fetched.
+
+    A mirror, where one is named, is the only place looked at. Without one the cache is read, which :func:`fetch_data`
+    (``make data``) fills.
+    """
+    source = find_source(name)
+    place = mirror or os.environ.get("HEART_DATA_MIRROR")
+    if place:
+        return {file.file: _mirrored(source, file, Path(place).expanduser().resolve()) for file in source.files}
+    if all(_cached(source, file) for file in source.files):
+        return {file.file: _in_cache(source, file) for file in source.files}
+    raise DataUnavailableError(f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}")
+
+
+def fetch_data(name: str) -> dict[str, Path]:
+    """Fetch a data set from its official place into the cache, and say on which terms.
+
+    A file already in the cache and whole is not fetched again. A download that is cut short, does not have the known
+    checksum or is interrupted leaves nothing behind.
+    """
+    from tqdm import tqdm
+
+    source = find_source(name)
+    print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}\n  from: {source.address}", flush=True)
+    bar = tqdm(source.files, desc=name, unit="file", disable=not sys.stderr.isatty())
+    return {file.file: _fetched(source, file) for file in bar}
+
+
+def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -> None:
+    """Refuse a table of an official file that is not the one known: a column gone or new, other rows."""
+    missing = [column for column in used if column not in table]
+    if missing:
+        raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")
+    known = next(there for there in find_source(name).files if there.file == file)
+    for what, found, expected in (("columns", table.shape[1], known.columns), ("rows", len(table), known.rows)):
+        if expected is not None and found != expected:
+            raise DataError(
+                f"{name}/{file}: {found} {what}, {expected} were expected. The official file has changed: read what is new, "
+                f"then mend data/sources.yaml."
+            )
+
+
+def cache_folder() -> Path:
+    """Tell where fetched files are kept: ``HEART_DATA_CACHE``, else ``build/data`` under the root."""
+    named = os.environ.get("HEART_DATA_CACHE")
+    return Path(named).expanduser().resolve() if named else find_root() / "build" / "data"
+
+
+def _mirrored(source: Source, file: SourceFile, mirror: Path) -> Path:
+    path = mirror / source.folder / file.file
+    if not path.is_file():
+        raise DataUnavailableError(
+            f"The mirror {mirror} has no {source.folder}/{file.file}. Add it, or unset HEART_DATA_MIRROR "
+            f"and run `make data NAME={source.name}`."
+        )
+    return _check(source, file, path)
+
+
+def _fetched(source: Source, file: SourceFile) -> Path:
+    path = _in_cache(source, file)
+    if not _cached(source, file):
+        kept = _keep(source, file, _download(source, file))
+        if hashlib.sha256(kept).hexdigest() != file.sha256:
+            raise DamagedDataError(
+                f"{source.url(file)} is damaged or was changed: its checksum is not the one known. Nothing was kept. "
+                f"Run `make data NAME={source.name}` again; if it happens twice, the official file has changed."
+            )
+        write_atomically(path, kept)
+    return path
+
+
+def _download(source: Source, file: SourceFile) -> bytes:
+    import pooch  # type: ignore[import-untyped]
+    import requests
+
+    answer = io.BytesIO()
+    url = source.url(file)
+    try:
+        pooch.HTTPDownloader(timeout=TIMEOUT)(url, answer, None)
+    except requests.exceptions.ChunkedEncodingError as error:
+        raise DamagedDataError(f"{url} was cut short ({error}). Nothing was kept. {_advice(source)}") from None
+    except requests.exceptions.HTTPError as error:
+        raise DataUnavailableError(f"{url} was refused ({error}). {_advice(source)}") from None
+    except requests.exceptions.RequestException as error:
+        raise DataUnavailableError(f"{url} could not be reached ({type(error).__name__}). {_advice(source)}") from None
+    return answer.getvalue()
+
+
+def _advice(source: Source) -> str:
+    return (
+        f"With a network, run `make data NAME={source.name}`; without one, set HEART_DATA_MIRROR to a folder "
+        f"that holds {source.folder}/ (data/sources.yaml lists its files)."
+    )
+
+
+def _in_cache(source: Source, file: SourceFile) -> Path:
+    return cache_folder() / source.folder / file.file
+
+
+def _cached(source: Source, file: SourceFile) -> bool:
+    path = _in_cache(source, file)
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
+
+
+def _check(source: Source, file: SourceFile, path: Path) -> Path:
+    """Compare what a file holds with what is known of it."""
+    if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
+        raise DamagedDataError(
+            f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml. "
+            f"Delete it and run `make data NAME={source.name}`, or copy it into the mirror again."
+        )
+    return path
+
+
+def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
+    """Keep what is used of a file; what was kept once stays as it is."""
+    steps = {"": _whole, "labels": _labels, "ratings": _ratings, "dialogues": _dialogues}
+    try:
+        return steps[file.kept](content)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged Parquet, CSV or JSON file has no common class of error
+        raise DamagedDataError(f"{source.folder}/{file.file} cannot be read ({error}). Nothing was kept.") from None
+
+
+def _whole(content: bytes) -> bytes:
+    return content
+
+
+def _labels(content: bytes) -> bytes:
+    """Keep the labels of MT-Bench's Parquet files as sorted JSON Lines; conversations are never read."""
+    if not content.startswith(b"PAR1"):
+        return content
+    import pyarrow.parquet as pq
+
+    key = ["question_id", "turn", "model_a", "model_b", "judge"]
+    rows = pq.read_table(io.BytesIO(content), columns=[*key, "winner"]).to_pylist()
+    rows.sort(key=lambda row: tuple(row[column] for column in key))
+    return "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows).encode()
+
+
+def _ratings(content: bytes) -> bytes:
+    """Drop the column with conversations from a file of ratings."""
+    rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline="")))
+    if "full_conversation" not in rows[0]:
+        return content
+    dropped = rows[0].index("full_conversation")
+    kept = io.StringIO(newline="")
+    csv.writer(kept, lineterminator="\n").writerows(row[:dropped] + row[dropped + 1 :] for row in rows)
+    return kept.getvalue().encode()
+
+
+def _dialogues(content: bytes) -> bytes:
+    """Write HEART's dialogues in one form, whatever the white space they came with."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, str):
+            return " ".join(value.split())
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return value
+
+    return (json.dumps(plain(json.loads(content)), sort_keys=True, separators=(",", ":")) + "\n").encode()

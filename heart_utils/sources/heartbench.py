@@ -1,0 +1,199 @@
+"""HeartBench's questions: rubric items by ability, the dialogues they end, and names in both languages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from heart_utils.runs import find_root
+from heart_utils.sources.catalogue import find_source
+from heart_utils.sources.errors import DataError
+from heart_utils.sources.fetch import find_data
+from heart_utils.tables import check_table
+
+__all__ = ["load_names", "load_questions"]
+
+SPECIAL = "special"
+SPEAKERS = {"A": "seeker", "B": "supporter"}
+FIELDS = ("question_id", "rubric", "dialogue")
+
+
+def load_questions(
+    name_or_path: str | os.PathLike[str] = "heartbench", *, mirror: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
+    """Load rubric items, one row each.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``"heartbench"``, or a JSON Lines file in its form: ``question_id``, ``rubric`` (a list of
+        ``dimension``, ``score``, ``content``) and ``dialogue`` (a list of ``role`` A or B and
+        ``content``) in each line.
+    mirror : path, optional
+        As in :func:`heart_utils.sources.find_data`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``question_id``, ``item`` (unique, in the judge's order), ``position`` from 1, ``ability``
+        (snake_case; ``"special"`` for the veto item), ``dimension`` of five, ``points`` (missing
+        where the veto item has none), ``content``, ``difficulty``, ``scene``, ``subscene``
+        (missing where the release leaves them empty), ``n_turns``.
+
+    Raises
+    ------
+    DataError
+        If a line lacks a field, is no JSON, or repeats an id.
+    DataUnavailableError
+        If HeartBench is neither mirrored nor fetched.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> line = {"question_id": "q1", "rubric": [{"dimension": "d", "score": 4, "content": "Names the loss."}],
+    ...     "dialogue": [{"role": "A", "content": "I lost my job."}]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "questions.jsonl"
+    ...     n = file.write_text(json.dumps(line))
+    ...     load_questions(file)[["question_id", "points", "n_turns"]].values.tolist()
+    ...
+    [['q1', 4, 1]]
+    """
+    names = load_names()
+    lookup = {kind: dict(zip(rows["zh"], rows["name"], strict=True)) for kind, rows in names.groupby("kind")}
+    dimension = dict(zip(names["name"], names["dimension"], strict=True))
+    rows = []
+    for question in _read(name_or_path, mirror):
+        for position, entry in enumerate(question["rubric"], start=1):
+            ability = lookup["ability"].get(entry["dimension"]) or _snake(entry["dimension"])
+            rows.append(
+                {
+                    "question_id": question["question_id"],
+                    "item": f"{question['question_id']}-{position:02d}",
+                    "position": position,
+                    "ability": ability,
+                    "dimension": dimension.get(ability),
+                    "points": entry["score"],
+                    "content": entry["content"],
+                    "difficulty": question.get("difficulty"),
+                    "scene": _named(lookup["scene"], question.get("primary_scene")),
+                    "subscene": _named(lookup["subscene"], question.get("secondary_scene")),
+                    "n_turns": len(question["dialogue"]),
+                }
+            )
+    questions = pd.DataFrame(rows)
+    questions["points"] = pd.to_numeric(questions["points"])
+    return questions
+
+
+def load_question_histories(
+    name_or_path: str | os.PathLike[str] = "heartbench", *, mirror: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
+    """Load the dialogues that the questions end, as a table of histories with the question's id."""
+    own = os.fspath(name_or_path) != "heartbench"
+    rows = [
+        {
+            "history_id": question["question_id"],
+            "dialogue_id": question["question_id"],
+            "source": Path(name_or_path).stem,
+            "slice": "standard",
+            "twin_id": None,
+            "emotion": None,
+            "problem": None,
+            "situation": None,
+            "turns": [{"speaker": SPEAKERS[turn["role"]], "text": turn["content"]} for turn in question["dialogue"]],
+            "licence": "none stated" if own else find_source("heartbench").licence,
+            "flags": ["hard"] if question.get("difficulty") == "hard" else [],
+            "simulated": False,
+        }
+        for question in _read(name_or_path, mirror)
+    ]
+    return check_table("histories", pd.DataFrame(rows))
+
+
+def load_names() -> pd.DataFrame:
+    """Load the names of dimensions, abilities and scenes in Chinese and English.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``kind`` (``dimension``, ``ability``, ``scene``, ``subscene``), ``zh``, ``name`` (as in
+        columns), ``en``, the ``dimension`` of an ability, and ``en_by``: whose English it is.
+
+    Examples
+    --------
+    >>> names = load_names().set_index(["kind", "name"])
+    >>> names.loc[("ability", "warmth"), "zh"]
+    '温暖'
+    """
+    return pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
+
+
+def _read(name_or_path: str | os.PathLike[str], mirror: str | os.PathLike[str] | None) -> list[dict[str, Any]]:
+    """Read questions, and name the line that is not one."""
+    if os.fspath(name_or_path) == "heartbench":
+        file = find_data("heartbench", mirror=mirror)["question_all.jsonl"]
+    else:
+        file = Path(name_or_path).expanduser()
+    if not file.is_file():
+        raise DataError(f"There is no file {file}. Give 'heartbench', or a JSON Lines file of questions in its form.")
+    questions = []
+    seen: set[str] = set()
+    for number, line in enumerate(_text(file).split("\n"), start=1):  # not splitlines: a text may hold another break
+        if not line.strip():
+            continue
+        try:
+            question = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{file.name} line {number} is no JSON ({error}); expected one question a line.") from None
+        fault = _fault(question, seen)
+        if fault:
+            raise DataError(f"{file.name} line {number}: {fault}.")
+        seen.add(question["question_id"])
+        questions.append(question)
+    if not questions:
+        raise DataError(f"{file.name} holds no question.")
+    return questions
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file.name} is not UTF-8 ({error}). Save the file as UTF-8.") from None
+
+
+def _fault(question: Any, seen: set[str]) -> str | None:
+    """Say what keeps a line from being a question."""
+    if not isinstance(question, dict) or not all(question.get(field) for field in FIELDS):
+        return f"expected {', '.join(FIELDS)}, none of them empty"
+    if question["question_id"] in seen:
+        return f"the question {question['question_id']!r} was there before; expected each once"
+    for position, entry in enumerate(question["rubric"], start=1):
+        if not isinstance(entry, dict) or not {"dimension", "score", "content"} <= set(entry):
+            return f"rubric item {position} lacks dimension, score or content"
+        if not isinstance(entry["score"], int | float | None):
+            return f"rubric item {position} has the score {entry['score']!r}, expected a number or null"
+        if entry["score"] == 0:
+            return f"rubric item {position} has a score of 0, so it can change nothing; give it points, or drop it"
+    if not any((entry["score"] or 0) > 0 for entry in question["rubric"]):
+        return "no rubric item has a score above 0, so a reply can only lose there; add what a good reply does"
+    for position, turn in enumerate(question["dialogue"], start=1):
+        if not isinstance(turn, dict) or turn.get("role") not in SPEAKERS or not turn.get("content"):
+            return f"turn {position} is not a role (A or B) and a content"
+    if question["dialogue"][-1]["role"] != "A":
+        return "the last turn is not the user's (role A), so there is nothing to answer"
+    return None
+
+
+def _named(lookup: dict[str, str], value: str | None) -> str | None:
+    return (lookup.get(value) or _snake(value)) if value else None
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"\W+", "_", name.strip().lower())

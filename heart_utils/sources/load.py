@@ -1,0 +1,283 @@
+"""The door to data: a set that the project knows, by name, or a user's own file, by path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from heart_utils.runs import PUBLIC, open_run, read_parquet
+from heart_utils.sources.empathic_comm import load_empathic_comm
+from heart_utils.sources.errors import DataError
+from heart_utils.sources.esconv import load_esconv
+from heart_utils.sources.files import SUFFIXES, read_file, read_sample
+from heart_utils.sources.heart import load_heart
+from heart_utils.sources.mentalalign import load_mentalalign
+from heart_utils.sources.mtbench import load_mtbench
+from heart_utils.sources.pairs import scores_to_verdicts
+from heart_utils.sources.recipients import load_recipients
+from heart_utils.sources.resort import tally_resort
+from heart_utils.sources.therapists import load_therapists
+from heart_utils.sources.welivita import tally_welivita
+from heart_utils.tables import check_table
+
+__all__ = ["load_histories", "load_scores", "load_tallies", "load_verdicts"]
+
+SCORES: dict[str, Callable[..., pd.DataFrame]] = {
+    "mentalalign": load_mentalalign,
+    "empathic_comm": load_empathic_comm,
+    "recipients": load_recipients,
+    "therapists": load_therapists,
+}
+"""Set with scores -> what derives them from its official files."""
+
+TALLIES: dict[str, Callable[..., pd.DataFrame]] = {"welivita": tally_welivita, "resort": tally_resort}
+"""Set with tallies -> what derives them from its official file."""
+
+
+def load_histories(
+    name_or_path: str | os.PathLike[str], *, twins: bool = False, mirror: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
+    """Load histories: dialogues that stop where a supporter must answer.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``"sample"`` (36 drafted for this project), ``"heart"`` (HEART's 280 standard and 20
+        adversarial ones), ``"esconv"`` (1,300 dialogues whole), or a file of one's own
+        (``.csv``, ``.parquet``, ``.jsonl``).
+    twins : bool
+        With ``"heart"``, add the calm original of each adversarial history.
+    mirror : path, optional
+        A folder with copies of the data sets, instead of ``HEART_DATA_MIRROR``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of histories. :func:`load_heart`, :func:`load_esconv` and :func:`read_file` in the
+        modules of this package say more about each.
+
+    Raises
+    ------
+    DataError
+        If a file does not hold histories; the message names file, row and column.
+    DataUnavailableError
+        If a data set is not here and may or can not be fetched; the message says what to do.
+
+    Examples
+    --------
+    >>> load_histories("sample")["slice"].value_counts().to_dict()
+    {'standard': 24, 'adversarial': 12}
+    """
+    name = _name(name_or_path, ("sample", "heart", "esconv"), "histories")
+    if twins and name not in ("heart", "sample"):
+        raise DataError(f"twins=True adds HEART's calm originals; {os.fspath(name_or_path)} has none.")
+    if name == "sample":
+        return read_sample("histories")
+    if name == "heart":
+        return load_heart(twins=twins, mirror=mirror)
+    if name == "esconv":
+        return load_esconv(mirror=mirror)
+    return read_file("histories", name_or_path)
+
+
+def load_scores(
+    name_or_path: str | os.PathLike[str], *, as_published: bool = False, mirror: str | os.PathLike[str] | None = None
+) -> pd.DataFrame:
+    """Load scores: numbers that raters gave to one reply alone.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file of one's own.
+    as_published : bool
+        With ``"mentalalign"``, count as its published tables do (zeros and sixes are scores).
+    mirror : path, optional
+        A folder with copies of the data sets, to derive from instead of reading ``data/public``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of scores. For the known sets ``attrs["notes"]`` holds what was counted on the way:
+        a dictionary of what is said to how often, for MentalAlign one for each rater.
+
+    Raises
+    ------
+    DataError
+        If a file does not hold scores; the message names file, row and column.
+    DataUnavailableError
+        If the mirror lacks it; the message says what to do.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> row = {"reply_id": "r", "history_id": "h", "responder": "m", "rater": "ann", "rater_kind": "human",
+    ...     "dimension": "empathy", "score": 4}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "scores.jsonl"
+    ...     n = file.write_text(json.dumps(row))
+    ...     load_scores(file)[["rater", "score", "state"]].values.tolist()
+    ...
+    [['ann', 4.0, 'valid']]
+    """
+    name = _name(name_or_path, tuple(SCORES), "scores")
+    if as_published and name != "mentalalign":
+        raise DataError(f"as_published=True is about mentalalign's tables; {os.fspath(name_or_path)} has none.")
+    if name is None:
+        return read_file("scores", name_or_path)
+    if mirror is None:
+        return _published("scores", name, "as_published" if as_published else "scores")
+    return SCORES[name](mirror=mirror, **({"as_published": True} if as_published else {}))
+
+
+def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+    """Load counts of comparisons, of sets whose rows may not be passed on.
+
+    Parameters
+    ----------
+    name : str
+        ``"welivita"`` (:func:`tally_welivita` says more) or ``"resort"`` (:func:`tally_resort`).
+    by : str, optional
+        Keep one cut: ``"batch"`` or ``"emotion"``; ``"post"`` or ``"setup"``. Every cut counts the same comparisons.
+    mirror : path, optional
+        A folder with copies of the data sets, to derive from instead of reading ``data/public``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of tallies: how often a's reply was rated higher (``n_a``), both the same (``n_tie``), or b's
+        higher (``n_b``).
+
+    Raises
+    ------
+    DataError
+        If there is no such set or cut; the message lists those there are.
+
+    Examples
+    --------
+    >>> counts = load_tallies("welivita", by="batch")
+    >>> told = counts[(counts["responder_a"] == "person") & (counts["responder_b"] == "gpt-4")]
+    >>> told[["n_a", "n_tie", "n_b"]].sum().to_dict()  # of 2,000 messages
+    {'n_a': 412, 'n_tie': 845, 'n_b': 743}
+    """
+    if name not in TALLIES:
+        raise DataError(f"{name!r} is no set with tallies. They are {', '.join(TALLIES)}.")
+    rows = _published("tallies", name) if mirror is None else TALLIES[name](mirror=mirror)
+    if by is None:
+        return rows
+    if by not in set(rows["by"]):
+        raise DataError(f"{name} is not counted by {by!r}, but by {' and by '.join(rows['by'].unique())}.")
+    return rows[rows["by"] == by].reset_index(drop=True)
+
+
+def load_verdicts(
+    name_or_path: str | os.PathLike[str],
+    *,
+    dimension: str | None = None,
+    raters: str | Iterable[str] | None = None,
+    mirror: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """Load verdicts: which of two replies raters preferred.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores
+        by :func:`scores_to_verdicts`), or a file of one's own.
+    dimension : str, optional
+        Keep one line of the rubric.
+    raters : str or iterable of str, optional
+        Keep some raters: ``"human"``, ``"model"``, ``"experts"``, ``"authors"``, or names.
+    mirror : path, optional
+        A folder with copies of the data sets, to derive from instead of reading ``data/public``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of verdicts, with ``attrs["notes"]`` as in :func:`load_scores`, about the whole set.
+
+    Raises
+    ------
+    DataError
+        If the source has no such dimension or rater (the message lists those it has), or a file
+        does not hold verdicts.
+    DataUnavailableError
+        If the mirror lacks it; the message says what to do.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> row = {"history_id": "h", "responder_a": "ann", "responder_b": "bot", "rater": "eve",
+    ...     "rater_kind": "human", "dimension": "overall", "verdict": "tie"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "verdicts.jsonl"
+    ...     n = file.write_text(json.dumps(row))
+    ...     load_verdicts(file)[["rater", "verdict", "state"]].values.tolist()
+    ...
+    [['eve', 'tie', 'valid']]
+    """
+    name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts")
+    if name == "mentalalign":
+        scores = load_scores(name, mirror=mirror)
+        return scores_to_verdicts(_select_raters(_select_dimension(scores, dimension, name), raters))
+    if name == "mtbench":
+        verdicts = _published("verdicts", name) if mirror is None else load_mtbench(mirror=mirror)
+    else:
+        verdicts = read_file("verdicts", name_or_path)
+    return _select_raters(_select_dimension(verdicts, dimension, os.fspath(name_or_path)), raters)
+
+
+def _published(table: str, name: str, folder: str | None = None) -> pd.DataFrame:
+    """Read what ``data/public`` holds of a set."""
+    file = open_run(PUBLIC).folder / (folder or table) / f"{name}.parquet"
+    if not file.is_file():
+        raise DataError(f"{file} is not there. It is part of the repository: `git checkout data/public` brings it back.")
+    return check_table(table, read_parquet(file))
+
+
+def _name(name_or_path: str | os.PathLike[str], known: tuple[str, ...], table: str) -> str | None:
+    """Tell a known name from a path."""
+    given = os.fspath(name_or_path)
+    if given in known:
+        return given
+    if Path(given).suffix.lower() not in SUFFIXES:
+        raise DataError(
+            f"{given!r} is neither a set with {table} ({', '.join(known)}) nor a path that ends in {', '.join(SUFFIXES)}."
+        )
+    return None
+
+
+def _select_dimension(table: pd.DataFrame, dimension: str | None, source: str) -> pd.DataFrame:
+    if dimension is None:
+        return table
+    if dimension not in set(table["dimension"]):
+        there = ", ".join(sorted(set(table["dimension"])))
+        raise DataError(f"{source} has no dimension {dimension!r}. It has {there}.")
+    return table[table["dimension"] == dimension].reset_index(drop=True)
+
+
+def _select_raters(table: pd.DataFrame, raters: str | Iterable[str] | None) -> pd.DataFrame:
+    """Keep the rows of some raters: all, a kind, experts or authors (by the start of their names), or named ones."""
+    if raters is None:
+        return table
+    if isinstance(raters, str) and raters in ("human", "model"):
+        kept = table["rater_kind"] == raters
+    elif isinstance(raters, str) and raters in ("experts", "authors"):
+        kept = table["rater"].str.startswith(raters.removesuffix("s"))
+    else:
+        names = [raters] if isinstance(raters, str) else list(raters)
+        strange = sorted(set(names) - set(table["rater"]))
+        if strange or not names:
+            raise DataError(f"There is no rater {', '.join(strange) or 'in an empty list'}. {_who(table)}")
+        kept = table["rater"].isin(names)
+    if not kept.any():
+        raise DataError(f"No rater here is one of {raters!r}. {_who(table)}")
+    return table[kept].reset_index(drop=True)
+
+
+def _who(table: pd.DataFrame) -> str:
+    names = sorted(set(table["rater"]))
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return f"The raters are {shown}; or say human, model, experts, authors."

@@ -1,0 +1,118 @@
+"""Derive the published sets in ``data/public`` from their official files, and compare the two.
+
+``data/public`` is in the repository and is the run ``public``, so no chapter needs a download. ``python -m
+heart_utils.sources.public --write`` writes it from a mirror or from the files that `make data` brought;
+``make data NAME=...`` derives one set again and says whether it is equal.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+
+import pandas as pd
+
+from heart_utils.runs import FORMAT, PUBLIC, RunError, open_run, write_atomically
+from heart_utils.sources.catalogue import SOURCES, load_responders
+from heart_utils.sources.errors import DataError
+from heart_utils.sources.load import SCORES, TALLIES
+from heart_utils.sources.mtbench import load_mtbench
+
+__all__ = ["DERIVED"]
+
+DERIVED: dict[str, tuple[str, Callable[..., pd.DataFrame]]] = {
+    "mtbench": ("verdicts", load_mtbench),
+    **{name: ("scores", load) for name, load in SCORES.items()},
+    **{name: ("tallies", count) for name, count in TALLIES.items()},
+}
+"""Data set -> its table in ``data/public``, as a part of the set's name, and what derives it."""
+
+
+WORDS = 200
+"""Characters shown of how two tables differ."""
+
+TALLIES_LICENCE = "CC0-1.0"
+"""Of our own counts of rows that may not be passed on themselves."""
+
+
+def derive(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dict[str, pd.DataFrame]:
+    """Derive from its official files what ``data/public`` holds of a set."""
+    table, load = DERIVED[name]
+    tables = {table: load(mirror=mirror), "responders": load_responders(name)}
+    return tables | ({"as_published": load(mirror=mirror, as_published=True)} if name == "mentalalign" else {})
+
+
+def write_public() -> None:
+    """Write ``data/public`` whole: every set is derived before the first file is replaced."""
+    run = open_run(PUBLIC)
+    derived = {name: derive(name) for name in DERIVED}
+    for name, tables in derived.items():
+        for table, rows in tables.items():
+            # Smaller than what a run writes, for it stays in the repository.
+            content = rows.to_parquet(index=False, compression="zstd", compression_level=19)
+            write_atomically(run.folder / table / f"{name}.parquet", content)
+    write_atomically(run.folder / "manifest.json", (json.dumps(_manifest(), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def compare_public(name: str, *, mirror: str | os.PathLike[str] | None = None) -> list[str]:
+    """Derive a set again and name what differs from ``data/public``."""
+    folder = open_run(PUBLIC).folder
+    said = []
+    for table, rows in derive(name, mirror=mirror).items():
+        file = folder / table / f"{name}.parquet"
+        if not file.is_file():
+            said.append(f"{file} is not there.")
+            continue
+        try:
+            # Through the same format, which gives back arrays for lists.
+            again = pd.read_parquet(io.BytesIO(rows.to_parquet(index=False)))
+            shipped = pd.read_parquet(file)
+            pd.testing.assert_frame_equal(shipped, again, check_exact=True)
+        except AssertionError as error:
+            words = " ".join(str(error).split())
+            said.append(f"{file} (left) is not what the official files give (right): {words[:WORDS]} ...")
+            continue
+        if shipped.attrs != again.attrs:
+            said.append(f"{file}: the notes are not what the official files give.")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    if any(manifest[key] != value for key, value in _manifest().items()):
+        said.append(f"{folder / 'manifest.json'} is not what data/sources.yaml says.")
+    return said
+
+
+def _manifest() -> dict[str, object]:
+    """Say of each set where it comes from, on which terms, and what was made of it."""
+    tables: dict[str, dict[str, str]] = {}
+    data = {}
+    for name, (table, _) in DERIVED.items():
+        source = SOURCES[name]
+        about = {"source": source.title, "licence": source.licence, "terms": source.terms, "citation": source.citation}
+        about |= {"address": source.address, "derivation": source.derivation, "ships": source.ships, "origin": "published"}
+        if source.ships == "tallies":
+            about["licence"] = TALLIES_LICENCE
+        tables |= {f"{table}/{name}": about, f"responders/{name}": about}
+        data[name] = {file.file: file.sha256 for file in source.files}
+    return {"format": FORMAT, "run": PUBLIC, "tables": tables, "data": data}
+
+
+def main(arguments: list[str]) -> int:
+    """Write ``data/public`` with ``--write``, else compare it with what the official files give."""
+    if arguments not in ([], ["--write"]):
+        print("Usage: python -m heart_utils.sources.public [--write]", file=sys.stderr)
+        return 2
+    try:
+        if arguments:
+            write_public()
+        differences = [said for name in DERIVED for said in compare_public(name)]
+    except (DataError, RunError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(differences) or f"data/public holds what the official files of {', '.join(DERIVED)} give.")
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,106 @@
+"""What ESConv's supporters really answered, as replies of people."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pandas as pd
+
+from heart_utils.sources.catalogue import ESCONV_SUPPORTER
+from heart_utils.sources.errors import DataError
+from heart_utils.sources.esconv import read_dialogues
+from heart_utils.sources.files import read_sample
+from heart_utils.sources.heart import load_heart, next_turns
+from heart_utils.tables import check_table
+
+__all__ = ["MAX_SENTENCES", "MAX_WORDS", "flag_reply"]
+
+MAX_WORDS = 40
+MAX_SENTENCES = 3
+"""HEART's limits of a reply."""
+
+GREETING = re.compile(
+    r"\s*(hi|hello|hey|good (morning|afternoon|evening|day)|greetings|welcome)\b|.*\bhow are (you|things)\b", re.I
+)
+CLOSING = re.compile(
+    r"\b(bye|goodbye|good ?night(?!'?s)|take care(?=\W*$|\W+and\b)|(nice|great|pleasure|good) (talking|chatting|speaking)"
+    r"|have an? (\w+ )?(great|good|nice|wonderful|lovely|blessed) (day|night|evening|afternoon|weekend|one|rest)"
+    r"|best of luck|good luck|thank you for (chatting|talking)|thanks for (chatting|talking))\b",
+    re.I,
+)
+
+
+def load_replies(name: str, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+    """Load the replies that came with a set of histories."""
+    if name == "sample":
+        return read_sample("replies")
+    if name == "heart":
+        found = next_turns(load_heart(twins=twins, mirror=mirror), mirror=mirror)
+        found["reply_id"] = found["history_id"] + f"--{ESCONV_SUPPORTER}"
+    elif name == "esconv":
+        found = _supporter_turns(mirror)
+    else:
+        raise DataError(f"No replies come with {name!r}; they do with heart, esconv and sample.")
+    flags = [
+        flag_reply(text, n_before=before, n_after=after)
+        for text, before, after in zip(found["text"], found["n_before"], found["n_after"], strict=True)
+    ]
+    nothing = ["author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id"]
+    rows = found[["reply_id", "history_id", "text"]].assign(
+        responder=ESCONV_SUPPORTER,
+        flags=pd.Series(flags, dtype=object),
+        state="valid",
+        simulated=False,
+        **dict.fromkeys(nothing),
+    )
+    return check_table("replies", rows)
+
+
+def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
+    """Flag a reply of a person that a model under HEART's protocol would not write.
+
+    Parameters
+    ----------
+    text : str
+        The reply.
+    n_before, n_after : int
+        How many turns of the supporter stand before and after it in its dialogue.
+
+    Returns
+    -------
+    list of str
+        ``greeting`` if it is the supporter's first turn and opens with a greeting or asks how the
+        seeker is; ``closing`` if it says goodbye, wishes luck or a good day, or thanks for the
+        talk, and at most half of the supporter's turns follow; ``over_40_words`` if it has more
+        than 40 words, counted at white space.
+
+    Examples
+    --------
+    >>> flag_reply("Hello, what brings you here?", n_before=0, n_after=9)
+    ['greeting']
+    >>> flag_reply("Good luck with the talk, and have a nice day!", n_before=9, n_after=1)
+    ['closing']
+    """
+    flags = ["greeting"] if n_before == 0 and GREETING.match(text) else []
+    flags += ["closing"] if n_after <= n_before and CLOSING.search(text) else []
+    flags += ["over_40_words"] if len(text.split()) > MAX_WORDS else []
+    return flags
+
+
+def _supporter_turns(mirror: str | os.PathLike[str] | None) -> pd.DataFrame:
+    rows = []
+    for split in read_dialogues(mirror=mirror).values():
+        for dialogue in split:
+            numbers = [number for number, turn in enumerate(dialogue.turns) if turn["speaker"] == "supporter"]
+            for before, number in enumerate(numbers):
+                rows.append(
+                    {
+                        "reply_id": f"{dialogue.dialogue_id}--t{number:02d}",
+                        "history_id": dialogue.dialogue_id,
+                        "text": dialogue.turns[number]["text"],
+                        "n_before": before,
+                        "n_after": len(numbers) - before - 1,
+                    }
+                )
+    return pd.DataFrame(rows)

@@ -1,0 +1,364 @@
+import numpy as np
+import pandas as pd
+import pytest
+from agreement_tables import count_by_hand, random_votes, votes, wilsons_interval
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heart_utils.agreement.agreement import (
+    AgreementError,
+    cohen_kappa,
+    fleiss_kappa,
+    gwet_ac,
+    krippendorff_alpha,
+    pairwise_agreement,
+)
+from heart_utils.agreement.ceiling import estimate_ceiling
+from heart_utils.agreement.panel import alternative_annotator_test, combine_judges, effective_judges
+from heart_utils.ratings.ratings import combine_orders
+from heart_utils.ratings.resampling import draw_weights
+
+SWAP = {"a": "b", "b": "a", "tie": "tie"}
+
+
+def first_row(table, **settings):
+    return pairwise_agreement(table, **{"by": [], "n_resamples": 0, **settings}).table.iloc[0]
+
+
+@pytest.fixture(scope="module")
+def mtbench(mirror):
+    from heart_utils.sources import load_verdicts
+
+    verdicts = load_verdicts("mtbench", mirror=mirror)
+    return verdicts[~verdicts["rater"].str.startswith("author")]
+
+
+@pytest.mark.mirror
+@pytest.mark.parametrize(
+    ("turn", "between", "ties", "percent", "n_votes"),
+    [
+        ("turn_1", ("human", "gpt-4"), "include", 66, 1343),
+        ("turn_1", ("human", "gpt-4"), "exclude", 85, 859),
+        ("turn_1", ("human", "human"), "include", 63, 721),
+        ("turn_1", ("human", "human"), "exclude", 81, 479),
+        ("turn_2", ("human", "gpt-4"), "include", 66, 1325),
+        ("turn_2", ("human", "gpt-4"), "exclude", 85, 864),
+        ("turn_2", ("human", "human"), "include", 67, 707),
+        ("turn_2", ("human", "human"), "exclude", 82, 474),
+    ],
+)
+def test_agreement_matches_the_published_table_of_mt_bench(mtbench, turn, between, ties, percent, n_votes):
+    """Zheng et al. 2023, table 5: experts and GPT-4, whose contradictions between orders count as ties."""
+    found = first_row(mtbench[mtbench["group"] == turn], between=between, ties=ties)
+    assert found["n_votes"] == n_votes
+    assert 100 * found["agreement"] == pytest.approx(percent, abs=0.5)
+
+
+@pytest.mark.mirror
+def test_the_authors_names_come_close_to_gpt_4_on_mt_bench(mtbench):
+    found = pairwise_agreement(mtbench, ties="exclude", by=["group"]).table.set_index("group")
+    assert found["author_only"].round(3).to_dict() == {"turn_1": 0.804, "turn_2": 0.836}
+    assert found["agreement"].round(3).to_dict() == {"turn_1": 0.846, "turn_2": 0.846}
+    assert found["n_votes"].to_dict() == {"turn_1": 859, "turn_2": 864}
+    assert found.loc["turn_1", "advantage_low"] > 0
+    assert found.loc["turn_2", "advantage_low"] < 0 < found.loc["turn_2", "advantage_high"]
+
+
+@pytest.mark.mirror
+def test_a_vote_that_was_cast_twice_is_refused_and_named(mirror):
+    from heart_utils.sources import load_verdicts
+
+    with pytest.raises(AgreementError, match=r"author_0 answers .* more than once .* They differ in repeat"):
+        pairwise_agreement(load_verdicts("mtbench", mirror=mirror))
+
+
+def test_three_people_and_a_judge_by_hand():
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a"), ("x-y", "d", "p3", "b"), ("x-y", "d", "m1", "a")])
+    assert first_row(table)["agreement"] == pytest.approx(2 / 3)
+    people = first_row(table, between=("human", "human"))
+    assert (people["agreement"], people["n_votes"], people["n_pairs"]) == (pytest.approx(1 / 3), 3, 1)
+
+
+def test_the_answer_from_the_authors_names_looks_at_other_dialogues_only():
+    # In d, people elsewhere prefer x (2 to 1), so x is guessed: right. In e they are 1 to 1: a coin.
+    # In f they prefer x (2 to 0): x is guessed, and the person there said y: wrong.
+    table = votes([
+        *[("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")],
+        *[("x-y", "e", "p1", "a"), ("x-y", "e", "p2", "a"), ("x-y", "e", "m1", "b")],
+        *[("x-y", "f", "p1", "b"), ("x-y", "f", "m1", "b")],
+    ])  # fmt: skip
+    assert first_row(table)["author_only"] == pytest.approx((1 + 2 * 0.5 + 0) / 4)
+
+
+def test_authors_that_nobody_judged_elsewhere_are_a_coin():
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a"), ("x-z", "e", "p1", "b"), ("x-z", "e", "m1", "b")])
+    assert first_row(table, ties="exclude")["author_only"] == 0.5
+
+
+def test_kappa_within_authors_by_hand():
+    # x against y: people say a, a, b, b, the judge a, a, b, a, so p_e = 2/4 3/4 + 2/4 1/4 = 1/2.
+    # x against z: all say a, so p_e = 1.
+    # p_o = 7/8, p_e = (4 * 1/2 + 4 * 1) / 8 = 3/4, kappa = (1/8) / (1/4).
+    rows = [
+        ("x-y", f"d{k}", who, said)
+        for k, pair in enumerate(["aa", "aa", "bb", "ba"])
+        for who, said in zip(["p1", "m1"], pair, strict=True)
+    ]
+    rows += [("x-z", f"d{k}", who, "a") for k in range(4) for who in ("p1", "m1")]
+    found = first_row(votes(rows))
+    assert found["kappa_within"] == pytest.approx(1 / 2)
+    assert found["kappa"] == pytest.approx(2 * 7 / 8 - 1)
+
+
+def test_a_judge_that_only_knows_the_authors_has_no_kappa_within(rng):
+    better = rng.random(4000) < 0.8
+    rows = []
+    for dialogue, says_a in enumerate(better):
+        rows += [
+            ("x-y", f"d{dialogue:04d}", "p1", "a" if says_a else "b"),
+            ("x-y", f"d{dialogue:04d}", "m1", "a" if rng.random() < 0.9 else "b"),
+        ]
+    found = first_row(votes(rows))
+    assert found["agreement"] == pytest.approx(0.8 * 0.9 + 0.2 * 0.1, abs=0.03)
+    assert found["kappa_within"] == pytest.approx(0.0, abs=0.05)  # simulated: 4,000 pairs, standard error 0.016
+    assert found["advantage"] < 0.01
+
+
+@pytest.mark.parametrize("ties", ["include", "exclude"])
+@pytest.mark.parametrize("between", [("human", "model"), ("human", "human"), ("model", "model")])
+def test_counting_matrices_gives_what_going_through_all_pairs_of_votes_gives(rng, between, ties):
+    table = random_votes(rng)
+    equal, total, predicted = count_by_hand(table, *between, ties=ties)
+    found = first_row(table, between=between, ties=ties)
+    assert found["n_votes"] == total
+    assert found["agreement"] == pytest.approx(equal)
+    assert found["author_only"] == pytest.approx(predicted)
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 10_000), ties=st.sampled_from(["include", "exclude"]))
+def test_swapping_sides_or_rows_changes_nothing(seed, ties):
+    rng = np.random.default_rng(seed)
+    table = random_votes(rng, n_dialogues=5, n_people=3)
+    turned = rng.random(len(table)) < 0.5
+    swapped = table.assign(
+        responder_a=table["responder_a"].where(~turned, table["responder_b"]),
+        responder_b=table["responder_b"].where(~turned, table["responder_a"]),
+        verdict=table["verdict"].where(~turned, table["verdict"].map(SWAP)),
+    ).sample(frac=1, random_state=seed)
+    here, there = (first_row(one, ties=ties) for one in (table, swapped))
+    pd.testing.assert_series_equal(here, there)
+
+
+@settings(max_examples=12)
+@given(seed=st.integers(0, 10_000))
+def test_without_ties_kappa_pi_and_ac1_are_twice_the_agreement_less_one(seed):
+    rng = np.random.default_rng(seed)
+    table = votes([(f"x-y/{k}", "d", who, rng.choice(["a", "b"])) for k in range(8) for who in ("p1", "m1")])
+    expected = 2 * first_row(table)["agreement"] - 1
+    assert first_row(table)["kappa"] == pytest.approx(expected)
+    if table["verdict"].nunique() == 2:
+        for coefficient in (cohen_kappa, fleiss_kappa, gwet_ac):
+            assert coefficient(table, n_resamples=0).value == pytest.approx(expected)
+
+
+def test_intervals_resample_dialogues(rng):
+    table = random_votes(rng, n_dialogues=60)
+    found = pairwise_agreement(table, by=[], n_resamples=200, rng=np.random.default_rng(5)).table.iloc[0]
+    counts = [
+        count_by_hand(rows, "human", "model", ties="include", guess=False)[:2] for _, rows in table.groupby("dialogue_id")
+    ]
+    share, n = np.array(counts).T
+    weights = draw_weights(60, 200, np.random.default_rng(5))
+    shares = (weights @ (share * n)) / (weights @ n)
+    assert (found["agreement_low"], found["agreement_high"]) == pytest.approx(wilsons_interval(found["agreement"], shares, 60))
+
+
+@pytest.mark.parametrize("ties", ["include", "exclude"])
+def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_the_dialogue_itself(rng, ties):
+    """Leaving out every copy of the dialogue that is judged: the slow way, resample by resample."""
+    table = random_votes(rng, n_dialogues=70, n_people=2, n_judges=1, miss=0.4)
+    found = pairwise_agreement(table, by=[], ties=ties, n_resamples=6, rng=np.random.default_rng(5)).table.iloc[0]
+    labels = ["a", "b"] if ties == "exclude" else ["a", "tie", "b"]
+    told = table[(table["rater_kind"] == "human") & table["verdict"].isin(labels)]
+    met = told.merge(table.loc[(table["rater_kind"] == "model") & table["verdict"].isin(labels), ["pair_id"]], on="pair_id")
+    dialogues, shares = sorted(table["dialogue_id"].unique()), []
+    for weights in draw_weights(70, 6, np.random.default_rng(5)):
+        times = dict(zip(dialogues, weights, strict=True))
+        right = total = 0.0
+        for row in met.itertuples():
+            same = (told["responder_a"] == row.responder_a) & (told["responder_b"] == row.responder_b)
+            rest = told[same & (told["dialogue_id"] != row.dialogue_id)]
+            counts = rest["dialogue_id"].map(times).groupby(rest["verdict"]).sum().reindex(labels, fill_value=0)
+            share = (counts == counts.max()) / (counts == counts.max()).sum()
+            right += times[row.dialogue_id] * share[row.verdict]
+            total += times[row.dialogue_id]
+        shares.append(right / total)
+    assert (found["author_only_low"], found["author_only_high"]) == pytest.approx(
+        wilsons_interval(found["author_only"], shares, found["n_clusters"])
+    )
+
+
+def test_resamples_of_the_lead_are_centred_on_it(rng):
+    """Names learnt from a resample know fewer dialogues: uncentred, the mean of the ends lies above the lead."""
+    table = random_votes(rng, n_dialogues=60)
+    found = first_row(table, ties="exclude", n_resamples=400, rng=np.random.default_rng(1))
+    middle = (found["advantage_low"] + found["advantage_high"]) / 2
+    assert middle == pytest.approx(found["advantage"], abs=0.1 * (found["advantage_high"] - found["advantage_low"]))
+
+
+def test_one_dialogue_gives_no_interval():
+    found = pairwise_agreement(votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")])).table.iloc[0]
+    assert np.isnan(found["agreement_low"])
+    assert found["provisional"]
+
+
+def test_failures_are_counted_and_inconsistent_answers_are_ties_or_left_out():
+    table = votes([
+        *[("x-y", "d", "p1", "tie"), ("x-y", "d", "m1", None)],
+        *[("x-y", "e", "p1", "a"), ("x-y", "e", "m1", None)],
+        *[("x-y", "f", "p1", "a"), ("x-y", "f", "m1", "a")],
+    ])  # fmt: skip
+    table["state"] = ["valid", "inconsistent", "valid", "unparsed", "valid", "valid"]
+    as_tie, dropped = (pairwise_agreement(table, by=[], n_resamples=0, inconsistent=how) for how in ("tie", "drop"))
+    assert (as_tie.table["agreement"][0], as_tie.table["n_votes"][0], as_tie.n_inconsistent) == (1.0, 2, 1)
+    assert (dropped.table["n_votes"][0], dropped.n_inconsistent) == (1, 0)
+    assert as_tie.left_out.to_dict() == {"unparsed": 1}
+    assert dropped.left_out.to_dict() == {"inconsistent": 1, "unparsed": 1}
+
+
+def test_a_probability_stands_for_the_word_that_is_not_there():
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", None), ("x-y", "e", "p1", "a"), ("x-y", "e", "m1", None)])
+    assert first_row(table.assign(p_a=[None, 0.7, None, 0.2], state="valid"))["agreement"] == 0.5
+
+
+def test_a_probability_that_names_the_other_side_than_the_word_is_refused():
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "b")]).assign(p_a=[0.5, 0.8])
+    with pytest.raises(AgreementError, match=r"p_a: expected the side that the verdict names.*row 1 has 0\.8"):
+        first_row(table)
+    assert first_row(table.assign(p_a=[0.9, 0.5]))["agreement"] == 0
+
+
+def test_rows_are_divided_by_rater_by_margin_and_by_what_pairs_share():
+    table = votes([("x-y", d, who, "a") for d in "de" for who in ("p1", "m1", "m2")])
+    table.loc[table["rater"] == "m2", "verdict"] = "b"
+    table["margin"] = np.where(table["dialogue_id"] == "d", 5.0, 1.0)
+    table["slice"] = np.where(table["dialogue_id"] == "d", "standard", "adversarial")
+    by_rater = pairwise_agreement(table, by=["rater"], n_resamples=0).table
+    assert by_rater[["rater", "agreement"]].to_numpy().tolist() == [["m1", 1.0], ["m2", 0.0]]
+    by_both = pairwise_agreement(table, by=["slice", "margin"], n_resamples=0).table
+    assert by_both[["slice", "margin", "n_votes"]].to_numpy().tolist() == [["adversarial", 1.0, 2], ["standard", 5.0, 2]]
+
+
+def test_a_pair_is_ambiguous_by_votes_that_are_not_the_ones_compared():
+    # p1 and p2 against the judge; p3 and p4 split evenly, p3 and p5 do not.
+    split = votes([("x-y", "d", who, said) for who, said in zip(["p1", "p3", "p4", "m1"], "aabb", strict=True)])
+    found = pairwise_agreement(split, by=["ambiguity"], n_resamples=0).table.set_index("ambiguity")
+    # Held out: p1 leaves a and b (split), p3 leaves a and b (split), p4 leaves a and a (clear).
+    assert found["n_votes"].to_dict() == {"ambiguous": 2, "clear": 1}
+    assert found["agreement"].to_dict() == {"ambiguous": 0.0, "clear": 1.0}
+    people = pairwise_agreement(split, between=("human", "human"), by=["ambiguity"], n_resamples=0).table
+    assert people[["ambiguity", "n_votes"]].to_numpy().tolist() == [["unknown", 3]]  # one other vote is left
+
+
+def test_a_judge_counts_with_people_and_with_other_judges_but_not_with_itself():
+    table = votes([("x-y", "d", who, said) for who, said in [("m1", "a"), ("m2", "a"), ("m3", "b")]])
+    found = pairwise_agreement(table, between=("model", "model"), by=["rater"], n_resamples=0).table
+    assert found[["rater", "agreement", "n_votes"]].to_numpy().tolist() == [["m1", 0.5, 2], ["m2", 0.5, 2], ["m3", 0.0, 2]]
+    assert first_row(table, between=("m1", "model"))["n_votes"] == 2
+
+
+BAD = {
+    "one rater only": ([("x-y", "d", "p1", "a")], "needs two raters or more; there is only p1"),
+    "no pair shared": ([("x-y", "d", "p1", "a"), ("x-z", "d", "m1", "a")], "share no pair"),
+    "a repeated vote": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p1", "b"), ("x-y", "d", "m1", "a")], "more than once"),
+    "a word unknown": ([("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")], "expected a, b or tie"),
+    "no judge": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")], "No verdict that counts is by 'model'"),
+    "two responders in one pair": ([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")], "holds other responders"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_compared_is_refused_with_a_reason(case):
+    rows, message = BAD[case]
+    table = votes(rows)
+    if case == "two responders in one pair":
+        table.loc[1, "responder_b"] = "z"
+    with pytest.raises(AgreementError, match=message):
+        pairwise_agreement(table)
+
+
+def test_votes_that_are_all_ties_have_no_agreement_of_what_is_decided():
+    table = votes([("x-y", "d", "p1", "tie"), ("x-y", "d", "m1", "a")])
+    with pytest.raises(AgreementError, match=r"Nothing is decided: each of the 1 pairs.*ties='include'"):
+        first_row(table, ties="exclude")
+    assert first_row(table)["agreement"] == 0
+
+
+@pytest.mark.parametrize("column", ["dialogue_id", "rater"])
+def test_names_of_several_types_are_refused_with_a_way_out(column):
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a"), ("x-z", "e", "p1", "a"), ("x-z", "e", "m1", "b")])
+    table[column] = table[column].where(table.index > 0, 7)
+    with pytest.raises(AgreementError, match=rf"{column} holds names of several types, such as .* and .*astype\(str\)"):
+        first_row(table)
+
+
+def test_two_orders_are_not_two_raters():
+    table = votes([("x-y", "d", "m1", "a"), ("x-y", "d", "m1", "b"), ("x-y", "d", "p1", "a")]).assign(order=["ab", "ba", "ab"])
+    with pytest.raises(AgreementError, match="Two orders are not two raters: join them first with `combine_orders`"):
+        pairwise_agreement(table)
+    joined = combine_orders(table.assign(repeat=0, state="valid", comparison_id=range(3), rationale=None))
+    assert first_row(joined)["agreement"] == 0.0  # an inconsistent answer is a tie, and the person said a
+
+
+EVERYTHING = {
+    "pairwise agreement": pairwise_agreement,
+    "Cohen": lambda table: cohen_kappa(table, raters=("m1", "p1")),
+    "Fleiss": fleiss_kappa,
+    "Gwet": gwet_ac,
+    "Krippendorff": krippendorff_alpha,
+    "the ceiling": estimate_ceiling,
+    "effective judges": effective_judges,
+    "a panel": combine_judges,
+    "the annotator test": lambda table: alternative_annotator_test(table, "m1", epsilon=0.1),
+}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_nothing_takes_two_orders_or_two_repeats_for_two_raters(name):
+    once = random_votes(np.random.default_rng(3), n_dialogues=40, n_people=3, n_judges=2, miss=0.0)
+    EVERYTHING[name](once)
+    orders = pd.concat([once.assign(order="ab"), once.assign(order="ba")], ignore_index=True)
+    with pytest.raises(AgreementError, match="Two orders are not two raters"):
+        EVERYTHING[name](orders)
+    repeats = pd.concat([once, once], ignore_index=True)
+    with pytest.raises(AgreementError, match="more than once"):
+        EVERYTHING[name](repeats)
+
+
+def test_scores_and_verdicts_are_not_mixed():
+    table = pd.concat([votes([("x-y", "d", "p1", "a")]), pd.DataFrame({"reply_id": ["r"], "rater": ["m1"], "score": [3.0]})])
+    with pytest.raises(AgreementError, match=r"mixes verdicts and scores"):
+        pairwise_agreement(table)
+    with pytest.raises(AgreementError, match="holds scores"):
+        pairwise_agreement(pd.DataFrame({"reply_id": ["r", "r"], "rater": ["p", "m"], "score": [3.0, 2], "dialogue_id": "d"}))
+
+
+def test_a_column_that_differs_within_a_pair_cannot_divide_the_rows():
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]).assign(protocol=["heart", "likert"])
+    with pytest.raises(AgreementError, match="protocol differs within"):
+        pairwise_agreement(table, by=["protocol"])
+
+
+def test_a_pair_cannot_lie_in_two_dialogues():
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]).assign(dialogue_id=["d", "e"])
+    with pytest.raises(AgreementError, match="lies in more than one dialogue_id"):
+        pairwise_agreement(table)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"ties": "drop"}, {"inconsistent": "half"}, {"between": "human"}, {"by": ["colour"]}, {"cluster": "street"}]
+)
+def test_a_choice_that_does_not_exist_is_refused(wrong):
+    with pytest.raises(AgreementError):
+        pairwise_agreement(votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]), **wrong)

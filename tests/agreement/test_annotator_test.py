@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+from agreement_tables import scores, votes
+from scipy.stats import ttest_1samp
+from statsmodels.stats.multitest import multipletests
+
+from heart_utils.agreement.panel import alternative_annotator_test
+from heart_utils.ratings.verdicts import AgreementError
+
+
+def study(rng, *, noise, judge_noise, n_items=80):
+    truth = rng.normal(3, 1, n_items)
+    people = truth[:, None] + rng.normal(0, noise, (n_items, 4))
+    judge = truth[:, None] + rng.normal(0, judge_noise, (n_items, 1))
+    return scores(np.hstack([people, judge]).round(), raters=["p1", "p2", "p3", "p4", "m"])
+
+
+def test_p_values_and_rejections_are_scipys_and_statsmodels(rng):
+    table = study(rng, noise=1.0, judge_noise=1.0)
+    found = alternative_annotator_test(table, "m", epsilon=0.15, closeness="distance")
+    sheet = table.pivot_table(index="reply_id", columns="rater", values="score")
+    p_values = []
+    for left_out in ["p1", "p2", "p3", "p4"]:
+        others = sheet[[name for name in ["p1", "p2", "p3", "p4"] if name != left_out]]
+        far = {who: np.sqrt(((others.sub(sheet[who], axis=0)) ** 2).mean(axis=1)) for who in (left_out, "m")}
+        difference = (far[left_out] <= far["m"]).astype(float) - (far["m"] <= far[left_out])
+        p_values.append(ttest_1samp(difference, 0.15, alternative="less").pvalue)
+    assert found.table["p_value"].tolist() == pytest.approx(p_values)
+    assert found.table["rejected"].tolist() == multipletests(p_values, 0.05, method="fdr_by")[0].tolist()
+
+
+def test_a_good_judge_passes_and_a_poor_one_does_not(rng):
+    good, poor = (
+        alternative_annotator_test(study(rng, noise=1, judge_noise=s), "m", epsilon=0.1, closeness="distance") for s in (0.2, 4)
+    )
+    assert good.passed
+    assert good.winning_rate == 1.0
+    assert not poor.passed
+    assert poor.advantage < 0.3 < good.advantage
+
+
+def test_a_judge_like_people_passes_more_often_the_more_it_is_forgiven(rng):
+    table = study(rng, noise=1, judge_noise=1, n_items=200)
+    strict, lenient = (alternative_annotator_test(table, "m", epsilon=e, closeness="distance").winning_rate for e in (0.0, 0.3))
+    assert strict < lenient
+
+
+def test_verdicts_are_compared_by_being_the_same(rng):
+    words = np.array(["a", "b", "tie"])
+    rows = [
+        (f"x-y/{k}", "d", who, words[0] if rng.random() < 0.8 else rng.choice(words))
+        for k in range(60)
+        for who in ["p1", "p2", "p3", "m"]
+    ]
+    found = alternative_annotator_test(votes(rows), "m", epsilon=0.2)
+    assert found.table["n_items"].tolist() == [60, 60, 60]
+    with pytest.raises(AgreementError, match="needs scores"):
+        alternative_annotator_test(votes(rows), "m", epsilon=0.2, closeness="distance")
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "message"),
+    [
+        (lambda table: table[~table["rater"].isin(["p1", "p2"])], {}, "three people|3 people or more"),
+        (lambda table: table[table["reply_id"].str.len() < len("reply_20")], {}, "there are 0 of 4"),
+        (lambda table: table, {"epsilon": 2.0}, "epsilon must lie between 0 and 1"),
+        (lambda table: table, {"closeness": "near"}, "closeness must be"),
+        (lambda table: table[table["rater"] != "m"], {}, "'m' gave no answer"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused_with_a_reason(rng, change, settings, message):
+    table = change(study(rng, noise=1, judge_noise=1))
+    with pytest.raises(AgreementError, match=message):
+        alternative_annotator_test(table, "m", **{"epsilon": 0.1, **settings})
+
+
+def test_the_false_discovery_rate_is_the_one_asked_for(rng):
+    table = study(rng, noise=1, judge_noise=1)
+    p_values = alternative_annotator_test(table, "m", epsilon=0.15, closeness="distance").table["p_value"].to_numpy()
+    for alpha in (1e-6, 0.3, 0.9):
+        found = alternative_annotator_test(table, "m", epsilon=0.15, closeness="distance", alpha=alpha)
+        assert found.table["rejected"].tolist() == multipletests(p_values, alpha, method="fdr_by")[0].tolist()
+    assert found.alpha == 0.9

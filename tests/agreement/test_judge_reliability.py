@@ -1,0 +1,73 @@
+"""Reliabilities and kappas of many raters at once are those of one call each."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from heart_utils.agreement.agreement import AgreementError, cohen_kappa, icc
+from heart_utils.agreement.kappa import judge_reliability, kappas_of_pairs, left_out_changes
+from heart_utils.simulate.study import Panel, simulate_study
+
+
+@pytest.fixture(scope="module")
+def scores():
+    panels = (Panel("human", 1, 1), Panel("model", 1, 1), Panel("model", 1, 1))
+    study = simulate_study(
+        rng=np.random.default_rng(5),
+        n_responders=5,
+        n_dialogues=30,
+        pairs=1,
+        panels=panels,
+        dimensions=("warmth", "advice"),
+        scores=True,
+    )
+    table = study.scores.copy()
+    table.loc[table.index[::17], "state"] = "error"  # what failed enters neither way
+    return table
+
+
+@pytest.mark.parametrize("of", ["responder", None])
+def test_each_reliability_is_that_of_a_call_of_its_own(scores, of):
+    person = scores.query("rater_kind == 'human'")["rater"].iloc[0]
+    names = sorted(scores["responder"].unique())
+    judges = sorted(set(scores["rater"]) - {person})
+    found = judge_reliability(
+        scores, person=person, of=of, kinds=("C,1", "A,1"), own={judges[0]: names[0]}, leave_out=names[1:3]
+    )
+    assert len(found) == 2 * 2 * 2 * 3
+    for row in found.itertuples():
+        out = {row.left_out, names[0] if row.judge == judges[0] else ""}
+        rows = scores[scores["rater"].isin([person, row.judge]) & (scores["dimension"] == row.dimension)]
+        alone = icc(rows[~rows["responder"].isin(out)], kind=row.kind, of=of, n_resamples=0)
+        assert row.value == pytest.approx(alone.value, abs=1e-12)
+        assert row.n_rows == alone.n_units
+
+
+def test_each_kappa_is_that_of_a_call_of_its_own(scores):
+    found = kappas_of_pairs(scores).set_index(["dimension", "one", "other"])["kappa"]
+    raters = sorted(scores["rater"].unique())
+    for name, rows in scores.groupby("dimension"):
+        for one, other in combinations(raters, 2):
+            alone = cohen_kappa(rows, raters=(one, other), weights="quadratic", n_resamples=0).value
+            assert found[(name, one, other)] == pytest.approx(alone, abs=1e-12)
+
+
+def test_a_person_without_scores_is_named(scores):
+    with pytest.raises(AgreementError, match="nobody has no score that counts"):
+        judge_reliability(scores, person="nobody")
+
+
+def test_a_change_is_the_value_without_an_author_less_that_with_all(scores):
+    person = scores.query("rater_kind == 'human'")["rater"].iloc[0]
+    names = sorted(scores["responder"].unique())
+    found = judge_reliability(scores, person=person, leave_out=[*names, names[0]])  # one is asked for twice
+    values = found.drop_duplicates(["dimension", "judge", "left_out"]).set_index(["dimension", "judge", "left_out"])["value"]
+    changes = left_out_changes(found)
+    assert len(changes) == 2 * 2 * len(names)
+    for row in changes.itertuples():
+        of = (row.dimension, row.judge)
+        assert row.change == pytest.approx(values[(*of, row.left_out)] - values[(*of, "")])
+    most = changes.groupby("left_out", sort=False)["change"].agg(lambda change: change.abs().max())
+    assert most.is_monotonic_decreasing
+    assert changes.groupby("left_out", sort=False)["most"].first().tolist() == most.tolist()

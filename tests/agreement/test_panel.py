@@ -1,0 +1,140 @@
+import numpy as np
+import pandas as pd
+import pytest
+from agreement_tables import votes
+
+from heart_utils.agreement.agreement import pairwise_agreement
+from heart_utils.agreement.panel import combine_judges, effective_judges
+from heart_utils.ratings.verdicts import AgreementError
+from heart_utils.simulate.study import Panel, simulate_study
+
+
+def panel_of(table, **settings):
+    return combine_judges(table, **settings).set_index("pair_id")["verdict"].to_dict()
+
+
+def draw_errors(rng, *, rho, n_judges=3, n_people=3, n=2000, reliability=0.5):
+    """Scores of people and of judges whose errors correlate by rho (simulated)."""
+    truth = rng.normal(size=n)
+    shared = rng.normal(size=n) * np.sqrt(rho)
+    noise = np.sqrt((1 - reliability) / reliability)
+    said = {f"p{k}": truth + noise * rng.normal(size=n) for k in range(n_people)}
+    said |= {f"m{k}": 0.3 * k + truth + shared + np.sqrt(1 - rho) * rng.normal(size=n) for k in range(n_judges)}
+    parts = [
+        pd.DataFrame({"reply_id": range(n), "dialogue_id": np.arange(n) // 4, "rater": name, "score": values})
+        for name, values in said.items()
+    ]
+    return pd.concat(parts, ignore_index=True).assign(
+        rater_kind=lambda rows: np.where(rows["rater"].str[0] == "m", "model", "human")
+    )
+
+
+def test_the_majority_wins_ties_count_for_neither_and_a_draw_is_a_tie():
+    table = votes([
+        *[("x-y", "d", who, said) for who, said in zip(["m1", "m2", "m3"], ["a", "b", "b"], strict=True)],
+        *[("x-y", "e", who, said) for who, said in zip(["m1", "m2", "m3"], ["a", "tie", "tie"], strict=True)],
+        *[("x-y", "f", who, said) for who, said in zip(["m1", "m2"], ["a", "b"], strict=True)],
+    ])  # fmt: skip
+    assert panel_of(table) == {"d/x-y": "b", "e/x-y": "a", "f/x-y": "tie"}
+
+
+def test_a_panel_speaks_of_a_and_b_as_its_rows_do():
+    table = votes([("x-y", "d", "m1", "a"), ("x-y", "d", "m2", "a")])
+    turned = table.assign(responder_a="y", responder_b="x", verdict="b")
+    assert panel_of(table) == {"d/x-y": "a"}
+    assert panel_of(turned) == {"d/x-y": "b"}
+
+
+def test_a_weighted_panel_listens_to_the_judge_that_people_agree_with_elsewhere():
+    rows = [("x-y", f"d{k}", who, "a") for k in range(8) for who in ("p1", "m1")]
+    rows += [("x-y", f"d{k}", who, "b") for k in range(8) for who in ("m2", "m3")]
+    assert set(panel_of(votes(rows)).values()) == {"b"}
+    assert set(panel_of(votes(rows), method="weighted").values()) == {"a"}
+
+
+def test_a_panel_never_learns_from_the_dialogue_it_judges():
+    """In d the person sides with m1; in all others with m2 and m3. So d's own verdict must not count there."""
+    rows = [("x-y", "d", who, said) for who, said in [("p1", "a"), ("m1", "a"), ("m2", "b"), ("m3", "b")]]
+    rows += [
+        ("x-y", f"e{k}", who, said) for k in range(5) for who, said in [("p1", "b"), ("m1", "a"), ("m2", "b"), ("m3", "b")]
+    ]
+    assert panel_of(votes(rows), method="weighted")["d/x-y"] == "b"
+
+
+def test_a_judge_aware_panel_finds_the_judge_that_tells_responders_apart(rng):
+    judges = [Panel("model", 1, 1, discrimination=d) for d in (2.0, 0.1, 0.1)]
+    study = simulate_study(rng=rng, n_responders=6, n_dialogues=150, pairs="all", panels=[Panel("human", 9, 1), *judges])
+    table = study.verdicts.assign(order=None)
+    joined = {method: combine_judges(table, method=method) for method in ("majority", "judge-aware")}
+    people = table[table["rater_kind"] == "human"]
+    share = {
+        method: pairwise_agreement(pd.concat([people, rows]), by=[], ties="exclude", n_resamples=0).table["agreement"][0]
+        for method, rows in joined.items()
+    }
+    assert share["judge-aware"] > share["majority"] + 0.03
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_the_number_of_independent_judges_is_recovered(rng, rho):
+    found = effective_judges(draw_errors(rng, rho=rho)).table.iloc[0]
+    assert found["rho"] == pytest.approx(rho, abs=0.05)
+    assert found["n_eff_low"] < 3 / (1 + 2 * rho) < found["n_eff_high"]
+
+
+def test_people_s_own_noise_is_not_taken_for_errors_that_judges_share(rng):
+    """Against one and the same noisy person, judges without any common error look alike."""
+    table = draw_errors(rng, rho=0.0, reliability=0.4)
+    crossed = effective_judges(table, n_resamples=0).table["n_eff"][0]
+    one_person = table[~table["rater"].isin(["p1", "p2"])]
+    taken_at_face_value = effective_judges(one_person, reliabilities=(1.0,), n_resamples=0).table["n_eff"][0]
+    assert crossed == pytest.approx(3, abs=0.3)
+    assert taken_at_face_value < 1.8
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5])
+def test_a_person_who_scores_higher_throughout_changes_nothing(rng, rho):
+    """Their level is no noise; crossed over three people it would be taken off the errors that judges share."""
+    table = draw_errors(rng, rho=rho, n=400)
+    stricter = table.assign(score=table["score"] - 2.0 * (table["rater"] == "p1"))
+    plain, shifted = (effective_judges(rows, n_resamples=0).table.iloc[0] for rows in (table, stricter))
+    assert shifted["rho"] == pytest.approx(plain["rho"])
+    assert shifted["rho"] == pytest.approx(rho, abs=0.1)
+
+
+def test_with_one_person_the_true_reliability_gives_the_true_number(rng):
+    table = draw_errors(rng, rho=0.5, n_people=1, reliability=0.7)
+    found = effective_judges(table).table.set_index("reliability")
+    assert found.index.tolist() == [0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    assert found.loc[0.7, "n_eff"] == pytest.approx(1.5, abs=0.1)
+    assert found["n_eff"].is_monotonic_decreasing
+
+
+def test_verdicts_count_as_errors_too():
+    # m1 and m2 always say what nobody of two people says: they err as one.
+    rows = [("x-y", f"d{k}", who, said) for k, truth in enumerate("abab" * 20) for who, said in _wrong_together(truth)]
+    assert effective_judges(votes(rows), n_resamples=0).table["n_eff"][0] == pytest.approx(1.0)
+
+
+def _wrong_together(truth):
+    other = "b" if truth == "a" else "a"
+    return [("p1", truth), ("p2", truth), ("m1", other), ("m2", other)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda table: combine_judges(table, method="loudest"), "method must be one of"),
+        (lambda table: combine_judges(table[table["rater"] != "m2"]), "two judges or more; there is m1"),
+        (lambda table: combine_judges(table[table["rater_kind"] == "model"], method="weighted"), "No answer is by a person"),
+        (lambda table: effective_judges(table[table["rater_kind"] == "model"]), "No answer is by a person"),
+        (
+            lambda table: effective_judges(table[(table["rater"] != "m2") | (table["dialogue_id"] == "f")]),
+            "No unit was answered by all judges",
+        ),
+        (lambda table: effective_judges(table.drop(columns="rater_kind")), "no column rater_kind"),
+    ],
+)
+def test_what_is_no_panel_is_refused_with_a_reason(call, message):
+    table = votes([("x-y", d, who, "a") for d in "de" for who in ("p1", "m1", "m2")] + [("x-y", "f", "m2", "a")])
+    with pytest.raises(AgreementError, match=message):
+        call(table)

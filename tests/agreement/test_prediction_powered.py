@@ -1,0 +1,150 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.agreement.prediction_powered import prediction_powered_ratings
+from heart_utils.ratings.ratings import NotComparableError, fit_ratings
+from heart_utils.ratings.verdicts import AgreementError
+from heart_utils.simulate.study import Panel, simulate_study
+
+WORD = {1.0: "a", 0.5: "tie", 0.0: "b"}
+
+# Ten answers with labels, the predictions beside them, and twenty predictions alone.
+LABELS = [1, 1, 0, 1, 0.5, 0, 1, 1, 0, 1]
+BESIDE = [1, 1, 0, 1, 0, 0, 1, 0, 0.5, 1]
+ALONE = [1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0.5, 0, 1, 0, 1, 0, 0, 1, 1, 0]
+
+
+def duel(labels=LABELS, beside=BESIDE, alone=ALONE):
+    """One pair of responders in every dialogue; people judged the first dialogues only."""
+    rows = [(f"d{k:02d}", "p1", "human", WORD[said]) for k, said in enumerate(labels)]
+    rows += [(f"d{k:02d}", "m1", "model", WORD[said]) for k, said in enumerate([*beside, *alone])]
+    table = pd.DataFrame(rows, columns=["dialogue_id", "rater", "rater_kind", "verdict"])
+    return table.assign(responder_a="x", responder_b="y", dimension="overall", pair_id=table["dialogue_id"] + "-x-y")
+
+
+def study(rng, n_dialogues=80, n_responders=5, **judge):
+    panels = [Panel("human", 30, 2, ties=0.2), Panel("model", 1, 1, **judge)]
+    return simulate_study(rng=rng, n_responders=n_responders, n_dialogues=n_dialogues, pairs="all", panels=panels)
+
+
+def label(verdicts, n, rng):
+    chosen = rng.choice(verdicts["dialogue_id"].unique(), n, replace=False)
+    return verdicts[verdicts["dialogue_id"].isin(chosen) | (verdicts["rater_kind"] == "model")]
+
+
+@pytest.mark.parametrize(("trust", "printed"), [(0.0, 0.65), (0.4, 0.62), (1.0, 0.575)])
+def test_two_responders_give_the_mean_that_ppi_python_prints(trust, printed):
+    """ppi-python 0.2.3: ppi_mean_pointestimate(LABELS, BESIDE, ALONE, lam=trust), run for this test.
+
+    It compares labelled with unlabelled dialogues, we compare labelled with all: its lam is ours
+    times the unlabelled share, 20 of 30.
+    """
+    found = prediction_powered_ratings(duel(), weight=trust / (20 / 30)).table.set_index("responder")["strength"]
+    assert found["x"] - found["y"] == pytest.approx(np.log(printed / (1 - printed)), abs=1e-6)
+
+
+def test_the_width_is_ppi_pythons_but_for_t_and_degrees_of_freedom():
+    """ppi-python 0.2.3: ppi_mean_ci(..., lam=0.4, alpha=0.05) is 0.38558142 to 0.85441858."""
+    found = prediction_powered_ratings(duel(), weight=0.4 / (20 / 30)).table.set_index("responder").loc["x"]
+    se = (found["ci_high"] - found["ci_low"]) / 2 / 2.262157  # t with 9 degrees of freedom
+    slope = 2 * 0.62 * 0.38  # strengths are half of log odds, with mean zero
+    assert se * slope * np.sqrt(9 / 10) == pytest.approx((0.85441858 - 0.38558142) / 2 / 1.959964, rel=0.03)
+
+
+def test_without_trust_in_the_judge_it_is_the_fit_to_peoples_verdicts(rng):
+    verdicts = label(study(rng).verdicts, 25, rng)
+    found = prediction_powered_ratings(verdicts, weight=0.0).table.set_index("responder")
+    alone = fit_ratings(verdicts[verdicts["rater_kind"] == "human"], n_resamples=0).strength
+    for column in ("strength", "people_strength"):
+        assert found[column].to_dict() == pytest.approx(alone.to_dict())
+    assert found["ci_low"].to_numpy() == pytest.approx(found["people_low"].to_numpy())
+
+
+def test_a_judge_that_always_says_the_same_changes_nothing(rng):
+    verdicts = label(study(rng).verdicts, 25, rng)
+    stubborn = verdicts.assign(verdict=verdicts["verdict"].where(verdicts["rater_kind"] == "human", "a"), state="valid")
+    found = prediction_powered_ratings(stubborn)
+    assert found.table["strength"].to_numpy() == pytest.approx(found.table["people_strength"].to_numpy())
+    assert found.saving == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_judges_bias_cancels(rng):
+    """A judge that hands every fifth verdict on one responder to it keeps people's order on average (simulated)."""
+    found, alone, truth = [], [], None
+    for _ in range(10):
+        simulated = simulate_study(
+            rng=rng, strengths={"v": 0.8, "w": 0.4, "x": 0.0, "y": -0.4, "z": -0.8}, n_dialogues=60, pairs="all",
+            panels=[Panel("human", 30, 2), Panel("model", 1, 1)],
+        )  # fmt: skip
+        verdicts = simulated.verdicts
+        handed = (verdicts["rater_kind"] == "model") & (rng.random(len(verdicts)) < 0.5)
+        verdict = (
+            verdicts["verdict"]
+            .mask(handed & (verdicts["responder_a"] == "z"), "a")
+            .mask(handed & (verdicts["responder_b"] == "z"), "b")
+        )
+        powered = prediction_powered_ratings(label(verdicts.assign(verdict=verdict), 30, rng)).table.set_index("responder")
+        found.append(powered["strength"]["z"])
+        alone.append(powered["judge_strength"]["z"])
+        truth = simulated.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]["z"]
+    assert np.mean(alone) - truth > 0.5
+    assert np.mean(found) == pytest.approx(truth, abs=3 * np.std(found) / np.sqrt(10))
+
+
+def test_a_good_judge_saves_labels_and_never_more_than_the_bound(rng):
+    verdicts = label(study(rng, n_dialogues=120, discrimination=3.0).verdicts, 30, rng)
+    found = prediction_powered_ratings(verdicts)
+    assert 0.05 < found.saving < found.most_saving + 0.05
+    assert found.labelled_share == pytest.approx(30 / 120)
+    assert found.most_saving == pytest.approx((1 - 30 / 120) * found.rho_squared)
+    width = found.table["ci_high"] - found.table["ci_low"]
+    assert width.mean() < (found.table["people_high"] - found.table["people_low"]).mean()
+
+
+def test_names_of_responders_change_nothing(rng):
+    verdicts = label(study(rng).verdicts, 20, rng)
+    responders = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))
+    names = dict(zip(responders, "qponm", strict=True))
+    renamed = verdicts.assign(responder_a=verdicts["responder_a"].map(names), responder_b=verdicts["responder_b"].map(names))
+    here, there = prediction_powered_ratings(verdicts), prediction_powered_ratings(renamed)
+    assert here.table["strength"].tolist() == pytest.approx(there.table["strength"].tolist())
+    assert here.weight == pytest.approx(there.weight)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda table: table[(table["rater_kind"] == "model") | (table["dialogue_id"] < "d04")],
+            "People judged 4 dialogue_id; 5 or more",
+        ),
+        (lambda table: table[table["dialogue_id"] < "d10"], "there is nothing to save"),
+        (
+            lambda table: table[(table["rater_kind"] == "human") | (table["dialogue_id"] > "d00")],
+            "no verdict on dialogue_id d00, which people judged",
+        ),
+        (lambda table: table[table["rater_kind"] == "model"], "No verdict that counts is by 'human'"),
+        (lambda table: table.drop(columns="rater_kind"), "no column rater_kind"),
+    ],
+)
+def test_what_cannot_be_powered_is_refused_with_a_reason(change, message):
+    with pytest.raises(AgreementError, match=message):
+        prediction_powered_ratings(change(duel()))
+
+
+def test_people_must_link_all_responders():
+    apart = pd.concat([duel(), duel().assign(responder_a="v", responder_b="w", pair_id=lambda rows: rows["pair_id"] + "2")])
+    with pytest.raises(NotComparableError):
+        prediction_powered_ratings(apart)
+
+
+def test_one_judge_may_be_asked_by_name(rng):
+    verdicts = label(study(rng).verdicts, 25, rng)
+    judges = verdicts["rater_kind"] == "model"
+    name = verdicts.loc[judges, "rater"].iloc[0]
+    coin = verdicts[judges].assign(rater="a coin", verdict=rng.choice(["a", "b"], judges.sum()))
+    both = pd.concat([verdicts, coin], ignore_index=True)
+    alone, among = (prediction_powered_ratings(rows, judge=name) for rows in (verdicts, both))
+    pd.testing.assert_frame_equal(alone.table, among.table)
+    assert prediction_powered_ratings(both).rho_squared < alone.rho_squared

@@ -1,0 +1,85 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from heart_utils.agreement.agreement import AgreementError, rank_agreement
+
+
+def conversations(sheets):
+    """Make scores from {history: {rater: scores of its replies}}."""
+    rows = [
+        (f"{history}--{k}", history, history, f"r{k}", rater, score)
+        for history, said in sheets.items()
+        for rater, values in said.items()
+        for k, score in enumerate(values)
+        if score is not None
+    ]
+    table = pd.DataFrame(rows, columns=["reply_id", "history_id", "dialogue_id", "responder", "rater", "score"])
+    return table.assign(dimension="empathy", rater_kind=np.where(table["rater"].str.startswith("m"), "model", "human"))
+
+
+@settings(max_examples=12)
+@given(st.lists(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, max_size=6), min_size=1, max_size=4))
+def test_tau_is_the_mean_of_scipys_over_conversations(sheets):
+    table = conversations({f"h{k}": dict(zip("pm", zip(*sheet, strict=True), strict=True)) for k, sheet in enumerate(sheets)})
+    found = rank_agreement(table, n_resamples=0).iloc[0]
+    taus = [
+        kendalltau(*zip(*sheet, strict=True)).statistic
+        for sheet in sheets
+        if all(len(set(side)) > 1 for side in zip(*sheet, strict=True))
+    ]
+    assert found["n_defined"] == len(taus)
+    if taus:
+        assert found["tau"] == pytest.approx(np.mean(taus))
+
+
+def test_decided_pairs_by_hand():
+    # p: 1 2 2, m: 2 3 1. Pairs 12: both up. 13: p up, m down. 23: p equal. Decided 2 of 3, one alike.
+    found = rank_agreement(conversations({"h": {"p": [1, 2, 2], "m": [2, 3, 1]}}), n_resamples=0).iloc[0]
+    assert (found["decided_share"], found["decided_agreement"], found["n_reply_pairs"]) == (pytest.approx(2 / 3), 0.5, 3)
+
+
+def test_replies_that_one_rater_did_not_score_are_not_compared():
+    found = rank_agreement(conversations({"h": {"p": [1, None, 2], "m": [1, 5, 2]}}), n_resamples=0).iloc[0]
+    assert (found["tau"], found["n_reply_pairs"]) == (1.0, 1)
+
+
+def test_each_two_raters_of_one_party_meet_once():
+    table = conversations({"h": {"p1": [1, 2], "p2": [1, 2], "p3": [2, 1]}})
+    found = rank_agreement(table, between=("human", "human"), n_resamples=0).iloc[0]
+    assert (found["n_histories"], found["tau"]) == (3, pytest.approx(-1 / 3))
+
+
+def test_blocks_may_be_resampled_in_place_of_dialogues(rng):
+    sheets = {f"h{k:02d}": {"p": rng.integers(1, 6, 5), "m": rng.integers(1, 6, 5)} for k in range(60)}
+    table = conversations(sheets)
+    table["group"] = "block_" + (table["history_id"].str[1:].astype(int) // 12).astype(str)
+    by_dialogue, by_block = (rank_agreement(table, cluster=name).iloc[0] for name in ("dialogue_id", "group"))
+    assert (by_dialogue["n_clusters"], by_block["n_clusters"]) == (60, 5)
+    assert by_block["provisional"]
+    assert by_dialogue["tau_low"] < by_dialogue["tau"] < by_dialogue["tau_high"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="history_id"), "no column history_id"),
+        (lambda table: table[table["rater_kind"] == "human"], "No score that counts is by 'model'"),
+        (lambda table: table.drop(columns="score"), "needs scores"),
+        (lambda table: table[(table["rater"] == "p") | table["reply_id"].str.endswith("0")], "share no history"),
+    ],
+)
+def test_what_cannot_be_ranked_is_refused_with_a_reason(change, message):
+    with pytest.raises(AgreementError, match=message):
+        rank_agreement(change(conversations({"h": {"p": [1, 2], "m": [1, 2]}})))
+
+
+def test_conversations_may_be_told_apart_by_another_column():
+    table = conversations({"h1": {"p": [1, 2, 3], "m": [1, 2, 3]}, "h2": {"p": [1, 2, 3], "m": [3, 2, 1]}})
+    table["emotion"] = table["history_id"].map({"h1": "grief", "h2": "anger"})
+    found = rank_agreement(table, by=("dimension", "emotion"), n_resamples=0)
+    assert found.set_index("emotion")["tau"].to_dict() == {"grief": 1.0, "anger": -1.0}
+    assert found["dimension"].tolist() == ["empathy", "empathy"]

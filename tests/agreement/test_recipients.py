@@ -1,0 +1,132 @@
+import numpy as np
+import pandas as pd
+import pytest
+from agreement_tables import wilsons_interval
+from scipy.stats import spearmanr
+
+from heart_utils.agreement.recipients import share_won, strategy_shares, track_recipients
+from heart_utils.ratings.resampling import draw_weights
+from heart_utils.ratings.verdicts import AgreementError
+
+
+def told(rng, n=80):
+    return pd.DataFrame({
+        "history_id": [f"h{k}" for k in range(n)],
+        "dialogue_id": [f"d{k}" for k in range(n)],
+        "seeker_empathy": rng.integers(3, 6, n).astype(float),
+        "seeker_relevance": rng.integers(3, 6, n).astype(float),
+        "distress_before": rng.integers(1, 6, n).astype(float),
+        "distress_after": rng.integers(1, 4, n).astype(float),
+    })  # fmt: skip
+
+
+def seen(rng, histories):
+    return histories[["history_id"]].assign(code="Question", value=rng.integers(0, 5, len(histories)) / 4)
+
+
+def test_correlations_are_scipys_on_who_answered(rng):
+    histories = told(rng)
+    histories.loc[:9, "seeker_empathy"] = None
+    values = seen(rng, histories)
+    found = track_recipients(values, histories, n_resamples=0).set_index("outcome")
+    joined = values.merge(histories)
+    drop = joined["distress_before"] - joined["distress_after"]
+    assert found.loc["distress_drop", "correlation"] == pytest.approx(spearmanr(joined["value"], drop).statistic)
+    answered = joined.dropna()
+    assert found.loc["seeker_empathy", "correlation"] == pytest.approx(
+        spearmanr(answered["value"], answered["seeker_empathy"]).statistic
+    )
+    assert found.loc["seeker_empathy", ["n", "n_missing"]].tolist() == [70, 10]
+    assert found.loc["seeker_empathy", "mean_without"] == pytest.approx(values["value"][:10].mean())
+    assert found.loc["seeker_empathy", "top_share"] == pytest.approx((answered["seeker_empathy"] == 5).mean())
+    assert found.loc["distress_drop", "top_share"] == pytest.approx((joined["distress_before"] == 1).mean())
+
+
+def test_intervals_resample_dialogues(rng):
+    histories = told(rng)
+    values = seen(rng, histories)
+    found = track_recipients(values, histories, outcomes=["seeker_empathy"], n_resamples=30, rng=np.random.default_rng(2)).iloc[
+        0
+    ]
+    joined = values.merge(histories)
+    drawn = [
+        spearmanr(
+            *joined.loc[np.repeat(np.arange(80), weights.astype(int)), ["value", "seeker_empathy"]].to_numpy().T
+        ).statistic
+        for weights in draw_weights(80, 30, np.random.default_rng(2))
+    ]
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(wilsons_interval(found["correlation"], drawn, 80, -1.0))
+
+
+def test_what_does_not_vary_has_no_correlation(rng):
+    histories = told(rng, 10)
+    found = track_recipients(seen(rng, histories).assign(value=0.5), histories).iloc[0]
+    assert np.isnan(found["correlation"])
+    assert np.isnan(found["ci_low"])
+
+
+def test_a_turn_with_two_strategies_counts_for_both_and_one_said_twice_once():
+    histories = pd.DataFrame({"history_id": ["g", "h", "i"], "strategies": [["Q + R", "Q", "Q + Q"], ["R"], None]})
+    found = strategy_shares(histories).set_index(["history_id", "code"])["value"]
+    assert found.to_dict() == {("g", "Q"): 1.0, ("g", "R"): pytest.approx(1 / 3), ("h", "Q"): 0.0, ("h", "R"): 1.0}
+
+
+@pytest.mark.parametrize(
+    ("values", "histories", "settings", "message"),
+    [
+        (lambda v: pd.concat([v, v]), lambda h: h, {}, "more than one value"),
+        (lambda v: v.drop(columns="code"), lambda h: h, {}, "no column code"),
+        (
+            lambda v: v,
+            lambda h: h.drop(columns="distress_after"),
+            {},
+            "no column distress_after; only ESConv's seekers answered",
+        ),
+        (lambda v: v, lambda h: h, {"outcomes": ["joy"]}, "got joy"),
+        (lambda v: v.assign(history_id="elsewhere" + v["history_id"]), lambda h: h, {}, "No history with a value"),
+    ],
+)
+def test_what_cannot_be_tracked_is_refused_with_a_reason(rng, values, histories, settings, message):
+    table = told(rng, 5)
+    with pytest.raises(AgreementError, match=message):
+        track_recipients(values(seen(rng, table)), histories(table), **settings)
+
+
+def test_histories_without_strategies_are_refused(rng):
+    with pytest.raises(AgreementError, match="no column strategies"):
+        strategy_shares(told(rng, 3))
+    with pytest.raises(AgreementError, match="No history has strategies"):
+        strategy_shares(told(rng, 3).assign(strategies=None))
+
+
+@pytest.mark.mirror
+def test_most_of_esconvs_seekers_answered_and_gave_the_highest_score(mirror):
+    from heart_utils.sources import load_histories
+
+    esconv = load_histories("esconv", mirror=mirror)
+    found = track_recipients(strategy_shares(esconv), esconv, n_resamples=0)
+    assert set(found["n"]) == {1150}
+    assert set(found["n_missing"]) == {150}
+    empathy = found[found["outcome"] == "seeker_empathy"]
+    assert empathy["top_share"].round(3).unique().tolist() == [0.635]
+    assert empathy["correlation"].abs().max() < 0.1
+
+
+def test_a_share_won_counts_meetings_of_unlike_kinds_only():
+    who = pd.DataFrame({"responder": list("psmn"), "responder_kind": ["human", "source", "model", "model"]})
+    rows = [
+        ("d", "m", "p", "b", None, "valid"),  # the person won
+        ("d", "p", "n", "tie", None, "valid"),  # a half
+        ("d", "s", "m", "b", 0.75, "valid"),  # the probability counts, not the word
+        ("d", "m", "s", None, None, "inconsistent"),  # a half
+        ("d", "p", "s", "a", None, "valid"),  # both are counted kinds: no meeting
+        ("d", "m", "n", "a", None, "valid"),  # neither is
+        ("d", "p", "m", None, None, "refused"),
+        ("e", "m", "p", None, 0.9, "valid"),
+    ]
+    columns = ["dialogue_id", "responder_a", "responder_b", "verdict", "p_a", "state"]
+    found = share_won(pd.DataFrame(rows, columns=columns).assign(rater="judge"), who)
+    assert found["dialogue_id"].tolist() == ["d", "e"]
+    assert found["value"].tolist() == pytest.approx([(1 + 0.5 + 0.75 + 0.5) / 4, 0.1])
+    alone = share_won(pd.DataFrame(rows, columns=columns).assign(rater="judge"), who, kinds=["human"])
+    assert alone["value"].tolist() == pytest.approx([(1 + 0.5 + 1) / 3, 0.1])  # now the person meets the source

@@ -1,0 +1,252 @@
+"""The batch interface, against a server that speaks files and batches."""
+
+import dataclasses
+import json
+
+import pytest
+import sqlalchemy as sa
+from server import Provider, finish_batch, serving
+
+from heart_utils.calls import ledger as database
+from heart_utils.calls.asking import ask_all
+from heart_utils.calls.batch import BatchCount, BatchError, collect_batches, submit_batches
+from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
+from heart_utils.calls.local import local_model
+from heart_utils.calls.models import Model, Request
+from heart_utils.calls.prices import BudgetError, reserve
+
+CANARY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture
+def provider():
+    with serving(Provider(answer=lambda body: f"You said {body['messages'][0]['content']}.")) as running:
+        yield running
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    opened = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield opened
+    opened.close()
+
+
+def requests_for(provider, n=5, **settings):
+    prices = {"price_prompt": 1.0, "price_completion": 2.0, **settings}
+    judge = Model("judge", "openai/test", api_base=provider.address, **prices)
+    return [Request(judge, ({"role": "user", "content": f"w{i}"},), {"max_tokens": 20}) for i in range(n)]
+
+
+def another_process(ledger):
+    return Ledger(database.connect(str(ledger.engine.url)))
+
+
+def test_a_batch_is_submitted_waited_for_and_collected_by_another_process(provider, ledger):
+    requests = requests_for(provider)
+    calls = ask_all(requests, ledger=ledger, mode="batch")
+    assert {call.status for call in calls} == {"planned"}
+    lines = [json.loads(line) for line in provider.files["file-1"].splitlines()]
+    assert [line["body"]["messages"][0]["content"] for line in lines] == [f"w{i}" for i in range(5)]
+    assert lines[0]["body"] | {"messages": None} == {"model": "test", "messages": None, "max_tokens": 20}
+    later = another_process(ledger)
+    assert {call.status for call in ask_all(requests, ledger=later, mode="batch")} == {"planned"}
+    assert len(provider.batches) == 1  # not submitted twice
+    finish_batch(provider, "batch-1")
+    calls = ask_all(requests, ledger=later, mode="batch")
+    assert [(call.status, call.text) for call in calls] == [("ok", f"You said w{i}.") for i in range(5)]
+    assert ask_all(requests, ledger=later, mode="replay") == calls
+    assert provider.requests == []  # nothing was asked one by one
+
+
+def test_what_a_server_of_ones_own_takes_besides_stands_in_the_body_itself(provider, ledger):
+    requests = requests_for(provider, 1, options={"temperature": 0.5, "extra_body": {"min_p": 0.1}})
+    submit_batches(requests, ledger=ledger)
+    body = json.loads(provider.files["file-1"])["body"]
+    assert {name: body[name] for name in body if name not in ("model", "messages")} == {
+        "temperature": 0.5, "max_tokens": 20, "min_p": 0.1}  # fmt: skip
+
+
+def test_a_batch_costs_half(provider, ledger):
+    requests = requests_for(provider)
+    submit_batches(requests, ledger=ledger)
+    assert ledger.money().reserved == pytest.approx(sum(map(reserve, requests)) / 2)
+    finish_batch(provider, "batch-1")
+    assert collect_batches(ledger) == BatchCount(open=0, waiting=0, recorded=5, freed=0)
+    assert ledger.money().spent == pytest.approx(5 * (1 * 1 + 3 * 2) / 1e6 / 2)
+    assert ledger.money().reserved == 0
+
+
+def test_what_a_batch_comes_back_without_is_asked_again(provider, ledger):
+    requests = requests_for(provider)
+    submit_batches(requests, ledger=ledger)
+    finish_batch(provider, "batch-1", fail=[1], expire=[3])
+    assert collect_batches(ledger) == BatchCount(open=0, waiting=0, recorded=3, freed=2)
+    calls = ask_all(requests, ledger=ledger, progress=False)
+    assert [call.text for call in calls] == [f"You said w{i}." for i in range(5)]
+    assert sorted(body["messages"][0]["content"] for body in provider.requests) == ["w1", "w3"]
+
+
+def test_a_truncated_answer_is_left_to_a_plain_run_that_gives_more_room(provider, ledger):
+    provider.answer = " ".join(["word"] * 30)
+    requests = requests_for(provider, 1)
+    submit_batches(requests, ledger=ledger)
+    finish_batch(provider, "batch-1")
+    assert collect_batches(ledger).freed == 1
+    assert ask_all(requests, ledger=ledger, mode="batch")[0].error.startswith("truncated in a batch")
+    assert len(provider.batches) == 1  # the same room would not help
+    [call] = ask_all(requests, ledger=ledger, progress=False)
+    assert (call.status, len(call.text.split())) == ("ok", 30)
+
+
+def test_a_plain_run_does_not_pay_for_what_is_in_a_batch(provider, ledger):
+    requests = requests_for(provider)
+    submit_batches(requests[:2], ledger=ledger)
+    with pytest.raises(LedgerError, match="2 of the requests are in a provider's batch"):
+        ask_all(requests, ledger=ledger, progress=False)
+    assert len(provider.requests) == 3
+
+
+def test_a_plain_run_does_not_wait_for_money_that_a_batch_holds(provider, ledger):
+    first, second = requests_for(provider, 2)
+    submit_batches([first], ledger=ledger)
+    with pytest.raises(BudgetError, match="held for requests in batches. 1 calls were not made"):
+        ask_all([second], ledger=ledger, budget_usd=reserve(first), progress=False)
+    assert provider.requests == []
+
+
+def test_a_batchs_answer_may_hold_another_line_break(provider, ledger):
+    provider.answer = "I hear you.\u2028Go on."
+    requests = requests_for(provider, 1)
+    submit_batches(requests, ledger=ledger)
+    finish_batch(provider, "batch-1")
+    provider.files["batch-1-output"] = json.dumps(json.loads(provider.files["batch-1-output"]), ensure_ascii=False) + "\n"
+    assert collect_batches(ledger).recorded == 1
+    assert ledger.find([requests[0].key])[requests[0].key].text == "I hear you.\u2028Go on."
+
+
+def test_a_batch_that_was_not_accepted_gives_its_claims_back(provider, ledger):
+    requests = requests_for(provider)
+    wrong = [dataclasses.replace(r, model=dataclasses.replace(r.model, api_base="http://127.0.0.1:9/v1")) for r in requests]
+    with pytest.raises(BatchError, match="did not take or give a file of requests"):
+        submit_batches(wrong, ledger=ledger)
+    assert ledger.counts() == {}
+
+
+class Killed(BaseException):
+    """As a kill would: nothing after it runs."""
+
+
+def kill_at(monkeypatch, step):
+    def die(*_):
+        raise Killed
+
+    monkeypatch.setattr(f"heart_utils.calls.batch.{step}", die)
+
+
+def test_a_batch_whose_creator_was_killed_before_it_was_accepted_is_freed_in_the_end(provider, ledger, monkeypatch):
+    with monkeypatch.context() as patched:
+        kill_at(patched, "_upload")
+        with pytest.raises(Killed):
+            submit_batches(requests_for(provider), ledger=another_process(ledger))
+    assert collect_batches(ledger) == BatchCount(open=1, waiting=5, recorded=0, freed=0)  # it may be on its way
+    with ledger.writing() as connection:
+        connection.execute(database.batches.update().values(submitted_at=ledger.clock() - 601))
+    assert collect_batches(ledger) == BatchCount(open=0, waiting=0, recorded=0, freed=5)
+    assert submit_batches(requests_for(provider), ledger=ledger) == 5
+
+
+@pytest.mark.parametrize("n_later", [0, 3])
+def test_a_batch_whose_creator_was_killed_after_it_was_accepted_is_found_at_the_provider(
+    provider, ledger, monkeypatch, n_later
+):
+    requests = requests_for(provider)
+    with monkeypatch.context() as patched:
+        kill_at(patched, "_name_batch")
+        with pytest.raises(Killed):
+            submit_batches(requests, ledger=another_process(ledger))
+    for i in range(n_later):
+        submit_batches(requests_for(provider, served_id=f"later {i}"), ledger=ledger)
+    assert ask_all(requests, ledger=ledger, mode="batch")[0].status == "planned"
+    assert len(provider.batches) == 1 + n_later  # it was paid for once
+    finish_batch(provider, "batch-1")
+    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [f"You said w{i}." for i in range(5)]
+    with ledger.writing() as connection:
+        assert (
+            connection.scalar(sa.select(database.batches.c.status).where(database.batches.c.batch == "batch-1")) == "completed"
+        )
+
+
+def test_a_batch_that_perhaps_was_accepted_is_looked_for_and_not_made_again(provider, ledger, monkeypatch):
+    import litellm
+
+    create = litellm.acreate_batch
+
+    async def taken_but_not_said(**how):
+        await create(**how)
+        raise TimeoutError("the line went dead")
+
+    requests = requests_for(provider)
+    with monkeypatch.context() as patched:
+        patched.setattr(litellm, "acreate_batch", taken_but_not_said)
+        with pytest.raises(BatchError, match="nobody knows whether its provider took a batch"):
+            submit_batches(requests, ledger=ledger)
+    finish_batch(provider, "batch-1")
+    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [f"You said w{i}." for i in range(5)]
+    assert len(provider.batches) == 1
+
+
+def test_a_batch_collected_by_a_process_that_was_killed_is_neither_lost_nor_paid_for_twice(provider, ledger, monkeypatch):
+    requests = requests_for(provider)
+    submit_batches(requests, ledger=ledger)
+    finish_batch(provider, "batch-1")
+    with monkeypatch.context() as patched:
+        record = ledger.record
+
+        def record_and_die(*answers, **how):
+            record(*answers, **how)
+            raise Killed
+
+        patched.setattr(ledger, "record", record_and_die)
+        with pytest.raises(Killed):
+            collect_batches(ledger)
+    collect_batches(ledger)
+    assert ledger.money().spent == pytest.approx(5 * (1 * 1 + 3 * 2) / 1e6 / 2)
+
+
+def test_the_claims_of_a_batch_outlive_the_process_that_submitted_it(provider, ledger):
+    dead = another_process(ledger)
+    submit_batches(requests_for(provider), ledger=dead)
+    with ledger.writing() as connection:
+        connection.execute(database.owners.update().values(seen_at=0.0))
+    assert submit_batches(requests_for(provider), ledger=ledger) == 0
+
+
+def test_a_budget_keeps_requests_out_of_a_batch(provider, ledger):
+    requests = requests_for(provider)
+    assert submit_batches(requests, ledger=ledger, budget_usd=3.2 * reserve(requests[0]) / 2) == 3
+
+
+def test_models_without_batches_are_refused(ledger):
+    with pytest.raises(BatchError, match="cannot be asked in batches"):
+        submit_batches([Request(Model("c", "anthropic/claude-x"), ({"role": "user", "content": "w"},))], ledger=ledger)
+    with pytest.raises(BatchError, match="cannot be asked in batches"):
+        submit_batches([Request(local_model(), ({"role": "user", "content": "w"},))], ledger=ledger)
+
+
+def test_no_key_is_noted_with_a_batch(provider, ledger, tmp_path, monkeypatch):
+    monkeypatch.setenv("CANARY_API_KEY", CANARY)
+    submit_batches(requests_for(provider, api_key_env="CANARY_API_KEY"), ledger=ledger)
+    with ledger.reading() as connection:
+        assert "CANARY_API_KEY" in connection.scalar(sa.select(database.batches.c.model))
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and CANARY.encode() in file.read_bytes()]
+
+
+def test_a_refusal_in_a_batch_is_a_refusal_like_any_other(provider, ledger):
+    requests = requests_for(provider, 3)
+    ask_all(requests, ledger=ledger, mode="batch")
+    finish_batch(provider, "batch-1", refuse=[0], stop=[1])
+    calls = ask_all(requests, ledger=ledger, mode="batch")
+    assert [call.status for call in calls] == ["refused", "refused", "ok"]
+    assert calls[0].text == "I cannot judge this."
+    assert ask_all(requests, ledger=ledger) == calls  # nor is it asked again, one by one
+    assert provider.requests == []

@@ -1,0 +1,697 @@
+"""The ledger alone: claims, money, versions, and what goes in and out of its files. No model is asked."""
+
+import dataclasses
+import json
+import os
+import sqlite3
+import stat
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import psutil
+import psycopg
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heart_utils.calls import ledger as database
+from heart_utils.calls.asking import ask_all
+from heart_utils.calls.ledger import (
+    DAMAGED,
+    Ledger,
+    LedgerError,
+    ReplayError,
+    check_calls,
+    export_calls,
+    import_calls,
+    merge_calls,
+    open_ledger,
+)
+from heart_utils.calls.models import Call, Model, Request
+from heart_utils.runs import open_run
+
+JUDGE = Model("judge", "openai/test", api_base="http://127.0.0.1:9/v1", options={"temperature": 0.7})
+
+
+def ask(word, **settings):
+    return Request(JUDGE, ({"role": "user", "content": word},), **settings)
+
+
+def fill(ledger, words, **answer):
+    requests = [ask(word) for word in words]
+    won = ledger.claim(requests, [0.01] * len(requests), since=ledger.clock()).won
+    ledger.record([Call(r.key, **{"status": "ok", "text": f"said {w}", "cost_usd": 0.001, **answer})
+                   for r, w in zip(requests, words, strict=True) if r.key in won])  # fmt: skip
+    return requests
+
+
+def another_process(ledger):
+    """A ledger on the same database, as a process of its own sees it."""
+    return Ledger(database.connect(str(ledger.engine.url)))
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    opened = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield opened
+    opened.close()
+
+
+# -- keys
+
+
+def test_a_key_depends_on_what_is_asked_and_on_nothing_else():
+    base = ask("hello")
+    same = [
+        dataclasses.replace(base, tag="t", stream=True),
+        dataclasses.replace(base, model=dataclasses.replace(JUDGE, name="other", price_prompt=3.0, api_key_env="X_API_KEY")),
+        Request(JUDGE, ({"content": "hello", "role": "user"},), {"temperature": 0.7}),
+    ]
+    other = [
+        ask("hullo"),
+        ask("hello", repeat=1),
+        ask("hello", options={"temperature": 0.1}),
+        ask("hello", options={"response_format": {"type": "json_object"}}),
+        Request(JUDGE, ({"role": "system", "content": "hello"},)),
+        Request(dataclasses.replace(JUDGE, api_base="http://127.0.0.1:10/v1"), base.messages),
+        Request(dataclasses.replace(JUDGE, served_id="v2"), base.messages),
+    ]
+    assert {request.key for request in same} == {base.key}
+    assert len({request.key for request in [base, *other]}) == len(other) + 1
+
+
+def test_a_key_is_the_same_on_every_machine():
+    """Recorded ledgers hang on it: a change here asks for every call again."""
+    assert ask("hello").key == "585ae31b56c582e34c05490ff22e8d1c"
+
+
+# -- answers
+
+
+@settings(max_examples=40)
+@given(
+    text=st.text(max_size=200),
+    finish=st.sampled_from(["stop", "length", None]),
+    ttft=st.none() | st.floats(0, 1e6),
+    tokens=st.none() | st.integers(0, 10**6),
+    logprobs=st.none() | st.lists(st.tuples(st.text(max_size=5), st.floats(-100, 0)), max_size=5).map(tuple),
+)
+def test_what_goes_in_comes_out(text, finish, ttft, tokens, logprobs):
+    ledger = open_ledger("sqlite://")
+    request = ask("hello")
+    ledger.claim([request], [0.0], since=ledger.clock())
+    call = Call(request.key, "ok", text, finish, logprobs, ttft, 12.5, tokens, tokens, 0.25, 2, 3, None)
+    ledger.record([call])
+    assert ledger.find([request.key]) == {request.key: call}
+    ledger.close()
+
+
+def test_what_is_only_claimed_is_not_found(ledger):
+    request = ask("hello")
+    assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
+    assert ledger.find([request.key]) == {}
+    assert ledger.counts() == {"claimed": 1}
+
+
+def test_many_calls_are_found_by_their_keys_alone(ledger):
+    requests = fill(ledger, [f"w{i}" for i in range(12_000)])
+    found = ledger.find([request.key for request in requests[::2]])
+    assert len(found) == 6000
+    assert found[requests[10].key].text == "said w10"
+
+
+# -- claims
+
+
+def test_a_request_is_claimed_once(ledger):
+    other = another_process(ledger)
+    requests = [ask(f"w{i}") for i in range(10)]
+    mine = ledger.claim(requests[:6], [0.0] * 6, since=ledger.clock()).won
+    theirs = other.claim(requests, [0.0] * 10, since=ledger.clock()).won
+    assert mine == {request.key for request in requests[:6]}
+    assert theirs == {request.key for request in requests[6:]}
+
+
+def test_an_answer_is_never_claimed_again_and_a_failure_only_by_a_later_run(ledger):
+    done = fill(ledger, ["done"])
+    failed = fill(ledger, ["failed"], status="error", text="")
+    started = ledger.clock() - 60
+    assert ledger.claim([*done, *failed], [0.0, 0.0], since=started).won == frozenset()
+    assert ledger.claim([*done, *failed], [0.0, 0.0], since=ledger.clock() + 1).won == {failed[0].key}
+
+
+def test_the_claims_of_a_dead_process_are_free_and_their_money_is_not(ledger):
+    dead, request = another_process(ledger), ask("hello")
+    dead.claim([request], [0.25], since=ledger.clock())
+    with dead.engine.begin() as connection:  # a process of this machine whose number is nobody's
+        connection.execute(database.owners.update().values(pid=2**22 + 1))
+    claim = ledger.claim([request], [0.25], since=ledger.clock())
+    assert claim.won == {request.key}
+    assert (ledger.money().unsettled, ledger.money().reserved) == (0.25, 0.25)
+
+
+def test_a_number_given_to_another_process_does_not_keep_a_claim(ledger):
+    dead, request = another_process(ledger), ask("hello")
+    dead.claim([request], [0.0], since=ledger.clock())
+    with dead.engine.begin() as connection:
+        connection.execute(database.owners.update().values(pid=os.getpid(), started=1.0))
+    assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
+
+
+def far_away(ledger):
+    """A process of another machine, with one request claimed."""
+    far, request = another_process(ledger), ask("hello")
+    far.claim([request], [0.0], since=ledger.clock())
+    with far.engine.begin() as connection:
+        elsewhere = database.owners.update().where(database.owners.c.owner == far.owner)
+        connection.execute(elsewhere.values(host="elsewhere", pid=2**22 + 1))
+    return far, request
+
+
+def is_taken_over(ledger, request, *, looks=8):
+    for _ in range(looks):
+        if ledger.claim([request], [0.0], since=ledger.clock()).won:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_the_claims_of_another_machine_expire_when_it_is_silent(ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.ledger.LEASE_S", 0.2)
+    _, request = far_away(ledger)
+    assert not ledger.claim([request], [0.0], since=ledger.clock()).won
+    assert is_taken_over(ledger, request)
+
+
+def test_another_machine_that_is_heard_of_keeps_its_claims(ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.ledger.LEASE_S", 0.2)
+    far, request = far_away(ledger)
+    for _ in range(8):
+        far.record([])
+        assert not is_taken_over(ledger, request, looks=1)
+        time.sleep(0.05)
+
+
+def test_silence_while_the_database_was_away_is_nobodys(ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.ledger.LEASE_S", 0.6)
+    monkeypatch.setattr("heart_utils.calls.ledger.LOOK_S", 0.1)
+    _, request = far_away(ledger)
+    assert not is_taken_over(ledger, request, looks=1)
+    time.sleep(1.0)  # nobody could write
+    assert not is_taken_over(ledger, request, looks=1)
+
+
+@pytest.mark.parametrize("seconds", [100, -100])
+def test_a_jump_of_the_clock_takes_no_claim_from_a_process_that_lives(ledger, monkeypatch, seconds):
+    """Of this machine's clock, by which it also tells when it was started; stamps then look older than they are."""
+    near, [request, other] = another_process(ledger), [ask("hello"), ask("there")]
+    near.claim([request], [0.0], since=ledger.clock())
+    far, _ = far_away(ledger)
+    far.claim([other], [0.0], since=ledger.clock())
+    with ledger.writing() as connection:
+        connection.execute(database.owners.update().values(seen_at=database.owners.c.seen_at - seconds))
+    created, started = psutil.Process.create_time, psutil.boot_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: created(process) + seconds)
+    monkeypatch.setattr(psutil, "boot_time", lambda: started() + seconds)
+    assert not is_taken_over(ledger, request)
+    assert not is_taken_over(ledger, other)
+
+
+def test_an_answer_whose_claim_is_gone_is_kept(ledger):
+    request = ask("hello", tag="h1")
+    ledger.claim([request], [0.5], since=ledger.clock())
+    with ledger.writing() as connection:
+        connection.execute(database.calls.delete())
+    answer = Call(request.key, "ok", "late", cost_usd=0.1)
+    ledger.record([answer], requests={request.key: request})
+    assert ledger.find([request.key]) == {request.key: answer}
+    with pytest.raises(LedgerError, match="temperature was 0.7, now 0.2"):  # what was asked is known, too
+        ask_all([ask("hello", options={"temperature": 0.2})], ledger=ledger, mode="replay")
+
+
+def test_an_answer_goes_before_another_processs_failure(ledger):
+    other, request = another_process(ledger), ask("hello")
+    ledger.claim([request], [0.0], since=ledger.clock())
+    other.record([Call(request.key, "error", error="no answer")])
+    ledger.record([Call(request.key, "ok", "here")])
+    other.record([Call(request.key, "error", error="no answer")])
+    assert ledger.find([request.key])[request.key].text == "here"
+
+
+def test_a_claim_that_was_committed_though_nobody_heard_so_is_still_ones_own(ledger, monkeypatch):
+    request, writing, broken = ask("hello"), Ledger.writing, []
+
+    @contextmanager
+    def deaf(self):
+        with writing(self) as connection:
+            yield connection
+        if not broken and self.counts().get("claimed"):
+            broken.append(True)
+            raise lost_connection()
+
+    monkeypatch.setattr(Ledger, "writing", deaf)
+    assert ledger.claim([request], [0.25], since=ledger.clock()).won == {request.key}
+    assert broken
+    assert ledger.money().reserved == 0.25
+
+
+# -- places in a queue
+
+
+def test_places_are_handed_out_to_all_processes_together(ledger):
+    waits = [who.book({"requests": 2.0}) for who in (ledger, another_process(ledger)) for _ in range(3)]
+    assert waits == pytest.approx([0, 2, 4, 6, 8, 10], abs=1.0)
+    assert ledger.book({"requests": 2.0, "tokens": 30.0}) == pytest.approx(12, abs=1.0)
+    assert ledger.book({"tokens": 1.0}) == pytest.approx(30, abs=1.0)
+
+
+# -- a database that is away
+
+
+def lost_connection():
+    error = LedgerError("the connection is lost")
+    error.__cause__ = sa.exc.OperationalError("SELECT", {}, psycopg.OperationalError("server closed the connection"))
+    return error
+
+
+@pytest.mark.parametrize("step", ["find", "statuses", "claim", "record", "release", "money", "clock", "counts", "book"])
+def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
+    request = ask("hello")
+    arguments = {
+        "find": ([request.key],), "statuses": ([request.key],), "claim": ([request], [0.0]), "record": ([],),
+        "release": ([request.key],), "book": ({"q": 1.0},),
+    }  # fmt: skip
+    engine, failures = ledger.engine, [1, 2]
+
+    class Away:
+        url, dialect = engine.url, engine.dialect
+
+        def __getattr__(self, name):
+            if failures and name in ("begin", "connect"):
+                failures.pop()
+                raise sa.exc.OperationalError("SELECT", {}, psycopg.OperationalError("connection refused"))
+            return getattr(engine, name)
+
+    monkeypatch.setattr(ledger, "engine", Away())
+    getattr(ledger, step)(*arguments.get(step, ()), **({"since": 0.0} if step == "claim" else {}))
+    assert not failures
+    failures.extend([1] * 1000)
+    ledger.patience_s = 0.3
+    with pytest.raises(LedgerError, match="could not be (read|written) .connection refused"):
+        getattr(ledger, step)(*arguments.get(step, ()), **({"since": 0.0} if step == "claim" else {}))
+
+
+def test_a_file_that_another_program_holds_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "WAIT_S", 0.1)  # of SQLite's own
+    ledger, [request] = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite"), [ask("hello")]
+    held = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None, check_same_thread=False)
+    held.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(1.0, held.execute, ["COMMIT"])
+    release.start()
+    assert ledger.claim([request], [0.0], since=0.0).won == {request.key}
+    release.join()
+    held.close()
+
+
+# -- damage
+
+
+def some_rows(ledger):
+    requests = fill(ledger, ["a", "b"], logprobs=(("A", -0.5), ("B", -1.25)), finish_reason="stop", total_ms=8.0)
+    requests += fill(ledger, ["c"], status="error", text="", error="no answer within 5 s")
+    return requests + fill(ledger, ["d"], text="I hear you. " * 30, served_model="gpt-4o-2024")
+
+
+def flips(value):
+    """All that a stored value becomes when one of its bits is turned over."""
+    raw = value if isinstance(value, bytes) else value.encode()
+    for place in range(8 * len(raw)):
+        turned = bytearray(raw)
+        turned[place // 8] ^= 1 << place % 8
+        yield bytes(turned)
+
+
+def test_every_bit_that_turns_over_in_a_stored_answer_is_seen(ledger):
+    requests, seen, n = some_rows(ledger), 0, 0
+    file = sqlite3.connect(ledger.engine.url.database, isolation_level=None)
+    for request in requests:
+        good = ledger.find([request.key])[request.key]
+        for column in ("answer", "logprobs", "status", "finish_reason", "error", "digest", "served_model"):
+            [value] = file.execute(f"SELECT {column} FROM calls WHERE key = ?", [request.key]).fetchone()
+            for turned in flips(value or b""):
+                kept = sqlite3.Binary(turned) if column == "answer" else turned
+                cast = "?" if column == "answer" else "CAST(? AS TEXT)"
+                file.execute(f"UPDATE calls SET {column} = {cast} WHERE key = ?", [kept, request.key])
+                call = ledger.find([request.key]).get(request.key)
+                n, seen = n + 1, seen + (call == Call(request.key, "error", error=DAMAGED) and request.key in ledger.damaged)
+            file.execute(f"UPDATE calls SET {column} = ? WHERE key = ?", [value, request.key])
+        assert ledger.find([request.key])[request.key] == good
+        assert not ledger.damaged
+    file.close()
+    assert n > 1500
+    assert seen == n
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong"), [("cost_usd", 0.002), ("prompt_tokens", 7), ("attempts", 9), ("total_ms", 9.5), ("estimated", True)]
+)
+def test_a_number_that_changed_is_seen(ledger, column, wrong):
+    [request, *_] = some_rows(ledger)
+    with ledger.writing() as connection:
+        connection.execute(sa.text(f"UPDATE calls SET {column} = :wrong"), {"wrong": wrong})
+    assert ledger.find([request.key])[request.key].status == "error"
+
+
+def spoil(ledger, request):
+    with ledger.writing() as connection:
+        its = database.calls.c.key == request.key
+        answer = bytearray(connection.scalar(sa.select(database.calls.c.answer).where(its)))
+        answer[-1] ^= 1
+        connection.execute(database.calls.update().where(its).values(answer=bytes(answer)))
+
+
+def test_a_damaged_answer_is_said_and_leaves_the_others_alone(ledger):
+    first, second = fill(ledger, ["a", "b"])
+    spoil(ledger, first)
+    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They count as errors"):
+        calls = ask_all([first, second], ledger=ledger, mode="replay")
+    assert [(call.status, call.text) for call in calls] == [("error", ""), ("ok", "said b")]
+
+
+def test_what_another_process_has_answered_again_is_not_claimed_as_damaged(ledger):
+    [request], other = fill(ledger, ["a"]), another_process(ledger)
+    spoil(ledger, request)
+    for process in (ledger, other):
+        process.find([request.key])
+    assert other.claim([request], [0.0], since=0.0).won == {request.key}
+    assert not ledger.claim([request], [0.0], since=0.0).won  # it is being asked
+    other.record([Call(request.key, "ok", "again")])
+    assert not ledger.claim([request], [0.0], since=0.0).won
+    assert ledger.find([request.key])[request.key].text == "again"
+
+
+def test_answers_of_a_ledger_without_digests_are_still_read(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    [request] = fill(ledger, ["hello"])
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE calls DROP COLUMN digest"))
+        connection.execute(sa.text("DROP TABLE paces"))
+    ledger.close()
+    later = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    assert later.find([request.key])[request.key].text == "said hello"
+    assert fill(later, ["there"])
+    assert later.book({"q": 1.0}) == pytest.approx(0, abs=0.1)
+
+
+def test_a_damaged_file_is_a_sentence(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    requests = fill(ledger, [f"w{i} " * 300 for i in range(300)])
+    ledger.close()
+    content = bytearray((tmp_path / "ledger.sqlite").read_bytes())
+    for place in range(16384 * 2, len(content), 16384):
+        content[place : place + 64] = b"\xff" * 64
+    (tmp_path / "ledger.sqlite").write_bytes(content)
+    with pytest.raises(LedgerError, match="could not be read .*malformed|cannot be opened: .*malformed"):
+        open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite").find([request.key for request in requests])
+
+
+def test_of_two_answers_to_one_request_the_first_stands(ledger):
+    other, request = another_process(ledger), ask("hello")
+    ledger.claim([request], [0.0], since=ledger.clock())
+    other.record([Call(request.key, "ok", "first", cost_usd=0.1)])
+    ledger.record([Call(request.key, "ok", "second", cost_usd=0.1)])
+    assert ledger.find([request.key])[request.key].text == "first"
+    assert ledger.money().spent == pytest.approx(0.2)  # both were paid for
+
+
+def test_a_claim_given_back_is_free(ledger):
+    request = ask("hello")
+    ledger.claim([request], [1.0], since=ledger.clock())
+    ledger.release([request.key])
+    assert ledger.money().reserved == 0
+    assert another_process(ledger).claim([request], [0.0], since=ledger.clock()).won == {request.key}
+
+
+# -- money
+
+
+@settings(max_examples=25)
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=20), st.floats(0.0, 5.0))
+def test_what_is_claimed_never_passes_the_budget(reserves, budget):
+    ledger = open_ledger("sqlite://")
+    requests = [ask(f"w{i}") for i in range(len(reserves))]
+    for start in range(0, len(requests), 3):
+        ledger.claim(requests[start : start + 3], reserves[start : start + 3], since=ledger.clock(), budget_usd=budget)
+        assert ledger.money().bound <= budget + 1e-9
+    ledger.close()
+
+
+def test_money_is_counted_for_all_processes(ledger):
+    fill(ledger, ["a", "b"])
+    other = another_process(ledger)
+    fill(other, ["c"])
+    other.record([], unsettled=0.5)
+    money = ledger.money()
+    assert (money.spent, money.unsettled) == (pytest.approx(0.003), 0.5)
+    claim = ledger.claim([ask("d"), ask("e")], [0.1, 0.1], since=ledger.clock(), budget_usd=0.65)
+    assert (len(claim.won), claim.unfit) == (1, 1)
+
+
+def test_a_second_attempt_is_reserved_or_refused(ledger):
+    request = ask("a")
+    ledger.claim([request], [0.1], since=ledger.clock(), budget_usd=0.25)
+    assert ledger.reserve_more(request, 0.1, 0.25)
+    assert not ledger.reserve_more(request, 0.1, 0.25)
+    assert ledger.money().reserved == pytest.approx(0.2)
+
+
+def test_a_models_own_budget_ends_its_calls_and_no_others(ledger):
+    thrifty = dataclasses.replace(JUDGE, model="openai/dear", budget_usd=0.25)
+    dear = [dataclasses.replace(ask(word), model=thrifty) for word in "abcd"]
+    claim = ledger.claim(dear[:3], [0.1] * 3, since=ledger.clock(), budget_usd=10.0)
+    assert (claim.won, claim.unfit) == ({request.key for request in dear[:2]}, 1)
+    assert len(ledger.claim([ask("e")], [5.0], since=ledger.clock(), budget_usd=10.0).won) == 1
+    ledger.record([Call(dear[0].key, "ok", "said", cost_usd=0.02), Call(dear[1].key, "ok", "said", cost_usd=0.02)])
+    assert len(ledger.claim(dear[2:], [0.1] * 2, since=ledger.clock()).won) == 2  # 0.04 are spent, 0.2 more fit into 0.25
+    assert not ledger.reserve_more(dear[2], 0.02, None)
+    assert ledger.reserve_more(dear[2], 0.005, None)
+
+
+# -- files
+
+
+def test_calls_go_out_sorted_and_come_back_the_same(ledger, tmp_path, rng):
+    words = [f"w{i}" for i in rng.permutation(50)]
+    requests = fill(ledger, words, logprobs=(("A", -0.5),), ttft_ms=1.5, attempts=1)
+    assert export_calls(ledger, tmp_path / "calls.jsonl") == 50
+    lines = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+    keys = [line["key"] for line in lines if "key" in line]
+    assert keys == sorted(request.key for request in requests)
+    assert not any("w7" in line.get("messages", "") for line in lines)
+
+    copy = open_ledger(f"sqlite:///{tmp_path}/copy.sqlite", seed_file=tmp_path / "calls.jsonl")
+    assert copy.find(keys) == ledger.find(keys)
+    export_calls(copy, tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "calls.jsonl").read_bytes()
+    assert copy.money().spent == 0  # the money was spent elsewhere
+    assert import_calls(copy, tmp_path / "calls.jsonl") == 0
+
+
+def test_a_seeded_ledger_answers_and_explains_a_miss(ledger, tmp_path):
+    [request] = fill(ledger, ["hello"])
+    export_calls(ledger, tmp_path / "calls.jsonl")
+    copy = open_ledger("sqlite://", seed_file=tmp_path / "calls.jsonl")
+    assert ask_all([request], ledger=copy, mode="replay")[0].text == "said hello"
+    with pytest.raises(LedgerError, match="temperature was 0.7, now 0.2"):
+        ask_all([ask("hello", options={"temperature": 0.2})], ledger=copy, mode="replay")
+
+
+def test_what_is_recorded_stays_when_a_file_says_otherwise(ledger, tmp_path):
+    [request] = fill(ledger, ["hello"])
+    export_calls(ledger, tmp_path / "calls.jsonl")
+    text = (tmp_path / "calls.jsonl").read_text().replace("said hello", "said goodbye")
+    (tmp_path / "other.jsonl").write_text(text)
+    assert import_calls(ledger, tmp_path / "other.jsonl") == 0
+    assert ledger.find([request.key])[request.key].text == "said hello"
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u0085", "\u2029"])
+def test_an_answer_with_another_line_break_comes_back_from_a_file(ledger, tmp_path, sign):
+    [request] = fill(ledger, ["hello"], text=f"I hear you.{sign}Go on.")
+    export_calls(ledger, tmp_path / "calls.jsonl")
+    copy = open_ledger("sqlite://", seed_file=tmp_path / "calls.jsonl")
+    assert copy.find([request.key])[request.key].text == f"I hear you.{sign}Go on."
+
+
+def test_half_a_character_as_a_token_is_recorded_with_a_mark_in_its_place(ledger, tmp_path):
+    [request] = fill(ledger, ["hello"], text="\ud83d", logprobs=(("\ud83d", -0.5), ("A", -1.0)))
+    call = ledger.find([request.key])[request.key]
+    assert (call.text, call.logprobs) == ("?", (("?", -0.5), ("A", -1.0)))
+    assert export_calls(ledger, tmp_path / "calls.jsonl") == 1
+
+
+@pytest.mark.parametrize("line", ["{broken", "[1]", '{"key": "k"}', '{"key": "k", "status": "ok", "surprise": 1}'])
+def test_a_damaged_file_is_named_with_its_line(ledger, tmp_path, line):
+    fill(ledger, ["hello"])
+    export_calls(ledger, tmp_path / "calls.jsonl")
+    with (tmp_path / "calls.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(LedgerError, match=r"calls.jsonl, line 4, is not a recorded call"):
+        open_ledger("sqlite://", seed_file=tmp_path / "calls.jsonl")
+
+
+def test_a_call_takes_little_room(ledger, tmp_path, rng):
+    """Prompts of some 3,000 characters and answers of 200 tokens, in words drawn at random: the worst case for packing."""
+    vocabulary = ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), size)) for size in rng.integers(2, 10, 3000)]
+    fixed = "You compare two replies. " * 20
+
+    def prose(n):
+        return " ".join(rng.choice(vocabulary, n))
+
+    before = ledger.clock()
+    requests = [
+        Request(JUDGE, ({"role": "system", "content": fixed}, {"role": "user", "content": prose(450)})) for _ in range(500)
+    ]
+    ledger.claim(requests, [0.0] * 500, since=before)
+    ledger.record([Call(r.key, "ok", prose(150), "stop", None, None, 9.5, 700, 200, 0.01, 1) for r in requests])
+    ledger.close()
+    size = sum(file.stat().st_size for file in tmp_path.glob("ledger.sqlite"))
+    assert size / 500 < 4096
+
+
+def test_a_check_names_what_is_damaged_and_finds_nothing_in_a_sound_ledger(ledger):
+    first, *_ = fill(ledger, ["a", "b", "c"])
+    assert check_calls(ledger) == []
+    spoil(ledger, first)
+    assert check_calls(ledger) == [f"Call {first.key} to openai/test is damaged; `make collect` asks again."]
+
+
+def test_a_check_finds_a_row_that_is_doubled(ledger):
+    fill(ledger, ["a", "b"])
+    with ledger.engine.begin() as connection:  # as a damaged index lets happen
+        columns = ", ".join(column.name for column in database.calls.columns)
+        connection.execute(sa.text("CREATE TABLE other AS SELECT * FROM calls"))
+        connection.execute(sa.text("DROP TABLE calls"))
+        connection.execute(sa.text("ALTER TABLE other RENAME TO calls"))
+        connection.execute(sa.text(f"INSERT INTO calls ({columns}) SELECT {columns} FROM calls ORDER BY key LIMIT 1"))
+    [said] = check_calls(ledger)
+    assert said.endswith("is doubled.")
+
+
+def test_a_merge_takes_what_is_new_or_better_and_leaves_out_what_is_damaged(ledger, tmp_path):
+    other = open_ledger(f"sqlite:///{tmp_path}/other.sqlite")
+    fill(ledger, ["both"], text="mine")
+    fill(ledger, ["failed here"], status="error", text="")
+    both, better, new, bad, worse = (
+        fill(other, [word], text="theirs")[0] for word in ("both", "failed here", "new", "bad", "ok here")
+    )
+    fill(ledger, ["ok here"], text="mine")
+    spoil(other, bad)
+    spent = ledger.money().spent
+    assert merge_calls(ledger, tmp_path / "other.sqlite") == 2
+    found = ledger.find([request.key for request in (both, better, new, bad, worse)])
+    assert [found[r.key].text for r in (both, better, new, worse)] == ["mine", "theirs", "theirs", "mine"]
+    assert bad.key not in found
+    assert ledger.money().spent == spent
+    assert merge_calls(ledger, f"sqlite:///{tmp_path}/other.sqlite") == 0
+    assert check_calls(ledger) == []
+    with pytest.raises(ReplayError, match="temperature was 0.7, now 0.2"):  # what was asked came too
+        ask_all([ask("new", options={"temperature": 0.2})], ledger=ledger, mode="replay")
+
+
+# -- where it lies
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
+def test_a_ledger_is_for_its_owners_eyes_from_the_first_byte_on(tmp_path, monkeypatch):
+    modes, connect = [], sqlite3.connect
+
+    def watch(*arguments, **how):
+        modes.append(stat.S_IMODE((tmp_path / "run" / "ledger.sqlite").stat().st_mode))
+        return connect(*arguments, **how)
+
+    monkeypatch.setattr(sqlite3.dbapi2, "connect", watch)
+    before = os.umask(0)
+    try:
+        ledger = open_ledger(f"sqlite:///{tmp_path}/run/ledger.sqlite")
+    finally:
+        os.umask(before)
+    fill(ledger, ["hello"])
+    assert set(modes) == {0o600}
+    assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == dict.fromkeys(
+        ["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"], 0o600
+    )
+
+
+def test_a_runs_ledger_lies_in_its_folder_unless_the_environment_names_another(tmp_path, monkeypatch):
+    monkeypatch.delenv("HEART_LEDGER", raising=False)
+    run = open_run(tmp_path / "mine")
+    open_ledger(run).close()
+    assert (tmp_path / "mine" / "ledger.sqlite").is_file()
+    monkeypatch.setenv("HEART_LEDGER", f"sqlite:///{tmp_path}/shared.sqlite")
+    assert open_ledger(run).url.endswith("shared.sqlite")
+
+
+def test_a_ledger_of_another_version_is_refused(ledger):
+    with ledger.engine.begin() as connection:
+        connection.execute(database.about.update().values(value="99"))
+    with pytest.raises(LedgerError, match="of version 99; this project reads version 1"):
+        another_process(ledger)
+
+
+def test_a_ledger_from_before_a_column_or_an_index_came_gains_it_and_keeps_its_calls(tmp_path):
+    url = f"sqlite:///{tmp_path}/old.sqlite"
+    old = open_ledger(url)
+    [request] = fill(old, ["a"])
+    with old.engine.begin() as connection:
+        connection.execute(sa.text("DROP INDEX spending"))
+        for name in ("served_model", "fingerprint", "cached_tokens", "estimated"):
+            connection.execute(sa.text(f"ALTER TABLE calls DROP COLUMN {name}"))
+    old.close()
+    ledger = open_ledger(url)
+    assert ledger.find([request.key])[request.key].text == "said a"
+    [other] = fill(ledger, ["b"], served_model="test-2026", fingerprint="fp_1", cached_tokens=3, estimated=True)
+    call = ledger.find([other.key])[other.key]
+    assert (call.served_model, call.fingerprint, call.cached_tokens, call.estimated) == ("test-2026", "fp_1", 3, True)
+    assert "spending" in {index["name"] for index in sa.inspect(ledger.engine).get_indexes("calls")}
+
+
+def test_a_database_of_something_else_is_refused(tmp_path):
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/phone.sqlite")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE calls (number TEXT)")
+    with pytest.raises(LedgerError, match="no ledger of this project"):
+        open_ledger(f"sqlite:///{tmp_path}/phone.sqlite")
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / "ledger.sqlite").write_text("not a database, but long enough to have a header of its own" * 10)
+    with pytest.raises(LedgerError, match="not a database"):
+        open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+
+
+@pytest.mark.parametrize("url", ["mysql://host/name", "nonsense://", "http://example.org"])
+def test_an_address_that_is_no_ledger_is_refused(url):
+    with pytest.raises(LedgerError, match="expected"):
+        open_ledger(url)
+
+
+def test_a_password_is_never_shown():
+    with pytest.raises(LedgerError) as error:
+        open_ledger("postgresql+psycopg://user:hunter2secret@127.0.0.1:9/heart?connect_timeout=2")
+    assert "hunter2secret" not in str(error.value)
+    assert "***" in str(error.value)
+
+
+def test_a_full_disk_is_said_and_what_was_recorded_stands(ledger):
+    done = fill(ledger, ["hello"])
+    with ledger.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    words = ["".join(np.random.default_rng(1).choice(list("abcdefgh"), 60_000))]
+    with pytest.raises(LedgerError, match="could not be written .*full"):
+        fill(ledger, words)
+    assert set(ledger.find([done[0].key])) == {done[0].key}

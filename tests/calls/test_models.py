@@ -1,0 +1,688 @@
+"""Calls to models: settings, the flow against a provider that fails, and money."""
+
+import dataclasses
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import Counter
+
+import pytest
+import worker
+from server import Provider, serving
+
+from heart_utils.calls import ledger as database
+from heart_utils.calls.asking import ask_all
+from heart_utils.calls.ledger import Ledger, Money, ReplayError, export_calls, open_ledger
+from heart_utils.calls.models import Call, Model, ModelError, Request, read_models, supports_schema
+from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # for the process that others are forked from
+CANARY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture
+def provider():
+    with serving(Provider()) as running:
+        yield running
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    opened = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.engine._WHOLE", set())
+    monkeypatch.setattr("heart_utils.calls.engine.FIRST_PAUSE_S", 0.01)
+
+
+def model(provider, **settings):
+    settings = {"price_prompt": 1.0, "price_completion": 2.0, "timeout_s": 60.0, **settings}
+    return Model("judge", "openai/test", api_base=provider.address, **settings)
+
+
+def ask(of, *words, **settings):
+    return [Request(of, ({"role": "user", "content": word},), **settings) for word in words]
+
+
+def answer_all(requests, ledger, **settings):
+    return ask_all(requests, ledger=ledger, **{"progress": False, **settings})
+
+
+# -- answers
+
+
+def test_answers_come_in_the_order_of_the_requests_and_each_is_asked_once(provider, ledger):
+    provider.answer = lambda body: f"You said {body['messages'][0]['content']}."
+    requests = ask(model(provider), *(f"w{i}" for i in range(40)), "w3")
+    calls = answer_all(requests, ledger)
+    assert [call.text for call in calls] == [*(f"You said w{i}." for i in range(40)), "You said w3."]
+    assert {call.status for call in calls} == {"ok"}
+    assert len(provider.requests) == 40
+    assert answer_all(requests, ledger, mode="replay") == calls
+    assert len(provider.requests) == 40
+
+
+def test_a_call_is_priced_from_the_counted_tokens(provider, ledger):
+    provider.answer = "one two three"
+    [call] = answer_all(ask(model(provider), "four words are here"), ledger)
+    assert (call.prompt_tokens, call.completion_tokens) == (4, 3)
+    assert call.cost_usd == pytest.approx((4 * 1 + 3 * 2) / 1e6)
+    assert ledger.money().spent == pytest.approx(10e-6)
+
+
+def test_a_streamed_answer_has_a_time_to_first_text_and_counted_tokens(provider, ledger):
+    provider.answer, provider.latency_s, provider.piece_s = "six words in a row here", 0.05, 0.2
+    [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
+    assert call.text == "six words in a row here"
+    assert 50 < call.ttft_ms < call.total_ms - 300  # five more pieces, a second between them all
+    assert (call.prompt_tokens, call.completion_tokens) == (1, 6)
+
+
+def test_a_call_alone_is_told_from_one_among_many(provider, ledger):
+    provider.latency_s = 0.05
+    [alone] = answer_all(ask(model(provider), "alone"), ledger)
+    many = answer_all(ask(model(provider), *"abcdefgh"), ledger)
+    assert alone.in_flight == 1
+    assert max(call.in_flight for call in many) > 1
+
+
+def test_log_probabilities_are_kept_and_a_single_token_is_not_truncated(provider, ledger):
+    [call] = answer_all(ask(model(provider), "A or B?", options={"logprobs": True, "top_logprobs": 2, "max_tokens": 1}), ledger)
+    assert call.status == "ok"
+    assert call.logprobs == (("A", -0.2), ("B", -1.8))
+
+
+def test_a_truncated_answer_is_asked_again_with_more_room(provider, ledger):
+    provider.answer = " ".join(["word"] * 15)
+    [call] = answer_all(ask(model(provider), "long", options={"max_tokens": 5}), ledger)
+    assert [body["max_tokens"] for body in provider.requests] == [5, 10, 20]
+    assert (call.status, len(call.text.split()), call.attempts) == ("ok", 15, 3)
+    assert call.cost_usd == pytest.approx((3 * 1 + (5 + 10 + 15) * 2) / 1e6)  # all three were paid for
+
+
+def test_an_answer_truncated_with_all_the_room_is_kept_as_truncated(provider, ledger):
+    provider.answer = " ".join(["word"] * 100)
+    [call] = answer_all(ask(model(provider), "long", options={"max_tokens": 5}), ledger)
+    assert (call.status, len(call.text.split())) == ("truncated", 20)
+
+
+# -- failures
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "drop", "malformed", "text", "empty"])
+def test_a_passing_failure_is_asked_again(provider, ledger, fault):
+    provider.script = [fault, fault]
+    [call] = answer_all(ask(model(provider), "hello"), ledger)
+    assert (call.status, call.text, call.attempts) == ("ok", "I hear you.", 3)
+
+
+def test_a_server_that_streams_nothing_is_asked_again_and_then_an_error(provider, ledger):
+    provider.script = ["silent"] * 20
+    [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
+    assert (call.status, call.text, call.error) == ("error", "", "the answer was empty, 3 times")
+
+
+def test_a_server_that_hangs_is_left_after_the_time_out(provider, ledger):
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    provider.script, provider.hang_s = ["hang"], 600.0
+    started = time.monotonic()
+    [call] = answer_all(ask(model(provider, timeout_s=1.5), "hello"), ledger)
+    assert (call.status, call.attempts) == ("ok", 2)
+    assert time.monotonic() - started < 60
+    assert ledger.money().unsettled > 0  # nobody knows whether the first attempt is billed
+
+
+def test_retry_after_is_honoured(provider, ledger):
+    provider.script, provider.retry_after = ["429"], "0.7"
+    answer_all(ask(model(provider), "hello"), ledger)
+    assert provider.times[1] - provider.times[0] >= 0.7
+
+
+def test_a_failure_is_recorded_and_asked_again_by_the_next_run_only(provider, ledger):
+    provider.script = ["400"]
+    requests = ask(model(provider), "hello")
+    [failed] = answer_all(requests, ledger)
+    assert failed.status == "error"
+    assert answer_all(requests, ledger, mode="replay") == [failed]
+    assert answer_all(requests, ledger)[0].status == "ok"
+    assert len(provider.requests) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
+@pytest.mark.parametrize("fault", ["filter", "filter400", "refusal"])
+def test_a_refusal_is_asked_once_and_never_again_whoever_refuses_and_however(provider, ledger, fault, maker, stream):
+    provider.script = [fault]
+    judge = dataclasses.replace(model(provider), model=f"{maker}/test")
+    requests = ask(judge, "hello", stream=stream)
+    [call] = answer_all(requests, ledger)
+    assert (call.status, call.attempts) == ("refused", 1)
+    assert call.text == ("I cannot judge this." if fault == "refusal" else "I hear you." if fault == "filter" else "")
+    assert answer_all(requests, ledger) == [call]
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("fault", ["400", "403", "409", "413", "422"])
+def test_what_a_provider_will_not_answer_is_asked_once_and_not_booked_as_billed(provider, ledger, fault):
+    provider.script = [fault]
+    [call] = answer_all(ask(model(provider), "hello"), ledger)
+    assert (call.status, call.attempts) == ("error", 1)
+    assert ledger.money() == Money(0.0, 0.0, 0.0, 0.0)
+
+
+def test_a_queue_whose_first_calls_are_all_refused_stops_and_one_that_was_heard_goes_on(provider, ledger):
+    provider.faults = {"403": 1.0}
+    with pytest.warns(UserWarning, match="its first 5 calls were all turned down; the last: APIError.*not for you"):
+        calls = answer_all(ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(30))), ledger)
+    assert {call.status for call in calls} == {"error"}
+    assert len(provider.requests) == 5
+    provider.faults, provider.script = {}, [None, *["413"] * 9]
+    calls = answer_all(ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(12))), ledger)
+    assert [call.status for call in calls] == ["ok", *["error"] * 9, "ok", "ok"]
+
+
+@pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
+def test_a_server_that_does_not_stream_is_asked_for_whole_answers(provider, ledger, maker):
+    provider.faults = {"whole": 1.0}
+    still = dataclasses.replace(model(provider, max_concurrency=1), model=f"{maker}/test")
+    calls = answer_all(ask(still, "a", "b", stream=True), ledger)
+    assert [(call.status, call.text, call.ttft_ms) for call in calls] == [("ok", "I hear you.", None)] * 2
+    assert [bool(body.get("stream")) for body in provider.requests] == [True, False, False]
+
+
+def test_an_answer_longer_than_its_room_by_far_is_cut_and_not_asked_again(provider, ledger):
+    provider.answer, provider.piece_s = "x" * 300_000, 0.0
+    for stream in (False, True):
+        request = ask(model(provider), "hello", options={"max_tokens": 50}, stream=stream)[0]
+        [call] = answer_all([dataclasses.replace(request, repeat=int(stream))], ledger)
+        assert (call.status, call.finish_reason, call.attempts) == ("truncated", "cut", 1)
+        assert call.text == "x" * text_bound(request) == "x" * 1800  # 200, and 8 for each of four times 50 tokens
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_whose_tokens_nobody_counted_is_priced_by_estimate_and_marked(provider, ledger, stream):
+    provider.script = ["nousage"]
+    provider.answer = "word " * 40
+    calls = answer_all(ask(model(provider, max_concurrency=1), "hello" * 20, "other", stream=stream), ledger)
+    assert [call.estimated for call in calls] == [True, None]
+    assert calls[0].prompt_tokens is None
+    assert calls[0].cost_usd == pytest.approx((41 * 1 + 51 * 2) / 1e6)  # 100 characters and 16; 200 characters and one more
+    assert ledger.money().spent == pytest.approx(sum(call.cost_usd for call in calls))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
+def test_the_model_that_answered_is_kept_with_the_call(provider, ledger, maker, stream):
+    provider.served, provider.fingerprint = "test-2026-01-09", "fp_1"
+    [call] = answer_all(ask(dataclasses.replace(model(provider), model=f"{maker}/test"), "hello", stream=stream), ledger)
+    passed_on = None if stream and maker == "hosted_vllm" else "fp_1"  # litellm drops it there before anybody can hear it
+    assert (call.served_model, call.fingerprint) == ("test-2026-01-09", passed_on)
+
+
+@pytest.mark.parametrize(("fault", "words"), [("401", "Incorrect API key"), ("404", "no such model")])
+def test_a_model_that_is_not_accepted_stops_its_own_queue_and_no_other(provider, ledger, fault, words):
+    with serving(Provider(faults={fault: 1.0})) as broken:
+        bad = dataclasses.replace(model(broken, max_concurrency=2), name="broken")
+        requests = [*ask(bad, *(f"w{i}" for i in range(50))), *ask(model(provider), *(f"w{i}" for i in range(50)))]
+        with pytest.warns(UserWarning, match="broken: its queue was stopped"):
+            calls = answer_all(requests, ledger)
+        assert len(broken.requests) <= 4
+    assert {call.status for call in calls[:50]} == {"error"}
+    assert words in calls[0].error
+    assert {call.status for call in calls[50:]} == {"ok"}
+    assert ledger.counts() == {"ok": 50}  # so that the mended key finds them still to be asked
+
+
+def test_a_name_that_litellm_does_not_know_is_said(ledger):
+    with pytest.warns(UserWarning, match="LLM Provider NOT provided"):
+        [call] = answer_all(ask(Model("who", "nobody-has-this"), "hello"), ledger)
+    assert call.status == "error"
+
+
+def test_a_key_that_is_not_set_is_named(provider, ledger, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_API_KEY", raising=False)
+    with pytest.warns(UserWarning, match="NO_SUCH_API_KEY is not set"):
+        answer_all(ask(model(provider, api_key_env="NO_SUCH_API_KEY"), "hello"), ledger)
+    assert provider.requests == []
+
+
+def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.engine.MIN_LOOK_S", 0.05)
+    gone = Model("gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2, patience_s=1.0)
+    with pytest.warns(UserWarning, match="gone: its queue was stopped. .* nothing was answered"):
+        calls = answer_all(ask(gone, *(f"w{i}" for i in range(100))), ledger)
+    assert {call.status for call in calls} == {"error"}
+    assert ledger.counts() == {}
+    assert ledger.money().unsettled == 0
+    assert "nobody answers at http://127.0.0.1:9/v1" in calls[0].error
+
+
+def test_a_key_with_a_lines_end_is_refused_before_the_first_call(provider, ledger, monkeypatch):
+    monkeypatch.setenv("WINDOWS_API_KEY", f"{CANARY}\r")
+    with pytest.warns(UserWarning, match="WINDOWS_API_KEY holds a blank, a line's end") as warned:
+        [call] = answer_all(ask(model(provider, api_key_env="WINDOWS_API_KEY"), "hello"), ledger)
+    assert provider.requests == []
+    assert CANARY not in f"{call} {warned[0].message}"
+
+
+@pytest.mark.parametrize("fault", ["500", "drop"])
+def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(provider, ledger, monkeypatch, capsys, fault):
+    monkeypatch.setattr("heart_utils.calls.engine.MIN_LOOK_S", 0.1)
+    monkeypatch.setattr("heart_utils.calls.engine.TELL_S", 0.1)
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    provider.faults, provider.latency_s = {fault: 1.0}, 0.01
+    back = threading.Timer(4.0, provider.faults.clear)
+    back.start()
+    judge = model(provider, max_concurrency=16)
+    calls = answer_all(ask(judge, *(f"w{i}" for i in range(60))), ledger, progress=True)
+    back.join()
+    assert {call.status for call in calls} == {"ok"}
+    assert provider.outcomes[fault] < 40  # 16 in flight when it began, and some looks; eight attempts each would be 480
+    assert "waiting for judge, silent for" in capsys.readouterr().err
+
+
+def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_attempts(provider, ledger):
+    provider.answer = lambda body: "" if body["messages"][0]["content"] == "bad" else "I hear you."
+    bad, *good = answer_all(ask(model(provider), "bad", *(f"w{i}" for i in range(60))), ledger)
+    assert (bad.status, bad.error) == ("error", "the answer was empty, 3 times")
+    assert {call.status for call in good} == {"ok"}
+
+
+def test_a_provider_that_turns_calls_away_is_asked_more_slowly(provider, ledger):
+    """With 64 in flight and no Retry-After; a second try for each would be 120."""
+    provider.per_s = 30.0
+    calls = answer_all(ask(model(provider, max_concurrency=64), *(f"w{i}" for i in range(120))), ledger)
+    assert {call.status for call in calls} == {"ok"}
+    assert provider.outcomes["429"] < 180
+    late = provider.times[len(provider.times) * 3 // 4 :]
+    assert len(late) / (late[-1] - late[0]) < 60  # twice what it takes
+
+
+def test_two_collectors_keep_to_one_limit_together(provider, ledger):
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    judge, other = model(provider, requests_per_minute=600), Ledger(database.connect(str(ledger.engine.url)))
+    started = time.monotonic()
+    threads = [
+        threading.Thread(target=answer_all, args=(ask(judge, *(f"{name}{i}" for i in range(10))), its))
+        for name, its in (("a", ledger), ("b", other))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(provider.requests) == 21
+    assert provider.times[-1] - started >= 1.85  # 19 pauses of a tenth of a second
+
+
+def test_a_damaged_answer_is_asked_again(provider, ledger):
+    requests = ask(model(provider), "w0", "w1")
+    answer_all(requests, ledger)
+    with ledger.writing() as connection:
+        first = database.calls.c.key == requests[0].key
+        connection.execute(database.calls.update().where(first).values(answer=b"(\xb5/\xfd rotten"))
+    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They are asked again"):
+        calls = answer_all(requests, ledger)
+    assert [call.text for call in calls] == ["I hear you."] * 2
+    assert len(provider.requests) == 3
+    assert answer_all(requests, ledger, mode="replay") == calls
+
+
+def test_what_another_program_deletes_while_it_is_asked_is_asked_again(provider, ledger, monkeypatch):
+    from heart_utils.calls import engine as flow
+
+    run, deleted = flow.run, []
+
+    def run_and_delete(requests, **how):
+        lost = run(requests, **how)
+        if not deleted:
+            deleted.append(requests[0].key)
+            with ledger.writing() as connection:
+                connection.execute(database.calls.delete().where(database.calls.c.key == deleted[0]))
+        return lost
+
+    monkeypatch.setattr(flow, "run", run_and_delete)
+    calls = answer_all(ask(model(provider), "w0", "w1"), ledger)
+    assert [call.text for call in calls] == ["I hear you."] * 2
+    assert len(provider.requests) == 3
+
+
+def test_no_other_providers_key_is_sent_to_a_server_of_ones_own(provider, ledger, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    provider.keys = ("none",)
+    assert answer_all(ask(model(provider), "hello"), ledger)[0].status == "ok"
+
+
+# -- limits
+
+
+def test_no_more_calls_are_in_flight_than_allowed(provider, ledger):
+    provider.gather = 3
+    answer_all(ask(model(provider, max_concurrency=20), *(f"w{i}" for i in range(60))), ledger, max_concurrency=3)
+    assert provider.most_in_flight == 3
+    provider.gather = 5
+    answer_all(ask(model(provider, max_concurrency=5), *(f"v{i}" for i in range(60))), ledger)
+    assert provider.most_in_flight == 5
+
+
+def test_requests_a_minute_are_evenly_spaced(provider, ledger):
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    started = time.monotonic()
+    answer_all(ask(model(provider, requests_per_minute=1200), *(f"w{i}" for i in range(20))), ledger)  # one in 50 ms
+    assert provider.times[-1] - started >= 0.9  # 19 pauses
+
+
+def test_tokens_a_minute_are_kept(provider, ledger):
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    started = time.monotonic()
+    requests = ask(model(provider, tokens_per_minute=60_000), *(f"w{i}" for i in range(10)), options={"max_tokens": 100})
+    answer_all(requests, ledger)  # about 116 tokens each by the plan, 1,000 a second
+    assert provider.times[-1] - started >= 1.0  # 9 pauses
+
+
+# -- money
+
+
+def test_a_budget_stops_before_it_is_passed(provider, ledger):
+    provider.answer = " ".join(["word"] * 50)
+    judge = model(provider, max_concurrency=8)
+    requests = ask(judge, *(f"w{i}" for i in range(200)), options={"max_tokens": 50})
+    each = reserve(requests[0])
+    with pytest.raises(BudgetError, match="does not reach for another call"):
+        answer_all(requests, ledger, budget_usd=40 * each)
+    money = ledger.money()
+    assert money.spent <= 40 * each
+    assert money.spent > 20 * each
+    assert money.reserved == 0
+    before = len(provider.requests)
+    with pytest.raises(BudgetError):
+        answer_all(requests, ledger, budget_usd=money.spent)  # a new run does not get the money again
+    assert len(provider.requests) == before
+
+
+def test_a_truncated_answer_is_not_asked_again_past_the_budget(provider, ledger):
+    provider.answer = " ".join(["word"] * 1000)
+    requests = ask(model(provider), "long", options={"max_tokens": 100})
+    [call] = answer_all(requests, ledger, budget_usd=1.5 * reserve(requests[0]))
+    assert (call.status, call.attempts) == ("truncated", 1)
+
+
+def test_an_empty_answer_is_not_asked_again_past_the_budget(provider, ledger):
+    provider.script = ["empty"] * 3
+    requests = ask(model(provider), "hello", options={"max_tokens": 100})
+    [call] = answer_all(requests, ledger, budget_usd=1.5 * reserve(requests[0]))
+    assert (call.status, call.attempts) == ("error", 1)
+    assert call.error == "the answer was empty, 1 times; the budget has no second attempt"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "openai/nobody-lists-this",
+        "anthropic/claude-sonnet-4-20250514",
+        "anthropic/claude-opus-4-20250514",
+        "anthropic/claude-sonnet-4-0",
+        "openrouter/anthropic/claude-sonnet-4",
+    ],
+)
+def test_a_price_of_zero_that_only_a_list_says_is_not_known_and_a_budget_needs_one(ledger, name):
+    unknown = Model("claude", name)
+    assert price(unknown) is None
+    assert is_paid(unknown)
+    requests = ask(unknown, "hello")
+    with pytest.raises(BudgetError, match=r"No price is known of claude .* Give price_prompt"):
+        answer_all(requests, ledger, budget_usd=1.0)
+    with pytest.raises(BudgetError, match="1 paid calls are not recorded"):
+        answer_all(requests, ledger, max_paid_calls=0)
+    assert answer_all(requests, ledger, mode="dry")[0].cost_usd is None
+
+
+def test_a_price_of_zero_that_the_settings_say_is_a_price(provider, ledger):
+    free = model(provider, price_prompt=0, price_completion=0)
+    assert price(free) == (0.0, 0.0)
+    [call] = answer_all(ask(free, "hello"), ledger, budget_usd=0.0, max_paid_calls=0)
+    assert (call.status, call.cost_usd) == ("ok", 0.0)
+
+
+def test_a_models_own_budget_ends_it_and_says_whose_it_was(provider, ledger):
+    provider.answer = "word " * 50
+    thrifty = model(provider, max_concurrency=1)
+    requests = ask(thrifty, *(f"w{i}" for i in range(9)), options={"max_tokens": 50})
+    requests = [dataclasses.replace(r, model=dataclasses.replace(thrifty, budget_usd=4 * reserve(r))) for r in requests]
+    with pytest.raises(BudgetError, match="The budget of judge's own 0.00.* USD does not reach"):
+        answer_all(requests, ledger)
+    assert 0 < ledger.money().spent <= 4 * reserve(requests[0])
+    with pytest.raises(BudgetError, match="No price is known of m"):
+        answer_all(ask(Model("m", "openai/nobody-lists-this", budget_usd=1.0), "hello"), ledger)
+
+
+def test_a_notebook_may_not_make_more_paid_calls_than_its_limit(provider, ledger):
+    requests = ask(model(provider), *(f"w{i}" for i in range(51)))
+    with pytest.raises(BudgetError, match="51 paid calls are not recorded yet, and no more than 50"):
+        answer_all(requests, ledger, max_paid_calls=50)
+    assert provider.requests == []
+    answer_all(requests[:50], ledger, max_paid_calls=50)
+    assert len(answer_all(requests, ledger, max_paid_calls=1)) == 51  # only one is not recorded
+
+
+def test_a_dry_run_asks_nothing_and_estimates(provider, ledger):
+    done = ask(model(provider), "known")
+    answer_all(done, ledger)
+    calls = answer_all([*done, *ask(model(provider), "word " * 80, options={"max_tokens": 100})], ledger, mode="dry")
+    assert [call.status for call in calls] == ["ok", "planned"]
+    assert (calls[1].prompt_tokens, calls[1].completion_tokens) == (116, 100)
+    assert calls[1].cost_usd == pytest.approx(316e-6)
+    assert len(provider.requests) == 1
+
+
+def test_list_prices_are_litellms_and_ones_own_go_before():
+    assert price(Model("m", "openai/gpt-4o")) == pytest.approx((2.5e-6, 10e-6))
+    assert cost(Model("m", "openai/gpt-4o", price_prompt=1, price_completion=1), 10**6, 10**6) == pytest.approx(2.0)
+    assert cost(Model("m", "openai/nobody-lists-this"), 1, 1) is None
+
+
+def test_structured_output_is_known_by_litellm_or_not_at_all():
+    assert supports_schema(Model("m", "openai/gpt-4o"))
+    assert not supports_schema(Model("m", "openai/mine", api_base="http://127.0.0.1:1/v1"))
+
+
+# -- replay
+
+
+def test_a_miss_in_replay_names_what_changed(provider, ledger):
+    judge = model(provider, options={"temperature": 0.7})
+    answer_all(ask(judge, "hello", tag="history h1"), ledger)
+
+    def said(requests):
+        with pytest.raises(ReplayError) as error:
+            answer_all(requests, ledger, mode="replay")
+        return str(error.value)
+
+    assert "temperature was 0.7, now 0.1" in said(ask(model(provider, options={"temperature": 0.1}), "hello"))
+    assert "model was 'openai/test', now 'openai/other'" in said(ask(dataclasses.replace(judge, model="openai/other"), "hello"))
+    assert "message 0 read 'hello', now 'hullo'. A changed `seed`" in said(ask(judge, "hullo", tag="history h1"))
+    assert "not as repeat 2" in said(ask(judge, "hello", repeat=2))
+    assert "Nothing is recorded of this model" in said(ask(dataclasses.replace(judge, model="openai/other"), "what"))
+    assert "1 of 2 requests" in said(ask(judge, "hello", "never"))
+
+
+def test_a_miss_names_the_command_for_its_run(tmp_path):
+    never = [Request(Model("m", "openai/test"), ({"role": "user", "content": "hello"},))]
+    with pytest.raises(ReplayError, match="`make collect RUN=mine` .* asks for what is not recorded"):
+        ask_all(never, ledger=open_ledger(tmp_path / "mine"), mode="replay")
+
+
+# -- stopping
+
+
+def begin(provider, ledger):
+    """Let another process ask for 200 answers, and wait until some of them are recorded."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["litellm", "heart_utils.calls.engine"])
+    process = context.Process(target=worker.ask_many, args=(provider.address, str(ledger.engine.url)))
+    process.start()
+    given_up = time.monotonic() + 120
+    while ledger.counts().get("ok", 0) < 8:
+        assert process.is_alive(), "it ended before it was stopped"
+        assert time.monotonic() < given_up, "it does not come to its first answers"
+        time.sleep(0.01)
+    return process
+
+
+def test_ctrl_c_records_what_is_in_flight_and_gives_the_rest_back(provider, ledger):
+    provider.latency_s = 0.1
+    process = begin(provider, ledger)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == worker.INTERRUPTED
+    assert ledger.counts() == {"ok": len(provider.requests)}
+    assert ledger.money().reserved == 0
+
+
+def test_after_kill_9_nothing_recorded_is_asked_again(provider, ledger):
+    provider.latency_s = 0.05
+    process = begin(provider, ledger)
+    process.kill()
+    process.join()
+    requests = worker.requests_for(provider.address, max_concurrency=16)
+    recorded = ledger.find([request.key for request in requests])
+    calls = answer_all(requests, ledger)
+    assert {call.status for call in calls} == {"ok"}
+    asked = Counter(body["messages"][0]["content"] for body in provider.requests)
+    assert all(asked[f"w{place}"] == 1 for place, request in enumerate(requests) if request.key in recorded)
+    # Four were in flight, and 0.1 s of answers uncommitted, 4 a round of 0.05 s: 12, and some room for a busy machine.
+    assert asked.total() - 200 <= 40
+
+
+def test_two_processes_on_one_ledger_share_the_work_and_ask_nothing_twice(provider, ledger):
+    provider.latency_s = 0.02
+    process = begin(provider, ledger)
+    calls = answer_all(worker.requests_for(provider.address, max_concurrency=4), ledger)
+    process.join(60)
+    assert process.exitcode == 0
+    assert {call.status for call in calls} == {"ok"}
+    assert len(provider.requests) == 200
+
+
+def test_a_failure_of_another_process_is_waited_for_and_not_asked_at_once_again(provider, ledger):
+    [request] = ask(model(provider), "hello")
+    other = Ledger(database.connect(str(ledger.engine.url)))
+    other.claim([request], [0.0], since=other.clock())
+    failed = threading.Timer(1.0, other.record, [[Call(request.key, "error", error="no answer")]])
+    failed.start()
+    [call] = answer_all([request], ledger)
+    failed.join()
+    assert (call.status, call.error) == ("error", "no answer")
+    assert provider.requests == []
+
+
+def test_two_threads_may_ask_at_once(provider, ledger):
+    judge = model(provider)
+    results = {}
+
+    def work(name):
+        results[name] = answer_all(ask(judge, *(f"w{i}" for i in range(30))), ledger)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert results["a"] == results["b"]
+    assert len(provider.requests) == 30
+
+
+# -- keys
+
+
+def test_a_canary_key_is_in_no_file_of_a_run(provider, tmp_path, monkeypatch):
+    monkeypatch.setenv("CANARY_API_KEY", CANARY)
+    provider.keys = (CANARY,)
+    provider.answer = lambda body: f"Your key is {CANARY}." if body["messages"][0]["content"] == "w1" else "I hear you."
+    provider.script = ["500", "401"]
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    judge = model(provider, api_key_env="CANARY_API_KEY", max_concurrency=1)
+    with pytest.warns(UserWarning, match="queue was stopped") as warned:
+        answer_all(ask(judge, "w0"), ledger)
+    calls = answer_all(ask(judge, "w0", "w1", "w2"), ledger)
+    assert [call.text for call in calls] == ["I hear you.", "Your key is [key].", "I hear you."]
+    export_calls(ledger, tmp_path / "calls.jsonl")
+    ledger.close()
+    assert CANARY not in "".join(str(warning.message) for warning in warned)
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) >= 2
+    assert not [file for file in files if CANARY.encode() in file.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"api_key": "whatever"},
+        {"options": {"extra_body": {"api_token": "abc"}}},
+        {"api_key_env": CANARY},
+        {"served_id": CANARY},
+        {"api_base": "https://user:secret@example.org/v1"},
+        {"family": "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00"},
+    ],
+)
+def test_a_key_in_the_settings_is_refused_and_not_repeated(entry):
+    with pytest.raises(ModelError) as error:
+        read_models([{"name": "judge", "model": "openai/gpt-4o", **entry}])
+    assert "environment variable" in str(error.value)
+    assert not any(str(value) in str(error.value) for value in entry.values())
+
+
+def test_the_value_of_a_key_in_the_environment_is_known_wherever_it_stands(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "a very unusual key")
+    with pytest.raises(ModelError, match="does not belong in a file"):
+        read_models([{"name": "judge", "model": "openai/gpt-4o", "family": "a very unusual key"}])
+
+
+# -- settings
+
+
+def test_settings_become_models():
+    [judge, own, local] = read_models(
+        [
+            {"name": "gpt", "model": "openai/gpt-4o", "api_key_env": "OPENAI_API_KEY", "options": {"temperature": 0.7}},
+            {"name": "mine", "model": "openai/mine", "api_base": "http://127.0.0.1:8000/v1", "requests_per_minute": 60},
+            {"name": "small", "model": "embedded", "options": {"max_tokens": 90}},
+        ]
+    )
+    assert (judge.options, own.requests_per_minute) == ({"temperature": 0.7}, 60)
+    assert local.embedded
+    assert (local.name, local.options) == ("small", {"max_tokens": 90})
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"name": "m"}, "a list"),
+        (["gpt-4o"], "model 0: expected a name"),
+        ([{"name": "m"}], "needs model"),
+        ([{"name": "m", "model": "x/m", "temprature": 1}], "unknown option temprature"),
+        ([{"name": "m", "model": "x/m", "options": {"temprature": 1}}], "unknown sampling option temprature"),
+        ([{"name": "m", "model": "x/m", "options": 3}], "expected a mapping"),
+        ([{"name": "m", "model": "x/m", "max_concurrency": 0}], "whole number of 1 or more"),
+        ([{"name": "m", "model": "x/m", "requests_per_minute": "60"}], "whole number of 1 or more, got '60'"),
+        ([{"name": "m", "model": "x/m", "price_prompt": -1}], "a number of 0 or more"),
+        ([{"name": "m", "model": "x/m", "answer_format": "xml"}], "one of json, logprob"),
+        ([{"name": "m", "model": "x/m"}, {"name": "m", "model": "x/n"}], "m appears more than once"),
+    ],
+)
+def test_bad_settings_are_named(config, words):
+    with pytest.raises(ModelError, match=words):
+        read_models(config)
+
+
+def test_the_weights_alone_make_the_identity_where_they_are_known():
+    here = Model("a", "openai/m", checksum="ff", api_base="http://127.0.0.1:1/v1")
+    there = Model("b", "openai/m", checksum="ff", api_base="http://127.0.0.1:2/v1", timeout_s=3)
+    other = dataclasses.replace(here, checksum="fe")
+    keys = [ask(m, "hello")[0].key for m in (here, there, other)]
+    assert keys[0] == keys[1] != keys[2]

@@ -1,0 +1,364 @@
+"""What a provider sends, case by case, and the word for it. No server is asked."""
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from types import SimpleNamespace as Words
+
+import httpx
+import pytest
+
+from heart_utils.calls.models import Model, Request, load_litellm
+from heart_utils.calls.outcomes import CUT, Failure, failure_of, is_filtered, read_plain, read_stream, redact
+
+ASK = Request(Model("m", "openai/gpt-4o", timeout_s=5), ({"role": "user", "content": "Hello"},))
+CANARY = "sk-canary-0123456789abcdef"
+
+
+# -- answers
+
+
+def whole(content="I hear you.", finish="stop", usage=None, logprobs=None, top=None, **message):
+    choice = Words(message=Words(content=content, **message), finish_reason=finish, logprobs=logprobs)
+    return Words(choices=[choice], usage=usage, **(top or {}))
+
+
+def read(*arguments, longest=None, **cells):
+    return read_plain(whole(*arguments, **cells), time.perf_counter(), longest)
+
+
+def piece(content=None, finish=None, **cells):
+    delta = Words(content=content, **{k: cells.pop(k) for k in ("refusal", "provider_specific_fields") if k in cells})
+    return Words(choices=[Words(delta=delta, finish_reason=finish)], **cells)
+
+
+def stream(*pieces, longest=None, pause_s=0.0):
+    seen = []
+
+    async def chunks():
+        for one in pieces:
+            await asyncio.sleep(pause_s)
+            seen.append(one)
+            yield one
+
+    answer = asyncio.run(read_stream(chunks(), time.perf_counter(), longest))
+    return answer, len(seen)
+
+
+REFUSALS = [
+    {"refusal": "I cannot."},
+    {"refusal": None, "provider_specific_fields": {"refusal": "I cannot."}},
+    {"provider_specific_fields": {"refusal": "I cannot."}},
+]
+NO_REFUSALS = [
+    {},
+    {"refusal": None},
+    {"refusal": ""},
+    {"provider_specific_fields": None},
+    {"provider_specific_fields": {"refusal": None}},
+    {"provider_specific_fields": {"other": "I cannot."}},
+]
+
+
+@pytest.mark.parametrize("fields", REFUSALS)
+def test_a_refusal_is_found_wherever_litellm_puts_it(fields):
+    answer = read(content=None, **fields)
+    assert (answer.refused, answer.text, answer.finish_reason) == (True, "I cannot.", "stop")
+    answer, _ = stream(piece(**fields), piece(finish="stop"))
+    assert (answer.refused, answer.text) == (True, "I cannot.")
+
+
+@pytest.mark.parametrize("fields", NO_REFUSALS)
+def test_an_empty_field_is_no_refusal(fields):
+    assert not read(**fields).refused
+    assert not stream(piece("Yes.", **fields))[0].refused
+
+
+@pytest.mark.parametrize(("finish", "refused"), [("content_filter", True), ("stop", False), ("length", False), (None, False)])
+def test_a_filter_that_ended_an_answer_refused_it(finish, refused):
+    assert read("Half an", finish).refused == refused
+    answer, _ = stream(piece("Half an"), piece(finish=finish))
+    assert (answer.refused, answer.text, answer.finish_reason) == (refused, "Half an", finish)
+
+
+def test_a_text_stands_before_a_refusal_and_both_may_be_missing():
+    assert read("Text.", refusal="No.").text == "Text."
+    assert (read(content=None).text, read(content=None).refused) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        (None, (None, None, None)),
+        (Words(prompt_tokens=0, completion_tokens=0), (None, None, None)),  # litellm, of a server that counts nothing
+        (Words(prompt_tokens=20, completion_tokens=4), (20, 4, None)),
+        (Words(prompt_tokens=1, completion_tokens=0), (1, 0, None)),
+        (Words(prompt_tokens=20, completion_tokens=4, prompt_tokens_details=None), (20, 4, None)),
+        (Words(prompt_tokens=20, completion_tokens=4, prompt_tokens_details=Words(cached_tokens=16)), (20, 4, 16)),
+    ],
+)
+def test_tokens_are_those_that_were_counted(usage, counted):
+    answer = read(usage=usage)
+    assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == counted
+    answer, _ = stream(piece("I"), Words(choices=[], usage=usage), piece(" see"))
+    assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == counted
+
+
+def test_who_answered_is_read_where_it_is_said():
+    answer = read(top={"model": "gpt-4o-2024-08-06", "system_fingerprint": "fp_1"})
+    assert (answer.served_model, answer.fingerprint) == ("gpt-4o-2024-08-06", "fp_1")
+    assert (read().served_model, read().fingerprint) == (None, None)
+
+
+@pytest.mark.parametrize(("n", "kept", "finish"), [(99, 99, "stop"), (100, 100, "stop"), (101, 100, CUT), (5000, 100, CUT)])
+def test_what_is_longer_than_may_be_kept_is_cut_and_says_so(n, kept, finish):
+    answer = read("x" * n, longest=100)
+    assert (len(answer.text), answer.finish_reason) == (kept, finish)
+    assert len(read("x" * n).text) == n
+
+
+def test_a_stream_is_hung_up_once_it_is_too_long():
+    answer, n = stream(*(piece("x" * 30) for _ in range(50)), longest=100)
+    assert (answer.text, answer.finish_reason, n) == ("x" * 100, CUT, 4)
+    answer, n = stream(*(piece("x" * 25) for _ in range(4)), piece(finish="stop"), longest=100)
+    assert (len(answer.text), answer.finish_reason, n) == (100, "stop", 5)
+
+
+def test_the_first_text_is_timed_and_not_the_first_piece():
+    answer, _ = stream(piece(""), piece(), piece("I"), piece(" see"), piece(finish="stop"), pause_s=0.05)
+    assert 140 < answer.ttft_ms < answer.total_ms - 80  # three pauses before it, two behind
+    assert answer.total_ms < 20_000
+    assert (answer.text, answer.finish_reason, answer.logprobs) == ("I see", "stop", None)
+    assert stream(piece(finish="stop"))[0].ttft_ms is None
+    started = time.perf_counter() - 2.0
+    assert 2000 <= read_plain(whole(), started).total_ms < 60_000
+    assert read().ttft_ms is None
+
+
+class Stream:
+    """A stream as litellm makes one: over the provider's own pieces, of which it passes on some."""
+
+    def __init__(self, pieces, usage=None):
+        self.completion_stream, self.usage, self.closed = self.provider(pieces), usage, False
+
+    async def provider(self, pieces):
+        try:
+            for one in pieces:
+                yield one
+        finally:
+            self.closed = True
+
+    async def aclose(self):
+        await self.completion_stream.aclose()
+
+    async def __aiter__(self):
+        async for one in self.completion_stream:
+            text = one.get("text") if isinstance(one, dict) else one.text
+            yield piece(text)
+        yield Words(choices=[], usage=self.usage)
+
+
+OWN = Words(prompt_tokens=9, completion_tokens=3)
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_what_litellm_drops_of_a_stream_is_heard_from_the_provider(as_dict):
+    def said(**cells):
+        cells = {"text": "Yes", "choices": None, "model": None, "system_fingerprint": None, "usage": None, **cells}
+        return cells if as_dict else Words(**cells)
+
+    refusing = [Words(delta=Words(refusal="No, "))]
+    pieces = [said(model="served", system_fingerprint="fp_1"), said(choices=refusing), said(choices=refusing, usage={"n": 1})]
+    response = Stream(pieces, OWN)
+    answer = asyncio.run(read_stream(response, time.perf_counter()))
+    assert (answer.served_model, answer.fingerprint, answer.prompt_tokens) == ("served", "fp_1", 9)
+    assert (answer.refused, answer.text) == (True, "YesYesYes")
+    assert response.closed
+    silent = asyncio.run(read_stream(Stream([said()], OWN), time.perf_counter()))
+    assert (silent.served_model, silent.prompt_tokens, silent.refused) == (None, None, False)  # litellm counted, nobody else
+
+
+def test_a_stream_that_is_cut_is_closed_at_its_source():
+    said = [Words(text="x" * 80, choices=None)] * 9
+    response = Stream(said, OWN)
+    answer = asyncio.run(read_stream(response, time.perf_counter(), 100))
+    assert (len(answer.text), response.closed) == (100, True)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "first"),
+    [
+        (None, None),
+        ([], None),
+        ([("A", [("A", -0.2), ("B", -1.8)])], (("A", -0.2), ("B", -1.8))),
+        ([(" \n", [("x", -9.0)]), ("B", [("B", -0.1)])], (("B", -0.1),)),  # blanks are passed over
+        ([("A", None)], (("A", -0.5),)),  # without alternatives, the token itself
+        ([(" ", [("x", -9.0)])], None),
+    ],
+)
+def test_the_alternatives_are_those_of_the_first_token_that_is_not_blank(tokens, first):
+    def entry(token, top):
+        return Words(token=token, logprob=-0.5, top_logprobs=top and [Words(token=t, logprob=v) for t, v in top])
+
+    logprobs = None if tokens is None else Words(content=[entry(*token) for token in tokens])
+    assert read("A", logprobs=logprobs).logprobs == first
+
+
+# -- failures
+
+
+def error(name, words="no", status=None, **more):
+    kind = getattr(load_litellm().exceptions, name)
+    given = {"message": words, "llm_provider": "openai", "model": "gpt-4o", **more}
+    if name == "APIError":
+        given["status_code"] = status
+    if name in ("PermissionDeniedError", "UnprocessableEntityError"):
+        given["response"] = httpx.Response(status or 403, request=httpx.Request("POST", "http://x"))
+    made = kind(**given)
+    made.status_code = status or getattr(made, "status_code", None)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "billed"),
+    [
+        (lambda: TimeoutError(), "again", True),
+        (lambda: error("Timeout"), "again", True),
+        (lambda: error("RateLimitError"), "throttled", False),
+        (lambda: error("RateLimitError", "You exceeded your current quota"), "closed", False),
+        (lambda: error("RateLimitError", "code: insufficient_quota"), "closed", False),
+        (lambda: error("ContentPolicyViolationError"), "refused", False),
+        (lambda: error("BadRequestError", "code: content_filter"), "refused", False),
+        (lambda: error("BadRequestError", "bad request"), "never", False),
+        (lambda: error("ContextWindowExceededError"), "never", False),
+        (lambda: error("UnprocessableEntityError", status=422), "never", False),
+        (lambda: error("AuthenticationError"), "closed", False),
+        (lambda: error("PermissionDeniedError"), "closed", False),
+        (lambda: error("NotFoundError"), "closed", False),
+        (lambda: error("BadRequestError", "LLM Provider NOT provided"), "closed", False),
+        *((lambda code=code: error("APIError", status=code), "never", False) for code in (400, 403, 409, 413, 422, 451, 499)),
+        (lambda: error("APIError", status=408), "again", True),
+        (lambda: error("APIError", status=500), "again", False),
+        (lambda: error("APIError", status=503), "again", False),
+        (lambda: error("APIError", status=399), "again", True),
+        (lambda: error("InternalServerError"), "again", False),
+        (lambda: error("ServiceUnavailableError"), "again", False),
+        (lambda: error("APIConnectionError", "the connection broke"), "again", True),  # perhaps after the answer was made
+        (lambda: error("APIConnectionError", "Connection refused"), "again", False),
+        (lambda: ValueError("an answer in another format"), "again", True),
+    ],
+)  # fmt: skip
+def test_an_error_means_one_of_five_things_and_is_billed_or_not(raised, kind, billed):
+    failure = failure_of(raised(), ASK)
+    assert (failure.kind, failure.billed) == (kind, billed)
+
+
+def test_a_filters_code_is_found_in_the_body_of_an_error():
+    stopped = error("BadRequestError", "The prompt was stopped.")
+    stopped.body = {"code": "content_filter"}
+    assert failure_of(stopped, ASK).kind == "refused"
+
+
+@pytest.mark.parametrize(
+    ("words", "filtered"),
+    [
+        ('{"code": "content_filter"}', True),
+        ("content_policy_violation", True),
+        ("triggered Azure OpenAI's content management policy", True),
+        ("ResponsibleAIPolicyViolation", True),
+        ("safety_violations=[harassment]", True),
+        ("bad request", False),
+        ("the filter option is unknown", False),
+    ],
+)
+def test_a_filters_words_are_known(words, filtered):
+    assert is_filtered(words) == filtered
+
+
+def test_a_failures_words_are_short_and_name_what_happened():
+    assert failure_of(TimeoutError(), ASK) == Failure("again", "no answer within 5 s", None, True)
+    long = failure_of(error("BadRequestError", "x" * 5000), ASK).words
+    assert len(long) == 400
+    assert long.startswith("BadRequestError: ")
+    assert failure_of(ValueError(), ASK).words == "ValueError: ValueError"
+
+
+def test_a_connection_that_cannot_be_made_names_the_address_however_deep_its_cause():
+    own = Request(Model("m", "openai/own", api_base="http://127.0.0.1:9/v1"), ASK.messages)
+    for link in ("__cause__", "__context__"):
+        outer, middle = error("InternalServerError", "Connection error."), ValueError("in between")
+        setattr(outer, link, middle)
+        setattr(middle, link, httpx.ConnectError("all attempts failed"))
+        failure = failure_of(outer, own)
+        assert failure.words.startswith("nobody answers at http://127.0.0.1:9/v1 (InternalServerError: ")
+        assert (failure.kind, failure.billed) == ("again", False)
+    assert failure_of(httpx.ConnectError("no"), ASK).words.startswith("nobody answers at openai/gpt-4o")
+    assert len(failure_of(error("APIConnectionError", "refused " + "x" * 900), own).words) == 400
+
+
+def limited(headers, where="response"):
+    raised = error("RateLimitError")
+    if where == "response":
+        raised.response = httpx.Response(429, headers=headers, request=httpx.Request("POST", "http://x"))
+    else:
+        raised.response, raised.litellm_response_headers = None, headers
+    return failure_of(raised, ASK).after_s
+
+
+@pytest.mark.parametrize("where", ["response", "litellm"])
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.7"}, 0.7),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after-ms": "1500"}, 1.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),  # it is over
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00"}, 0.0),
+        ({}, None),
+    ],
+)
+def test_how_long_to_wait_is_read_as_seconds_or_milliseconds(headers, seconds, where):
+    assert limited(headers, where) == (None if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize("zone", [True, False])
+def test_how_long_to_wait_is_read_from_a_date(zone):
+    until = datetime.now(UTC) + timedelta(seconds=90)
+    said = format_datetime(until, usegmt=True) if zone else until.strftime("%a, %d %b %Y %H:%M:%S")
+    assert 80 < limited({"retry-after": said}) <= 90
+
+
+# -- keys
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text", "left"),
+    [
+        ("MY_API_KEY", "a secret", "it is a secret.", "it is [key]."),
+        ("MY_API_KEY", "7 chars", "it is 7 chars.", "it is 7 chars."),  # too short to be one
+        ("MY_API_KEY", "a/secret+", "url?key=a%2Fsecret%2B", "url?key=[key]"),
+        ("MY_API_KEY", "a secret key\r", "it is a secret key.", "it is [key]."),
+        ("NAMED_BY_THE_MODEL", "a secret", "it is a secret.", "it is [key]."),
+        ("HF_TOKEN", "0123456789abcdef", "0123456789abcdef", "[key]"),
+        ("AWS_SECRET_ACCESS_KEY", "0123456789abcdef/xyz", "<0123456789abcdef/xyz>", "<[key]>"),
+        ("HF_TOKEN", "0123456789abcde", "0123456789abcde", "0123456789abcde"),  # 15: perhaps a word
+        ("SOMETHING_ELSE", "0123456789abcdef", "0123456789abcdef", "0123456789abcdef"),
+        ("X", "", CANARY, "[key]"),
+        ("X", "", "AIzaSyA-1234567890abcdefghij", "[key]"),
+        ("X", "", "hf_abcdefgh and gsk_12345678 and sk-1234567", "[key] and [key] and sk-1234567"),
+        ("X", "", "a task-oriented risk-benefit", "a task-oriented risk-benefit"),
+    ],
+)
+def test_a_key_is_taken_out_of_a_text_and_other_words_are_left(monkeypatch, name, value, text, left):
+    monkeypatch.setenv(name, value)
+    assert redact(text, Model("m", "openai/m", api_key_env="NAMED_BY_THE_MODEL")) == left
+
+
+def test_an_error_never_repeats_a_key(monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "an unusual secret")
+    assert failure_of(error("AuthenticationError", "bad key: an unusual secret"), ASK).words.endswith("bad key: [key]")

@@ -1,0 +1,181 @@
+"""The linter finds what is wrong with HeartBench's rule, finds nothing wrong with a sound one, and takes any scorer."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.heartbench.board import rubric_board
+from heart_utils.heartbench.formula import RubricError, score_points, score_rubric
+from heart_utils.heartbench.linter import EVERYTHING, degenerate_replies, lint_rubric, lint_rule
+from heart_utils.sources.heartbench import load_questions
+from heart_utils.tables import check_table
+
+
+def make_questions(n=31, special=True):
+    rows = [(f"q{i}", ability, points) for i in range(n) for ability, points in (("warmth", 3), ("warmth", -9), ("humor", 2))]
+    rows += [(f"q{i}", "special", np.nan) for i in range(n)] if special else []
+    table = pd.DataFrame(rows, columns=["question_id", "ability", "points"])
+    number = table.groupby("question_id").cumcount() + 1
+    return table.assign(item=table["question_id"] + "-" + number.astype(str))
+
+
+def overall(cells):
+    board = rubric_board(cells, n_resamples=0)
+    return board[board["ability"] == "overall"].set_index("responder")["score"]
+
+
+def released(questions, hits):
+    return overall(score_rubric(questions, hits, veto="released"))
+
+
+def paper(questions, hits):
+    return overall(score_rubric(questions, hits, veto="paper"))
+
+
+def points(questions, hits):
+    return overall(score_points(questions, hits))
+
+
+def failed(rule, questions):
+    found = lint_rule(rule, questions, n_questions=4, rng=np.random.default_rng(3))
+    return set(found.loc[~found["passed"], "check"])
+
+
+def test_a_sound_rule_on_a_sound_rubric_passes_every_check():
+    assert failed(points, make_questions(special=False)) == set()
+
+
+def test_the_released_rule_pays_for_nothing_and_its_veto_is_idle():
+    assert failed(released, make_questions()) == {
+        "no item hit",
+        "everything at once",
+        "bonuses and the veto item",
+        "every item can change the score",
+        "veto items have points, as the released code asks",
+    }
+
+
+def test_the_papers_veto_mends_two_of_these():
+    mended = failed(released, make_questions()) - failed(paper, make_questions())
+    assert mended == {"bonuses and the veto item", "every item can change the score"}
+
+
+def test_a_rule_that_pays_for_penalties_is_found():
+    def upside_down(questions, hits):
+        return 100 * hits["score"].groupby(hits["responder"]).mean()
+
+    assert "more good never costs, more bad never pays" in failed(upside_down, make_questions(special=False))
+
+
+def test_a_rule_that_hangs_on_the_order_of_rows_is_found():
+    def first_row(questions, hits):
+        return 100 * hits.groupby("responder")["score"].first()
+
+    assert "order of rows and names of abilities do not matter" in failed(first_row, make_questions(special=False))
+
+
+def test_penalties_alone_and_rare_abilities_are_found():
+    questions = make_questions(n=30, special=False)
+    questions.loc[questions["ability"] == "humor", "points"] = -2
+    assert {"every ability of a question can be earned", "every ability rests on more than 30 questions"} <= failed(
+        points, questions
+    )
+
+
+HISTORIES = pd.DataFrame(
+    {
+        "history_id": ["h1", "h2"],
+        "dialogue_id": ["d1", "d2"],
+        "turns": [
+            [{"speaker": "seeker", "text": "My sister will not speak to me."}],
+            [
+                {"speaker": "seeker", "text": "I failed."},
+                {"speaker": "supporter", "text": "What happened?"},
+                {"speaker": "seeker", "text": "Everything."},
+            ],
+        ],
+    }
+)
+
+
+def test_degenerate_replies_are_a_table_of_replies():
+    replies = check_table("replies", degenerate_replies(HISTORIES))
+    texts = replies.set_index(["history_id", "responder"])["text"]
+    assert texts["h2", "echo"] == "Everything."
+    assert texts["h1", "empty"] == ""
+    assert texts["h1", "everything"] == texts["h2", "everything"] == EVERYTHING["en"]
+    chinese = degenerate_replies(HISTORIES, language="zh")
+    assert not chinese.loc[chinese["responder"] != "echo", "text"].str.contains("[a-z]", regex=True).any()
+
+
+def test_a_lexicon_that_counts_kind_words_falls_for_the_generic_line():
+    """HEART's dimensions scored by a word list: any rubric and any scorer go through the same door."""
+
+    def kind_words(histories, replies):
+        tables = []
+        for dimension, words in {"attunement": "sorry|here", "task_following": "[.?!]"}.items():
+            score = 1 + 2 * replies["text"].str.count(words).clip(upper=2)
+            tables.append(replies.assign(rater="lexicon", dimension=dimension, score=score))
+        return pd.concat(tables)
+
+    real = pd.DataFrame({"reply_id": ["r1", "r2"], "history_id": ["h1", "h2"], "responder": "person", "state": "valid"})
+    real["text"] = ["How long has she been silent?", "Sorry to hear it."]
+    found = lint_rubric(kind_words, HISTORIES, low=1, high=5, real=real).set_index(["dimension", "reply"])
+    assert not found.loc[("attunement", "generic"), "passed"]
+    assert found.loc[("attunement", "generic"), "beats_real"] == 1.0
+    assert found.loc[("attunement", "empty"), "passed"]
+    assert found.loc[("attunement", "empty"), "beats_real"] == 0.5  # both real replies score the same 1
+    assert not found.loc[("task_following", "everything"), "passed"]
+
+
+def test_failed_answers_are_counted_and_pass_nothing():
+    def broken(histories, replies):
+        return replies.assign(rater="judge", dimension="overall", score=None, state="unparsed")
+
+    found = lint_rubric(broken, HISTORIES, low=1, high=5)
+    assert found["n"].tolist() == [0] * 4
+    assert found["n_failed"].tolist() == [2] * 4
+    assert found["passed"].isna().all()
+
+
+def test_a_scorer_that_gives_no_scores_is_told_so():
+    with pytest.raises(RubricError, match="lacks rater, dimension, score"):
+        lint_rubric(lambda histories, replies: replies, HISTORIES, low=1, high=5)
+    with pytest.raises(RubricError, match="en, zh"):
+        degenerate_replies(HISTORIES, language="de")
+
+
+@pytest.mark.mirror
+def test_heartbench_as_released_pays_85_for_hitting_everything(mirror):
+    questions = load_questions(mirror=mirror)
+    found = lint_rule(released, questions, n_questions=5, rng=np.random.default_rng(1)).set_index("check")["found"]
+    assert found["no item hit"] == "17.43"
+    assert found["everything at once"] == "85.24"
+    assert found["every ability rests on more than 30 questions"] == "7 of 15 do not (down to 18)"
+    fair = lint_rule(points, questions, n_questions=5, rng=np.random.default_rng(1)).set_index("check")
+    assert fair.loc[["no item hit", "everything at once"], "passed"].all()
+
+
+def test_a_rule_on_another_scale_is_held_to_its_own_ends():
+    def one_to_five(questions, hits):
+        return 1 + points(questions, hits) / 25
+
+    questions = make_questions(special=False)
+    found = lint_rule(one_to_five, questions, low=1, high=5, n_questions=4, rng=np.random.default_rng(3))
+    assert found["passed"].all()
+    assert "no item hit" not in failed(points, questions)
+    assert "no item hit" in failed(one_to_five, questions)  # 1 is not 0, the end of the usual scale
+
+
+def test_replies_that_say_nothing_are_said_in_the_language_of_the_histories():
+    histories = pd.DataFrame({"history_id": ["h"], "dialogue_id": ["d"], "slice": ["standard"],
+                              "turns": [[{"speaker": "seeker", "text": "我失业了。"}]]})  # fmt: skip
+    read = []
+
+    def score(_, replies):
+        read.extend(replies["text"])
+        return replies.assign(rater="judge", dimension="warmth", score=1.0)
+
+    lint_rubric(score, histories, low=1, high=5, language="zh")
+    assert set(read) == set(degenerate_replies(histories, language="zh")["text"])
+    assert set(read) != set(degenerate_replies(histories)["text"])

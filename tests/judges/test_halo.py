@@ -1,0 +1,149 @@
+"""Halo: one factor or several, known variance components, a second implementation, and scores that do not vary."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.judges.halo import NOT_DISTINCT, HaloError, complete_scores, measure_halo, variance_components
+
+
+def table_of(block, responders="wxyz", raters="jkl", dimensions=("empathy", "safety", "warmth")):
+    """Lay a block (conversations, responders, raters, dimensions) out as scores."""
+    c, a, r, d = np.unravel_index(np.arange(block.size), block.shape)
+    history = [f"c{number:03d}" for number in c]
+    return pd.DataFrame(
+        {
+            "history_id": history,
+            "dialogue_id": history,
+            "responder": np.array(list(responders))[a],
+            "rater": np.array(list(raters))[r],
+            "dimension": np.array(dimensions)[d],
+            "score": block.ravel(),
+            "state": "valid",
+        }
+    )
+
+
+def world(rng, *, distinct, n=80, noise=0.7):
+    """A reply has one quality that all dimensions share, and one of each dimension's own with weight `distinct`."""
+    shared = rng.normal(0, 1, (n, 4, 1, 1))
+    own = rng.normal(0, 1, (n, 4, 1, 3))
+    easy, author = rng.normal(0, 1, (n, 1, 1, 1)), rng.normal(0, 1, (1, 4, 1, 3))
+    return shared + distinct * own + easy + author + noise * rng.normal(0, 1, (n, 4, 3, 3))
+
+
+def test_dimensions_that_are_one_are_not_shown_to_be_distinct(rng):
+    found = measure_halo(table_of(world(rng, distinct=0.0)), rng=rng)
+    assert set(found.dimensions["label"]) == {NOT_DISTINCT}
+    assert ((found.dimensions["ci_low"] < 0.02) & (found.dimensions["ci_high"] > -0.02)).all()
+    assert found.dimensions["convergent"].min() > 0.5
+
+
+def test_dimensions_with_a_part_of_their_own_are_told_apart(rng):
+    found = measure_halo(table_of(world(rng, distinct=1.0)), rng=rng)
+    assert set(found.dimensions["label"]) == {""}
+    # Residuals: shared 1, own 1, noise .49; convergent 2 / 2.49, discriminant 1 / 2.49.
+    assert found.dimensions["convergent"].mean() == pytest.approx(2 / 2.49, abs=0.05)
+    assert found.dimensions["discriminant"].mean() == pytest.approx(1 / 2.49, abs=0.07)
+
+
+def test_correlations_match_residuals_of_a_two_way_layout_by_pandas(rng):
+    block = world(rng, distinct=0.5, n=30)
+    found = measure_halo(table_of(block), rng=rng, n_resamples=2)
+    left = (
+        block - block.mean(axis=1, keepdims=True) - block.mean(axis=0, keepdims=True) + block.mean(axis=(0, 1), keepdims=True)
+    )
+    expected = np.corrcoef(left.reshape(-1, 9), rowvar=False)
+    assert found.correlations.to_numpy() == pytest.approx(expected, abs=1e-10)
+    first = np.linalg.eigvalsh(expected[:3, :3])[-1] / 3
+    assert found.raters.set_index("rater").loc["j", "first_share"] == pytest.approx(first)
+
+
+def test_judges_that_agree_do_not_make_a_dimension_distinct_for_people(rng):
+    """Two judges see the same three dimensions; the person sees only what these share."""
+    shared, own = rng.normal(0, 1, (150, 4, 1, 1)), rng.normal(0, 1, (150, 4, 1, 3))
+    noise = rng.normal(0, 1, (150, 4, 3, 3))
+    block = shared + own * np.array([0.0, 1.0, 1.0])[:, None] + noise * np.array([0.7, 0.4, 0.4])[:, None]
+    table = table_of(block)
+    table["rater_kind"] = table["rater"].map({"j": "human", "k": "model", "l": "model"})
+    found = measure_halo(table, rng=rng, n_resamples=300)
+    labels = found.dimensions.groupby("kinds")["label"].unique()
+    assert labels["human with model"].tolist() == [NOT_DISTINCT]
+    assert labels["model with model"].tolist() == [""]
+
+
+def test_the_second_criterion_by_correlations_read_off_the_matrix(rng):
+    found = measure_halo(table_of(world(rng, distinct=0.3)), rng=rng, n_resamples=2)
+    row = found.second.set_index(["one", "other", "dimension"]).loc[("j", "l", "safety")]
+    r = found.correlations
+    own = [r.loc[(who, "safety"), (who, other)] for who in "jl" for other in ("empathy", "warmth")]
+    assert row["convergent"] == pytest.approx(r.loc[("j", "safety"), ("l", "safety")])
+    assert row["same_rater"] == pytest.approx(np.mean(own))
+    assert row["holds"] == (row["convergent"] > row["same_rater"])
+    assert len(found.second) == 3 * 3
+
+
+def test_the_false_alarm_rate_over_dimensions_is_held(rng):
+    """One factor, 30 worlds: Holm keeps 'at least one dimension is distinct' near 5 %, of which only half can show."""
+    alarms = sum(
+        (measure_halo(table_of(world(rng, distinct=0.0, n=40)), rng=rng, n_resamples=100).dimensions["label"] == "").any()
+        for _ in range(30)
+    )
+    assert alarms <= 4  # more has a chance of 0.001 at 2.5 %
+
+
+def test_known_variance_components_are_recovered(rng):
+    c, a, r = 300, 12, 6
+    block = (
+        1.0 * rng.normal(size=(c, 1, 1, 1))
+        + 0.7 * rng.normal(size=(1, a, 1, 1))
+        + 0.5 * rng.normal(size=(c, a, 1, 1))
+        + 0.6 * rng.normal(size=(c, a, r, 1))
+    )
+    table = table_of(block, responders="abcdefghijkl", raters="uvwxyz", dimensions=("empathy",))
+    found = variance_components(table).set_index("component")["variance"]
+    assert found["history"] == pytest.approx(1.0, abs=0.2)
+    assert found["history x responder"] == pytest.approx(0.25, abs=0.02)
+    assert found["residual"] == pytest.approx(0.36, abs=0.01)
+    assert abs(found["rater"]) < 0.01
+    assert 0.1 < found["responder"] < 1.3  # twelve draws of variance .49
+
+
+def test_components_of_a_two_by_two_by_two_by_hand():
+    """Scores 1 and 3 by responder alone: mean squares 8 for the responder, 0 for all else; 8 / (2 x 2) = 2."""
+    block = np.zeros((2, 2, 2, 1)) + np.array([1.0, 3.0])[None, :, None, None]
+    found = variance_components(table_of(block, "xy", "jk", ("warmth",))).set_index("component")["variance"]
+    assert found["responder"] == pytest.approx(2.0)
+    assert found.drop("responder").abs().max() == pytest.approx(0.0)
+
+
+def test_all_scores_at_the_ceiling_are_no_evidence_either_way(rng):
+    found = measure_halo(table_of(np.full((20, 4, 3, 3), 5.0)), rng=rng)
+    assert set(found.dimensions["label"]) == {"no variation to compare"}
+    assert found.raters["first_share"].isna().all()
+    assert variance_components(table_of(np.full((20, 4, 3, 3), 5.0)))["share"].isna().all()
+
+
+def test_one_dimension_at_the_ceiling_leaves_the_others_standing(rng):
+    block = world(rng, distinct=1.0)
+    block[..., 2] = 5.0
+    labels = measure_halo(table_of(block), rng=rng).dimensions.set_index("dimension")["label"]
+    assert labels["warmth"] == "no variation to compare"
+    assert labels.drop("warmth").tolist() == ["", ""]
+
+
+def test_a_conversation_with_a_score_missing_is_left_out_and_counted(rng):
+    table = table_of(world(rng, distinct=1.0, n=10))
+    table.loc[5, "state"] = "unparsed"
+    found = measure_halo(table, rng=rng, n_resamples=2)
+    assert (found.n_histories, found.n_left_out) == (9, 1)
+
+
+def test_what_cannot_be_measured_is_refused_with_the_reason(rng):
+    table = table_of(world(rng, distinct=1.0, n=5))
+    with pytest.raises(HaloError, match="1 raters"):
+        measure_halo(table[table["rater"] == "j"], rng=rng)
+    with pytest.raises(HaloError, match="None of 5"):
+        complete_scores(table.assign(state=np.where(table["rater"] == "j", "error", "valid")))
+    with pytest.raises(HaloError, match="twice"):
+        complete_scores(pd.concat([table, table]))

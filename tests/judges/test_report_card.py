@@ -1,0 +1,117 @@
+"""Report cards: judges whose answers are known get the words they deserve."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.judges.report_card import ReportCardError, describe_judges, grade_probes
+
+EXPECTED = {"bare": "worse", "echo": "worse", "padded": "not_better", "says-ai": "even"}
+
+
+def judge(says, n=24, rater="judge", p=None, state="valid"):
+    """Let a judge answer both orders: `says(probe, base_first, number)` is whether it takes the base, or None for a tie."""
+    rows = []
+    for probe in EXPECTED:
+        base_is_a = probe > "reference"
+        a, b = ("reference", probe) if base_is_a else (probe, "reference")
+        for number in range(n):
+            for order in ("ab", "ba"):
+                base_first = base_is_a == (order == "ab")
+                took = says(probe, base_first, number)
+                verdict = "tie" if took is None else "a" if took == base_is_a else "b"
+                p_a = np.nan if p is None else (p(probe, base_first) if base_is_a else 1 - p(probe, base_first))
+                rows.append((f"d{number}", f"{probe}-{number}", order, a, b, verdict, p_a))
+    names = ["dialogue_id", "pair_id", "order", "responder_a", "responder_b", "verdict", "p_a"]
+    return pd.DataFrame(rows, columns=names).assign(rater=rater, dimension="overall", state=state, repeat=0)
+
+
+def card(verdicts):
+    grades = grade_probes(verdicts, EXPECTED)
+    return grades.set_index("probe")["outcome"].to_dict(), describe_judges(grades).iloc[0]
+
+
+def test_a_judge_that_knows_passes():
+    outcomes, described = card(judge(lambda probe, first, number: None if probe == "says-ai" else True))
+    assert outcomes == {"bare": "tells", "echo": "tells", "padded": "marks it down", "says-ai": "not shown to mind"}
+    assert described["finding"] == "passed these probes"
+
+
+def test_a_judge_that_takes_whatever_comes_first_is_not_to_be_trusted():
+    verdicts = judge(lambda probe, first, number: first)
+    grades = grade_probes(verdicts, EXPECTED)
+    assert (grades["right"] == 0.5).all()
+    assert (grades["p"] == 1.0).all()
+    assert (grades["contradicted"] == 1.0).all()
+    described = describe_judges(grades).iloc[0]
+    assert described["finding"] == "not to be trusted"
+    assert "contradicts itself in 100% of pairs" in described["reasons"]
+
+
+def test_a_judge_that_pays_for_padding_is_found_out():
+    outcomes, described = card(judge(lambda probe, first, number: probe != "padded"))
+    assert outcomes["padded"] == "pays for it"
+    assert described["finding"] == "not to be trusted"
+    assert described["reasons"] == "pays for padded"
+
+
+def test_a_judge_with_probabilities_is_right_by_their_mean_over_orders_however_strong_its_lean():
+    """It gives the first reply .9 whatever it is, and the better one .02 more."""
+    verdicts = judge(lambda probe, first, number: first, p=lambda probe, first: (0.9 if first else 0.1) + 0.02)
+    grades = grade_probes(verdicts, EXPECTED)
+    assert (grades["right"] == 1.0).all()
+    assert grades["p_base"].to_numpy() == pytest.approx(0.52)
+    assert (grades["contradicted"] == 1.0).all()
+
+
+def test_a_coin_tells_nothing_in_almost_all_cards():
+    """Holm over four probes: any false finding in at most 5 % of cards; sign tests are conservative."""
+    rng = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(25):
+        coin = {(probe, number): rng.random() < 0.5 for probe in EXPECTED for number in range(24)}
+        grades = grade_probes(judge(lambda probe, first, number, coin=coin: coin[probe, number]), EXPECTED)
+        wrong += (grades["p_holm"] <= 0.05).any()
+    assert wrong <= 5  # more has a chance of 0.001 at 5 %
+
+
+def test_wilsons_interval_has_a_width_where_all_are_right():
+    """24 of 24: Wilson's lower end is n / (n + t^2), with 23 degrees of freedom 24 / 28.28."""
+    grades = grade_probes(judge(lambda probe, first, number: True), EXPECTED)
+    assert grades["ci_low"].iloc[0] == pytest.approx(24 / (24 + 2.068658**2), abs=1e-6)
+    assert (grades["ci_high"] <= 1.0).all()
+
+
+def test_twelve_of_fifteen_by_hand():
+    """Sign test, 12 of 15: 2 (455 + 105 + 15 + 1) / 2^15."""
+    grades = grade_probes(judge(lambda probe, first, number: number < 12, n=15), EXPECTED)
+    assert grades["p"].iloc[0] == pytest.approx(2 * (455 + 105 + 15 + 1) / 2**15)
+
+
+def test_failed_answers_are_counted_and_never_ties():
+    verdicts = judge(lambda probe, first, number: True)
+    failed = verdicts["dialogue_id"].isin(["d0", "d1"])
+    verdicts = verdicts.assign(state=np.where(failed, "unparsed", "valid"), verdict=verdicts["verdict"].mask(failed))
+    grades = grade_probes(verdicts, EXPECTED)
+    assert grades["n_failed"].tolist() == [2] * 4
+    assert grades["right"].tolist() == [1.0] * 4
+    nothing = verdicts.assign(state="refused", verdict=None)
+    outcomes, described = card(nothing)
+    assert set(outcomes.values()) == {"no valid answer"}
+    assert described["finding"] == "no valid answer"
+
+
+def test_another_pair_among_the_verdicts_is_refused():
+    verdicts = judge(lambda probe, first, number: True)
+    verdicts.loc[0, "responder_a"] = "somebody"
+    with pytest.raises(ReportCardError, match="somebody"):
+        grade_probes(verdicts, EXPECTED)
+    with pytest.raises(ReportCardError, match="better"):
+        grade_probes(judge(lambda probe, first, number: True), {"bare": "better"})
+
+
+def test_probes_may_be_made_from_another_reply_than_the_projects():
+    verdicts = judge(lambda probe, first, number: True).replace({"reference": "model-x"})
+    assert (grade_probes(verdicts, EXPECTED, base="model-x")["right"] == 1.0).all()
+    with pytest.raises(ReportCardError, match="not on a probe beside 'reference'"):
+        grade_probes(verdicts, EXPECTED)

@@ -1,0 +1,124 @@
+"""Self-preference: by hand, on a world where it is known, and on the clinicians' and judges' published scores."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.judges.self_preference import SelfPreferenceError, family_ties, self_preference
+from heart_utils.sources import load_responders, load_scores
+
+RATERS = {"j": "model", "k": "model", "people": "human"}
+WHO = pd.DataFrame({"responder": ["mine", "free", "also_free"], "responder_kind": "model"})
+
+
+def scores_of(values, n=40):
+    """Scores by (rater, responder) in each of n conversations; values may be functions of the conversation."""
+    rows = [
+        (f"c{number:03d}", responder, rater, value(number) if callable(value) else value)
+        for number in range(n)
+        for (rater, responder), value in values.items()
+    ]
+    table = pd.DataFrame(rows, columns=["dialogue_id", "responder", "rater", "score"])
+    own = (table["rater"] == "j") & (table["responder"] == "mine")
+    return table.assign(
+        reply_id=table["dialogue_id"] + table["responder"],
+        history_id=table["dialogue_id"],
+        rater_kind=table["rater"].map(RATERS),
+        dimension="empathy",
+        state="valid",
+        flags=[["own_family"] if mine else [] for mine in own],
+    )
+
+
+def pick(table, against="judges", scale="score"):
+    return table[(table["against"] == against) & (table["scale"] == scale)].iloc[0]
+
+
+def test_the_estimate_is_a_difference_of_differences():
+    by_hand = {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): lambda c: 3 + c % 2, ("k", "free"): 2.5,
+               ("people", "mine"): 2, ("people", "free"): 2}  # fmt: skip
+    found = self_preference(scores_of(by_hand), WHO, rng=np.random.default_rng(1))
+    assert pick(found)["estimate"] == pytest.approx((4.5 - 3) - (3.5 - 2.5))
+    assert pick(found, "people")["estimate"] == pytest.approx((4.5 - 3) - 0)
+
+
+def test_a_good_reply_and_a_mild_judge_are_no_self_preference():
+    """All see the same replies; j is milder to everybody. The shift cancels, and so does what replies are worth."""
+    worth = lambda c: 2 + c % 3  # noqa: E731
+    values = {("j", "mine"): lambda c: worth(c) + 1, ("j", "free"): lambda c: worth(c), ("k", "mine"): worth,
+              ("k", "free"): lambda c: worth(c) - 1}  # fmt: skip
+    assert pick(self_preference(scores_of(values), WHO, rng=np.random.default_rng(1)))["estimate"] == pytest.approx(0)
+
+
+def test_divergence_that_judges_share_is_not_self_preference():
+    values = {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): lambda c: 4 + (c + 1) % 2, ("k", "free"): 3,
+              ("people", "mine"): 3, ("people", "free"): 3}  # fmt: skip
+    found = self_preference(scores_of(values), WHO, rng=np.random.default_rng(1))
+    assert pick(found)["estimate"] == pytest.approx(0)
+    assert pick(found)["ci_low"] < 0 < pick(found)["ci_high"]
+    assert pick(found, "people")["estimate"] == pytest.approx(1.5)
+
+
+def test_a_known_preference_is_recovered_and_its_interval_is_about_right():
+    rng = np.random.default_rng(7)
+    hits = 0
+    for _ in range(20):
+        worth, noise = rng.normal(3, 0.6, (60, 2)), rng.normal(0, 0.3, (60, 4))
+        drawn = np.column_stack([worth + noise[:, :2], worth + noise[:, 2:]])
+        drawn[:, 0] += 0.2
+        keys = [("j", "mine"), ("j", "free"), ("k", "mine"), ("k", "free")]
+        values = {key: dict(enumerate(column)).get for key, column in zip(keys, drawn.T, strict=True)}
+        row = pick(self_preference(scores_of(values, 60), WHO, rng=rng, n_resamples=100))
+        hits += row["ci_low"] <= 0.2 <= row["ci_high"]
+    assert hits >= 16  # of 20 at 95 %; fewer has a chance of 0.003
+
+
+def test_scores_at_the_ceiling_have_no_logit_and_say_so():
+    values = {("j", "mine"): 5, ("j", "free"): 5, ("k", "mine"): 5, ("k", "free"): 5}
+    found = self_preference(scores_of(values), WHO, rng=np.random.default_rng(1))
+    assert pick(found, scale="logit")["why"].startswith("a mean lies at the end")
+    assert np.isnan(pick(found, scale="logit")["estimate"])
+    assert pick(found)["why"] == "the scores do not vary"
+    assert pick(found)["ceiling"] == 1.0
+
+
+def test_a_failed_score_takes_its_reply_out_for_everybody_and_is_counted():
+    table = scores_of({("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3})
+    lost = (table["rater"] == "k") & (table["dialogue_id"] == "c000") & (table["responder"] == "mine")
+    found = pick(self_preference(table.assign(state=np.where(lost, "unparsed", "valid")), WHO, rng=np.random.default_rng(1)))
+    assert (found["n_replies"], found["n_left_out"]) == (79, 1)
+
+
+def test_a_judge_whose_answers_all_failed_has_no_estimate_and_no_ceiling():
+    scores = scores_of({("j", "mine"): 4.0, ("j", "free"): 3.0, ("k", "mine"): 4.0, ("k", "free"): 3.0})
+    scores.loc[scores["rater"] == "j", "state"] = "error"
+    found = pick(self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=20))
+    assert (found["n_replies"], np.isnan(found["estimate"]), np.isnan(found["ceiling"])) == (0, True, True)
+
+
+def test_without_own_replies_or_neutral_ones_there_is_an_error_that_says_which():
+    table = scores_of({("j", "mine"): 4, ("k", "mine"): 3})
+    with pytest.raises(SelfPreferenceError, match="shares a family"):
+        family_ties(table, WHO)
+    with pytest.raises(SelfPreferenceError, match="own_family"):
+        family_ties(table.assign(flags=[[] for _ in range(len(table))]), WHO)
+
+
+@pytest.mark.slow
+@pytest.mark.mirror
+def test_claude_on_empathy_diverges_from_clinicians_much_more_than_from_other_judges(mirror):
+    """.08 by judges of other families on the same replies, as this project found before; .43 by clinicians,
+    over replies that both scored."""
+    scores = load_scores("mentalalign", mirror=mirror)
+    scores = scores[scores["dimension"] == "empathy"]
+    found = self_preference(scores, load_responders("mentalalign"), rng=np.random.default_rng(1), n_resamples=100)
+    claude = found[(found["rater"] == "claude-3.7-sonnet") & (found["scale"] == "score")].set_index("against")
+    assert claude.loc["judges", "estimate"] == pytest.approx(0.08, abs=0.005)
+    assert claude.loc["people", "estimate"] == pytest.approx(0.43, abs=0.005)
+    wide = scores[scores["state"] == "valid"].pivot_table(index="reply_id", columns="rater", values="score")
+    judges = ["claude-3.7-sonnet", "gemini-2.5-flash", "gpt-4o", "o4-mini"]
+    wide = wide.dropna(subset=judges).assign(by=lambda t: t.index.str.split("--").str[1])
+    own = wide["by"] == "claude-3.5-haiku"
+    free = wide["by"].isin(["deepseek-llama-8b", "deepseek-qwen-7b", "llama-3.1-8b", "qwen-2.5-7b", "qwen-3-4b"])
+    gaps = wide.loc[own, judges].mean() - wide.loc[free, judges].mean()  # a second way, without resampling
+    assert claude.loc["judges", "estimate"] == pytest.approx(gaps[judges[0]] - gaps[judges[1:]].mean(), abs=1e-9)

@@ -1,0 +1,101 @@
+"""Pairs put to a judge again: the arms ask what they say, and nothing is asked twice that is recorded."""
+
+from dataclasses import replace
+
+import pytest
+from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_study
+
+from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.models import Call
+from heart_utils.judging.again import ARMS, ask_again
+from heart_utils.judging.blinding import JudgeError
+from heart_utils.judging.judge import collect_verdicts
+from heart_utils.judging.recipe import (
+    RecipeError,
+    read_recipe,
+    recipe_again,
+    recipe_codes,
+    recipe_comparisons,
+    recipe_histories,
+    recipe_replies,
+)
+from heart_utils.runs import find_root
+
+TWO = ["overall", "attunement"]
+LETTERS = replace(JUDGE, answer_format="logprob")
+
+
+def say(request):
+    if "logprobs" in request.options:
+        return Call("", "ok", "A", logprobs=(("A", -0.2), ("B", -1.8)))
+    return choose(0)(request)
+
+
+def test_one_pair_a_history_is_asked_about_in_each_arm_and_order(monkeypatch):
+    ledger = StandIn(monkeypatch, say)
+    found = ask_again(*make_study(), [LETTERS], ledger=ledger, n_pairs=2, dimensions=["overall"], several=TWO, seed=3)
+    assert found["pair_id"].nunique() == 2
+    assert found["history_id"].nunique() == 2
+    per_pair = found.groupby(["protocol", "answer_format", "repeat", "dimension"]).size()
+    assert per_pair.to_dict() == {
+        ("heart", "logprob", 0, "overall"): 4,
+        ("heart", "logprob", 1, "overall"): 4,
+        ("heart-reworded", "logprob", 0, "overall"): 4,
+        **{("heart", "json", 0, name): 4 for name in TWO},
+        **{("heart-single", "json", 0, name): 4 for name in TWO},
+    }
+    in_json = [request for request in ledger.asked if "logprobs" not in request.options]
+    assert sorted(len(dimensions_in(request)) for request in in_json) == [1] * 8 + [2] * 4
+    assert all(len(codes_in(request)) == 2 for request in in_json)
+
+
+def test_what_the_run_asked_before_is_not_asked_anew(monkeypatch):
+    ledger = StandIn(monkeypatch, say)
+    study = make_study()
+    collect_verdicts(*study, [LETTERS], ledger=ledger, dimensions=["overall"], seed=3)
+    before = len(ledger.asked)
+    ask_again(*study, [LETTERS], ledger=ledger, n_pairs=2, dimensions=["overall"], several=TWO, seed=3)
+    repeats = [request for request in ledger.asked[before:] if "logprobs" in request.options]
+    assert sum(request.repeat == 1 for request in repeats) == 4
+    assert len(repeats) == 4 + 4  # once more, and in other words
+
+
+def test_a_judge_that_answers_in_json_has_no_row_twice(monkeypatch):
+    found = ask_again(*make_study(), [JUDGE], ledger=StandIn(monkeypatch, say), n_pairs=1, dimensions=TWO, seed=3)
+    assert not found.duplicated(["comparison_id", "rater", "dimension", "protocol", "answer_format", "repeat"]).any()
+    assert set(found["protocol"]) == {arm.protocol for arm in ARMS}
+
+
+def test_what_cannot_be_asked_is_said(monkeypatch):
+    ledger, study = StandIn(monkeypatch, say), make_study()
+    with pytest.raises(JudgeError, match="3 pairs were to be asked about again.* 2 histories .*set `asked_again: 2`"):
+        ask_again(*study, [JUDGE], ledger=ledger, n_pairs=3)
+    with pytest.raises(JudgeError, match="together and apart is the same"):
+        ask_again(*study, [JUDGE], ledger=ledger, n_pairs=1, dimensions=["overall"])
+    assert ledger.asked == []
+
+
+def test_a_recipe_without_the_setting_asks_nothing_again_and_a_negative_number_is_refused(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("collect: {histories: sample}\n")
+    assert read_recipe("mine", file=file).asked_again == 0
+    file.write_text("collect: {histories: sample, asked_again: -1}\n")
+    with pytest.raises(RecipeError, match="asked_again: expected 0 or more"):
+        read_recipe("mine", file=file)
+
+
+def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
+    recipe = read_recipe("sample")
+    replay = {"ledger": open_ledger("sqlite://", seed_file=find_root() / recipe.recorded), "mode": "replay", "progress": False}
+    histories = recipe_histories(recipe)
+    replies = recipe_replies(recipe, histories, **replay)
+    again = recipe_again(recipe, histories, replies, recipe_comparisons(recipe, replies), **replay)
+    assert again.groupby("protocol")["pair_id"].nunique().to_dict() == {
+        "heart": recipe.asked_again,
+        "heart-reworded": recipe.asked_again,
+        "heart-single": recipe.asked_again,
+    }
+    assert again["dimension"].nunique() == 2
+    codes = recipe_codes(recipe, histories, replies, **replay)
+    assert codes["reply_id"].nunique() == 36 * len(recipe.coded)
+    assert set(codes["state"]) <= {"valid", "unparsed"}

@@ -1,0 +1,261 @@
+"""What an answer says, by hand: each case an answer and its reading. No model is asked."""
+
+import json
+
+import pytest
+
+from heart_utils.calls.models import Call
+from heart_utils.judging.prompts import Form
+from heart_utils.judging.protocols import load_protocol
+from heart_utils.judging.readings import Reading, read_call
+from heart_utils.judging.rubric import load_rubric
+
+CODES = ("K482", "T905")
+UNPARSED = Reading("unparsed")
+
+
+def form(name="heart", dimensions=("overall",), answer_format="json"):
+    protocol = load_protocol(name)
+    rubric = load_rubric(protocol.rubric)
+    chosen = rubric.select(dimensions).dimensions if dimensions else rubric.dimensions
+    return Form(protocol, chosen, ("A", "B") if answer_format == "logprob" else CODES, answer_format)
+
+
+def read(text, asked=None, **call):
+    return read_call(Call("c", **{"status": "ok", "text": text, **call}), asked or form())
+
+
+def one(text, asked=None, **call):
+    (reading,), fault = read(text, asked, **call)
+    return reading, fault
+
+
+def said(winner="T905", **cells):
+    return json.dumps({"overall": {"reasoning": "Warm.", "winner": winner, "margin": 2, **cells}})
+
+
+VALID = Reading("valid", "second", 2.0, None, None, "Warm.")
+
+
+@pytest.mark.parametrize("status", ["error", "refused"])
+def test_a_call_that_failed_has_its_own_state_on_every_dimension(status):
+    asked = form(dimensions=("overall", "attunement"))
+    assert read(said(), asked, status=status) == ([Reading(status)] * 2, None)
+    assert one(said(), status="truncated") == (VALID, None)
+
+
+@pytest.mark.parametrize(
+    ("winner", "reading"),
+    [
+        ("K482", ("valid", "first", 2.0)),
+        ("T905", ("valid", "second", 2.0)),
+        ("tie", ("valid", "tie", None)),
+        ("t905", ("valid", "second", 2.0)),
+        (" *T905*. ", ("valid", "second", 2.0)),
+        ("Reply T905", ("valid", "second", 2.0)),
+        ("the response K482", ("valid", "first", 2.0)),
+        ("Tie", ("valid", "tie", None)),
+        (None, ("abstained", None, None)),
+        ("Abstain", ("abstained", None, None)),
+        (" n/a ", ("abstained", None, None)),
+        ("K482 T905", ("unparsed", None, None)),
+        ("K48", ("unparsed", None, None)),
+        ("", ("unparsed", None, None)),
+        (2, ("unparsed", None, None)),
+        (True, ("unparsed", None, None)),
+        (["K482"], ("unparsed", None, None)),
+    ],
+)
+def test_a_winner_is_one_of_the_words_asked_for(winner, reading):
+    found, fault = one(said(winner))
+    assert (found.state, found.winner, found.margin, found.rationale) == (*reading, "Warm.")
+    shown = repr(winner) if isinstance(winner, str) else repr(type(winner).__name__)
+    unreadable = f"the winner on overall is {shown}, expected one of K482, T905, tie"
+    assert fault == (unreadable if reading[0] == "unparsed" else None)
+
+
+@pytest.mark.parametrize(
+    ("margin", "read_as"),
+    [
+        *((n, float(n)) for n in range(1, 6)),
+        (0, None), (6, None), (-1, None), (2.0, 2.0), (2.5, None), ("4", 4.0), (" 4 ", 4.0), ("4.0", 4.0), ("4.5", None),
+        ("4/5", 4.0), ("4 / 5", 4.0), ("4/6", None), ("40", None), ("6", None), ("0", None), ("four", None), (True, None),
+        (False, None), (None, None), ([2], None), ({}, None),
+    ],
+)  # fmt: skip
+def test_a_margin_is_a_whole_number_from_one_to_five_and_nothing_else(margin, read_as):
+    reading, fault = one(said(margin=margin))
+    assert (reading.state, reading.winner, reading.margin, fault) == ("valid", "second", read_as, None)
+
+
+@pytest.mark.parametrize(
+    ("cells", "score"),
+    [
+        ({"score": 4}, 4.0),
+        ({"score": "4/5"}, 4.0),
+        ({"score": 0}, None),
+        ({"score": None}, None),
+        ({}, None),
+        (3, 3.0),
+        ("5", 5.0),
+        (6, None),
+    ],
+)
+def test_a_score_of_a_reply_alone_is_a_whole_number_from_one_to_five(cells, score):
+    asked = form("likert")
+    cells = {"reasoning": "Warm.", **cells} if isinstance(cells, dict) else cells
+    reading, fault = one(json.dumps({"overall": cells}), asked)
+    why = "Warm." if isinstance(cells, dict) else None
+    if score is None:
+        shown = cells.get("score", cells) if isinstance(cells, dict) else cells
+        assert (reading, fault) == (
+            Reading("unparsed", rationale=why), f"the score on overall is {shown!r}, expected one of 1, 2, 3, 4, 5"
+        )  # fmt: skip
+    else:
+        assert (reading, fault) == (Reading("valid", score=score, rationale=why), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "winner", "margin"),
+    [
+        ("K482+", "first", 1.0),
+        ("T905+++++", "second", 5.0),
+        ("T905++++++", "second", None),  # six are more than there are
+        ("T905", "second", None),
+        (" 'T905'++. ", "second", 2.0),
+    ],
+)
+def test_plus_signs_say_how_clearly(text, winner, margin):
+    asked = form("heart-release", None)
+    answer = {"reasoning": " Both. ", **{d.name: text for d in asked.dimensions}}
+    readings, fault = read(json.dumps(answer), asked)
+    assert readings == [Reading("valid", winner, margin, None, None, "Both.")] * len(asked.dimensions)
+    assert fault is None
+
+
+def test_a_protocol_without_ties_knows_no_tie():
+    asked = form("heart-release", None)
+    readings, fault = read(json.dumps({d.name: "tie" for d in asked.dimensions}), asked)
+    assert {reading.state for reading in readings} == {"unparsed"}
+    assert fault.count("expected one of K482, T905") == len(asked.dimensions)
+    assert "T905, tie" not in fault
+
+
+WRAPPERS = ("dimensions", "verdicts", "scores", "answer", "result", "judgement", "judgment", "scales")
+INNER = {"overall": {"reasoning": "Warm.", "winner": "T905", "margin": 2}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        said(),
+        f"```json\n{said()}\n```",
+        f"First I thought {json.dumps({'overall': {'winner': 'K482'}})}, but: {said()}",  # the last counts
+        f"{{not json}} {said()} {{nor this",
+        f"{said()} {{}} {{'x': 1}}",
+        said().replace("}}", ",},}"),
+        said().replace("Warm.", "Warm.\t"),
+        *(json.dumps({wrapper: INNER}) for wrapper in WRAPPERS),
+        json.dumps({"answer": {"result": INNER}}),
+        json.dumps({"Overall ": INNER["overall"]}),
+        json.dumps([{"dimension": "overall", **INNER["overall"]}, "and a word"]),
+        json.dumps([{"name": "overall", **INNER["overall"]}]),
+        json.dumps({"verdicts": [{"dimension": "overall", **INNER["overall"]}]}),
+        json.dumps(INNER["overall"]),  # one dimension was asked for, and there is one winner
+        json.dumps({"reasoning": "Warm.", "answer": {"overall": {"winner": "T905", "margin": 2}}}),
+        said()[:-1],  # cut short behind the dimension
+    ],
+)  # fmt: skip
+def test_an_answer_is_found_in_its_wrapping(text):
+    reading, fault = one(text)
+    assert (reading._replace(rationale="Warm."), fault) == (VALID, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "T905 is better.",
+        "[]",
+        "3",
+        "null",
+        '"overall"',
+        '{"other": 1}',
+        "{" * 3000,
+        "[" * 100_000,
+        json.dumps({"outer": INNER}),
+        '{"overall": ',
+    ],
+)
+def test_what_speaks_of_no_dimension_is_unparsed_and_asked_for_again(text):
+    assert one(text) == (UNPARSED, "it holds no JSON object of the form asked for")
+
+
+def test_two_dimensions_are_read_apart_and_what_is_missing_is_named():
+    asked = form(dimensions=("overall", "attunement"))
+    names = [dimension.name for dimension in asked.dimensions]
+    both = {names[0]: {"winner": "K482", "margin": 1}, names[1]: {"winner": "nobody", "margin": 1}}
+    readings, fault = read(json.dumps(both), asked)
+    assert [reading.state for reading in readings] == ["valid", "unparsed"]
+    assert fault == f"the winner on {names[1]} is 'nobody', expected one of K482, T905, tie"
+    readings, fault = read(json.dumps({names[1]: {"winner": "K482"}}), asked)
+    assert readings == [UNPARSED, Reading("valid", "first")]
+    assert fault == f"{names[0]} is missing"
+    assert read("{}", asked)[1] == "it holds no JSON object of the form asked for"
+    readings, fault = read(json.dumps({"winner": "K482"}), asked)  # of which of the two?
+    assert {reading.state for reading in readings} == {"unparsed"}
+    cut = json.dumps({names[0]: {"winner": "K482", "margin": 3}, names[1]: {"winner": "T905", "margin": 2}})
+    readings, fault = read(cut[: cut.index(names[1]) + len(names[1]) + 8], asked)
+    assert (readings, fault) == ([Reading("valid", "first", 3.0), UNPARSED], f"{names[1]} is missing")
+    readings, fault = read(json.dumps({names[0]: "nobody", names[1]: 7}), asked)
+    assert fault.split("; ") == [
+        f"the winner on {names[0]} is 'nobody', expected one of K482, T905, tie",
+        f"the winner on {names[1]} is 'int', expected one of K482, T905, tie",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("I'm sorry, but I can't help with that.", "refused"),
+        ("Unfortunately, I cannot judge these replies.", "refused"),
+        ("I will not rate this.", "refused"),
+        ("As an AI, I am unable to properly assess this.", "refused"),
+        ("I must decline to compare them.", "refused"),
+        ("T905 says: I can't help with that.", "unparsed"),
+        ("I can't wait to see it.", "unparsed"),
+        ("I think both are warm. I cannot judge.", "unparsed"),
+    ],
+)
+def test_a_refusal_in_words_is_a_refusal_and_is_not_asked_again(text, state):
+    reading, fault = one(text)
+    assert reading == Reading(state)
+    assert (fault is None) == (state == "refused")
+    assert one(f"{text} {said()}")[0].state == "valid"  # whoever answers after all has answered
+
+
+@pytest.mark.parametrize(
+    ("tokens", "p_first", "winner", "little"),
+    [
+        ([("A", -0.2231435513), ("B", -1.6094379124)], 0.8, "first", False),  # 0.8 and 0.2
+        ([("B", -0.2231435513), ("A", -1.6094379124)], 0.2, "second", False),
+        ([("A", -0.6931471806), ("B", -0.6931471806)], 0.5, "tie", False),
+        # 0.3 and 0.3 of two ways to write A, 0.2 for B: 0.6 / 0.8
+        ([("A", -1.2039728043), (" A", -1.2039728043), ("B", -1.6094379124)], 0.75, "first", False),
+        # 0.3 and 0.1: together less than half
+        ([("A", -1.2039728043), ("B", -2.302585093), ("The", -0.5108256238)], 0.75, "first", True),
+        # B is not listed, so at most as probable as the least listed, 0.1: 0.9 / 1.0
+        ([("A", -0.1053605157), ("the", -2.302585093)], 0.9, "first", False),
+        ([("▁B.", -0.1053605157), ("Ġ*", -2.302585093)], 0.1, "second", False),
+        ([("A", -0.6)], 0.5, "tie", False),  # alone: nothing says that B is less probable
+    ],
+)
+def test_letters_are_weighed_by_their_probabilities(tokens, p_first, winner, little):
+    reading, fault = one("A", form(answer_format="logprob"), logprobs=tuple(tokens))
+    assert (reading.state, reading.winner, reading.little_mass, fault) == ("valid", winner, little, None)
+    assert reading.p_first == pytest.approx(p_first, abs=1e-9)
+
+
+@pytest.mark.parametrize("tokens", [None, (), (("The", -0.1), ("C", -2.0)), (("AB", -0.1),)])
+def test_where_no_letter_is_listed_there_is_no_answer_and_no_use_in_asking_again(tokens):
+    assert one("A", form(answer_format="logprob"), logprobs=tokens) == (UNPARSED, None)

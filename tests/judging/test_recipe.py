@@ -1,0 +1,394 @@
+"""A recipe from its settings, and the command behind `make collect`."""
+
+import json
+import re
+import sqlite3
+
+import pytest
+import yaml
+from server import Provider, finish_batch, serving
+
+from heart_utils.collect import main
+from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_responders
+from heart_utils.runs import find_root
+
+CANARY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture
+def provider():
+    with serving(Provider(answer="That sounds heavy. What would help tonight?")) as running:
+        yield running
+
+
+@pytest.fixture
+def project(tmp_path, provider, monkeypatch):
+    """A checkout of its own, with one run whose models are the test's provider."""
+    (tmp_path / "heart_utils").mkdir()
+    for name in ("pyproject.toml", "heart_utils/runs.py"):
+        (tmp_path / name).write_bytes((find_root() / name).read_bytes())
+    (tmp_path / "data").symlink_to(find_root() / "data")
+    monkeypatch.setenv("HEART_ROOT", str(tmp_path))
+    monkeypatch.delenv("HEART_LEDGER", raising=False)
+    monkeypatch.setenv("CANARY_API_KEY", CANARY)
+    paid = {"model": "openai/test", "api_base": provider.address, "api_key_env": "CANARY_API_KEY", "price_prompt": 1}
+    settings = {
+        "histories": "sample",
+        "slices": {"standard": 2, "adversarial": 1},
+        "responders": [{"name": "m", **paid, "price_completion": 2}],
+        "probes": ["echo"],
+        "judges": [{"name": "j", **paid, "price_completion": 2, "answer_format": "logprob", "max_concurrency": 4}],
+        "protocols": {"heart": ["overall"]},
+        "budget_usd": 1,
+    }
+    return write(tmp_path, settings), settings
+
+
+def write(folder, settings):
+    (folder / "params").mkdir(exist_ok=True)
+    (folder / "params" / "mine.yaml").write_text(yaml.safe_dump({"chapters": [], "collect": settings}))
+    return folder
+
+
+def test_a_dry_run_says_what_it_would_take_and_asks_nothing(project, provider, capsys):
+    assert main(["mine", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "3 histories" in said
+    assert "21 calls to make, for 0.0" in said  # 3 replies; 3 pairs of 3 histories in both orders
+    assert provider.requests == []
+
+
+def test_paid_calls_need_a_word_from_somebody(project, provider, capsys):
+    assert main(["mine", "--quiet"]) == 2
+    assert "21 calls cost money, and no more than 1 USD. Nobody is there to ask; --yes allows it." in capsys.readouterr().err
+    assert provider.requests == []
+
+
+@pytest.mark.parametrize("arguments", [["mine", "--quiet"], ["mine", "--quiet", "--yes"]])
+def test_without_a_budget_nothing_is_asked_where_nobody_is_there_to_name_one(project, provider, capsys, arguments):
+    folder, settings = project
+    write(folder, {name: value for name, value in settings.items() if name != "budget_usd"})
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert "21 calls cost money, at most 0.0" in said
+    assert "no budget is set. Nothing was asked" in said
+    assert provider.requests == []
+    assert main([*arguments, "--yes", "--budget", "1"]) == 0
+
+
+class Terminal:
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("answer", "code", "asked"), [("", 2, 0), ("0", 2, 0), ("much", 1, 0), ("0.5", 0, 21), ("1e-9", 1, 0)])
+def test_on_a_terminal_somebody_is_asked_for_the_budget(project, provider, monkeypatch, capsys, answer, code, asked):
+    folder, settings = project
+    write(folder, {name: value for name, value in settings.items() if name != "budget_usd"})
+    monkeypatch.setattr("sys.stdin", Terminal())
+    questions = []
+    monkeypatch.setattr("builtins.input", lambda question: questions.append(question) or answer)
+    assert main(["mine", "--quiet"]) == code
+    assert len(provider.requests) == asked
+    assert "21 calls cost money, at most 0.0" in questions[0]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])
+def test_with_a_budget_a_terminal_is_asked_whether_to_go_on(project, provider, monkeypatch, answer, code):
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", lambda question: answer)
+    assert main(["mine", "--quiet"]) == code
+    assert bool(provider.requests) == (answer == "y")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anthropic/claude-sonnet-4-20250514",
+        "anthropic/claude-opus-4-20250514",
+        "anthropic/claude-sonnet-4-0",
+        "openrouter/anthropic/claude-sonnet-4",
+    ],
+)
+def test_a_judge_whose_listed_price_is_zero_keeps_everything_from_being_asked(project, provider, capsys, monkeypatch, name):
+    """With standard input closed and no way out: a connection is an error of its own."""
+    folder, settings = project
+    write(folder, {**settings, "judges": [{"name": "dear", "model": name}]})
+    for variable in ("ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(variable, CANARY)
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("somebody was asked"))
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["mine", "--dry-run"]) == 0
+    assert "calls to make, for a price that is not known" in capsys.readouterr().out
+    for arguments in ([], ["--yes"], ["--yes", "--budget", "5"]):
+        assert main(["mine", "--quiet", *arguments]) == 1
+        assert f"Nothing was asked. No price is known of dear ({name}). Give price_prompt" in capsys.readouterr().err
+    assert provider.requests == []  # nor for replies, whose price is known
+
+
+def test_the_most_that_a_run_can_cost_is_shown_and_holds_for_a_responder_that_never_stops(project, provider, capsys):
+    folder, settings = project
+    provider.piece_s = 0.0
+    provider.answer = lambda body: "A" if body.get("logprobs") else "word" * 100_000
+    assert main(["mine", "--dry-run"]) == 0
+    table = capsys.readouterr().out
+    most = float(re.search(r"at most (\d+\.\d+)", table)[1])
+    assert "at_most_usd" in table
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    said = capsys.readouterr().out
+    prompts = ["".join(message["content"] for message in body["messages"]) for body in provider.requests]
+    assert max(map(len, prompts)) < 3 * 4040  # two replies of at most 4,040 characters, and the conversation
+    bound, replies = 0.0, [body for body in provider.requests if not body.get("logprobs")]
+    assert len(replies) == 3
+    spent = float(re.search(r"Spent on this ledger so far: ([0-9.]+)", said)[1])
+    assert bound < spent <= most + 0.005
+
+
+def test_a_run_ends_with_what_each_model_took_and_who_answered_under_its_name(project, provider, capsys):
+    folder, settings = project
+    provider.served, provider.fingerprint = "test-2026-01", "fp_1"
+    provider.script = [None, "filter", "nousage"]
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    said = capsys.readouterr().out
+    rows = {line.split()[0]: line.split() for line in said.splitlines() if line.startswith(("m,", " m", "model", "j"))}
+    assert "prompt tokens" in said
+    assert "their cost is an estimate" in said
+    assert "changed in the middle" not in said
+    provider.served = "test-2026-02"
+    write(folder, {**settings, "slices": {"standard": 3, "adversarial": 1}})
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "its model changed in the middle of the run: test-2026-0" in said
+    assert rows
+
+
+def test_what_cannot_be_paired_names_its_cause(project, provider, capsys):
+    folder, settings = project
+    provider.keys = ("another",)
+    write(folder, {**settings, "probes": []})
+    assert main(["mine", "--quiet", "--yes"]) == 1
+    said = capsys.readouterr().err
+    assert "Nothing can be paired" in said.rsplit("collect:", 1)[1]
+    assert "Incorrect API key provided: [key]" in said.rsplit("collect:", 1)[1]
+
+
+def test_a_run_without_judges_says_so(project, capsys):
+    folder, settings = project
+    write(folder, {**settings, "judges": []})
+    assert main(["mine", "--dry-run"]) == 0
+    assert "name no judges" in capsys.readouterr().out
+
+
+def test_a_run_is_collected_and_then_there_is_nothing_to_do(project, provider, capsys):
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "9 replies" in said
+    assert "18 verdicts" in said
+    assert len(provider.requests) == 21
+    assert main(["mine", "--quiet"]) == 0
+    assert "Nothing to do: all 21 calls are recorded" in capsys.readouterr().out
+    assert len(provider.requests) == 21
+
+
+def test_no_file_of_a_run_holds_the_key(project, provider, capsys):
+    folder, _ = project
+    provider.keys = (CANARY,)
+    assert main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")]) == 0
+    files = [file for file in (folder / "runs").rglob("*") if file.is_file()] + [folder / "calls.jsonl"]
+    assert len(files) >= 2
+    assert not [file for file in files if CANARY.encode() in file.read_bytes()]
+    printed = capsys.readouterr()
+    assert CANARY not in printed.out + printed.err
+
+
+def test_recorded_calls_answer_for_a_run_elsewhere(project, provider, capsys, monkeypatch):
+    folder, settings = project
+    main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")])
+    lines = (folder / "calls.jsonl").read_text().splitlines()
+    assert sum("key" in json.loads(line) for line in lines) == 21
+    write(folder, {**settings, "recorded": "calls.jsonl"})
+    monkeypatch.setenv("HEART_LEDGER", f"sqlite:///{folder}/fresh.sqlite")
+    capsys.readouterr()
+    assert main(["mine", "--quiet"]) == 0
+    assert "Nothing to do" in capsys.readouterr().out
+
+
+def test_a_record_leaves_out_what_is_no_longer_asked(project, provider):
+    folder, settings = project
+    main(["mine", "--quiet", "--yes"])
+    write(folder, {**settings, "slices": {"standard": 1, "adversarial": 1}})
+    main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")])
+    lines = (folder / "calls.jsonl").read_text().splitlines()
+    assert sum("key" in json.loads(line) for line in lines) == 14
+
+
+def test_a_budget_too_small_is_an_error_that_says_so(project, capsys):
+    assert main(["mine", "--quiet", "--yes", "--budget", "0.000001"]) == 1
+    assert "does not reach for another call" in capsys.readouterr().err
+
+
+def test_a_judge_whose_key_is_refused_is_said_and_the_exit_code_tells(project, provider, capsys):
+    provider.keys = ("another",)
+    assert main(["mine", "--quiet", "--yes"]) == 3
+    said = capsys.readouterr().err
+    assert "m: its queue was stopped" in said
+    assert "rows are errors" in said
+    assert CANARY not in said
+
+
+def test_a_key_that_is_not_there_is_said_before_anything_is_asked(project, provider, capsys, monkeypatch):
+    folder, settings = project
+    judge = {**settings["judges"][0], "api_key_env": "MY_KEY"}
+    write(folder, {**settings, "judges": [judge]})
+    monkeypatch.delenv("MY_KEY", raising=False)
+    assert main(["mine", "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "The environment variable MY_KEY is not set."
+    assert main(["mine", "--quiet", "--yes"]) == 1
+    assert "Nothing was asked: the environment variable MY_KEY is not set." in capsys.readouterr().err
+    assert provider.requests == []  # the replies' key is there, and they wait all the same
+    monkeypatch.setenv("MY_KEY", CANARY)
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    monkeypatch.delenv("MY_KEY")
+    assert main(["mine", "--quiet"]) == 0  # what is recorded needs no key
+    assert CANARY not in capsys.readouterr().out
+
+
+def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it(project, provider, capsys):
+    folder, _ = project
+    assert main(["mine", "--check"]) == 3
+    assert "3 replies of m are missing." in capsys.readouterr().out
+    assert provider.requests == []
+    main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")])
+    capsys.readouterr()
+    assert main(["mine", "--check"]) == 0
+    assert "All 21 calls are recorded" in capsys.readouterr().out
+    file = sqlite3.connect(folder / "runs" / "mine" / "ledger.sqlite", isolation_level=None)
+    file.execute(
+        "UPDATE calls SET logprobs = replace(logprobs, '-0.2', '-0.3') WHERE key = (SELECT max(key) FROM calls WHERE logprobs LIKE '%-0.2%')"
+    )
+    file.execute(
+        "UPDATE calls SET logprobs = '[]', answer = NULL WHERE key = (SELECT min(key) FROM calls WHERE logprobs LIKE '%-0.2%')"
+    )
+    file.close()
+    assert main(["mine", "--check"]) == 3
+    said = capsys.readouterr().out
+    assert said.count("is damaged; `make collect` asks again.") == 2
+    asked = len(provider.requests)
+    main(["mine", "--quiet", "--yes"])
+    assert len(provider.requests) == asked + 2
+    assert main(["mine", "--check"]) == 0
+
+
+def test_calls_go_out_with_one_command_and_into_another_ledger_with_one(project, provider, capsys, monkeypatch, tmp_path):
+    main(["mine", "--quiet", "--yes"])
+    asked = len(provider.requests)
+    assert main(["mine", "--export", str(tmp_path / "all.jsonl")]) == 0
+    assert "21 calls written" in capsys.readouterr().out
+    for n, place in enumerate(["all.jsonl", "runs/mine/ledger.sqlite"]):
+        monkeypatch.setenv("HEART_LEDGER", f"sqlite:///{tmp_path}/other{n}.sqlite")
+        assert main(["mine", "--merge", str(tmp_path / place)]) == 0
+        assert "21 calls of" in capsys.readouterr().out
+        assert main(["mine", "--check"]) == 0
+    assert len(provider.requests) == asked
+
+
+def test_calls_that_failed_are_told_with_their_commonest_cause(project, provider, capsys):
+    provider.script = ["400"]  # the first reply; its judging has one reply less to compare
+    assert main(["mine", "--quiet", "--yes"]) == 3
+    said = capsys.readouterr().err
+    assert "1 rows are errors; the same command asks for them again." in said
+    assert "1 times: m, j: BadRequestError" in said  # both names are one model here
+    assert "bad request" in said
+
+
+def test_ctrl_c_is_told_and_not_a_traceback(project, capsys, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("heart_utils.collect.recipe_replies", stop)
+    assert main(["mine", "--quiet", "--yes"]) == 130
+    assert "the same command goes on where this ended" in capsys.readouterr().err
+
+
+def test_histories_are_spread_evenly_and_the_responders_are_all_there_are(project):
+    recipe = read_recipe("mine")
+    histories = recipe_histories(recipe)
+    assert histories["slice"].value_counts().to_dict() == {"standard": 2, "adversarial": 1}
+    everything = recipe_histories(read_recipe("mine", file=write(project[0], {"histories": "sample"}) / "params" / "mine.yaml"))
+    standard = everything[everything["slice"] == "standard"]["history_id"].tolist()
+    chosen = histories[histories["slice"] == "standard"]["history_id"].tolist()
+    assert chosen == [standard[0], standard[len(standard) // 2]]
+    assert set(recipe_responders(recipe)["responder_kind"]) == {"reference", "model", "probe"}
+
+
+@pytest.mark.mirror
+def test_calm_twins_are_those_of_the_adversarial_histories_chosen(project, mirror):
+    settings = {"histories": "heart", "twins": True, "slices": {"standard": 3, "adversarial": 4, "calm_twin": 4}}
+    histories = recipe_histories(read_recipe("mine", file=write(project[0], settings) / "params" / "mine.yaml"))
+    assert histories["slice"].value_counts().to_dict() == {"standard": 3, "adversarial": 4, "calm_twin": 4}
+    twins = dict(zip(histories["history_id"], histories["twin_id"], strict=True))
+    adversarial = histories.loc[histories["slice"] == "adversarial", "history_id"]
+    assert {twins[name] for name in adversarial} == set(histories.loc[histories["slice"] == "calm_twin", "history_id"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"histroies": "sample"}, "unknown setting histroies"),
+        ({"probes": ["ecko"]}, "probes: unknown ecko"),
+        ({"slices": {"normal": 3}}, "slices: unknown normal"),
+        ({"slices": {"standard": 0}}, "whole numbers of 1 or more"),
+        ({"slices": {"standard": 99}}, "99 standard histories were asked for"),
+        ({"twins": "yes"}, "twins: expected bool, got 'yes'"),
+        ({"repeats": 0}, "repeats: expected 1 or more"),
+        ({"seed": True}, "seed: expected int, got True"),
+        ({"judges": {"name": "j"}}, "judges: expected list"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(project, capsys, change, words):
+    folder, settings = project
+    write(folder, {**settings, **change})
+    assert main(["mine", "--dry-run"]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_key_in_the_settings_is_refused_and_not_shown(project, capsys):
+    folder, settings = project
+    write(folder, {**settings, "judges": [{"name": "j", "model": "openai/test", "api_key": CANARY}]})
+    assert main(["mine", "--dry-run"]) == 1
+    said = capsys.readouterr().err
+    assert "a key does not belong in a file" in said
+    assert CANARY not in said
+
+
+def test_settings_that_are_not_there_are_said(project, capsys):
+    folder, _ = project
+    assert main(["nowhere", "--dry-run"]) == 1
+    assert "nowhere.yaml cannot be read" in capsys.readouterr().err
+    (folder / "params" / "mine.yaml").write_text("chapters: []")
+    assert main(["mine", "--dry-run"]) == 1
+    assert "no block `collect:`" in capsys.readouterr().err
+    (folder / "params" / "mine.yaml").write_text("collect: [")
+    assert main(["mine", "--dry-run"]) == 1
+    assert "is not YAML" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("run", ["sample", "heart", "api"])
+def test_the_settings_that_come_with_the_project_can_be_read(run):
+    recipe = read_recipe(run)
+    assert recipe.judges
+    assert {model.name for model in recipe.responders}.isdisjoint({judge.name for judge in recipe.judges})
+
+
+def test_judging_goes_to_batches_and_comes_back_with_the_same_command(project, provider, capsys):
+    assert main(["mine", "--quiet", "--yes", "--batch"]) == 4
+    assert "0 of 18 judging calls are answered, 18 are in batches" in capsys.readouterr().out
+    assert len(provider.requests) == 3  # the replies, whose times are measured
+    finish_batch(provider, "batch-1", expire=[2])
+    assert main(["mine", "--quiet", "--yes", "--batch"]) == 4  # the one that expired is in a second batch
+    assert "17 of 18 judging calls are answered, 1 are in batches" in capsys.readouterr().out
+    finish_batch(provider, "batch-2")
+    assert main(["mine", "--quiet", "--yes", "--batch"]) == 0
+    assert main(["mine", "--quiet"]) == 0
+    assert "Nothing to do" in capsys.readouterr().out
+    assert len(provider.requests) == 3

@@ -1,0 +1,161 @@
+"""Replies: the protocol, the probes, and how an answer is read."""
+
+import pandas as pd
+import pytest
+from server import Provider, serving
+
+from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.models import Call, Model
+from heart_utils.judging.instructions import REPLY_INSTRUCTIONS, reply_messages
+from heart_utils.judging.respond import PROBES, RespondError, _reply, collect_replies, describe_responders, skipped_histories
+
+
+def history(name, *texts, first="seeker", **columns):
+    speakers = ["seeker", "supporter"] if first == "seeker" else ["supporter", "seeker"]
+    turns = [{"speaker": speakers[i % 2], "text": text} for i, text in enumerate(texts)]
+    nothing = dict.fromkeys(["twin_id", "emotion", "problem", "situation"])
+    row = {"history_id": name, "dialogue_id": name, "source": "test", "slice": "standard", "turns": turns, "licence": "CC0-1.0"}
+    return {**row, **nothing, "flags": [], "simulated": False, **columns}
+
+
+HISTORIES = pd.DataFrame(
+    [
+        history("h1", "I lost my job.", "When was that?", "Last week, and I told nobody."),
+        history("h2", "Hello, what brings you here?", "My dog died.", first="supporter"),
+        history("h3", "I am sad.", "I hear you.", flags=["ends_with_supporter"]),
+    ]
+)
+
+
+@pytest.fixture
+def provider():
+    with serving(Provider(answer="That sounds heavy to carry alone. What made you keep it to yourself?")) as running:
+        yield running
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+
+
+def model(provider, name="m"):
+    return Model(name, "openai/test", api_base=provider.address, price_prompt=1, price_completion=2, family="acme")
+
+
+def read(text, status="ok"):
+    return _reply(HISTORIES.iloc[0].to_dict(), "m", 0, Call("k", status, text=text))
+
+
+def test_each_responder_answers_each_history_that_can_be_answered(provider, ledger):
+    replies = collect_replies(HISTORIES, [model(provider), *PROBES], ledger=ledger, progress=False)
+    assert sorted(replies["reply_id"]) == sorted(f"{h}--{r}" for h in ("h1", "h2") for r in ("m", *PROBES))
+    assert skipped_histories(HISTORIES)["history_id"].tolist() == ["h3"]
+    assert provider.most_in_flight == 1
+    mine = replies[replies["responder"] == "m"]
+    assert mine[["ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "call_id"]].notna().all(axis=None)
+    assert (mine["ttft_ms"] < mine["total_ms"]).all()
+    assert (mine["state"] == "valid").all()
+
+
+def test_a_probe_has_no_latency_and_needs_no_call(ledger):
+    replies = collect_replies(HISTORIES, list(PROBES), ledger=ledger, mode="replay")
+    assert replies[["ttft_ms", "total_ms", "cost_usd", "call_id"]].isna().all(axis=None)
+    texts = replies.pivot_table(index="history_id", columns="responder", values="text", aggfunc="first")
+    assert texts["echo"].to_dict() == {"h1": "Last week, and I told nobody.", "h2": "My dog died."}
+    assert texts["generic-comfort"].nunique() == texts["advice-only"].nunique() == 1
+    assert not replies["flags"].map(lambda flags: "over_40_words" in flags).any()
+
+
+def test_replies_come_from_the_ledger_the_second_time(provider, ledger):
+    first = collect_replies(HISTORIES, [model(provider)], ledger=ledger, progress=False)
+    again = collect_replies(HISTORIES, [model(provider)], ledger=ledger, mode="replay")
+    pd.testing.assert_frame_equal(first, again)
+    assert len(provider.requests) == 2
+
+
+def test_repeats_are_replies_of_their_own(provider, ledger):
+    replies = collect_replies(HISTORIES.head(1), [model(provider), "echo"], ledger=ledger, repeats=2, progress=False)
+    assert sorted(replies["reply_id"]) == ["h1--echo", "h1--m", "h1--m--r1"]
+    assert len(provider.requests) == 2
+
+
+def test_the_roles_are_as_spoken_and_the_model_is_told_the_protocol(provider, ledger):
+    collect_replies(HISTORIES, [model(provider)], ledger=ledger, progress=False)
+    system, user = provider.requests[1]["messages"]
+    assert "1 to 3 sentences" in system["content"]
+    assert "no more than 40 words" in system["content"]
+    assert "Supporter: Hello, what brings you here?\nSeeker: My dog died." in user["content"]
+    assert provider.requests[1]["stream"] is True
+
+
+def test_people_and_models_are_told_the_same():
+    assert reply_messages(HISTORIES["turns"][0])[0]["content"] == REPLY_INSTRUCTIONS
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "flags"),
+    [
+        ("I hear you.", "I hear you.", []),
+        ("Supporter: I hear you.", "I hear you.", ["unwrapped"]),
+        ("**Supporter:** I hear you.", "I hear you.", ["unwrapped"]),
+        ('"I hear you."', "I hear you.", ["unwrapped"]),
+        ('"Alone" is a big word. Is it "true"?', '"Alone" is a big word. Is it "true"?', []),
+        ("One. Two. Three.", "One. Two. Three.", []),
+        ("One. Two! Three? Four.", "One. Two! Three? Four.", ["over_3_sentences"]),
+        (" ".join(["word"] * 40), " ".join(["word"] * 40), []),
+        (" ".join(["word"] * 41), " ".join(["word"] * 41), ["over_40_words"]),
+        ("I hear you.\nSeeker: Thanks.", "I hear you.\nSeeker: Thanks.", ["writes_seeker"]),
+        ("<script>alert(1)</script>", "<script>alert(1)</script>", []),
+    ],
+)
+def test_an_answer_is_read_as_it_stands_and_flagged(raw, text, flags):
+    row = read(raw)
+    assert (row["text"], row["flags"], row["state"]) == (text, flags, "valid")
+
+
+@pytest.mark.parametrize(("status", "state"), [("error", "error"), ("refused", "refused")])
+def test_a_failure_is_a_state_and_has_no_text(status, state):
+    row = read("half an ans", status)
+    assert (row["state"], row["text"]) == (state, None)
+
+
+def test_an_answer_of_nothing_but_a_label_is_an_error():
+    assert read("Supporter:")["state"] == "error"
+
+
+def test_a_truncated_reply_is_kept_and_flagged():
+    row = read("I hear you, and", "truncated")
+    assert (row["state"], row["flags"]) == ("valid", ["truncated"])
+
+
+def test_times_taken_beside_other_calls_are_flagged(provider, ledger):
+    provider.latency_s = 0.1
+    replies = collect_replies(HISTORIES, [model(provider)], ledger=ledger, max_concurrency=4, progress=False)
+    assert replies["flags"].map(lambda flags: "timed_beside_others" in flags).any()
+
+
+def test_a_dry_run_gives_filler_for_estimates(provider, ledger):
+    replies = collect_replies(HISTORIES, [model(provider)], ledger=ledger, mode="dry")
+    assert replies["flags"].tolist() == [["planned"], ["planned"]]
+    assert {len(text.split()) for text in replies["text"]} == {40}
+    assert provider.requests == []
+
+
+def test_a_history_that_ends_with_the_supporter_is_an_error_unless_it_is_flagged(ledger):
+    ends = pd.DataFrame([history("h9", "I am sad.", "I hear you.")])
+    with pytest.raises(RespondError, match=r"1 histories end with the supporter \(h9\)"):
+        collect_replies(ends, ["echo"], ledger=ledger)
+    assert collect_replies(HISTORIES.tail(1), ["echo"], ledger=ledger).empty
+
+
+def test_unknown_probes_and_shared_names_are_refused(provider, ledger):
+    with pytest.raises(RespondError, match="no probe ecko; the probes are generic-comfort"):
+        collect_replies(HISTORIES, ["ecko"], ledger=ledger)
+    with pytest.raises(RespondError, match="echo appears more than once"):
+        collect_replies(HISTORIES, ["echo", model(provider, "echo")], ledger=ledger)
+
+
+def test_responders_are_described(provider):
+    table = describe_responders([model(provider), "echo"]).set_index("responder")
+    assert table["responder_kind"].to_dict() == {"m": "model", "echo": "probe"}
+    assert (table.loc["m", "family"], table.loc["m", "price"]) == ("acme", pytest.approx(2.0))

@@ -1,0 +1,437 @@
+"""Writing a study: what is in the folder, and what keeps it from being written or started."""
+
+import html
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from study_builders import STATEMENT, answer_seat, assignment, seat_answers, small_run
+
+from heart_utils.calls.ledger import open_ledger
+from heart_utils.judging.instructions import REPLY_INSTRUCTIONS
+from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_replies
+from heart_utils.people.raters import import_ratings
+from heart_utils.people.study import ASKED_OF_PUBLIC, StudyError, StudyFolder, load_settings, main, start_study, write_study
+from heart_utils.runs import Run, find_root
+
+
+@pytest.fixture
+def run(tmp_path):
+    return small_run(tmp_path / "run")
+
+
+def filled_in() -> str:
+    return yaml.safe_dump({"rehearsal": False, "statement": STATEMENT, **dict.fromkeys(ASKED_OF_PUBLIC, "told")})
+
+
+def small(run, **rating):
+    settings = load_settings(run)
+    settings["rating"] |= {"raters_per_pair": 3, "load": 5, "n_checks": 1, "spare": 0} | rating
+    return settings
+
+
+def pages(study: StudyFolder) -> dict[str, str]:
+    return {file.stem: file.read_text(encoding="utf-8") for file in (study.folder / "pages").glob("*.json")}
+
+
+def test_a_rating_study_holds_every_page_and_seat(run):
+    study = write_study(run, "rating", settings=small(run))
+    assert (study.n_seats, study.n_pages, study.answers) == (3, 18, 0)  # 5 pairs * 3 raters / 5 each, and a check each
+    config = yaml.safe_load((study.folder / "config.yaml").read_text())
+    order = config["phases"]["order"]
+    assert order[:4] == ["consent", "declined", "instructions", "practice_1"]
+    assert order[-2:] == ["annotation", "debrief"]
+    assert set(pages(study)) == set(order) - {"annotation"}
+    types = [config["phases"][page]["type"] for page in order]
+    assert len([one for one, before in zip(types, [None, *types], strict=False) if one != before]) == len(set(types)), (
+        "Potato shows all pages of one type where the first of them stands"
+    )
+    items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
+    seats = {group["name"]: group["instances"] for group in config["batch_assignment"]["groups"]}
+    assert [item for seat in seats.values() for item in seat] == list(items)
+    assert {group["max_annotators"] for group in config["batch_assignment"]["groups"]} == {1}
+
+
+def test_the_sample_makes_a_study_with_the_settings_that_come_with_the_project(tmp_path):
+    run, recipe = Run("sample", tmp_path, find_root()), read_recipe("sample")
+    histories, ledger = recipe_histories(recipe), open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
+    run.write("histories", histories)
+    run.write("replies", recipe_replies(recipe, histories, ledger=ledger, mode="replay", progress=False))
+    study = write_study(run, "rating")
+    assert study.n_seats == 216  # 36 histories * 10 pairs * 15 raters / 30 each, and a fifth more
+    assert study.n_pages == 216 * 33
+
+
+def test_raters_read_each_reply_on_the_side_that_was_assigned(run):
+    study = write_study(run, "rating", settings=small(run))
+    items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
+    for row in assignment(study.folder).query("task == 'rate'").to_dict("records"):
+        shown = [f"model {row['history_id']}", f"person {row['history_id']}"]  # model-... is the smaller id, so it is a
+        assert items[row["item_id"]]["replies"] == (shown if row["order"] == "ab" else shown[::-1])
+
+
+def test_nothing_on_a_page_tells_who_wrote_a_reply(run):
+    """The texts of this run name their responders; with those taken out, no file that Potato serves does."""
+    blind = small_run(run.folder.parent / "blind", texts={"person": "I am here.", "model": "I hear you."})
+    study = write_study(blind, "rating", settings=small(blind))
+    served = "".join(file.read_text() for file in [study.folder / "items.jsonl", *(study.folder / "pages").glob("*.json")])
+    items = (study.folder / "items.jsonl").read_text()
+    assert "responder" not in served
+    assert "person-" not in items
+    assert "model" not in items
+
+
+def test_raters_are_shown_no_rubric(run):
+    said = pages(write_study(run, "rating", settings=small(run)))
+    for word in ("empath", "attun", "resonan", "rubric", "criteri"):
+        assert not any(word in text.lower() for name, text in said.items() if name != "debrief"), word
+
+
+def test_checks_say_what_they_want_and_the_assignment_knows_it(run):
+    study = write_study(run, "rating", settings=small(run, n_checks=2))
+    items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
+    checks = assignment(study.folder).query("task == 'check'")
+    assert len(checks) == 6
+    for row in checks.to_dict("records"):
+        asks = items[row["item_id"]]["replies"]["AB".index(row["check_side"])]
+        assert f"this reply, {row['check_side']}, with strength {int(row['check_strength'])}" in asks
+
+
+def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
+    run = small_run(tmp_path / "run", texts={"model": "</script><script>alert(1)</script><!--"})
+    study = write_study(run, "rating", settings=small(run))
+    text = (study.folder / "items.jsonl").read_text()
+    assert "</script" not in text
+    assert "<script" not in text
+    assert "<!--" not in text
+    assert "<b>" not in text  # of the history
+    assert text.replace("\u2060", "").count("</script>") == 30  # nothing else was lost: two in each of 15 pages
+
+
+def test_a_text_that_would_turn_the_page_round_is_shown_and_a_formula_in_an_id_comes_back(tmp_path):
+    run = small_run(tmp_path / "run", responders=("=cmd", "model"), texts={"model": "Fine \u202eyrros\x00"})
+    study = write_study(run, "rating", settings=small(run))
+    items = (study.folder / "items.jsonl").read_text()
+    assert "Fine [U+202E]yrros[U+0000]" in items
+    assert "\u202e" not in items
+    assert "\\u0000" not in items
+    assert ",'=cmd" in (study.folder / "assignment.csv").read_text()
+    answer_seat(study.folder, "seat-001", "ann", seat_answers(study.folder, "seat-001"))
+    verdicts = import_ratings(run, study.folder).verdicts
+    assert "=cmd" in {*verdicts["responder_a"], *verdicts["responder_b"]}
+
+
+def test_writers_read_exactly_what_models_are_told(run):
+    study = write_study(run, "reply")
+    assert html.escape(REPLY_INSTRUCTIONS) in json.loads(pages(study)["instructions"])[0]["labels"][0]
+    assert set(pages(study)) == {"consent", "declined", "instructions", "debrief"}
+    config = yaml.safe_load((study.folder / "config.yaml").read_text())
+    assert [scheme["name"] for scheme in config["annotation_schemes"]] == ["reply", "stop"]
+    assert config["keystroke_logging"] | {"detection": 0} == {
+        "enabled": True,
+        "fidelity": "summary",
+        "disclose_to_annotators": True,
+        "detection": 0,
+    }
+
+
+def test_a_rehearsal_shows_what_is_not_filled_in_and_a_study_what_is(run):
+    assert "[not filled in: support_line]" in pages(write_study(run, "rating", settings=small(run)))["consent"]
+
+    (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: '116 123 <at night>'"))
+    consent = pages(write_study(run, "rating", settings=load_settings(run)))["consent"]
+    assert "116 123 &lt;at night&gt;" in consent
+    assert "not filled in" not in consent
+
+
+@pytest.mark.parametrize("kind", ["rating", "reply"])
+def test_every_page_of_the_task_says_that_one_can_stop_and_whom_to_call(run, kind):
+    (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: '116 123 <at night>'"))
+    config = yaml.safe_load((write_study(run, kind).folder / "config.yaml").read_text())
+    [said] = config["annotation_schemes"][-1]["labels"]
+    assert "You can stop at any time" in said
+    assert "116 123 &lt;at night&gt;" in said
+
+
+def test_who_says_no_leaves_at_once(run):
+    config = yaml.safe_load((write_study(run, "rating", settings=small(run)).folder / "config.yaml").read_text())
+    declined = config["phases"]["declined"]
+    for rule in (declined, declined["exit_when"]):
+        assert [(one["schema"], one["value"]) for one in rule["show_when"]] == [("consent_age", "no"), ("consent_agree", "no")]
+        assert rule["logic"] == "any"
+    assert config["phases"]["order"][:2] == ["consent", "declined"]
+
+
+def test_prolific_s_parameters_and_code_are_used_if_asked(run):
+    settings = small(run) | {"arrival": "prolific", "completion_code": "C1"}
+    config = yaml.safe_load((write_study(run, "rating", settings=settings).folder / "config.yaml").read_text())
+    assert config["login"] == {"type": "url_direct", "url_argument": "PROLIFIC_PID"}
+    # At the top level it would be shown to who declined, too.
+    assert "completion_code" not in config
+    assert config["crowdsourcing"]["prolific"]["completion"] == {"code": "C1", "screened_out_code": ""}
+    named = small(run) | {"arrival": "name", "completion_code": "C1"}
+    config = yaml.safe_load((write_study(run, "rating", settings=named).folder / "config.yaml").read_text())
+    assert config["completion_code"] == "C1"
+
+
+def test_the_key_that_signs_sessions_is_fresh_and_private(run):
+    def key(name: str) -> str:
+        file = write_study(run, "reply", name=name).folder / "config.yaml"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        return yaml.safe_load(file.read_text())["secret_key"]
+
+    assert key("one") != key("two")
+
+
+def test_a_study_is_its_owner_s_alone_whatever_the_umask(run, monkeypatch):
+    seen = set()
+    replace = os.replace
+
+    def watched(part, file):
+        seen.update({stat.S_IMODE(os.stat(path).st_mode) for path in (part, run.folder / "study" / "rating")})
+        replace(part, file)
+
+    monkeypatch.setattr(os, "replace", watched)
+    before = os.umask(0)
+    try:
+        folder = write_study(run, "rating", settings=small(run)).folder
+    finally:
+        os.umask(before)
+    assert seen == {0o600, 0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "pages")} == {0o700}
+
+
+STAND_IN = """\
+import http.server, os, pathlib, subprocess, sys
+child = subprocess.Popen(["sleep", "600"])
+answers = pathlib.Path("answers", "kim")
+answers.mkdir(parents=True)
+(answers / "user_state.json").write_text('{"user_id": "kim", "instance_id_ordering": []}')
+pathlib.Path("admin_api_key.txt").write_text("key")
+pathlib.Path("pids").write_text(f"{os.getpid()} {child.pid}")
+port = int(sys.argv[sys.argv.index("-p") + 1])
+http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
+
+
+@pytest.mark.parametrize("word", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_study_that_is_stopped_leaves_nobody_listening_and_its_answers_are_private(run, tmp_path, word):
+    program = tmp_path / "potato"
+    program.write_text(f"#!{sys.executable}\n{STAND_IN}")
+    program.chmod(0o755)
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
+    command = [sys.executable, "-m", "heart_utils.people.study", str(run.folder), "rating", "--port", str(free_port())]
+    study = subprocess.Popen(
+        command, env={**os.environ, "HEART_POTATO": str(program)}, stdout=subprocess.PIPE, text=True, umask=0, cwd=find_root()
+    )
+    try:
+        assert any(line.startswith("Open http") for line in study.stdout)
+        folder = run.folder / "study" / "rating"
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+        assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
+        study.send_signal(word)
+        assert study.wait(60) == 0
+    finally:
+        pids = [int(pid) for pid in (run.folder / "study" / "rating" / "pids").read_text().split()]
+        alive = [pid for pid in pids if is_alive(pid)]
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+        study.kill()
+    assert alive == []
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs, two seconds later at most; one that nobody buried does not."""
+    for _ in range(20):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_the_seed_decides_the_seats(run):
+    def seats(seed: int, name: str) -> pd.DataFrame:
+        return assignment(write_study(run, "rating", settings=small(run) | {"seed": seed}, name=name).folder)
+
+    pd.testing.assert_frame_equal(seats(1, "one"), seats(1, "again"))
+    assert not seats(1, "first").equals(seats(2, "second"))
+
+
+def test_pairs_may_be_fewer_than_all(tmp_path):
+    run = small_run(tmp_path / "run", n_histories=6, responders=("r1", "r2", "r3", "r4"))
+    rated = assignment(write_study(run, "rating", settings=small(run, pairs_per_history=2, load=12)).folder).query(
+        "task == 'rate'"
+    )
+    assert rated.groupby("history_id")["pair_id"].nunique().tolist() == [2] * 6
+
+
+def test_spare_seats_come_last_and_hold_whole_seats(run):
+    seats = assignment(write_study(run, "rating", settings=small(run, spare=0.5)).folder)
+    assert seats.groupby("seat")["spare"].first().tolist() == [False] * 3 + [True] * 2  # half of three, rounded up
+    assert seats.groupby("seat").size().tolist() == [6] * 5
+    assert not seats.duplicated(["seat", "pair_id"]).loc[seats["task"] == "rate"].any()
+    assert assignment(write_study(run, "reply", name="w").folder)["seat"].nunique() == 15  # twelve writers and a fifth of them
+    with pytest.raises(StudyError, match="spare is 2, expected a share"):
+        write_study(run, "rating", settings=small(run, spare=2))
+
+
+def test_long_conversations_are_shown_whole(run):
+    config = yaml.safe_load((write_study(run, "rating", settings=small(run)).folder / "config.yaml").read_text())
+    assert config["instance_display"]["resizable"] is False
+
+
+def test_a_top_up_asks_for_what_is_missing(run):
+    first = write_study(run, "rating", settings=small(run))
+    answer_seat(first.folder, "seat-001", "ann", seat_answers(first.folder, "seat-001"))
+    import_ratings(run, first.folder).write(run)
+    more = write_study(run, "rating", settings=small(run), name="rating-2", top_up=True)
+    assert assignment(more.folder).query("task == 'rate'")["pair_id"].value_counts().tolist() == [2] * 5  # of 3, one is there
+    with pytest.raises(StudyError, match="Each of the 5 pairs has its 1 verdicts"):
+        write_study(run, "rating", settings=small(run, raters_per_pair=1), name="rating-3", top_up=True)
+
+
+# What is refused
+
+
+def test_answers_are_never_overwritten(run):
+    study = write_study(run, "rating", settings=small(run))
+    write_study(run, "rating", settings=small(run))  # nobody has begun: written anew
+    file = answer_seat(study.folder, "seat-001", "ann", {})
+    with pytest.raises(StudyError, match="already holds answers of 1 people, and is never overwritten"):
+        write_study(run, "rating", settings=small(run))
+    assert file.is_file()
+
+
+def test_a_folder_of_somebody_else_is_left_alone(run):
+    (run.folder / "study" / "rating").mkdir(parents=True)
+    (run.folder / "study" / "rating" / "notes.txt").write_text("mine")
+    with pytest.raises(StudyError, match="was not written here"):
+        write_study(run, "rating", settings=small(run))
+
+
+def test_a_study_with_real_people_needs_a_support_line_and_all_else_they_must_be_told(run):
+    (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: ''"))
+    with pytest.raises(
+        StudyError, match="needs support_line. Without a support line nobody in distress would know where to turn"
+    ):
+        load_settings(run)
+    (run.folder / "study.yaml").write_text("rehearsal: false\n")
+    with pytest.raises(StudyError, match="support_line, researcher, review_board, .* statement: population"):
+        load_settings(run)
+
+
+def test_a_rehearsal_starts_on_this_machine_only(run):
+    study = write_study(run, "rating", settings=small(run))
+    with pytest.raises(StudyError, match="needs support_line"):
+        start_study(study, host="0.0.0.0", port=1)
+    told = small(run) | dict.fromkeys(ASKED_OF_PUBLIC, "told") | {"statement": STATEMENT}
+    study = write_study(run, "rating", settings=told)
+    with pytest.raises(StudyError, match="is a rehearsal, so it starts on this machine only"):
+        start_study(study, host="0.0.0.0", port=1)
+
+
+def test_settings_that_are_none_are_refused(run):
+    (run.folder / "study.yaml").write_text("suport_line: 116 123\n")
+    with pytest.raises(StudyError, match="suport_line is no setting. There are rehearsal, language"):
+        load_settings(run)
+    (run.folder / "study.yaml").write_text("rating: {raters: 3}\n")
+    with pytest.raises(StudyError, match="raters is no setting"):
+        load_settings(run)
+    (run.folder / "study.yaml").write_text("a: [1\n")
+    with pytest.raises(StudyError, match="is not YAML"):
+        load_settings(run)
+    (run.folder / "study.yaml").write_text("just words\n")
+    with pytest.raises(StudyError, match="holds a str, expected settings by name"):
+        load_settings(run)
+
+
+def test_potato_that_is_not_there_is_named_with_the_remedy(run, tmp_path, monkeypatch):
+    study = write_study(run, "rating", settings=small(run))
+    monkeypatch.setenv("HEART_POTATO", str(tmp_path / "nowhere"))
+    with pytest.raises(StudyError, match=r"Potato is not installed \(looked for .*nowhere\). `make study` installs it"):
+        start_study(study)
+
+
+def test_a_port_that_is_taken_is_named(run, tmp_path):
+    study = write_study(run, "rating", settings=small(run))
+    program = tmp_path / "potato"
+    program.write_text("#!/bin/sh\n")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(StudyError, match=rf"Port {port} on 127.0.0.1 cannot be used .* PORT={port + 1}"):
+            start_study(study, port=port, potato=program)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_server_that_stops_at_once_is_quoted(run, tmp_path):
+    study = write_study(run, "rating", settings=small(run))
+    program = tmp_path / "potato"
+    program.write_text("#!/bin/sh\necho the cellar is flooded\nexit 3\n")
+    program.chmod(0o755)
+    with pytest.raises(StudyError, match=r"stopped at once \(exit 3\)(.|\n)*the cellar is flooded"):
+        start_study(study, port=free_port(), potato=program)
+
+
+def test_a_study_that_cannot_be_balanced_says_which_load_can(tmp_path):
+    """Four responders answered the first history, two the other twenty: 18 of 78 ratings are of one history."""
+    run = small_run(tmp_path / "run", n_histories=21, responders=("r1", "r2", "r3", "r4"))
+    replies = run.read("replies")
+    run.write("replies", replies[(replies["history_id"] == "h00") | replies["responder"].isin(["r1", "r2"])])
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 12, spare: 0}")
+    with pytest.raises(StudyError, match=r"(?s)not balanced.*the same history.*study\.yaml \(9 works\)\.$"):
+        write_study(run, "rating")
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 9, spare: 0}")
+    assert write_study(run, "rating").n_seats == 9  # 78 / 9, and no seat meets it more than 18 / 9 = 2 times
+
+
+def test_a_run_without_such_histories_says_so(run):
+    settings = small(run) | {}
+    settings["rating"]["slices"] = ["adversarial"]
+    with pytest.raises(StudyError, match="has no history of adversarial that ends with the seeker"):
+        write_study(run, "rating", settings=settings)
+    with pytest.raises(StudyError, match="no study of the kind 'voting'"):
+        write_study(run, "voting")
+
+
+def test_the_command_writes_resumes_and_explains(run, capsys):
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
+    assert main([str(run.folder), "rating", "--write-only"]) == 0
+    assert "3 people, 18 pages between them, 0 have begun" in capsys.readouterr().out
+    folder = run.folder / "study" / "rating"
+    answer_seat(folder, "seat-001", "ann", {})
+    assert main([str(run.folder), "rating", "--write-only"]) == 1
+    assert "error: " in capsys.readouterr().err
+    assert main([str(run.folder), "rating", "--write-only", "--resume"]) == 0
+    assert "1 have begun" in capsys.readouterr().out
+    assert main([str(run.folder), "rating", "--name", "other", "--resume"]) == 1
+    assert "There is no study in" in capsys.readouterr().err
+
+
+def test_a_hundred_seats_are_written_within_a_breath(tmp_path):
+    """15 raters on each of 200 pairs, 30 each: 100 people, 3,300 pages."""
+    run = small_run(tmp_path / "run", n_histories=200)
+    study = write_study(run, "rating", settings=small(run, raters_per_pair=15, load=30, n_checks=3))
+    assert (study.n_seats, study.n_pages) == (100, 3300)
+    assert np.isin(assignment(study.folder)["task"], ["rate", "check"]).all()

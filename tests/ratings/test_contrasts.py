@@ -1,0 +1,139 @@
+"""Contrasts and twins: by hand, on known strengths, and under no difference at all."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from heart_utils.ratings.contrasts import contrast_strengths, group_contrast, twin_contrasts
+from heart_utils.ratings.ratings import RatingsError, fit_ratings
+from heart_utils.simulate.study import Panel, simulate_study
+
+PANEL = Panel("human", 20, 6)
+
+
+def twins(seed, adversarial_sd, n_twins=18, n_responders=4, **settings):
+    return simulate_study(
+        rng=np.random.default_rng(seed),
+        n_responders=n_responders,
+        n_dialogues=0,
+        n_twins=n_twins,
+        pairs="all",
+        adversarial_sd=adversarial_sd,
+        panels=[PANEL],
+        **settings,
+    )
+
+
+@pytest.fixture(scope="module")
+def study():
+    return twins(3, 0.8)
+
+
+def test_a_group_contrast_is_the_difference_of_means(study):
+    ratings = fit_ratings(study.verdicts, n_resamples=300)
+    people, models = ["human_01"], ["model_01", "model_02", "model_03"]
+    found = contrast_strengths(ratings, {"people - models": group_contrast(people, models)})
+    assert found["difference"].item() == pytest.approx(ratings.strength[people].mean() - ratings.strength[models].mean())
+
+
+def test_one_contrast_alone_is_an_interval_of_sd_times_t(study):
+    ratings = fit_ratings(study.verdicts, n_resamples=4000)
+    row = contrast_strengths(ratings, {"x": {"human_01": 1, "model_01": -1}}).iloc[0]
+    se = np.sqrt(18 / 17) * (ratings.replicates["human_01"] - ratings.replicates["model_01"]).std()
+    assert row["se"] == pytest.approx(se)
+    assert row["ci_high"] - row["difference"] == pytest.approx(stats.t.ppf(0.975, 17) * se)
+
+
+def test_more_contrasts_reach_further(study):
+    ratings = fit_ratings(study.verdicts, n_resamples=1000)
+    one = {"x": {"human_01": 1, "model_01": -1}}
+    many = {**one, **{name: {"human_01": 1, name: -1} for name in ("model_02", "model_03")}}
+    narrow, wide = contrast_strengths(ratings, one).iloc[0], contrast_strengths(ratings, many).iloc[0]
+    assert narrow["difference"] == wide["difference"]
+    assert wide["ci_high"] > narrow["ci_high"]
+
+
+def test_delta_is_the_gap_of_gaps_of_two_boards(study):
+    found = twin_contrasts(study.verdicts, n_resamples=50, n_flips=50)
+    boards = {
+        name: fit_ratings(study.verdicts[study.verdicts["slice"] == name], n_resamples=0).strength
+        for name in ("adversarial", "calm_twin")
+    }
+    row = found.table.set_index("contrast").loc["human_01 - model_02"]
+    gap = {name: board["human_01"] - board["model_02"] for name, board in boards.items()}
+    assert (row["adversarial"], row["calm"]) == pytest.approx((gap["adversarial"], gap["calm_twin"]), abs=1e-7)
+    assert row["delta"] == pytest.approx(gap["adversarial"] - gap["calm_twin"], abs=1e-7)
+    assert row["ci_high"] - row["delta"] == pytest.approx(stats.t.ppf(0.975, 17) * row["se"])
+    assert found.table["simulated"].all()
+
+
+def test_a_known_shift_comes_back():
+    study = twins(8, 1.0, n_twins=150)
+    truth = study.truth.query("rater_kind == 'all'").pivot_table(index="responder", columns="slice", values="marginal")
+    shift = truth["adversarial"] - truth["calm_twin"]
+    table = twin_contrasts(study.verdicts, n_resamples=300, n_flips=200).table
+    for row in table.itertuples():
+        one, other = row.contrast.split(" - ")
+        assert abs(row.delta - (shift[one] - shift[other])) < 3 * row.se
+    assert (table["p_value"] < 0.05).any()
+
+
+def test_without_a_difference_small_p_values_are_as_rare_as_they_say():
+    """80 studies of 8 twins, exact test: 5 % of p values at or under 0.05, give or take three standard errors."""
+    small = []
+    for seed in range(80):
+        found = twin_contrasts(twins(seed, 0.0, n_twins=8, n_responders=2).verdicts, n_resamples=20)
+        assert found.n_flips == 256
+        small.append(found.table["p_value"].item() <= 0.05)
+    assert np.mean(small) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 80)
+
+
+def test_exact_p_by_hand():
+    """Four dialogues, x always preferred when adversarial and never when calm: 2 of 16 ways are as wide."""
+    rows = []
+    for dialogue in "abcd":
+        rows += [("x", "y", "a", "adversarial", dialogue)] * 3 + [("x", "y", "b", "adversarial", dialogue)]
+        rows += [("x", "y", "b", "calm_twin", dialogue)] * 3 + [("x", "y", "a", "calm_twin", dialogue)]
+    table = pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "slice", "dialogue_id"])
+    found = twin_contrasts(table, n_resamples=50)
+    assert found.table["delta"].item() == pytest.approx(2 * np.log(3))
+    assert found.table["p_value"].item() == pytest.approx(2 / 16)
+
+
+def test_dialogues_without_a_twin_are_counted(study):
+    lone = study.histories.query("slice == 'calm_twin'")["history_id"].iloc[0]
+    rows = study.verdicts[study.verdicts["history_id"] != lone]
+    found = twin_contrasts(rows, n_resamples=20, n_flips=20)
+    assert found.table["n_clusters"].unique().tolist() == [17]
+    assert found.n_unpaired == (study.verdicts["history_id"] == lone).sum()
+
+
+def test_what_is_no_contrast_is_refused(study):
+    ratings = fit_ratings(study.verdicts, n_resamples=20)
+    with pytest.raises(RatingsError, match="names nobody, who is not on the board"):
+        contrast_strengths(ratings, {"x": {"nobody": 1, "human_01": -1}})
+    with pytest.raises(RatingsError, match="sum to 1, expected 0"):
+        contrast_strengths(ratings, {"x": {"human_01": 1}})
+    with pytest.raises(RatingsError, match="sum to nan, expected 0"):
+        contrast_strengths(ratings, {"x": {"human_01": float("nan"), "model_01": -1}})
+    with pytest.raises(RatingsError, match="no replicates"):
+        contrast_strengths(fit_ratings(study.verdicts, n_resamples=0), {"x": {"human_01": 1, "model_01": -1}})
+    with pytest.raises(RatingsError, match="two groups that do not overlap"):
+        group_contrast(["x"], ["x", "y"])
+    with pytest.raises(RatingsError, match="No dialogue has verdicts on both"):
+        twin_contrasts(study.verdicts[study.verdicts["slice"] == "adversarial"])
+
+
+def test_pairs_weigh_the_same_however_often_they_were_judged_unless_verdicts_do(study):
+    """One pair's verdicts copied ten times over within each of its dialogues."""
+    often = study.verdicts[(study.verdicts["responder_a"] == "human_01") & (study.verdicts["responder_b"] == "model_01")]
+    more = pd.concat([study.verdicts, *[often] * 9], ignore_index=True)
+    deltas = {
+        weights: [
+            twin_contrasts(rows, weights=weights, n_resamples=20, n_flips=20).table["delta"] for rows in (study.verdicts, more)
+        ]
+        for weights in ("pairs", "verdicts")
+    }
+    assert deltas["pairs"][0].tolist() == pytest.approx(deltas["pairs"][1].tolist())
+    assert deltas["verdicts"][0].tolist() != pytest.approx(deltas["verdicts"][1].tolist(), abs=0.01)

@@ -1,0 +1,251 @@
+"""The gate's statistic: known drops recovered, Holm by hand, sides that are not alike refused, error rates held."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.multitest import multipletests
+
+from heart_utils.ratings.gate import GateError, compare_responders, hold_all
+from heart_utils.simulate.gate_rates import simulate_gate
+
+
+def make_verdicts(rng, theta, n_dialogues=60, dimensions=("overall",)):
+    """Each pair in each dialogue once, on each dimension."""
+    names = list(theta)
+    rows = []
+    for d in range(n_dialogues):
+        for i, one in enumerate(names):
+            for other in names[i + 1 :]:
+                for dimension in dimensions:
+                    wins = rng.random() < 1 / (1 + np.exp(theta[other] - theta[one]))
+                    rows.append((f"d{d}", one, other, dimension, "a" if wins else "b"))
+    table = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "dimension", "verdict"])
+    return table.assign(history_id=table["dialogue_id"], rater="judge", protocol="heart", state="valid")
+
+
+FIELD = {"old": 0.0, "new": 0.0, "x": 0.5, "y": -0.5}
+
+
+def compare(verdicts, rng, **options):
+    return compare_responders(verdicts, baseline="old", candidate="new", rng=rng, **options)
+
+
+def test_a_large_drop_is_found_and_measured(rng):
+    verdicts = make_verdicts(rng, {**FIELD, "new": -1.0}, n_dialogues=300)
+    found = compare(verdicts, rng)
+    row = found.table.iloc[0]
+    assert not found.passed
+    assert row["drop"] == pytest.approx(400 / np.log(10), abs=3 * row["se"])  # 1.0 in log-odds
+    assert row["drop_low"] > 0
+    assert "worse than the baseline" in row["message"]
+
+
+def test_swapping_the_sides_turns_the_sign(rng):
+    verdicts = make_verdicts(rng, {**FIELD, "new": -0.5})
+    one = compare(verdicts, np.random.default_rng(1)).table.iloc[0]
+    other = compare_responders(verdicts, baseline="new", candidate="old", rng=np.random.default_rng(1)).table.iloc[0]
+    assert other["drop"] == pytest.approx(-one["drop"])
+    assert other["se"] == pytest.approx(one["se"])
+    assert other["drop_low"] == pytest.approx(-one["drop_high"])
+
+
+def test_equal_sides_are_no_regression_but_few_dialogues_are_no_proof(rng):
+    verdicts = make_verdicts(rng, FIELD, n_dialogues=30)
+    assert compare(verdicts, rng).passed
+    proof = compare(verdicts, rng, mode="non-inferiority")
+    assert not proof.passed
+    assert "may be worse by 25 points or more" in proof.table["message"][0]
+    assert compare(verdicts, rng, mode="non-inferiority", max_drop=300).passed
+
+
+def test_the_bounds_say_what_the_p_value_says(rng):
+    for mode in ("regression", "non-inferiority"):
+        for shift in (-0.6, -0.3, 0.0, 0.3):
+            verdicts = make_verdicts(rng, {**FIELD, "new": shift}, dimensions=("u", "v", "w"))
+            table = compare(verdicts, rng, mode=mode).table
+            if mode == "regression":
+                assert ((table["p_holm"] <= 0.05) == (table["drop_low"] > 0)).all()
+                assert ((table["outcome"] == "failed") == (table["drop_low"] > 0)).all()
+            else:
+                assert ((table["p"] <= 0.05) == (table["drop_high"] < 25)).all()
+                assert ((table["outcome"] == "passed") == (table["drop_high"] < 25)).all()
+
+
+@pytest.mark.parametrize("p", [[0.04], [0.01, 0.04, 0.03], [0.2, 0.02, 0.02, 0.9], [0.016, 0.017, 0.04, 0.0], [0.05] * 3])
+def test_holm_agrees_with_statsmodels(p):
+    ours = hold_all(pd.Series(p), 0.05)
+    rejected, adjusted, *_ = multipletests(p, 0.05, method="holm")
+    assert ours["p_holm"].tolist() == pytest.approx(adjusted.tolist())
+    assert (pd.Series(p) <= ours["level"]).tolist() == rejected.tolist()
+
+
+def test_a_judge_that_tells_nobody_apart_passes_nothing(rng):
+    verdicts = make_verdicts(rng, FIELD).assign(verdict=None, state="inconsistent")
+    found = compare(verdicts, rng)
+    assert found.table["outcome"].tolist() == ["cannot tell"]
+    assert not found.passed
+    assert "no verdict told anyone apart" in found.table["message"][0]
+
+
+def test_a_judge_that_mostly_follows_the_order_shown_is_named(rng):
+    verdicts = make_verdicts(rng, FIELD, n_dialogues=40)
+    turned = np.arange(len(verdicts)) % 3 > 0
+    verdicts.loc[turned, ["state", "verdict"]] = ["inconsistent", None]
+    row = compare(verdicts, rng).table.iloc[0]
+    assert row["n_inconsistent"] == 160  # two in three of 40 dialogues with 6 pairs each
+    assert "In 160 of 240 pairs the verdict turned with the order" in row["message"]
+    assert "turned with the order" not in compare(make_verdicts(rng, FIELD), rng).table["message"][0]
+
+
+def turn(verdicts, n):
+    """Let the first `n` verdicts contradict themselves."""
+    return verdicts.assign(
+        state=np.where(np.arange(len(verdicts)) < n, "inconsistent", "valid"),
+        verdict=verdicts["verdict"].mask(np.arange(len(verdicts)) < n),
+        order=None,
+    )
+
+
+@pytest.mark.parametrize("mode", ["regression", "non-inferiority"])
+def test_nothing_passes_before_a_judge_that_mostly_follows_the_order(rng, mode):
+    verdicts = make_verdicts(rng, {**FIELD, "new": 0.3}, n_dialogues=40)  # 240 pairs
+
+    def outcome(n, **options):
+        return compare(turn(verdicts, n), rng, mode=mode, max_drop=300, **options).table["outcome"][0]
+
+    assert [outcome(120), outcome(121)] == ["passed", "cannot tell"]  # half, and one more
+    assert [outcome(121, max_inconsistent=0.6), outcome(240 - 20, max_inconsistent=1)] == ["passed", "passed"]
+
+
+def test_pairs_shown_in_one_order_cannot_turn(rng):
+    verdicts = turn(make_verdicts(rng, {**FIELD, "new": 0.3}, n_dialogues=40), 60)
+    verdicts.loc[verdicts.index >= 110, "order"] = "ab"  # 60 of 110 pairs in both orders turned
+    row = compare(verdicts, rng).table.iloc[0]
+    assert (row["n_both_orders"], row["n_inconsistent"], row["outcome"]) == (110, 60, "cannot tell")
+    assert "In 60 of 110 pairs" in row["message"]
+    once = make_verdicts(rng, FIELD).assign(order="ab")
+    assert compare(once, rng).table.iloc[0][["n_both_orders", "outcome"]].tolist() == [0, "passed"]
+
+
+def test_a_drop_found_in_spite_of_such_a_judge_still_fails(rng):
+    verdicts = turn(make_verdicts(rng, {**FIELD, "new": -4.0}, n_dialogues=60).sample(frac=1, random_state=1), 190)
+    assert compare(verdicts, rng).table["outcome"].tolist() == ["failed"]
+
+
+@pytest.mark.parametrize("mode", ["regression", "non-inferiority"])
+def test_the_same_verdicts_twice_are_no_drop_whatever_the_rounding(rng, mode):
+    verdicts = make_verdicts(rng, {name: FIELD[name] for name in ("old", "x", "y")})
+    again = verdicts[verdicts[["responder_a", "responder_b"]].eq("old").any(axis=1)].replace("old", "new")
+    found = compare(pd.concat([verdicts, again], ignore_index=True), rng, mode=mode)
+    row = found.table.iloc[0]
+    assert found.passed
+    assert (row["drop"], row["se"], row["drop_low"], row["drop_high"]) == (0, 0, 0, 0)
+    assert row["p"] == (0.5 if mode == "regression" else 0.0)
+
+
+def test_failed_answers_are_counted_and_enter_nothing(rng):
+    verdicts = make_verdicts(rng, FIELD)
+    lost = verdicts["dialogue_id"].eq("d0")
+    verdicts.loc[lost, "state"] = "refused"
+    verdicts["verdict"] = verdicts["verdict"].mask(lost)
+    row = compare(verdicts, rng).table.iloc[0]
+    assert (row["n_failed"], row["n_dialogues"]) == (6, 59)
+
+
+def other_histories(verdicts):
+    new = verdicts["responder_a"].eq("new") | verdicts["responder_b"].eq("new")
+    return verdicts[~(new & verdicts["dialogue_id"].isin(["d1", "d2"]))]
+
+
+def other_rater(verdicts):
+    new = verdicts["responder_a"].eq("new") | verdicts["responder_b"].eq("new")
+    return verdicts.assign(rater=np.where(new, "other judge", "judge"))
+
+
+def other_protocol(verdicts):
+    new = verdicts["responder_a"].eq("new") | verdicts["responder_b"].eq("new")
+    return verdicts.assign(protocol=np.where(new, "heart-release", "heart"))
+
+
+def no_common_opponent(verdicts):
+    meets = {("old", "x"), ("new", "y")}
+    return verdicts[[pair in meets for pair in zip(verdicts["responder_a"], verdicts["responder_b"], strict=True)]]
+
+
+UNLIKE = {
+    r"do not share all histories: 58 in common, 2 for 'old' alone \(d1, d2\)": other_histories,
+    r"do not share all raters: 0 in common, 1 for 'old' alone \(judge\); 1 for 'new' alone": other_rater,
+    r"do not share all protocols": other_protocol,
+    r"share no opponent": no_common_opponent,
+}
+
+
+@pytest.mark.parametrize("message", UNLIKE)
+def test_sides_that_were_not_judged_alike_are_refused(message, rng):
+    verdicts = UNLIKE[message](make_verdicts(rng, FIELD))
+    verdicts = verdicts[~(verdicts["responder_a"].eq("old") & verdicts["responder_b"].eq("new"))]
+    with pytest.raises(GateError, match=message):
+        compare(verdicts, rng)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "both"}, "regression, non-inferiority"),
+        ({"alpha": 0.6}, "alpha=0.6"),
+        ({"max_drop": 0}, "max_drop=0"),
+        ({"max_inconsistent": 50}, "max_inconsistent=50: expected a share"),
+        ({"dimensions": ["warmth"]}, "on warmth; there are overall"),
+        ({"candidate": "nobody"}, "candidate 'nobody' appears in no verdict. Responders there: new, old, x, y"),
+        ({"candidate": "old"}, "both 'old'"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(options, message, rng):
+    verdicts = make_verdicts(rng, FIELD, n_dialogues=5)
+    with pytest.raises(GateError, match=message):
+        compare_responders(verdicts, **{"baseline": "old", "candidate": "new", "rng": rng, **options})
+
+
+@pytest.fixture(scope="module", params=["regenerated", "re-asked"])
+def null_runs(request):
+    rng = np.random.default_rng(20260109)
+    return simulate_gate(null=request.param, n_studies=80, n_dialogues=30, n_resamples=200, rng=rng)
+
+
+def test_a_candidate_that_equals_its_baseline_seldom_fails(null_runs):
+    """80 simulated nulls at 5 %: 4 alarms expected, more than 9 once in 150 tries. The bench runs 1,000."""
+    assert (~null_runs["passed"]).sum() <= 9
+    assert null_runs["simulated"].all()
+
+
+def test_the_standard_error_is_the_spread_of_the_drop(null_runs):
+    assert null_runs["se"].mean() == pytest.approx(null_runs["drop"].std(), rel=0.25)
+
+
+def test_a_simulated_drop_is_the_drop_of_the_fit(rng):
+    """Replies that turn out well or badly shrink the fitted gap; the simulation makes up for it."""
+    runs = simulate_gate(drop=100, n_studies=30, n_dialogues=150, n_resamples=50, rng=rng)
+    assert runs["drop"].mean() == pytest.approx(100, abs=4 * runs["drop"].std() / np.sqrt(30))
+
+
+def test_an_unknown_null_names_those_there_are(rng):
+    with pytest.raises(GateError, match="regenerated, re-asked"):
+        simulate_gate(null="none", rng=rng)
+
+
+def test_a_simulated_study_has_the_size_asked_for(rng, monkeypatch):
+    from heart_utils.simulate import gate_rates
+
+    judged = []
+    monkeypatch.setattr(
+        gate_rates, "compare_responders", lambda rows, **_: judged.append(rows) or compare_responders(rows, **_)
+    )
+    simulate_gate(n_studies=1, n_dialogues=10, n_dimensions=2, n_opponents=4, n_raters=3, n_resamples=20, rng=rng)
+    [rows] = judged
+    assert {name: rows[name].nunique() for name in ("dialogue_id", "dimension", "rater")} == {
+        "dialogue_id": 10, "dimension": 2, "rater": 3}  # fmt: skip
+    assert set(rows["responder_a"]) | set(rows["responder_b"]) == {
+        "baseline",
+        "candidate",
+        *(f"opponent {k}" for k in range(1, 5)),
+    }

@@ -1,0 +1,145 @@
+"""Judge-aware ratings: known raters come back, and what cannot be trusted is said."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import approx_fprime
+
+from heart_utils.ratings import judge_aware as rater_model
+from heart_utils.ratings.judge_aware import fit_judge_aware
+from heart_utils.ratings.ratings import NotComparableError, RatingsError, fit_ratings
+from heart_utils.ratings.verdicts import name_codes, read_verdicts
+from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.tables import check_table
+
+PANELS = (
+    Panel("human", 6, 3, ties=0.5),
+    Panel("model", 1, 1, discrimination=0.4, position_bias=1.0),
+    Panel("model", 1, 1, discrimination=1.6, ties=0.2),
+)
+
+
+@pytest.fixture(scope="module")
+def study():
+    return simulate_study(
+        rng=np.random.default_rng(21), n_responders=6, n_dialogues=500, pairs=10, panels=PANELS, dialogue_sd=0.0, orders="both"
+    )
+
+
+@pytest.fixture(scope="module")
+def fit(study):
+    return fit_judge_aware(study.verdicts, responders=study.responders)
+
+
+def test_known_raters_and_strengths_come_back(study, fit):
+    raters = fit.raters.set_index("rater")
+    weak, keen = raters.loc["judge_2_001"], raters.loc["judge_3_001"]
+    people = raters[raters["rater_kind"] == "human"]
+    assert weak["discrimination_low"] < 0.4 < weak["discrimination_high"] < 0.7
+    assert keen["discrimination_low"] < 1.6 < keen["discrimination_high"]
+    assert abs(weak["position_bias"] - 1.0) < weak["position_bias_high"] - weak["position_bias_low"] < 0.2
+    assert people["ties"].mean() == pytest.approx(0.5, abs=0.06)
+    assert weak["ties"] == 0.0
+    assert np.log(people["discrimination"]).sum() == pytest.approx(0, abs=1e-7)
+    truth = study.truth.query("rater_kind == 'human'").set_index("responder")["strength"]
+    table = fit.table.set_index("responder").loc[truth.index]
+    reach = (table["ci_high"] - table["ci_low"]) / 2
+    assert ((table["strength"] - truth).abs() < 2 * reach).all()
+    assert reach.max() < 0.1
+    assert fit.anchor == "people"
+    check_table("ratings", fit.table)
+
+
+def test_the_gradient_is_that_of_the_likelihood(study):
+    rows = study.verdicts.iloc[:400]
+    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id")
+    names, (rater,) = name_codes(rows, ["rater"], entries.rows)
+    model = rater_model.RaterModel.of(rows, entries, rater, np.ones(len(names), bool))
+    found = np.random.default_rng(1).normal(0, 0.3, 6 + 3 * len(names))
+    found[:6] -= found[:6].mean()
+    found[6 + 2 * len(names) :][~model.ties_used] = -0.5
+    gradient, _ = rater_model.prior_added(model, found, *rater_model.scores(model, found)[:2])
+    numeric = approx_fprime(found, model.value, 1e-6)
+    np.testing.assert_allclose(gradient, numeric, atol=2e-3)
+
+
+def test_equal_forced_raters_give_plain_bradley_terry(monkeypatch):
+    """With discrimination held at one and order unknown, the model is Bradley-Terry on verdicts."""
+    rows = simulate_study(
+        rng=np.random.default_rng(2), n_responders=4, n_dialogues=60, pairs=6, panels=[Panel("human", 5, 3)]
+    ).verdicts
+    monkeypatch.setattr(rater_model, "LOG_GAMMA_SD", 1e-5)
+    fit = fit_judge_aware(rows.assign(order=None))
+    assert fit.raters["position_bias"].isna().all()
+    ours = fit.strength
+    assert ours.to_dict() == pytest.approx(fit_ratings(rows, weights="verdicts", n_resamples=0).strength.to_dict(), abs=1e-5)
+
+
+def test_raters_who_share_one_order_pass_and_others_fail(fit):
+    assert fit.common_order.p_value > 0.01
+    at_odds = (Panel("human", 4, 2, rater_sd=0.0), Panel("model", 2, 2, rater_sd=1.0))
+    study = simulate_study(rng=np.random.default_rng(3), n_responders=6, n_dialogues=200, pairs=10, panels=at_odds)
+    assert fit_judge_aware(study.verdicts).common_order.p_value < 1e-6
+
+
+def test_the_test_of_a_common_order_holds_its_level_where_dialogues_matter():
+    """40 studies with dialogue effects and one order: small p-values are rare, and the inflation is seen."""
+    found = []
+    for seed in range(40):
+        study = simulate_study(
+            rng=np.random.default_rng(seed), n_responders=4, n_dialogues=60, pairs=6, panels=[Panel("human", 4, 4)]
+        )
+        found.append(fit_judge_aware(study.verdicts).common_order)
+    assert np.mean([one.p_value < 0.05 for one in found]) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 40)
+    assert found[0].df == (4 - 1) * (4 - 1) - (4 - 1)
+
+
+def test_without_people_the_strengths_are_a_consensus(study):
+    models = study.verdicts[study.verdicts["rater_kind"] == "model"]
+    assert fit_judge_aware(models).anchor == "consensus"
+    with pytest.raises(RatingsError, match="No person judged these"):
+        fit_judge_aware(models, need_people=True)
+
+
+def test_raters_who_follow_a_rule_are_finite_and_flagged(study):
+    rows = study.verdicts[study.verdicts["rater"].isin(["rater_1_001", "rater_1_002"])]
+    first = rows.iloc[:200].assign(rater="locked", verdict=np.where(rows["order"].iloc[:200] == "ab", "a", "b"))
+    ties = rows.iloc[:200].assign(rater="shrug", verdict="tie")
+    best = study.truth.query("rater_kind == 'all'").set_index("responder")["strength"]
+    oracle = rows.iloc[:200].assign(rater="oracle")
+    better = oracle["responder_a"].map(best).to_numpy() > oracle["responder_b"].map(best).to_numpy()
+    oracle["verdict"] = np.where(better, "a", "b")
+    raters = fit_judge_aware(pd.concat([rows, first, ties, oracle])).raters.set_index("rater")
+    assert raters.loc["locked", "deterministic"] == "always the first shown"
+    assert raters.loc["shrug", "deterministic"] == "always a tie"
+    assert raters.loc["oracle", "deterministic"] == "always the better"
+    assert pd.isna(raters.loc["rater_1_001", "deterministic"])
+    assert np.isfinite(raters[["discrimination", "position_bias", "ties"]].to_numpy()).all()
+    assert raters.loc["locked", "position_bias"] > 4
+    assert raters.loc["oracle", "discrimination"] > 1.3
+
+
+@pytest.mark.parametrize("seed", [20260109, 11, 12])
+def test_raters_with_few_answers_do_not_throw_the_search_off(seed):
+    """Some 27 answers a person: from there a plain Newton step has overshot to infinity."""
+    rows = simulate_study(rng=np.random.default_rng(seed), n_responders=6, n_dialogues=80, pairs="all").verdicts
+    found = fit_judge_aware(rows)
+    assert found.raters["discrimination"].between(0.3, 3.0).all()
+    assert found.strength.abs().max() < 3
+
+
+def test_turning_every_order_turns_the_position_bias(study):
+    rows = study.verdicts.iloc[:3000]
+    here, there = fit_judge_aware(rows), fit_judge_aware(rows.assign(order=rows["order"].map({"ab": "ba", "ba": "ab"})))
+    assert here.strength.to_dict() == pytest.approx(there.strength.to_dict(), abs=1e-6)
+    np.testing.assert_allclose(here.raters["position_bias"], -there.raters["position_bias"], atol=1e-6)
+
+
+def test_one_rater_or_strangers_are_refused(study):
+    rows = study.verdicts
+    with pytest.raises(RatingsError, match="one rater only"):
+        fit_judge_aware(rows[rows["rater"] == "judge_2_001"])
+    with pytest.raises(RatingsError, match="lack the column rater_kind"):
+        fit_judge_aware(rows.drop(columns="rater_kind"))
+    with pytest.raises(NotComparableError):
+        fit_judge_aware(pd.concat([rows, rows.iloc[:5].assign(responder_a="u", responder_b="v")]))

@@ -1,0 +1,172 @@
+"""Davidson and the ladder of margins: against a second implementation, by hand, and on known strengths."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heart_utils.ratings.ratings import RatingsError, fit_ratings
+from heart_utils.simulate.study import Panel, simulate_study
+
+NAMES = ["w", "x", "y", "z"]
+SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
+
+
+def answers(rng, theta, alpha, scores, n):
+    """Draw answers from the ladder itself: alpha and score of each step from b by far to a by far."""
+    rows = []
+    for i, j in itertools.combinations(range(len(theta)), 2):
+        chance = np.exp(alpha + scores * (theta[i] - theta[j]))
+        steps = scores[rng.choice(len(scores), size=n, p=chance / chance.sum())]
+        word = np.where(steps > 0, "a", np.where(steps < 0, "b", "tie"))
+        rows.append(pd.DataFrame({"responder_a": NAMES[i], "responder_b": NAMES[j], "verdict": word, "step": steps}))
+    table = pd.concat(rows, ignore_index=True)
+    return table.assign(
+        margin=(table["step"].abs() + 0.5).where(table["step"] != 0), dialogue_id=np.arange(len(table)).astype(str)
+    )
+
+
+@pytest.fixture(scope="module")
+def ladder():
+    theta = np.array([0.5, 0.2, -0.1, -0.6])
+    scores = np.array([-4.5, -3.5, -2.5, -1.5, -0.5, 0, 0.5, 1.5, 2.5, 3.5, 4.5])
+    alpha = np.abs(scores) * -0.6 + np.where(scores == 0, 0.4, 0.0)
+    return theta, answers(np.random.default_rng(3), theta, alpha, scores, 900)
+
+
+def poisson_strengths(rows, scores):
+    """The ladder as a log-linear model of counts (Critchlow and Fligner, 1991), fitted by statsmodels."""
+    import statsmodels.api as sm
+
+    counts = rows.groupby(["responder_a", "responder_b", "step"]).size().reset_index(name="n")
+    grid = pd.DataFrame(
+        [(a, b, step) for a, b in itertools.combinations(NAMES, 2) for step in scores],
+        columns=["responder_a", "responder_b", "step"],
+    )
+    grid = grid.merge(counts, how="left").fillna({"n": 0})
+    pair = pd.get_dummies(grid["responder_a"] + grid["responder_b"], dtype=float)
+    kind = pd.get_dummies(grid["step"].abs(), dtype=float).drop(columns=0.5)
+    sides = np.stack(
+        [(grid["responder_a"] == name) * grid["step"] - (grid["responder_b"] == name) * grid["step"] for name in NAMES[1:]], 1
+    )
+    fit = sm.GLM(grid["n"], np.hstack([pair, kind, sides]), family=sm.families.Poisson()).fit(tol=1e-13)
+    theta = np.concatenate([[0.0], np.asarray(fit.params)[-3:]])
+    return dict(zip(NAMES, theta - theta.mean(), strict=True))
+
+
+def test_davidson_is_newmans_model_as_evalica_fits_it():
+    import evalica
+
+    rows = simulate_study(
+        rng=np.random.default_rng(5), n_responders=5, n_dialogues=40, pairs=8, panels=[Panel("human", 9, 3, ties=0.7)]
+    )
+    rows = rows.verdicts
+    words = {"a": evalica.Winner.X, "b": evalica.Winner.Y, "tie": evalica.Winner.Draw}
+    theirs = evalica.newman(
+        rows["responder_a"], rows["responder_b"], rows["verdict"].map(words), tolerance=1e-14, limit=100_000, tie_weight=1.0
+    )
+    ours = fit_ratings(rows, method="davidson", weights="verdicts", n_resamples=0)
+    expected = np.log(theirs.scores) - np.log(theirs.scores).mean()
+    assert ours.strength.to_dict() == pytest.approx(expected.to_dict(), abs=1e-6)
+    assert ours.extra["nu"] == pytest.approx(2 * theirs.v, rel=1e-6)
+
+
+def test_davidson_is_a_log_linear_model_as_statsmodels_fits_it(ladder):
+    rows = ladder[1].assign(step=np.sign(ladder[1]["step"]) / 2)
+    ours = fit_ratings(rows, method="davidson", weights="verdicts", n_resamples=0).strength
+    assert ours.to_dict() == pytest.approx(poisson_strengths(rows, [-0.5, 0.0, 0.5]), abs=1e-6)
+
+
+def test_margins_are_a_log_linear_model_as_statsmodels_fits_it(ladder):
+    ours = fit_ratings(ladder[1], method="margins", weights="verdicts", n_resamples=0).strength
+    scores = [-4.5, -3.5, -2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, 3.5, 4.5]
+    assert ours.to_dict() == pytest.approx(poisson_strengths(ladder[1], scores), abs=1e-6)
+
+
+@pytest.mark.parametrize("weights", ["pairs", "verdicts"])
+def test_strengths_of_the_ladder_come_back_within_their_intervals(ladder, weights):
+    theta, rows = ladder
+    table = fit_ratings(rows, method="margins", weights=weights, n_resamples=200).table.set_index("responder").loc[NAMES]
+    reach = (table["ci_high"] - table["ci_low"]).to_numpy() / 2
+    assert (np.abs(table["strength"] - (theta - theta.mean())) < 2 * reach).all()
+    assert reach.max() < 0.05  # five margins tell more than a win: Bradley-Terry's reach here is about 0.08
+
+
+def test_davidson_by_hand():
+    """6 wins, 3 ties, 2 losses: odds 3 without ties, and nu = 3 / sqrt(6 * 2)."""
+    rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 6 + ["tie"] * 3 + ["b"] * 2})
+    ratings = fit_ratings(rows, method="davidson")
+    assert ratings.strength["x"] - ratings.strength["y"] == pytest.approx(np.log(3), abs=1e-6)
+    assert ratings.extra["nu"] == pytest.approx(3 / np.sqrt(12), rel=1e-5)
+    assert ratings.chance.loc["x", "y"] == pytest.approx(7.5 / 11, abs=1e-6)
+
+
+def test_davidson_finds_known_strengths_and_the_readiness_to_tie():
+    strengths = {"w": 0.8, "x": 0.2, "y": -0.3, "z": -0.7}
+    study = simulate_study(
+        rng=np.random.default_rng(2),
+        strengths=strengths,
+        n_dialogues=800,
+        pairs="all",
+        dialogue_sd=0,
+        panels=[Panel("human", 9, 2, ties=0.6)],
+    )
+    ratings = fit_ratings(study.verdicts, method="davidson", n_resamples=200)
+    table = ratings.table.set_index("responder").loc[NAMES]
+    reach = (table["ci_high"] - table["ci_low"]) / 2
+    assert ((table["strength"] - pd.Series(strengths)).abs() < 2 * reach).all()
+    assert reach.max() < 0.07
+    assert ratings.extra["nu"] == pytest.approx(0.6, abs=0.06)
+
+
+def test_without_ties_davidson_is_bradley_terry():
+    rows = simulate_study(
+        rng=np.random.default_rng(5), n_responders=5, n_dialogues=20, pairs=8, panels=[Panel("human", 9, 3)]
+    ).verdicts
+    davidson, plain = (fit_ratings(rows, method=method, n_resamples=20) for method in ("davidson", "bradley-terry"))
+    assert davidson.strength.to_dict() == pytest.approx(plain.strength.to_dict(), abs=1e-6)
+    np.testing.assert_allclose(davidson.replicates, plain.replicates, atol=1e-6)
+
+
+def test_with_one_margin_the_ladder_is_davidson(ladder):
+    rows = ladder[1].assign(margin=1)
+    one, two = (fit_ratings(rows, method=method, n_resamples=5) for method in ("davidson", "margins"))
+    np.testing.assert_allclose(one.replicates, two.replicates, atol=1e-7)
+
+
+@settings(max_examples=30)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from("xyz"),
+            st.sampled_from("xyz"),
+            st.sampled_from(["a", "b", "tie"]),
+            st.integers(1, 5),
+            st.integers(1, 4),
+        ),
+        min_size=3,
+        max_size=25,
+    )
+)
+def test_any_small_table_gives_finite_strengths_that_turn_with_the_sides(rows):
+    rows = [row for row in rows if row[0] != row[1]] + [("x", "y", "tie", 1, 1), ("y", "z", "tie", 1, 2), ("x", "y", "a", 1, 1)]
+    table = pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "margin", "dialogue_id"])
+    turned = table.rename(columns={"responder_a": "responder_b", "responder_b": "responder_a"})
+    turned["verdict"] = table["verdict"].map({"a": "b", "b": "a", "tie": "tie"})
+    for method in ("davidson", "margins"):
+        here = fit_ratings(table.astype({"dialogue_id": str}), method=method, n_resamples=20)
+        there = fit_ratings(turned, method=method, n_resamples=0)
+        assert np.isfinite(here.replicates.to_numpy()).all()
+        assert here.strength.to_dict() == pytest.approx(there.strength.to_dict(), abs=1e-6)
+
+
+def test_a_ladder_without_margins_is_refused():
+    rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "tie"]})
+    with pytest.raises(RatingsError, match="lack the column margin"):
+        fit_ratings(rows, method="margins")
+    for wrong in (None, 0.5, 6):
+        with pytest.raises(RatingsError, match="`margin` of a win must be from 1 to 5; row 1"):
+            fit_ratings(rows.assign(margin=[1, wrong, None]), method="margins")

@@ -1,0 +1,544 @@
+"""Ratings: against published tables, values by hand, other programs, properties of every input, known strengths."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from heart_utils.ratings.ratings import ConvergenceError, NotComparableError, RatingsError, fit_boards, fit_ratings
+from heart_utils.ratings.resampling import draw_weights
+from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.tables import check_table
+
+# Agresti, Categorical Data Analysis, 2nd ed. (2002), table 10.10: 1987 season, American League East. Row beat column.
+# Read from the data file of R's BradleyTerry2 (home and away summed) and agreeing with a second printing of the table.
+TEAMS = ["Milwaukee", "Detroit", "Toronto", "New York", "Boston", "Cleveland", "Baltimore"]
+WON = [
+    [0, 7, 9, 7, 7, 9, 11],
+    [6, 0, 7, 5, 11, 9, 9],
+    [4, 6, 0, 7, 7, 8, 12],
+    [6, 8, 6, 0, 6, 7, 10],
+    [6, 2, 6, 7, 0, 7, 12],
+    [4, 4, 5, 6, 6, 0, 6],
+    [2, 4, 1, 3, 1, 7, 0],
+]
+
+
+def votes(*rows, dialogue=None):
+    """Verdicts from (a, b, verdict) or (a, b, verdict, times)."""
+    spelt = [row[:3] for row in rows for _ in range(row[3] if len(row) > 3 else 1)]
+    table = pd.DataFrame(spelt, columns=["responder_a", "responder_b", "verdict"])
+    return table if dialogue is None else table.assign(dialogue_id=dialogue)
+
+
+def duel(verdicts):
+    return votes(*[("human", "model", verdict) for verdict in verdicts])
+
+
+def swap_sides(verdicts):
+    swapped = verdicts.rename(columns={"responder_a": "responder_b", "responder_b": "responder_a"})
+    return swapped.assign(verdict=verdicts["verdict"].map({"a": "b", "b": "a", "tie": "tie"}))
+
+
+@pytest.fixture(scope="module")
+def baseball():
+    return votes(*[(TEAMS[i], TEAMS[j], "a", WON[i][j]) for i, j in itertools.permutations(range(7), 2)])
+
+
+@pytest.fixture(scope="module")
+def study():
+    return simulate_study(rng=np.random.default_rng(5), n_responders=6, n_dialogues=60, pairs=10)
+
+
+# Published tables
+
+
+@pytest.mark.parametrize("weights", ["pairs", "verdicts"])
+def test_strengths_match_the_published_baseball_table(baseball, weights):
+    """Estimates as R's BradleyTerry2 prints them; all pairs met 13 times, so both weights must agree with it."""
+    published = {
+        "Milwaukee": 1.5814,
+        "Detroit": 1.4364,
+        "Toronto": 1.2945,
+        "New York": 1.2476,
+        "Boston": 1.1077,
+        "Cleveland": 0.6839,
+        "Baltimore": 0.0,
+    }
+    strength = fit_ratings(baseball, weights=weights).strength
+    assert (strength - strength["Baltimore"]).to_dict() == pytest.approx(published, abs=5e-5)
+
+
+# Values by hand
+
+
+def test_three_wins_to_one_are_log_three():
+    strength = fit_ratings(duel(["a", "a", "a", "b"])).strength
+    assert strength["human"] - strength["model"] == pytest.approx(np.log(3))
+
+
+def test_a_tie_is_half_a_win():
+    strength = fit_ratings(duel(["a", "a", "tie"])).strength
+    assert strength["human"] - strength["model"] == pytest.approx(np.log(5))  # 2.5 wins to 0.5
+
+
+def test_the_rating_is_400_points_for_odds_of_ten():
+    table = fit_ratings(duel(["a"] * 10 + ["b"])).table.set_index("responder")
+    assert table.loc["human", "rating"] == pytest.approx(1700)  # half of 400 on each side of 1500
+    assert table.loc["model", "rating"] == pytest.approx(1300)
+
+
+def test_a_lone_winner_is_lent_a_quarter_of_a_win_and_of_a_loss():
+    """Three wins and the loan: 3 s(-d) = (1/4) (1 - 2 s(-d/2)) at the gap d; solved by bisection here."""
+
+    def slope(gap):  # derivative in theta_human at theta = gap / 2; the model is penalised alike, at -gap / 2
+        return 3 / (1 + np.exp(gap)) + 0.25 * (1 - 2 / (1 + np.exp(-gap / 2)))
+
+    low, high = 0.0, 30.0
+    for _ in range(80):
+        low, high = ((low + high) / 2, high) if slope((low + high) / 2) > 0 else (low, (low + high) / 2)
+    ratings = fit_ratings(duel(["a"] * 3))
+    assert ratings.strength["human"] - ratings.strength["model"] == pytest.approx(low, abs=1e-8)
+    assert ratings.table["penalised"].all()
+
+
+def test_pairs_weigh_the_same_and_dialogues_are_averaged_within_them():
+    """d1 says 1/1 on the pair, d2 says 1/4: mean 5/8, so log(5/3); by verdicts it is 2 of 5, so log(2/3)."""
+    rows = votes(("x", "y", "a"), ("x", "y", "a"), ("x", "y", "b", 3), dialogue=["d1", "d2", "d2", "d2", "d2"])
+    even = fit_ratings(rows, n_resamples=2).strength
+    counted = fit_ratings(rows, weights="verdicts", n_resamples=2).strength
+    assert even["x"] - even["y"] == pytest.approx(np.log(5 / 3))
+    assert counted["x"] - counted["y"] == pytest.approx(np.log(2 / 3))
+
+
+def test_a_pair_judged_often_pulls_no_harder_than_one_judged_once():
+    """x beats y 2:1 once over and thirty times over: the even tournament does not move."""
+    rest = [("y", "z", "a", 2), ("y", "z", "b"), ("x", "z", "a"), ("x", "z", "b", 2)]
+    once = votes(("x", "y", "a", 2), ("x", "y", "b"), *rest)
+    often = votes(("x", "y", "a", 60), ("x", "y", "b", 30), *rest)
+    assert fit_ratings(once).strength.to_dict() == pytest.approx(fit_ratings(often).strength.to_dict(), abs=1e-8)
+    moved = fit_ratings(often, weights="verdicts").strength
+    assert moved["x"] - moved["z"] > 0.2
+
+
+def test_soft_wins_count_in_place_of_the_word():
+    rows = duel(["a", "a"]).assign(p_a=[0.6, 0.9], state="valid")
+    strength = fit_ratings(rows).strength
+    assert strength["human"] - strength["model"] == pytest.approx(np.log(3))  # 1.5 wins of 2
+
+
+def test_an_inconsistent_pair_is_half_a_win_to_each_and_no_tie():
+    rows = duel(["a", "b", "a", None]).assign(state=["valid", "valid", "valid", "inconsistent"])
+    ratings = fit_ratings(rows)
+    assert ratings.strength["human"] - ratings.strength["model"] == pytest.approx(np.log(5 / 3))  # 2.5 of 4
+    assert ratings.n_inconsistent == 1
+    assert ratings.table["tie_share"].tolist() == [0, 0]
+
+
+def test_failures_are_counted_and_never_become_ties():
+    rows = duel(["a", "a", "b", None, None, None]).assign(state=["valid"] * 3 + ["unparsed", "unparsed", "error"])
+    ratings = fit_ratings(rows)
+    assert ratings.strength.to_dict() == fit_ratings(duel(["a", "a", "b"])).strength.to_dict()
+    assert ratings.left_out.to_dict() == {"unparsed": 2, "error": 1}
+    assert ratings.table["n_verdicts"].tolist() == [3, 3]
+
+
+def test_win_probability_is_the_mean_over_opponents():
+    rows = votes(("x", "y", "a", 3), ("x", "y", "b"), ("x", "z", "a", 9), ("x", "z", "b"), ("y", "z", "a", 3), ("y", "z", "b"))
+    ratings = fit_ratings(rows)  # consistent: 3, 9 and 3 to one
+    table = ratings.table.set_index("responder")
+    assert table.loc["x", "win_probability"] == pytest.approx((3 / 4 + 9 / 10) / 2)
+    assert ratings.win_probabilities().loc["y", "z"] == pytest.approx(3 / 4)
+
+
+# Second implementations
+
+
+def test_choix_gives_the_same_strengths(baseball):
+    import choix
+
+    wins = np.array(WON, dtype=float)
+    theirs = choix.ilsr_pairwise_dense(wins, alpha=0, tol=1e-12)
+    strength = fit_ratings(baseball, weights="verdicts").strength
+    assert strength.to_dict() == pytest.approx(dict(zip(TEAMS, theirs - theirs.mean(), strict=True)), abs=1e-6)
+
+
+def test_evalica_gives_the_same_strengths_with_ties(study):
+    import evalica
+
+    rows = study.verdicts
+    winners = rows["verdict"].map({"a": evalica.Winner.X, "b": evalica.Winner.Y, "tie": evalica.Winner.Draw})
+    theirs = np.log(
+        evalica.bradley_terry(rows["responder_a"], rows["responder_b"], winners, tolerance=1e-13, limit=10_000).scores
+    )
+    strength = fit_ratings(rows, weights="verdicts", n_resamples=0).strength
+    assert strength.to_dict() == pytest.approx((theirs - theirs.mean()).to_dict(), abs=1e-6)
+
+
+def test_the_bootstrap_refits_what_was_drawn():
+    """Replicates against separate fits to tables in which drawn dialogues are repeated as often."""
+    study = simulate_study(rng=np.random.default_rng(3), n_responders=4, n_dialogues=20, pairs="all")
+    ratings = fit_ratings(study.verdicts, n_resamples=5, rng=np.random.default_rng(7))
+    counts = draw_weights(20, 5, np.random.default_rng(7)).astype(int)
+    dialogues = sorted(study.verdicts["dialogue_id"].unique())
+    for replicate, drawn in zip(ratings.replicates.itertuples(index=False), counts, strict=True):
+        parts = [
+            study.verdicts[study.verdicts["dialogue_id"] == name].assign(dialogue_id=f"{name}.{copy}")
+            for name, times in zip(dialogues, drawn, strict=True)
+            for copy in range(times)
+        ]
+        again = fit_ratings(pd.concat(parts), n_resamples=0).strength
+        assert list(replicate) == pytest.approx(again[ratings.strength.index].tolist(), abs=1e-7)
+
+
+# Properties of every input
+
+
+@given(verdicts=st.lists(st.sampled_from(["a", "b", "tie"]), min_size=3, max_size=30))
+def test_swapping_sides_changes_nothing(verdicts):
+    comparisons = duel(["tie", "a", *verdicts])
+    here, there = fit_ratings(comparisons), fit_ratings(swap_sides(comparisons))
+    assert here.strength.to_dict() == pytest.approx(there.strength.to_dict(), abs=1e-6)
+
+
+boards = st.lists(
+    st.tuples(st.sampled_from("wxyz"), st.sampled_from("wxyz"), st.sampled_from(["a", "b", "tie"]), st.sampled_from("123")),
+    min_size=4,
+    max_size=40,
+)
+
+
+def board(rows):
+    """Some rows as verdicts; ties close the circle so that all can be compared, one row is decided."""
+    link = [("w", "x", "tie", "1"), ("x", "y", "tie", "2"), ("y", "z", "tie", "3"), ("w", "x", "a", "1")]
+    rows = [row for row in rows if row[0] != row[1]] + link
+    return pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "dialogue_id"])
+
+
+@pytest.mark.parametrize("weights", ["pairs", "verdicts"])
+@settings(max_examples=40)
+@given(rows=boards, names=st.permutations("wxyz"), seed=st.integers(0, 9))
+def test_names_sides_and_the_order_of_rows_change_nothing(weights, rows, names, seed):
+    verdicts = board(rows)
+    renamed = dict(zip("wxyz", names, strict=True))
+    turned = swap_sides(verdicts).sample(frac=1, random_state=seed)
+    turned = turned.assign(**{side: turned[side].map(renamed) for side in ("responder_a", "responder_b")})
+    here = fit_ratings(verdicts, weights=weights, n_resamples=0).strength
+    there = fit_ratings(turned, weights=weights, n_resamples=0).strength
+    assert here.rename(renamed).to_dict() == pytest.approx(there.to_dict(), abs=1e-7)
+    assert here.sum() == pytest.approx(0, abs=1e-9)
+
+
+@settings(max_examples=40)
+@given(rows=boards)
+def test_every_verdict_twice_changes_nothing(rows):
+    verdicts = board(rows)
+    for weights in ("pairs", "verdicts"):
+        once = fit_ratings(verdicts, weights=weights, n_resamples=0)
+        twice = fit_ratings(pd.concat([verdicts, verdicts]), weights=weights, n_resamples=0)
+        assume(not once.table["penalised"].any())  # the weak prior is worth part of one verdict
+        assert once.strength.to_dict() == pytest.approx(twice.strength.to_dict(), abs=1e-7)
+
+
+@settings(max_examples=25)
+@given(rows=boards)
+def test_each_board_is_a_ratings_table_whose_rank_ranges_hold_its_ranks(rows):
+    ratings = fit_ratings(board(rows), n_resamples=30)
+    table = check_table("ratings", ratings.table)
+    ranks = table["strength"].rank(ascending=False)
+    assert (table["rank_low"] <= ranks + 1e-9).all()
+    assert (ranks - 1e-9 <= table["rank_high"]).all()
+    assert np.isfinite(ratings.replicates.to_numpy()).all()
+
+
+def test_copies_of_a_dialogue_narrow_nothing_when_they_stay_one_cluster(study):
+    rows = study.verdicts
+    copied = pd.concat([rows] * 5)
+    here, there = (fit_ratings(table, rng=np.random.default_rng(1)).table for table in (rows, copied))
+    assert (there["ci_high"] - there["ci_low"]).tolist() == pytest.approx((here["ci_high"] - here["ci_low"]).tolist())
+
+
+# Known strengths
+
+
+def test_known_strengths_come_back():
+    strengths = {"human": 1.0, "model_1": 0.3, "model_2": -0.2, "model_3": -1.1}
+    study = simulate_study(rng=np.random.default_rng(11), strengths=strengths, n_dialogues=1500, pairs="all")
+    table = fit_ratings(study.verdicts, responders=study.responders, n_resamples=200).table.set_index("responder")
+    truth = study.truth.query("rater_kind == 'all'").set_index("responder")["marginal"]
+    reach = (table["ci_high"] - table["ci_low"]) / 2
+    assert ((table["strength"] - truth).abs() < 2 * reach).all()
+    assert reach.max() < 0.08
+    assert table["simulated"].all()
+    assert table.loc["human", "responder_kind"] == "human"
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    """60 small studies of 60 dialogues with strong dialogue effects: 95 % give or take four standard errors."""
+    covered = []
+    panel = Panel("human", 30, 5)
+    for seed in range(60):
+        study = simulate_study(rng=np.random.default_rng(seed), n_responders=5, n_dialogues=60, pairs="all", panels=[panel])
+        table = fit_ratings(study.verdicts, n_resamples=200, rng=np.random.default_rng(seed)).table.set_index("responder")
+        truth = study.truth.query("rater_kind == 'all'").set_index("responder")["marginal"][table.index]
+        covered.append(((table["ci_low"] <= truth) & (truth <= table["ci_high"])).mean())
+    error = np.std(covered, ddof=1) / np.sqrt(len(covered))
+    assert abs(np.mean(covered) - 0.95) < 4 * error
+    assert error < 0.025
+
+
+# Hard cases
+
+
+def test_someone_who_never_loses_is_finite_first_and_flagged(study):
+    perfect = votes(*[("perfect", f"model_0{k}", "a", 5) for k in range(1, 5)]).assign(
+        dialogue_id="d00001", dimension="overall", state="valid"
+    )
+    ratings = fit_ratings(pd.concat([study.verdicts, perfect]), n_resamples=100)
+    first = ratings.table.iloc[0]
+    assert first["responder"] == "perfect"
+    assert first["penalised"]
+    assert np.isfinite(ratings.strength).all()
+    assert not ratings.table["penalised"].iloc[1:].any()
+
+
+def ladder(n_dialogues, size):
+    """The first always wins, the second beats all others, and so on."""
+    pairs = [(f"r{one}", f"r{other}", "a") for one in range(size) for other in range(one + 1, size)]
+    return pd.concat([votes(*pairs).assign(dialogue_id=f"d{k}") for k in range(n_dialogues)], ignore_index=True)
+
+
+def test_nothing_bounds_someone_who_was_never_beaten_from_above():
+    """Sixty dialogues, each as one game: the lower end against equals is where p to the 60 is .025, so log-odds of 2.76."""
+    twin = [("r0", "r1", "a"), ("r0", "r2", "a"), ("r1", "r2", "a"), ("r1", "r2", "b")]
+    rows = pd.concat([votes(*twin).assign(dialogue_id=f"d{k}") for k in range(60)], ignore_index=True)
+    first = fit_ratings(rows).table.iloc[0]
+    p = 0.025 ** (1 / 60)
+    assert first["ci_low"] == pytest.approx(np.log(p / (1 - p)) * 2 / 3)  # the others move down by half of its way up
+    assert first["ci_high"] == np.inf
+    assert (first["rank_low"], first["rank_high"], first["provisional"]) == (1, 1, True)
+
+
+def test_a_few_dialogues_leave_the_rank_of_the_never_beaten_open():
+    table = fit_ratings(ladder(4, 3)).table
+    assert table["penalised"].all()
+    assert table["provisional"].all()
+    assert (table["rank_low"] == 1).all()
+    assert (table["rank_high"] == 3).all()
+    assert not (table["ci_low"] == table["ci_high"]).any()
+
+
+def test_differences_with_someone_never_beaten_are_open_too():
+    ratings = fit_ratings(ladder(6, 3))
+    for simultaneous in (True, False):
+        found = ratings.differences(simultaneous=simultaneous).set_index(["better", "worse"])
+        assert found.loc[("r0", "r2"), "ci_high"] == np.inf
+        assert found.loc[("r0", "r2"), "ci_low"] < found.loc[("r0", "r2"), "difference"]
+
+
+@pytest.mark.parametrize("n_clusters", [6, 20])
+def test_ten_equals_are_seldom_told_apart_where_clusters_are_few(n_clusters):
+    """All equal: max-t over resamples told some apart in 43 % of studies with 6 clusters and in 16 % with 20."""
+    from tools.bench.apart import draw
+
+    apart = []
+    for k in range(40):
+        rows = draw(np.random.default_rng([n_clusters, k]), n_clusters, 10, 45, 3, 0.5)
+        table = fit_ratings(rows, n_resamples=200).table
+        apart.append((table["rank_low"] > 1).any() or (table["rank_high"] < 10).any())
+    assert np.mean(apart) < 0.065 + 3 * np.sqrt(0.065 * 0.935 / 40)  # 18 %
+
+
+def test_a_group_that_never_lost_to_the_rest_is_flagged_whole():
+    top = [("u", "v", "a", 2), ("u", "v", "b")]
+    rest = [("x", "y", "a"), ("x", "y", "b"), ("y", "z", "a"), ("y", "z", "b")]
+    ratings = fit_ratings(votes(*top, *rest, ("u", "x", "a", 3), ("v", "z", "a", 3)))
+    assert ratings.table.set_index("responder")["penalised"].to_dict() == {
+        "u": True,
+        "v": True,
+        "x": False,
+        "y": False,
+        "z": False,
+    }
+    assert set(ratings.strength.index[:2]) == {"u", "v"}
+
+
+def test_degenerate_resamples_are_kept_and_counted():
+    """x lost once, in dialogue d0: a resample without d0 makes x a lone winner."""
+    rows = [votes(("x", "y", "b", 1), dialogue="d0")]
+    rows += [votes(("x", "y", "a"), ("y", "z", "a"), ("y", "z", "b"), dialogue=f"d{k}") for k in range(1, 60)]
+    ratings = fit_ratings(pd.concat(rows), n_resamples=400, rng=np.random.default_rng(2))
+    assert not ratings.table["penalised"].any()
+    assert 0.25 < ratings.n_degenerate / 400 < 0.5  # (1 - 1/60)^60 is 0.365
+    assert np.isfinite(ratings.replicates.to_numpy()).all()
+    assert len(ratings.replicates) == 400
+
+
+def test_a_flat_board_is_flat_and_claims_no_interval():
+    rows = duel([None] * 6).assign(state="inconsistent", dialogue_id=list("abcdef"))
+    ratings = fit_ratings(rows)
+    assert ratings.strength.tolist() == [0, 0]
+    assert ratings.table["ci_low"].isna().all()
+    assert ratings.table[["rank_low", "rank_high"]].to_numpy().tolist() == [[1, 2], [1, 2]]
+    assert ratings.table["provisional"].all()
+    check_table("ratings", ratings.table)
+
+
+def test_few_clusters_are_provisional_and_widen_by_t():
+    rows = pd.concat([duel(["a", "b", "a"][: 2 + k % 2]).assign(dialogue_id=f"d{k}") for k in range(18)])
+    ratings = fit_ratings(rows, rng=np.random.default_rng(4))
+    first = ratings.table.iloc[0]
+    assert first["provisional"]
+    assert first["ci_high"] - first["strength"] == pytest.approx(
+        2.1098 * np.sqrt(18 / 17) * ratings.replicates.iloc[:, 0].std(), rel=1e-4
+    )  # t, 17 df; 18 clusters resampled have one degree of freedom less
+
+
+def test_the_same_verdicts_give_the_same_table(study):
+    one, two = fit_ratings(study.verdicts, n_resamples=50), fit_ratings(study.verdicts, n_resamples=50)
+    pd.testing.assert_frame_equal(one.table, two.table)
+
+
+def test_differences_have_their_own_intervals(study):
+    ratings = fit_ratings(study.verdicts, n_resamples=300)
+    joint, alone = ratings.differences(), ratings.differences(simultaneous=False)
+    assert len(joint) == 15
+    assert (joint["difference"] >= 0).all()
+    assert ((joint["ci_high"] - joint["ci_low"]) > (alone["ci_high"] - alone["ci_low"])).all()
+
+
+def test_boards_by_rater_kind_are_the_boards_of_their_rows(study):
+    boards = fit_boards(study.verdicts, by=["dimension", "rater_kind"], n_resamples=0)
+    assert set(boards) == {("overall", "human"), ("overall", "model")}
+    people = study.verdicts[study.verdicts["rater_kind"] == "human"]
+    pd.testing.assert_series_equal(boards["overall", "human"].strength, fit_ratings(people, n_resamples=0).strength)
+    assert set(pd.concat([ratings.table for ratings in boards.values()])["rater_kind"]) == {"human", "model"}
+
+
+def test_boards_by_what_the_table_has_no_column_for_are_told_apart(study):
+    emotion = np.where(study.verdicts["dialogue_id"] < "d00030", "anger", "fear")
+    boards = fit_boards(study.verdicts.assign(emotion=emotion), by=["emotion"], dimension="overall", n_resamples=20)
+    whole = check_table("ratings", pd.concat([ratings.table for ratings in boards.values()]))
+    assert set(whole["group"]) == {"emotion=anger", "emotion=fear"}
+
+
+# Bad input
+
+
+def test_groups_that_never_met_are_named():
+    with pytest.raises(NotComparableError, match="u, v cannot be rated with the others") as caught:
+        fit_ratings(votes(("x", "y", "a"), ("y", "z", "a"), ("z", "x", "a"), ("u", "v", "a"), ("v", "u", "a")))
+    assert caught.value.groups == [["x", "y", "z"], ["u", "v"]]
+
+
+def test_all_ties_rank_nobody():
+    with pytest.raises(RatingsError, match="All 4 verdicts on 'overall' are ties"):
+        fit_ratings(duel(["tie"] * 4))
+
+
+def test_one_cluster_has_no_interval():
+    rows = duel(["a", "b", "a"]).assign(dialogue_id="d1")
+    with pytest.raises(ValueError, match="one dialogue_id only"):
+        fit_ratings(rows)
+    assert fit_ratings(rows, n_resamples=0).table["ci_low"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"verdict": ["a", "both bad", "b"]}, "one of a, tie, b; row 1 has 'both bad'"),
+        ({"verdict": ["a", None, "b"]}, "a valid answer must have a verdict or `p_a`; row 1"),
+        ({"responder_a": ["human", "model", "human"]}, "compared with itself; row 1 has 'model'"),
+        ({"responder_b": ["model", None, "model"]}, "`responder_b` must not be empty; row 1"),
+        ({"dialogue_id": ["d1", None, "d2"]}, "`dialogue_id` must not be empty; row 1"),
+        ({"state": ["valid", "lost", "valid"]}, "`state` must be one of valid, .*; row 1 has 'lost'"),
+        ({"state": ["valid", None, "valid"]}, "`state` must be one of valid, .*; row 1"),
+        ({"dimension": ["overall", None, "overall"]}, "`dimension` must not be empty; row 1"),
+        ({"p_a": [0.5, 1.2, 0.1]}, "`p_a` must be from 0 to 1; row 1 has 1.2"),
+        (
+            {"state": ["error", "refused", "error"], "verdict": [None] * 3},
+            "No verdict on 'overall' can enter a fit: 2 error, 1 refused",
+        ),
+        ({"dimension": "attunement"}, "no dimension 'overall'. They have attunement"),
+    ],
+)
+def test_bad_rows_are_named(change, message):
+    rows = duel(["a", "a", "b"]).assign(dialogue_id=["d1", "d2", "d3"]).assign(**change)
+    with pytest.raises(RatingsError, match=message):
+        fit_ratings(rows)
+
+
+def test_missing_columns_and_unknown_choices_are_named():
+    with pytest.raises(RatingsError, match="lack the column verdict. They have responder_a, responder_b"):
+        fit_ratings(duel(["a"]).drop(columns="verdict"))
+    with pytest.raises(RatingsError, match="lack the column dialog_id"):
+        fit_ratings(duel(["a"]), cluster="dialog_id")
+    with pytest.raises(RatingsError, match="method is 'elo', expected one of bradley-terry"):
+        fit_ratings(duel(["a"]), method="elo")
+    with pytest.raises(RatingsError, match="weights is 'votes'"):
+        fit_ratings(duel(["a"]), weights="votes")
+    with pytest.raises(RatingsError, match="weights is nan"):
+        fit_ratings(duel(["a"]), weights=float("nan"))
+    with pytest.raises(RatingsError, match="what kind model is of"):
+        fit_ratings(duel(["a", "b"]), responders=pd.DataFrame({"responder": ["human"], "responder_kind": ["human"]}))
+
+
+def test_a_failing_board_names_its_group(study):
+    rows = study.verdicts.copy()
+    rows.loc[rows["rater_kind"] == "model", "verdict"] = "tie"
+    with pytest.raises(RatingsError, match="rater_kind=model: All"):
+        fit_boards(rows, by=["rater_kind"], n_resamples=0)
+
+
+def test_a_search_that_does_not_end_raises(monkeypatch):
+    monkeypatch.setattr("heart_utils.ratings.bradley_terry.MAX_STEPS", 1)
+    with pytest.raises(ConvergenceError, match="still move after 1 steps"):
+        fit_ratings(duel(["a", "a", "b"]))
+
+
+def test_a_board_that_is_not_there_lists_those_that_are_and_no_verdict_is_no_board():
+    votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"], "dimension": ["empathy", "safety"]})
+    boards = fit_boards(votes, by=["dimension"], n_resamples=0)
+    with pytest.raises(RatingsError, match="There is no board of 'empaty'; there are empathy; safety."):
+        boards[("empaty",)]
+    assert boards.get(("empaty",)) is None
+    with pytest.raises(RatingsError, match="no verdict to fit by dimension"):
+        fit_boards(votes[votes["dimension"] == "warmth"], by=["dimension"])
+
+
+@pytest.mark.parametrize("column", ["dialogue_id", "responder_a"])
+def test_ids_of_mixed_type_are_refused_with_the_way_out(column):
+    rows = duel(["a", "b", "a"]).assign(dialogue_id=["d1", "d2", "d3"])
+    rows[column] = rows[column].astype(object)
+    rows.loc[1, column] = 7
+    with pytest.raises(RatingsError, match=rf"`{column}` mixes text and other types, such as .* and 7.*astype\(str\)"):
+        fit_ratings(rows)
+
+
+def test_a_probability_that_contradicts_its_verdict_is_refused_by_its_row():
+    rows = duel(["a", "b", "tie"]).assign(p_a=[0.2, 0.1, 0.6])
+    with pytest.raises(RatingsError, match=r"must not contradict the verdict; row 0 has 0.2 \(1 in all\)"):
+        fit_ratings(rows)
+
+
+@pytest.mark.parametrize("options", [{"ci_level": 1.5}, {"n_resamples": -5}])
+def test_options_that_make_no_sense_are_refused(study, options):
+    with pytest.raises(ValueError, match=rf"{next(iter(options))} is .*; expected"):
+        fit_ratings(study.verdicts, **options)
+
+
+def test_two_clusters_leave_every_rank_open(study):
+    two = study.verdicts.assign(dialogue_id=np.arange(len(study.verdicts)) % 2)
+    table = fit_ratings(two).table
+    assert table["provisional"].all()
+    assert (table["rank_low"] == 1).all()
+    assert (table["rank_high"] == len(table)).all()
+
+
+def test_without_dialogues_there_is_no_interval_whether_or_not_a_generator_is_given(rng):
+    rows = duel(["a", "a", "b"])
+    pd.testing.assert_frame_equal(fit_ratings(rows).table, fit_ratings(rows, rng=rng).table)
+    assert fit_ratings(rows, rng=rng).table["ci_low"].isna().all()

@@ -1,0 +1,135 @@
+"""Robust intervals: against statsmodels, against the bootstrap, by hand, and where they cannot be had."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.ratings.bradley_terry import BradleyTerry
+from heart_utils.ratings.davidson import Levels, read_levels
+from heart_utils.ratings.ratings import RatingsError, fit_ratings
+from heart_utils.ratings.sandwich import crossed, influences, one_way, two_way
+from heart_utils.ratings.verdicts import read_verdicts
+from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.tables import check_table
+
+
+@pytest.fixture(scope="module")
+def rows():
+    panel = Panel("human", 30, 3, rater_sd=0.5, ties=0.3)
+    return simulate_study(rng=np.random.default_rng(12), n_responders=5, n_dialogues=80, pairs=8, panels=[panel]).verdicts
+
+
+def fitted(rows, method="bradley-terry", weights="verdicts"):
+    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id")
+    if method == "bradley-terry":
+        return BradleyTerry.fit(entries, weights)
+    entries, level, names, scores = read_levels(rows, entries, method)
+    return Levels.fit(entries, weights, level, names, scores)
+
+
+def design(rows, names):
+    a, b = (np.stack([rows[side] == name for name in names], 1).astype(float) for side in ("responder_a", "responder_b"))
+    return (a - b)[:, 1:]  # the first responder is the zero point
+
+
+def against_first(covariance):
+    turn = np.hstack([-np.ones((len(covariance) - 1, 1)), np.eye(len(covariance) - 1)])
+    return turn @ covariance @ turn.T
+
+
+def test_the_one_way_sandwich_is_statsmodels_cluster_robust_covariance(rows):
+    """Its correction is G/(G-1) (N-1)/(N-k); ours has no second factor."""
+    import statsmodels.api as sm
+
+    model = fitted(rows)
+    share = rows["verdict"].map({"a": 1.0, "tie": 0.5, "b": 0.0})
+    codes = pd.factorize(rows["dialogue_id"])[0]
+    theirs = sm.GLM(share, design(rows, model.entries.responders), family=sm.families.Binomial()).fit(
+        cov_type="cluster", cov_kwds={"groups": codes}, tol=1e-12
+    )
+    n, k = len(rows), 4
+    np.testing.assert_allclose(against_first(one_way(model)) * (n - 1) / (n - k), theirs.cov_params(), rtol=1e-6)
+
+
+def test_the_two_way_sandwich_is_its_three_parts_added(rows):
+    """One-way sandwiches of statsmodels over dialogues, raters and both together, without their corrections."""
+    import statsmodels.api as sm
+
+    model = fitted(rows)
+    share = rows["verdict"].map({"a": 1.0, "tie": 0.5, "b": 0.0})
+    rater, raters = pd.factorize(rows["rater"], sort=True)
+    parts = []
+    for group in (rows["dialogue_id"], rows["rater"], rows["dialogue_id"] + rows["rater"]):
+        codes = pd.factorize(group)[0]
+        fit = sm.GLM(share, design(rows, model.entries.responders), family=sm.families.Binomial())
+        parts.append(
+            fit.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False}, tol=1e-12).cov_params().to_numpy()
+        )
+    expected = (parts[0] + parts[1] - parts[2]) * 30 / 29
+    np.testing.assert_allclose(against_first(two_way(model, rater, len(raters))), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weights", ["pairs", "verdicts"])
+@pytest.mark.parametrize("method", ["bradley-terry", "davidson", "margins"])
+def test_sandwich_and_bootstrap_agree(rows, method, weights):
+    bootstrap, sandwich = (
+        fit_ratings(rows, method=method, weights=weights, interval=interval, n_resamples=1500, rng=np.random.default_rng(3))
+        for interval in ("bootstrap", "sandwich")
+    )
+    ratio = bootstrap.replicates.std() / sandwich.replicates.std()
+    assert ((ratio > 0.92) & (ratio < 1.1)).all()
+    width = (sandwich.table["ci_high"] - sandwich.table["ci_low"]) / (bootstrap.table["ci_high"] - bootstrap.table["ci_low"])
+    assert width.between(0.88, 1.15).all()
+    check_table("ratings", sandwich.table)
+
+
+def test_raters_who_differ_widen_the_interval_and_the_product_bootstrap_more(rows):
+    two = ["dialogue_id", "rater"]
+    alone = fit_ratings(rows, n_resamples=800)
+    both = fit_ratings(rows, cluster=two, n_resamples=800)
+    product = fit_ratings(rows, cluster=two, interval="product", n_resamples=800)
+    assert both.settings["population"] == product.settings["population"] == "dialogues_and_raters"
+    assert (both.n_clusters, alone.n_clusters) == (30, 80)
+    spread = [one.replicates.std().mean() for one in (alone, both, product)]
+    assert spread[0] < spread[1] < spread[2]
+    check_table("ratings", product.table)
+
+
+@pytest.mark.parametrize("method", ["bradley-terry", "davidson", "margins"])
+@pytest.mark.parametrize("weights", ["pairs", "verdicts"])
+def test_influence_foretells_what_leaving_a_dialogue_out_does(rows, method, weights):
+    model = fitted(rows, method, weights)
+    moved = influences(model)
+    dialogue = model.entries.clusters[7]
+    foretold = -moved[model.entries.cluster == 7].sum(axis=0)
+    without = fitted(rows[rows["dialogue_id"] != dialogue], method, weights)
+    np.testing.assert_allclose(without.theta - model.theta, foretold, atol=0.15 * np.abs(foretold).max() + 1e-4)
+
+
+def test_few_or_nested_raters_cannot_stand_for_others(rows):
+    two = ["dialogue_id", "rater"]
+    few = rows[rows["rater"].isin(sorted(rows["rater"].unique())[:12])]
+    with pytest.raises(RatingsError, match="12 of 'rater' are too few"):
+        fit_ratings(few, cluster=two)
+    nested = rows.assign(rater=rows["dialogue_id"] + rows["rater"])
+    with pytest.raises(RatingsError, match="Each rater belongs to one dialogue_id only.*Resample the dialogue_id alone"):
+        fit_ratings(nested, cluster=two)
+    lone = rows.assign(rater="r" + (rows["dialogue_id"].str[-2:].astype(int) // 2).astype(str))
+    with pytest.raises(RatingsError, match="Each dialogue_id belongs to one rater only"):
+        fit_ratings(lone, cluster=two)
+
+
+def test_the_choice_of_interval_is_checked(rows):
+    with pytest.raises(RatingsError, match="interval is 'product', expected one of bootstrap, sandwich where dialogue_id vary"):
+        fit_ratings(rows, interval="product")
+    with pytest.raises(RatingsError, match="interval is 'bootstrap', expected one of sandwich, product"):
+        fit_ratings(rows, cluster=["dialogue_id", "rater"], interval="bootstrap")
+    with pytest.raises(RatingsError, match="cluster names 3 columns"):
+        fit_ratings(rows, cluster=["dialogue_id", "rater", "slice"])
+    with pytest.raises(RatingsError, match="lack the column judge"):
+        fit_ratings(rows, cluster=["dialogue_id", "judge"])
+
+
+def test_crossed_numbers_only_what_occurs():
+    cell, n_cells = crossed(np.array([0, 0, 2, 2]), 3, np.array([1, 1, 0, 1]), 2)
+    assert (cell.tolist(), n_cells) == ([0, 0, 1, 2], 3)

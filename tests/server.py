@@ -1,0 +1,466 @@
+"""A provider on loopback that speaks the OpenAI interface, and fails as it is told to.
+
+In a test: ``with serving(Provider(...)) as provider: provider.address``. As a process of its own, for
+benches: ``python tests/server.py --latency 0.2 --fault 429=0.1`` prints its address, and
+serves until its standard input is closed.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import random
+import re
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+FAULTS = (
+    "429",
+    "500",
+    "401",
+    "404",
+    "400",
+    "filter",
+    "drop",
+    "hang",
+    "malformed",
+    "garbled",
+    "empty",
+    "silent",
+    "text",
+    "truncate",
+    "429bare",
+    "503",
+    "late",
+    "error",
+    "refusal",
+    "nousage",
+    "tool",
+    "other",
+    "filter400",
+    "403",
+    "409",
+    "413",
+    "422",
+    "whole",
+)
+
+
+@dataclass
+class Provider:
+    """What the server says, how late, and how it fails.
+
+    `answer` is a text or a function of the request's body; `script` holds faults (or None) for the
+    first requests in order; `faults` are the probabilities of faults for all others.
+    """
+
+    answer: object = "I hear you."
+    latency_s: float = 0.0
+    piece_s: float = 0.01  # between the pieces of a streamed answer
+    gather: int = 0  # hold answers back until so many requests were in flight at once (or ten seconds went by)
+    script: list = field(default_factory=list)
+    faults: dict = field(default_factory=dict)
+    retry_after: str | None = None  # as the header has it
+    served: str | None = None  # the model that answers, if another than was asked
+    fingerprint: str | None = None
+    hang_s: float = 30.0
+    cuts_hung: bool = False  # or answers late
+    seed: int = 1
+    keys: tuple = ()  # if any, a request needs one of them
+    logprobs: tuple = (("A", -0.2), ("B", -1.8))
+    address: str = ""
+    requests: list = field(default_factory=list)
+    times: list = field(default_factory=list)
+    keep: bool = True
+    outcomes: Counter = field(default_factory=Counter)
+    answered: Counter = field(default_factory=Counter)
+    files: dict = field(default_factory=dict)
+    batches: dict = field(default_factory=dict)
+    in_flight: int = 0
+    most_in_flight: int = 0
+    per_s: float = 0.0  # if any, requests that come faster are turned away with 429
+    free_at: float = 0.0
+    out_until: float = 0.0  # of an outage: every connection is cut
+
+    def __post_init__(self):
+        self.random = random.Random(self.seed)
+
+    def fault(self):
+        assert {*self.script, *self.faults} <= {*FAULTS, None}  # a misspelt fault would be none
+        if self.script:
+            return self.script.pop(0)
+        if self.per_s:
+            if self.free_at > time.monotonic():
+                return "429"
+            self.free_at = max(self.free_at, time.monotonic() - 0.1) + 1 / self.per_s  # a burst of a tenth of a second
+        draw = self.random.random()
+        for name, share in self.faults.items():
+            draw -= share
+            if draw < 0:
+                return name
+        return None
+
+    def text(self, body):
+        return self.answer(body) if callable(self.answer) else self.answer
+
+    def completion(self, body, text=None, finish="stop"):
+        text = self.text(body) if text is None else text
+        words = text.split()
+        room = body.get("max_tokens") or body.get("max_completion_tokens") or 10_000
+        if len(words) > room:
+            text, finish = " ".join(words[:room]), "length"
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        if body.get("logprobs"):
+            top = [{"token": token, "logprob": value, "bytes": None} for token, value in self.logprobs]
+            choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
+            choice["message"]["content"], choice["finish_reason"] = top[0]["token"], "length"
+        prompt = sum(len(message["content"].split()) for message in body["messages"])
+        tokens = {"prompt_tokens": prompt, "completion_tokens": len(text.split())}
+        return {
+            "id": "c-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": self.served or body["model"],
+            "system_fingerprint": self.fingerprint,
+            "choices": [choice],
+            "usage": {**tokens, "total_tokens": sum(tokens.values())},
+        }
+
+
+PROVIDER = web.AppKey("provider", Provider)
+
+
+def refusal(status, words, headers=None, code=None):
+    return web.json_response(
+        {"error": {"message": words, "type": "error", "code": code or str(status)}}, status=status, headers=headers
+    )
+
+
+async def chat(request):
+    provider = request.app[PROVIDER]
+    provider.times.append(time.monotonic())
+    provider.in_flight += 1
+    provider.most_in_flight = max(provider.most_in_flight, provider.in_flight)
+    try:
+        return await reply(provider, request)
+    finally:
+        provider.in_flight -= 1
+
+
+async def reply(provider, request):
+    body = await request.json()
+    if provider.keep:
+        provider.requests.append(body)
+    given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    out = time.monotonic() < provider.out_until
+    fault = "drop" if out else provider.fault()
+    provider.outcomes["outage" if out else fault or "ok"] += 1
+    if provider.keys and given not in provider.keys:
+        return refusal(401, f"Incorrect API key provided: {given}.")
+    if fault == "hang":
+        await asyncio.sleep(provider.hang_s)
+        if provider.cuts_hung:
+            fault = "drop"
+    if provider.latency_s:
+        await asyncio.sleep(provider.latency_s)
+    if provider.gather:
+        await gather(provider)
+    if fault in ("429", "429bare"):
+        headers = None if provider.retry_after is None or fault == "429bare" else {"Retry-After": provider.retry_after}
+        return refusal(429, "Rate limit reached", headers)
+    if fault == "filter400":
+        return refusal(400, "The prompt was stopped.", code="content_filter")
+    if fault in ("500", "503", "401", "404", "400", "403", "409", "413", "422"):
+        words = {
+            "500": "internal",
+            "503": "overloaded",
+            "401": f"Incorrect API key provided: {given}.",
+            "404": "no such model",
+            "400": "bad request",
+        }
+        return refusal(int(fault), words.get(fault, "not for you"))
+    if fault == "drop":
+        if request.transport is not None:  # the client may have hung up first
+            request.transport.abort()
+        return web.Response()
+    if fault == "malformed":
+        return web.Response(text='{"id": "c-1", "choices": [{"mess', content_type="application/json")
+    if fault == "text":
+        return web.Response(text="<html>It works!</html>", content_type="text/html")
+    if fault == "error":
+        return web.json_response({"error": {"message": "upstream failed", "type": "server_error"}})
+    answer = provider.completion(body)
+    if fault == "late":
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "5000"})
+        await response.prepare(request)
+        await response.write(json.dumps(answer).encode()[:40])
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+    if fault not in ("empty", "tool", "truncate"):  # those are asked again with intent
+        provider.answered[asked(body["messages"])] += 1
+    if fault == "filter":
+        answer["choices"][0] |= {"finish_reason": "content_filter"}
+    if fault == "empty":
+        answer["choices"][0]["message"]["content"] = ""
+    if fault == "refusal":
+        answer["choices"][0]["message"] |= {"content": None, "refusal": "I cannot judge this."}
+    if fault == "tool":
+        call = {"id": "t-1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+        answer["choices"][0] |= {"finish_reason": "tool_calls"}
+        answer["choices"][0]["message"] |= {"content": None, "tool_calls": [call]}
+    if fault == "nousage":
+        del answer["usage"]
+    if fault == "other":
+        answer["model"] = "something-else"
+    if fault == "garbled":  # the provider's JSON is sound, the model's is not
+        text = answer["choices"][0]["message"]["content"]
+        answer["choices"][0]["message"]["content"] = text[: len(text) // 2]
+    if fault == "truncate":
+        answer["choices"][0]["finish_reason"] = "length"
+    if body.get("stream") and fault != "whole":
+        return await stream(request, answer, silent=fault == "silent")
+    return web.json_response(answer)
+
+
+def asked(messages):
+    """The digest under which a ledger keeps what was asked."""
+    said = [{"role": message["role"], "content": message["content"]} for message in messages]
+    text = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+async def outage(request):
+    request.app[PROVIDER].out_until = time.monotonic() + float(request.query["seconds"])
+    return web.json_response({})
+
+
+async def gather(provider):
+    given_up = time.monotonic() + 10
+    while provider.most_in_flight < provider.gather and time.monotonic() < given_up:
+        await asyncio.sleep(0.005)
+
+
+async def stream(request, answer, silent):
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    choice = answer["choices"][0]
+    base = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": answer["model"]}
+    base["system_fingerprint"] = answer["system_fingerprint"]
+
+    async def send(chunk):
+        await response.write(f"data: {json.dumps({**base, **chunk})}\n\n".encode())
+
+    said = next(name for name in ("content", "refusal") if choice["message"].get(name) is not None)
+    for piece in [] if silent else re.findall(r"\S+\s*", choice["message"][said]):
+        await asyncio.sleep(request.app[PROVIDER].piece_s)
+        await send({"choices": [{"index": 0, "delta": {said: piece}, "finish_reason": None}]})
+    if not silent:
+        await send({"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
+        if "usage" in answer:
+            await send({"choices": [], "usage": answer["usage"]})
+    await response.write(b"data: [DONE]\n\n")
+    return response
+
+
+async def upload(request):
+    provider = request.app[PROVIDER]
+    form = await request.post()
+    name = f"file-{len(provider.files) + 1}"
+    provider.files[name] = form["file"].file.read().decode()
+    return web.json_response(file_object(name, provider))
+
+
+def file_object(name, provider):
+    return {
+        "id": name,
+        "object": "file",
+        "bytes": len(provider.files[name]),
+        "created_at": 1,
+        "filename": f"{name}.jsonl",
+        "purpose": "batch",
+        "status": "processed",
+    }
+
+
+async def content(request):
+    return web.Response(text=request.app[PROVIDER].files[request.match_info["name"]])
+
+
+async def submit(request):
+    provider = request.app[PROVIDER]
+    body = await request.json()
+    name = f"batch-{len(provider.batches) + 1}"
+    provider.batches[name] = {
+        "id": name,
+        "object": "batch",
+        "endpoint": body["endpoint"],
+        "input_file_id": body["input_file_id"],
+        "completion_window": body["completion_window"],
+        "created_at": 1,
+        "status": "in_progress",
+        "metadata": body.get("metadata"),
+    }
+    return web.json_response(provider.batches[name])
+
+
+async def list_batches(request):
+    """Newest first, two a page: who looks for one has to turn pages."""
+    batches = [*reversed(request.app[PROVIDER].batches.values())]
+    names = [batch["id"] for batch in batches]
+    start = names.index(request.query["after"]) + 1 if "after" in request.query else 0
+    page = batches[start : start + 2]
+    return web.json_response({"object": "list", "data": page, "has_more": start + 2 < len(batches)})
+
+
+async def retrieve(request):
+    provider = request.app[PROVIDER]
+    batch = provider.batches.get(request.match_info["name"])
+    if batch is None:
+        return refusal(404, "no such batch")
+    return web.json_response(batch)
+
+
+async def cancel(request):
+    batch = request.app[PROVIDER].batches[request.match_info["name"]]
+    batch["status"] = "cancelled"
+    return web.json_response(batch)
+
+
+def finish_batch(provider, name, *, fail=(), expire=(), refuse=(), stop=()):
+    """Answer a batch: lines in `fail` get an error, in `expire` none, in `refuse` a refusal, in `stop` the filter's 400."""
+    batch = provider.batches[name]
+    out, errors = [], []
+    for number, line in enumerate(provider.files[batch["input_file_id"]].splitlines()):
+        entry = json.loads(line)
+        row = {"id": f"r-{number}", "custom_id": entry["custom_id"]}
+        if number in expire:
+            errors.append({**row, "response": None, "error": {"code": "batch_expired", "message": "not run in time"}})
+        elif number in fail:
+            errors.append({**row, "response": {"status_code": 500, "body": {"error": {"message": "internal"}}}, "error": None})
+        elif number in stop:
+            body = {"error": {"message": "The prompt was stopped.", "code": "content_filter"}}
+            errors.append({**row, "response": {"status_code": 400, "body": body}, "error": None})
+        else:
+            provider.answered[asked(entry["body"]["messages"])] += 1
+            body = provider.completion(entry["body"])
+            if number in refuse:
+                body["choices"][0]["message"] |= {"content": None, "refusal": "I cannot judge this."}
+            out.append({**row, "response": {"status_code": 200, "body": body}, "error": None})
+    provider.random.shuffle(out)  # a batch comes back in any order
+    for kind, rows in (("output", out), ("error", errors)):
+        if rows:
+            provider.files[f"{name}-{kind}"] = "\n".join(json.dumps(row) for row in rows)
+            batch[f"{kind}_file_id"] = f"{name}-{kind}"
+    batch["status"] = "expired" if expire else "completed"
+
+
+async def statistics(request):
+    provider = request.app[PROVIDER]
+    return web.json_response(
+        {
+            "outcomes": provider.outcomes,
+            "most_in_flight": provider.most_in_flight,
+            "processor_s": time.process_time(),
+            "answered_twice": sum(n - 1 for n in provider.answered.values() if n > 1),
+            "answered": len(provider.answered),
+            "twice": [digest for digest, n in provider.answered.items() if n > 1],
+        }
+    )
+
+
+def application(provider):
+    app = web.Application(client_max_size=2**28)
+    app[PROVIDER] = provider
+    app.router.add_post("/v1/chat/completions", chat)
+    app.router.add_post("/v1/files", upload)
+    app.router.add_get("/v1/files/{name}/content", content)
+    app.router.add_post("/v1/batches", submit)
+    app.router.add_get("/v1/batches", list_batches)
+    app.router.add_get("/v1/batches/{name}", retrieve)
+    app.router.add_post("/v1/batches/{name}/cancel", cancel)
+    app.router.add_get("/statistics", statistics)
+    app.router.add_get("/outage", outage)
+    return app
+
+
+async def start(provider):
+    runner = web.AppRunner(application(provider), access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+    await site.start()
+    provider.address = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    return runner
+
+
+@contextmanager
+def serving(provider):
+    """Serve in a thread until the block ends."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    runner = asyncio.run_coroutine_threadsafe(start(provider), loop).result(60)
+    try:
+        yield provider
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(60)
+
+
+def choose_first(body):
+    """Answer a question for a judge in JSON: the reply shown first, on each dimension."""
+    asked = "\n".join(message["content"] for message in body["messages"] if message["role"] == "user")  # a repair comes last
+    shown = re.search(r"^Reply (\w+):$", asked, flags=re.MULTILINE)
+    if shown is None:  # the same server may be asked for a reply
+        return "It makes sense that this weighs on you."
+    winner = shown[1]
+    line = {"reasoning": "Because.", "winner": winner, "margin": 3}
+    return json.dumps(dict.fromkeys(re.findall(r"^- (\w+): ", asked, flags=re.MULTILINE), line))
+
+
+def choose_earlier(body):
+    """Answer a question for a judge in JSON: the reply that comes first in the alphabet, whatever its place."""
+    text = "\n".join(message["content"] for message in body["messages"] if message["role"] == "user")
+    replies = re.findall(r"^Reply (\w+):\n(?:<<<\n)?(.*)$", text, flags=re.MULTILINE)[:2]
+    winner = min(replies, key=lambda reply: reply[1].strip())[0]
+    line = {"reasoning": "Because.", "winner": winner, "margin": 3}
+    return json.dumps(dict.fromkeys(re.findall(r"^- (\w+): ", text, flags=re.MULTILINE), line))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--latency", type=float, default=0.2)
+    parser.add_argument("--fault", action="append", default=[], help="NAME=SHARE")
+    parser.add_argument("--hang", type=float, default=30.0)
+    parser.add_argument("--words", type=int, default=40)
+    parser.add_argument("--retry-after")
+    parser.add_argument("--judge", action="store_true", help="answer judges in JSON, and others in words")
+    options = parser.parse_args()
+    faults = {name: float(share) for name, share in (entry.split("=") for entry in options.fault)}
+    provider = Provider(
+        answer=choose_earlier if options.judge else " ".join(["word"] * options.words),
+        latency_s=options.latency,
+        faults=faults,
+        hang_s=options.hang,
+        keep=False,
+        cuts_hung=True,
+        retry_after=options.retry_after,
+    )
+
+    async def serve():
+        await start(provider)
+        print(provider.address, flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()

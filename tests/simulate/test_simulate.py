@@ -1,0 +1,144 @@
+"""The simulated study: tables that fit, marked in every row, with the truth that was put in."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.tables import check_table
+
+NAMES = ["histories", "responders", "replies", "comparisons", "verdicts", "scores"]
+
+
+@pytest.fixture(scope="module")
+def study():
+    return simulate_study(
+        rng=np.random.default_rng(2),
+        n_responders=8,
+        n_dialogues=30,
+        n_twins=5,
+        pairs=9,
+        orders="both",
+        dimensions=("overall", "attunement"),
+        panels=(Panel("human", 12, 3, ties=0.4, failures=0.1), Panel("model", 2, 2, answer_format="logprob")),
+        scores=True,
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_table_fits_and_says_in_each_row_that_it_is_simulated(study, name):
+    table = getattr(study, name)
+    pd.testing.assert_frame_equal(check_table(name, table), table)
+    assert table["simulated"].all()
+    assert len(table)
+
+
+def test_sizes_are_those_asked_for(study):
+    assert len(study.histories) == 30 + 2 * 5
+    assert len(study.replies) == 40 * 8
+    assert len(study.comparisons) == 40 * 9 * 2
+    assert len(study.verdicts) == 40 * 9 * 2 * (3 + 2) * 2  # orders, votes, dimensions
+    assert study.verdicts["rater"].nunique() == 14
+
+
+def test_no_rater_judges_a_pair_twice_and_a_is_the_smaller_reply(study):
+    assert not study.verdicts.duplicated(["comparison_id", "rater", "dimension"]).any()
+    assert (study.comparisons["reply_a"] < study.comparisons["reply_b"]).all()
+
+
+def test_twins_share_a_dialogue_and_name_each_other(study):
+    twins = study.histories.dropna(subset="twin_id").set_index("history_id")
+    assert twins["slice"].tolist() == ["adversarial", "calm_twin"] * 5
+    other = twins.loc[twins["twin_id"]]
+    assert other["twin_id"].tolist() == twins.index.tolist()
+    assert (other["slice"].to_numpy() != twins["slice"].to_numpy()).all()
+    assert other["dialogue_id"].tolist() == twins["dialogue_id"].tolist()
+
+
+def test_the_same_generator_gives_the_same_study():
+    one, two = (simulate_study(rng=np.random.default_rng(4), n_dialogues=3) for _ in range(2))
+    for field in dataclasses.fields(one):
+        pd.testing.assert_frame_equal(getattr(one, field.name), getattr(two, field.name))
+
+
+def test_42_000_verdicts_is_the_size_of_the_default_study():
+    assert len(simulate_study(rng=np.random.default_rng(1)).verdicts) == 42_000
+
+
+def test_shares_of_answers_are_those_put_in():
+    """Two equals without effects: ties nu / (2 + nu), first place expit(bias) of the rest, margins of a logistic."""
+    panel = Panel("model", 4, 4, position_bias=1.0, ties=0.0, failures=0.05)
+    study = simulate_study(
+        rng=np.random.default_rng(6), strengths={"x": 0, "y": 0}, n_dialogues=4000, pairs="all", dialogue_sd=0, panels=[panel]
+    )
+    rows = study.verdicts
+    failed = rows["state"] == "unparsed"
+    assert failed.mean() == pytest.approx(0.05, abs=0.01)
+    assert rows.loc[failed, "verdict"].isna().all()
+    first = ((rows["order"] == "ab") == (rows["verdict"] == "a"))[~failed]
+    assert first.mean() == pytest.approx(expit(1.0), abs=0.015)
+    won = rows[~failed & first]
+    assert (won["margin"] == 1).mean() == pytest.approx(
+        (expit(1.0) - expit(0.5)) / expit(1.0), abs=0.015
+    )  # 0 < y < 0.5 about +1
+    even = dataclasses.replace(panel, position_bias=0.0, ties=0.5, failures=0.0)
+    ties = simulate_study(
+        rng=np.random.default_rng(6), strengths={"x": 0, "y": 0}, n_dialogues=4000, pairs="all", dialogue_sd=0, panels=[even]
+    )
+    assert (ties.verdicts["verdict"] == "tie").mean() == pytest.approx(0.5 / 2.5, abs=0.015)
+
+
+def test_the_marginal_truth_is_where_the_averaged_win_probability_lies():
+    panel = Panel("human", 400, 2, rater_sd=0.5, ties=0.3)
+    study = simulate_study(
+        rng=np.random.default_rng(9),
+        strengths={"x": 0.8, "y": -0.8},
+        n_dialogues=20_000,
+        pairs="all",
+        dialogue_sd=0.9,
+        panels=[panel],
+    )
+    share = study.verdicts["verdict"].map({"a": 1.0, "tie": 0.5, "b": 0.0}).mean()
+    truth = study.truth.query("rater_kind == 'human'").set_index("responder")
+    assert share == pytest.approx(
+        expit(truth.loc["x", "marginal"] - truth.loc["y", "marginal"]), abs=0.02
+    )  # 400 raters: SE 0.006
+    assert truth["marginal"].abs().max() < truth["strength"].abs().max()
+
+
+def test_dimensions_are_correlated_as_told():
+    study = simulate_study(
+        rng=np.random.default_rng(3), n_responders=150, n_dialogues=1, pairs=1, dimensions=("one", "two"), correlation=0.7
+    )
+    wide = study.truth.query("rater_kind == 'all'").pivot_table(index="responder", columns="dimension", values="strength")
+    assert wide.corr().loc["one", "two"] == pytest.approx(0.7, abs=0.13)
+    assert wide.std().tolist() == pytest.approx([0.6, 0.6], abs=0.11)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pairs": 4}, "3 responders make 3 pairs"),
+        ({"orders": "ab"}, "expected random or both"),
+        ({"strengths": {"x": 0.0}}, "two responders or more"),
+        ({"panels": [Panel("human", 2, 3)]}, "3 of 2 raters cannot judge each pair"),
+        ({"panels": [Panel("people", 2, 1)]}, "kind is 'people'"),
+    ],
+)
+def test_impossible_studies_are_refused(change, message):
+    settings = {"strengths": {"x": 0.0, "y": 0.1, "z": 0.2}, "n_dialogues": 2, "pairs": "all", **change}
+    with pytest.raises(ValueError, match=message):
+        simulate_study(rng=np.random.default_rng(1), **settings)
+
+
+def test_strengths_that_are_drawn_spread_as_asked():
+    none, some, more = (
+        simulate_study(rng=np.random.default_rng(1), n_responders=40, n_dialogues=1, pairs=2, strength_sd=sd).truth["strength"]
+        for sd in (0.0, 0.3, 1.5)
+    )
+    assert none.std() == 0.0
+    assert some.std() == pytest.approx(0.3, rel=0.3)
+    assert more.tolist() == pytest.approx((5 * some).tolist())  # the same draws

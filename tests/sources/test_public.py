@@ -1,0 +1,160 @@
+"""The published sets in the repository: what the official files give, nobody's words or ids, and never half-written."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pandas as pd
+import pytest
+
+from heart_utils.runs import Run, find_root, may_publish, open_run
+from heart_utils.sources import SOURCES, DamagedDataError, public
+from heart_utils.sources.__main__ import main as data_command
+
+FOLDER = find_root() / "data" / "public"
+BATCHES = {"welivita": 200, "resort": 22}
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A copy of ``data/public`` that may be spoilt, of which three sets, quick to derive, are looked at."""
+    run = Run("public", tmp_path / "public", tmp_path)
+    shutil.copytree(FOLDER, run.folder)
+    monkeypatch.setattr(public, "open_run", lambda name: run)
+    manifest = public._manifest()
+    monkeypatch.setattr(public, "_manifest", lambda: manifest)
+    monkeypatch.setattr(public, "DERIVED", {name: public.DERIVED[name] for name in ("recipients", "therapists", "resort")})
+    return run.folder
+
+
+@pytest.mark.mirror
+@pytest.mark.parametrize("name", public.DERIVED)
+def test_the_repository_holds_what_the_official_files_give(mirror, name):
+    assert public.compare_public(name, mirror=mirror) == []
+
+
+@pytest.mark.mirror
+def test_a_byte_of_meaning_that_differs_is_named_with_its_file_and_column(mirror, copy):
+    file = copy / "scores" / "recipients.parquet"
+    scores = pd.read_parquet(file)
+    scores.loc[7, "score"] += 1
+    scores.to_parquet(file)
+    (said,) = public.compare_public("recipients", mirror=mirror)
+    assert (
+        'recipients.parquet (left) is not what the official files give (right): DataFrame.iloc[:, 8] (column name="score")'
+        in said
+    )
+    file.unlink()
+    assert public.compare_public("recipients", mirror=mirror) == [f"{file} is not there."]
+
+
+@pytest.mark.mirror
+def test_a_manifest_with_another_licence_or_checksum_is_named(mirror, copy):
+    file = copy / "manifest.json"
+    file.write_text(file.read_text().replace("412c1c17", "00000000"))
+    assert public.compare_public("recipients", mirror=mirror) == [f"{file} is not what data/sources.yaml says."]
+
+
+@pytest.mark.mirror
+def test_writing_again_changes_nothing(mirror, monkeypatch, copy):
+    monkeypatch.setenv("HEART_DATA_MIRROR", str(mirror))
+    before = {file: file.stat().st_mtime_ns for file in copy.rglob("*") if file.is_file()}
+    assert public.main(["--write"]) == 0
+    assert {file: file.stat().st_mtime_ns for file in copy.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.mirror
+def test_a_changed_official_file_writes_nothing_at_all(mirror, monkeypatch, copy, tmp_path, capsys):
+    (tmp_path / "mirror").mkdir()
+    for folder in mirror.iterdir():
+        (tmp_path / "mirror" / folder.name).symlink_to(folder)
+    (tmp_path / "mirror" / "resort").unlink()
+    (tmp_path / "mirror" / "resort").mkdir()
+    (tmp_path / "mirror" / "resort" / "human_eval_annotations_cleaned.json").write_text("[]")
+    (copy / "scores" / "recipients.parquet").unlink()
+    monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path / "mirror"))
+    assert public.main(["--write"]) == 1
+    assert "human_eval_annotations_cleaned.json is damaged, or another version" in capsys.readouterr().err
+    assert not (copy / "scores" / "recipients.parquet").exists()
+
+
+@pytest.mark.mirror
+def test_make_data_says_whether_the_repository_is_equal(mirror, monkeypatch, copy, capsys):
+    monkeypatch.setenv("HEART_DATA_MIRROR", str(mirror))
+    assert data_command(["therapists"]) == 0
+    assert "data/public holds what these files give" in capsys.readouterr().out
+    (copy / "scores" / "therapists.parquet").unlink()
+    assert data_command(["therapists"]) == 1
+    assert "therapists.parquet is not there" in capsys.readouterr().err
+
+
+def test_every_published_table_reads_back_checked_with_its_terms_and_is_small():
+    run, manifest = open_run("public"), json.loads((FOLDER / "manifest.json").read_text())
+    for name, (table, _) in public.DERIVED.items():
+        assert len(run.read(table, name))
+        assert len(run.read("responders", name))
+        about = manifest["tables"][f"{table}/{name}"]
+        assert all(about[key] for key in ("licence", "citation", "derivation", "address")), name
+        assert manifest["data"][name] == {file.file: file.sha256 for file in SOURCES[name].files}
+    assert sum(file.stat().st_size for file in FOLDER.rglob("*") if file.is_file()) < 3_000_000
+
+
+def test_of_rows_that_nobody_licensed_only_counts_are_here():
+    for name, (table, _) in public.DERIVED.items():
+        if not may_publish(SOURCES[name].licence):
+            assert table == "tallies", name
+            counts = open_run("public").read("tallies", name)
+            assert not {"score", "text", "rating"} & set(counts)
+            # Fewer rows than the official file has ratings: counts, not ratings under another name.
+            assert counts["cluster"].nunique() > BATCHES[name]
+    assert {name for name, source in SOURCES.items() if source.ships == "tallies"} == {"welivita", "resort"}
+
+
+def _ids(mirror) -> set[str]:
+    """List the ids by which a platform or a release knows people, dialogues and posts."""
+    own = pd.read_csv(mirror / "recipients" / "perceived_empathy_self_ratings.csv", usecols=["id"], dtype=str)["id"]
+    rated = pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv", dtype=str)
+    posts = json.loads((mirror / "resort" / "human_eval_annotations_cleaned.json").read_text())
+    ids = set(own) | {post["Reddit ID"] for post in posts} | set(rated["dialog_id"])
+    ids |= set(rated[["annotator_human", "annotator_chatgpt", "annotator_chatgpt_empathy"]].to_numpy().ravel())
+    for name, key in (("empatheticdialogues", "conv_id"), ("epitome", "sp_id"), ("lend_an_ear", "conversation_id")):
+        ids |= set(pd.read_csv(mirror / "empathic_comm_judges" / f"{name}__crowd_ratings.csv", dtype=str)[key])
+    return ids
+
+
+@pytest.mark.mirror
+def test_no_id_of_a_platform_is_in_the_repository(mirror):
+    ids = _ids(mirror)
+    assert len(ids) > 3000
+    cells = {
+        cell
+        for file in FOLDER.rglob("*.parquet")
+        for values in pd.read_parquet(file).select_dtypes("str").items()
+        for cell in values[1].dropna().unique()
+    }
+    assert len(cells) > 1000
+    words = re.compile(r"[A-Za-z0-9_:]+")
+    assert not ids & {word for cell in cells for word in (cell, *words.findall(cell), *cell.split("-"))}
+    # Names such as Anger_42 could stand anywhere by chance; those of eight characters and more could not.
+    long = {name for name in ids if len(name) >= 8 and re.search(r"\d", name) and not re.match(r"A[a-z]+_\d+$", name)}
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=find_root(), capture_output=True, text=True, check=True).stdout
+    for name in listed.split("\0"):
+        file = find_root() / name
+        if name and file.is_file() and file.suffix != ".parquet" and file.stat().st_size < 5_000_000:
+            found = long & set(words.findall(file.read_text(encoding="utf-8", errors="ignore")))
+            assert not found, f"{name} holds {sorted(found)[:3]}"
+
+
+def test_a_usage_that_is_not_known_is_said(capsys):
+    assert public.main(["--wirte"]) == 2
+    assert "[--write]" in capsys.readouterr().err
+
+
+@pytest.mark.mirror
+def test_a_set_whose_checksum_is_unknown_is_damaged_and_not_derived(mirror, tmp_path):
+    (tmp_path / "recipients").mkdir()
+    for file in (mirror / "recipients").glob("*.csv"):
+        (tmp_path / "recipients" / file.name).write_bytes(file.read_bytes() + b"\n")
+    with pytest.raises(DamagedDataError, match="perceived_empathy_self_ratings.csv is damaged, or another version"):
+        public.derive("recipients", mirror=tmp_path)

@@ -1,0 +1,163 @@
+"""The four studies that set people beside models: counted a second way, and every odd file named."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+from heart_utils.sources import DataError, fetch, load_scores, load_tallies
+
+OWN = "recipients/perceived_empathy_self_ratings.csv"
+RATED, POSTS, HARD = (
+    "welivita/dataset_and_ratings.csv",
+    "resort/human_eval_annotations_cleaned.json",
+    "therapists/all_combined.csv",
+)
+
+pytestmark = pytest.mark.mirror
+
+
+@pytest.fixture(scope="module")
+def raw(mirror):
+    """The official files, read by pandas alone."""
+    tables = {name: pd.read_csv(mirror / name) for name in (OWN, RATED, HARD)}
+    return tables | {POSTS: pd.json_normalize(json.loads((mirror / POSTS).read_text(encoding="utf-8")))}
+
+
+@pytest.fixture
+def spoilt(mirror, raw, tmp_path, monkeypatch):
+    """Write a mirror in which one file was changed and its checksum is known."""
+    monkeypatch.setattr(fetch, "_check", lambda source, file, path: path)
+
+    def write(name, change):
+        folder, _, file = name.partition("/")
+        shutil.copytree(mirror / folder, tmp_path / folder)
+        table = change(raw[name].copy())
+        if name == POSTS:
+            (tmp_path / name).write_text(table.to_json(orient="records"))
+        else:
+            table.to_csv(tmp_path / name, index=False)
+        return {"mirror": tmp_path}
+
+    return write
+
+
+# What is published is what the files say, counted another way -----------------------------------------
+
+
+def test_conditions_and_means_of_recipients_follow_from_the_file(raw):
+    own, scores = raw[OWN], load_scores("recipients")
+    assert len(scores) == 455 * 9
+    wide = scores.pivot_table(index=["responder", "label"], columns="dimension", values="score")
+    told = own.replace({"ai response": "bing-chat", "human response": "person", "ai label": "ai", "human label": "person"})
+    means = told.groupby(["responseR", "labelR"])[["feelheard", "connection", "caredfor"]].mean()
+    for ours, theirs in {"felt_heard": "feelheard", "connection": "connection", "cared_for": "caredfor"}.items():
+        assert wide[ours].to_numpy() == pytest.approx(means[theirs].to_numpy())
+    six = ["understood", "validated", "affirmed", "seen", "accepted", "cared_for"]
+    each = scores.pivot_table(index="rater", columns="dimension", values="score")
+    assert each[six].mean(axis=1).to_numpy() == pytest.approx(each["felt_heard"].to_numpy(), abs=1e-6)
+
+
+def test_observers_rated_the_very_replies_whose_recipients_they_are_joined_with(raw, mirror):
+    observed, own = load_scores("empathic_comm"), load_scores("recipients")
+    chosen = (observed["group"] == "perceived_empathy") & (observed["dimension"] == "m_seen") & (observed["rater"] == "expert2")
+    heard = own[own["dimension"] == "felt_heard"].set_index("history_id")
+    joined = observed[chosen].merge(heard, left_on="history_id", right_index=True)
+    by_id = pd.read_csv(mirror / "empathic_comm_judges" / "perceived_empathy__expert2_ratings.csv").merge(raw[OWN], on="id")
+    assert len(joined) == len(by_id) == 50
+    assert sorted(zip(joined["score_x"], joined["score_y"], strict=True)) == sorted(
+        zip(by_id["m_seen"], by_id["feelheard"], strict=True)
+    )
+    assert set(joined["responder_y"]) == {"person"}
+
+
+def test_tallies_of_strangers_are_the_comparisons_of_2000_messages(raw):
+    rows, tallies = raw[RATED], load_tallies("welivita")
+    arms = {"person": "human", "gpt-4": "chatgpt", "gpt-4-empathy": "chatgpt_empathy"}
+    for (by, a, b), counted in tallies.groupby(["by", "responder_a", "responder_b"]):
+        gap = rows[f"rating_{arms[a]}"] - rows[f"rating_{arms[b]}"]
+        assert counted[["n_a", "n_tie", "n_b"]].sum().tolist() == [(gap > 0).sum(), (gap == 0).sum(), (gap < 0).sum()], by
+    told = load_tallies("welivita", by="batch").query("responder_b == 'gpt-4' and longer != 'b'")
+    kept = rows[rows["response_human"].str.split().str.len() >= rows["response_chatgpt"].str.split().str.len()]
+    assert told["n_b"].sum() == (kept["rating_chatgpt"] > kept["rating_human"]).sum()
+    emotions = load_tallies("welivita", by="emotion").query("responder_a == 'person' and responder_b == 'gpt-4'")
+    ties = rows[rows["rating_chatgpt"] == rows["rating_human"]].groupby("emotion").size()
+    assert emotions.set_index("cluster")["n_tie"].to_dict() == ties.to_dict()
+
+
+def test_tallies_of_psychologists_are_the_pairs_one_rater_scored_on_one_post(raw):
+    rows, wins = raw[POSTS], {}
+    given = [
+        (row["Reddit ID"], row["appraisal_dimension_id"], row["model"], row[f"{rating}.annotator"], row[f"{rating}.empathy"])
+        for _, row in rows.iterrows()
+        for rating in ("human_eval_annotation_1", "human_eval_annotation_2")
+    ]
+    people = {"oracle_response": "trained", "top_reddit_comment": "commenter"}
+    for post, appraisal, author, rater, score in given:
+        for other in given:
+            if author in people and other[2] not in people and (post, appraisal, rater) == (other[0], other[1], other[3]):
+                kind = "n_tie" if score == other[4] else "n_a" if score > other[4] else "n_b"
+                wins[people[author], kind] = wins.get((people[author], kind), 0) + 1
+    for by in ("post", "setup"):
+        tallies = load_tallies("resort", by=by).query("dimension == 'empathy'")
+        found = {(who, kind): tallies.loc[tallies["responder_a"] == who, kind].sum() for who, kind in wins}
+        assert found == wins
+        assert sum(found.values()) == 354
+
+
+def test_classes_of_hard_moments_follow_but_for_replies_that_are_not_there(raw):
+    rows, scores = raw[HARD], load_scores("therapists")
+    there = rows[rows["model_response"].notna() | (rows["participant_type"] != "llama2-70b")]
+    assert scores["score"].notna().sum() == len(there) == 1707
+    assert scores.loc[scores["score"].isna(), "responder"].unique().tolist() == ["llama-2-70b"]
+    shares = scores.groupby(["responder", "dialogue_id"])["score"].mean()
+    right = there.groupby(["participant_type", "id"])["correct_response"].mean()
+    assert shares["therapist"].to_dict() == pytest.approx(right["human_therapist"].to_dict())
+    assert shares["llama-2-70b"].to_dict() == pytest.approx(right["llama2-70b"].to_dict())
+    authors = scores.dropna(subset="author_id").groupby("author_id")["dialogue_id"].nunique()
+    assert authors.tolist() == [5] * 16
+
+
+# Bad input ------------------------------------------------------------------------------------------
+
+
+def put(column, row, value):
+    def change(table):
+        table[column] = table[column].astype(object)
+        table.loc[row, column] = value
+        return table
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "change", "said"),
+    [
+        (OWN, load_scores, put("labelR", 3, "no label"), "row 3 has labelR 'no label'; expected human label or ai label"),
+        (OWN, load_scores, put("responseR", 0, "cat"), "row 0 has responseR 'cat'; expected human response or ai response"),
+        (OWN, load_scores, put("seen", 5, 8), "seen of recipient_\\d+ is 8; expected 1 to 7"),
+        (OWN, load_scores, lambda table: table.drop(columns="caredfor"), "missing caredfor"),
+        (OWN, load_scores, lambda table: table.assign(zodiac=1), "116 columns, 115 were expected"),
+        (OWN, load_scores, lambda table: table.iloc[1:], "it names recipients whom|454 rows, 455 were expected"),
+        (RATED, load_tallies, lambda table: table.iloc[:-1], "1999 rows, 2000 were expected"),
+        (RATED, load_tallies, put("rating_human", 7, 4), "row 7 has rating_human 4; expected 1, 2 or 3"),
+        (RATED, load_tallies, put("annotator_chatgpt", 12, "x"), "batch 1 has 2 raters of the arm chatgpt; expected one"),
+        (POSTS, load_tallies, put("model", 2, "gpt-9"), "the author 'gpt-9' is not known; expected oracle_response"),
+        (POSTS, load_tallies, put("human_eval_annotation_2.empathy", 4, 6), "row 4 has empathy 6.*; expected 1 to 5"),
+        (HARD, load_scores, put("participant_type", 9, "Eliza"), "row 9 has participant_type 'Eliza', which is not known"),
+        (HARD, load_scores, put("human_classification", 1760, "maybe"), "row 1760 has a class that is neither yes nor no"),
+        (HARD, load_scores, put("human_classification", 1760, "yes"), "row 1760 has a class that contradicts correct_response"),
+        (HARD, load_scores, put("human_classification", 1760, None), "row 1760 has a reply without a class"),
+    ],
+)
+def test_an_odd_file_is_named_with_its_row_or_number(spoilt, name, load, change, said):
+    with pytest.raises(DataError, match=said):
+        load(name.partition("/")[0], **spoilt(name, change))
+
+
+def test_a_set_or_a_cut_that_is_not_there_is_an_error_that_lists_the_others():
+    with pytest.raises(DataError, match="'recipients' is no set with tallies. They are welivita, resort."):
+        load_tallies("recipients")
+    with pytest.raises(DataError, match="resort is not counted by 'emotion', but by post and by setup."):
+        load_tallies("resort", by="emotion")
