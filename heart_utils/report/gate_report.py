@@ -422,9 +422,7 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 
 
 def junit_xml(comparison: Comparison) -> str:
-    """Put the outcome into JUnit XML: one test case a dimension, a failure where it failed, an error where none can
-    be told.
-    """
+    """Put the outcome into JUnit XML: one test case a dimension, a failure or an error where it did not pass."""
     table = comparison.table
     suite = ElementTree.Element(
         "testsuite",
