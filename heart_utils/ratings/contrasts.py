@@ -60,7 +60,7 @@ def contrast_strengths(ratings: Ratings, contrasts: Mapping[str, Mapping[str, fl
     """Put simultaneous intervals on a few contrasts named beforehand.
 
     All intervals hold at once in ``ci_level`` of studies
-    (:func:`~heart_utils.ratings.resampling.simultaneous_quantile`). Named beforehand, five contrasts cost less width
+    (``simultaneous_quantile``). Named beforehand, five contrasts cost less width
     than all pairs do. A contrast with someone penalised has no finite end.
 
     Parameters
@@ -153,7 +153,7 @@ def twin_contrasts(
     .. math:: \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}.
 
     Both boards are fitted to the same resampled dialogues. The interval follows the rule for few clusters
-    (:func:`~heart_utils.ratings.resampling.interval_ends`): HEART has 18 twins, so t has 17 degrees of freedom.
+    (``interval_ends``): HEART has 18 twins, so t has 17 degrees of freedom.
     The test flips, dialogue by dialogue, which twin is called adversarial: if being adversarial changes
     nothing, all such ways are alike.
 

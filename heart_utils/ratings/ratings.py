@@ -433,7 +433,7 @@ def fit_ratings(
     -------
     Ratings
         ``.table`` is the ratings table. Its intervals follow the rule of
-        :func:`~heart_utils.ratings.resampling.interval_ends`, by the clusters in which someone was met. Rank
+        ``interval_ends``, by the clusters in which someone was met. Rank
         ranges hold for all responders at once. ``win_probability`` is the mean over opponents of the
         fitted probability. Where no verdict told anyone apart, all strengths are zero and there is no
         interval.

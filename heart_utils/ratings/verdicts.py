@@ -315,7 +315,7 @@ class Entries:
     share : numpy.ndarray
         What a wins of the verdict, from 0 to 1.
     word : numpy.ndarray
-        The rater's word as a place in :data:`SHARES` (a, tie, b), or -1.
+        The rater's word as a place in ``SHARES`` (a, tie, b), or -1.
     inconsistent : numpy.ndarray
         Whether two orders contradicted each other.
     rows : numpy.ndarray

@@ -34,7 +34,7 @@ TIMEOUT = (5.0, 20.0)
 def find_data(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dict[str, Path]:
     """Find the official files of a data set in a mirror or in the cache; nothing is fetched.
 
-    A mirror, where one is named, is the only place looked at. Without one the cache is read, which :func:`fetch_data`
+    A mirror, where one is named, is the only place looked at. Without one the cache is read, which ``fetch_data``
     (``make data``) fills.
     """
     source = find_source(name)

@@ -56,7 +56,7 @@ def load_histories(
     Returns
     -------
     pandas.DataFrame
-        A table of histories. :func:`load_heart`, :func:`load_esconv` and :func:`read_file` in the
+        A table of histories. ``load_heart``, ``load_esconv`` and ``read_file`` in the
         modules of this package say more about each.
 
     Raises
@@ -138,7 +138,7 @@ def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[
     Parameters
     ----------
     name : str
-        ``"welivita"`` (:func:`tally_welivita` says more) or ``"resort"`` (:func:`tally_resort`).
+        ``"welivita"`` (``tally_welivita`` says more) or ``"resort"`` (``tally_resort``).
     by : str, optional
         Keep one cut: ``"batch"`` or ``"emotion"``; ``"post"`` or ``"setup"``. Every cut counts the same comparisons.
     mirror : path, optional
