@@ -9,74 +9,46 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.agreement.kappa import Coefficient, cohen_kappa, fleiss_kappa, gwet_ac, icc, krippendorff_alpha
-from heart_utils.agreement.ranks import rank_agreement
+from heart_utils.agreement.kappa import (
+    Coefficient,
+    cluster_of_unit,
+    cohen_kappa,
+    fleiss_kappa,
+    gwet_ac,
+    icc,
+    krippendorff_alpha,
+)
 from heart_utils.ratings.other_raters import crossed_interval, refuse_few_raters
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of, standard_error
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns, standard_error
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, codes_of_authors, read_votes, unit_values
 from heart_utils.tables import RATER_KINDS
 
 __all__ = [
     "Agreement",
     "AgreementError",
-    "AuthorBaseline",
     "Coefficient",
-    "VotePairs",
     "cohen_kappa",
     "fleiss_kappa",
     "gwet_ac",
     "icc",
     "krippendorff_alpha",
     "pairwise_agreement",
-    "rank_agreement",
-    "set_beside",
 ]
-
-SLACK = 1e-9
-"""Of a float, so that a difference of exactly half a digit still follows."""
-
-
-def set_beside(printed: pd.DataFrame, found: pd.DataFrame, *, on: Sequence[str], digits: int = 2) -> pd.DataFrame:
-    """Lay what was found beside what was printed, and say what follows.
-
-    Parameters
-    ----------
-    printed : pandas.DataFrame
-        The columns `on` and ``published``, one row a printed figure; other columns are kept.
-    found : pandas.DataFrame
-        The columns `on` and ``ours``; other columns are kept.
-    on : sequence of str
-        What names a figure.
-    digits : int
-        How many digits after the point were printed.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The printed rows in their order, with ``ours``, ``away`` (the distance of the two) and ``follows`` (whether that is
-        at most half of the last printed digit). What was not found has no value and does not follow.
-
-    Raises
-    ------
-    ValueError
-        If a figure was found more than once.
-
-    Examples
-    --------
-    >>> printed = pd.DataFrame({"turn": [1, 2], "published": [0.66, 0.67]})
-    >>> set_beside(printed, pd.DataFrame({"turn": [1, 2], "ours": [0.6604, 0.6]}), on=["turn"])["follows"].tolist()
-    [True, False]
-    """
-    both = printed.merge(found, on=list(on), how="left", validate="many_to_one")
-    away = (both["ours"] - both["published"]).abs()
-    return both.assign(away=away, follows=away <= 0.5 * 10.0**-digits + SLACK)
-
 
 A, TIE, B = 0, 1, 2
 N_LABELS = 3
+CHUNK_CELLS = 8_000_000
 AMBIGUITY = ("ambiguous", "clear", "unknown")
 SPLIT = 0.6
 """People who split no wider than 60 to 40 make a pair ambiguous."""
+
+MEASURES = {
+    "agreement": (0.0, 1.0),
+    "author_only": (0.0, 1.0),
+    "advantage": (-1.0, 1.0),
+    "kappa": (-1.0, 1.0),
+    "kappa_within": (-np.inf, 1.0),
+}
 
 VOTE_COLUMNS = ("margin", "rater", "ambiguity")
 """What `by` may name that belongs to a vote (or to two), not to the pair of replies."""
@@ -122,7 +94,7 @@ class VotePairs:
 def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], by: Sequence[str]) -> VotePairs:
     """Pair every vote of one party with every vote of the other on the same unit."""
     _check(votes, table, between, by)
-    first, second = (_party(votes, table, who) for who in between)
+    first, second = (party(votes, table, who) for who in between)
     symmetric = bool((first == second).all())
     if symmetric and len(np.unique(votes.rater[first])) < 2:
         raise AgreementError(
@@ -154,7 +126,7 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
     own = np.zeros((len(votes.units), N_LABELS))
     np.add.at(own, (votes.unit[first], votes.value[first]), 1.0)
     if "ambiguity" in by:
-        people = _party(votes, table, "human")
+        people = party(votes, table, "human")
         said = np.zeros((len(votes.units), N_LABELS))
         np.add.at(said, (votes.unit[people], votes.value[people]), 1.0)
         taken = (bool(people[first].all()), bool(people[second].all()))
@@ -165,12 +137,13 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
     if not holds.any():
         raise AgreementError(f"{between[0]} and {between[1]} share no pair: each pair was judged by one rater only.")
     counts, unit = counts[holds], unit[holds]
-    group, groups = _number(pd.DataFrame({column: np.asarray(labels[column])[holds] for column in by}, index=range(len(unit))))
-    cluster = np.zeros(len(votes.units), np.intp)
-    cluster[votes.unit] = votes.cluster
+    group, groups = number_groups(
+        pd.DataFrame({column: np.asarray(labels[column])[holds] for column in by}, index=range(len(unit)))
+    )
+    cluster = cluster_of_unit(votes)
     authors = _authors(votes, table)
     shared = [column for column in by if column not in VOTE_COLUMNS]
-    unit_group, _ = _number(
+    unit_group, _ = number_groups(
         pd.DataFrame({column: unit_values(votes, table, column) for column in shared}, index=votes.units.index)
     )
     return VotePairs(
@@ -217,14 +190,14 @@ def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str], by: Sequ
         raise AgreementError(f"verdicts have no column {', '.join(missing)}. They have {', '.join(map(str, table.columns))}.")
 
 
-def _party(votes: Votes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
+def party(votes: Votes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
     column = "rater_kind" if who in RATER_KINDS else "rater"
     if column not in table:
-        raise AgreementError(f"verdicts have no column {column}, so nobody is known to be {who}.")
+        raise AgreementError(f"The table has no column {column}, so nobody is known to be {who}.")
     mask = (table[column] == who).to_numpy(dtype=bool)[votes.rows]
     if not mask.any():
         there = ", ".join(map(str, sorted(table[column].dropna().unique())[:8]))
-        raise AgreementError(f"No verdict that counts is by {who!r}. {column} is: {there}.")
+        raise AgreementError(f"No answer that counts is by {who!r}. {column} is: {there}.")
     return mask
 
 
@@ -284,7 +257,7 @@ def _split_by_ambiguity(counts: Array, said: Array, taken: tuple[bool, bool]) ->
     return parts.reshape(-1, N_LABELS, N_LABELS), repeat, names
 
 
-def _number(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
+def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
     """Give a code to each combination of labels that occurs; with no labels all rows are one group."""
     if labels.empty and not len(labels.columns):
         return np.zeros(len(labels), np.intp), pd.DataFrame(index=[0])
@@ -310,9 +283,6 @@ def _authors(votes: Votes, table: pd.DataFrame) -> Codes:
             f"{dict(votes.units.iloc[votes.unit[differs[0]]])} holds other responders in other rows."
         )
     return np.unique(first, return_inverse=True)[1].astype(np.intp)
-
-
-CHUNK_CELLS = 8_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,12 +395,6 @@ def agreement_within(margins: Array) -> Array:
     by_habit = np.divide((first * second).sum(axis=-1), n_votes, out=np.zeros_like(n_votes), where=n_votes > 0)
     total = np.asarray(n_votes.sum(axis=-1))
     return np.asarray(np.divide(by_habit.sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 0))
-
-
-MEASURES = {"agreement": 0.0, "author_only": 0.0, "advantage": -1.0, "kappa": -1.0, "kappa_within": -np.inf}
-"""Name -> the least value it can have; the greatest is 1."""
-
-CHUNK_CELLS_AGREEMENT = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -616,7 +580,7 @@ def _resample(sums: Array, margins: Array, names: AuthorBaseline, weights: Array
         return np.full((0, n_groups, len(MEASURES)), np.nan)
     right = names.count_right(weights)
     flat, wide = sums.reshape(n_clusters, -1), margins.reshape(n_clusters, -1)
-    chunk = max(1, CHUNK_CELLS_AGREEMENT // max(wide.shape[1], 1))
+    chunk = max(1, CHUNK_CELLS // max(wide.shape[1], 1))
     parts = []
     for first in range(0, len(weights), chunk):
         some = slice(first, first + chunk)
@@ -690,19 +654,13 @@ def _lay_out(
     used = counts.sum(axis=(1, 2)) > 0
     unit_of_group = np.unique(np.column_stack([pairs.group[used], pairs.unit[used]]), axis=0)[:, 0]
     n_drawn = n_clusters if others is None else np.minimum(n_clusters, others[1])
-    columns: dict[str, object] = {}
-    for number, (name, least) in enumerate(MEASURES.items()):
-        columns[name] = estimate[:, number]
-        ends = []
-        for g in range(n_groups):
-            value, again = estimate[g, number], replicates[:, g, number]
-            if others is None:
-                ends.append(interval_of(value, again, int(n_drawn[g]), ci_level, least=least, most=1.0))
-            else:
-                dialogues = float(standard_error(again[:, None], int(n_clusters[g]))[0])
-                variance = dialogues**2 + max(others[0][g, number], 0.0)
-                ends.append(crossed_interval(value, variance, int(n_drawn[g]), ci_level, least=least, most=1.0))
-        columns[f"{name}_low"], columns[f"{name}_high"] = [low for low, _ in ends], [high for _, high in ends]
+    columns = interval_columns(MEASURES, estimate, replicates, n_clusters, ci_level)
+    for g in range(n_groups) if others is not None else ():
+        for number, (name, (least, most)) in enumerate(MEASURES.items()):
+            dialogues = float(standard_error(replicates[:, g, [number]], int(n_clusters[g]))[0])
+            variance = dialogues**2 + max(others[0][g, number], 0.0)
+            ends = crossed_interval(estimate[g, number], variance, int(n_drawn[g]), ci_level, least=least, most=most)
+            columns[f"{name}_low"][g], columns[f"{name}_high"][g] = ends
     return pd.DataFrame(
         {
             **columns,

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.agreement.kappa import cluster_of_unit
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, people_only, read_votes
 
@@ -150,9 +151,7 @@ def estimate_ceiling(
             f"No pair has {LEAST_VOTES} decided votes by people (the most is {decided.max()}). "
             f"With fewer, only `ceiling_bounds` of their agreement can be had."
         )
-    cluster_of_unit = np.zeros(n_units, np.intp)
-    cluster_of_unit[votes.unit] = votes.cluster
-    present, where = np.unique(cluster_of_unit[kept], return_inverse=True)
+    present, where = np.unique(cluster_of_unit(votes)[kept], return_inverse=True)
     kinds, sums, agree = _splits(decided[kept], np.maximum(for_a, decided - for_a)[kept], where, len(present))
     weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
     drawn = weights @ sums

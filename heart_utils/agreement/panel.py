@@ -1,4 +1,4 @@
-"""Several judges as one: how to join their verdicts, and how many independent ones they are worth."""
+"""Several judges as one, and a judge for a person: panels, how many independent judges they equal, the annotator test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from heart_utils.agreement.kappa import one_dimension
+from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
 from heart_utils.ratings.verdicts import LABELS, AgreementError, Array, Codes, Votes, people_only, read_votes
 
@@ -17,6 +17,9 @@ __all__ = ["AnnotatorTest", "EffectiveJudges", "alternative_annotator_test", "co
 
 LEAST_ITEMS = 30
 LEAST_RATERS = 3
+RELIABILITIES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+EMPTIED = ("margin", "p_a", "rationale", "call_id", "order", "dimension_position")
+"""What one judge's row says that a panel does not."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,14 @@ def alternative_annotator_test(
         raise AgreementError(f"closeness must be 'same' or 'distance'; got {closeness!r}.")
     if not 0.0 <= epsilon <= 1.0:
         raise AgreementError(f"epsilon must lie between 0 and 1; got {epsilon}.")
-    answers, people, by_judge = _answers(table, judge, closeness)
+    votes = read_votes(table, cluster=None)
+    if closeness == "distance" and votes.kind == "verdict":
+        raise AgreementError("closeness 'distance' needs scores; for verdicts use 'same'.")
+    if judge not in votes.raters:
+        raise AgreementError(f"{judge!r} gave no answer that counts. Raters are {', '.join(map(str, votes.raters[:8]))}.")
+    people = [name for name in people_only(table)["rater"].unique() if name in votes.raters and name != judge]
+    sheet = answer_sheet(votes)
+    answers, by_judge = sheet[:, votes.raters.get_indexer(pd.Index(people))], sheet[:, votes.raters.get_loc(judge)]
     rows = []
     for number, name in enumerate(people):
         others = np.delete(answers, number, axis=1)
@@ -115,7 +125,11 @@ def alternative_annotator_test(
         of_judge = _closeness(by_judge[usable], others[usable], closeness)
         of_rater = _closeness(answers[usable, number], others[usable], closeness)
         judge_wins, rater_wins = of_judge >= of_rater - 1e-12, of_rater >= of_judge - 1e-12
-        p_value = _p_below(rater_wins.astype(float) - judge_wins, epsilon)
+        differences = rater_wins.astype(float) - judge_wins
+        if differences.std() == 0.0:  # all items alike: no t, and no doubt
+            p_value = float(differences[0] >= epsilon)
+        else:
+            p_value = float(stats.ttest_1samp(differences, epsilon, alternative="less").pvalue)
         rows.append((name, int(usable.sum()), float(judge_wins.mean()), float(rater_wins.mean()), p_value))
     if len(rows) < LEAST_RATERS:
         raise AgreementError(
@@ -126,48 +140,6 @@ def alternative_annotator_test(
     found["rejected"] = stats.false_discovery_control(found["p_value"].to_numpy(), method="by") <= alpha
     rate = float(found["rejected"].mean())
     return AnnotatorTest(found, rate, float(found["judge_wins"].mean()), epsilon, alpha, rate >= 0.5)
-
-
-def _answers(table: pd.DataFrame, judge: str, closeness: str) -> tuple[Array, list[str], Array]:
-    """Lay out answers by item and person, and the judge's beside them."""
-    votes = read_votes(table, cluster=None)
-    if closeness == "distance" and votes.kind == "verdict":
-        raise AgreementError("closeness 'distance' needs scores; for verdicts use 'same'.")
-    if judge not in votes.raters:
-        raise AgreementError(f"{judge!r} gave no answer that counts. Raters are {', '.join(map(str, votes.raters[:8]))}.")
-    people = [name for name in people_only(table)["rater"].unique() if name in votes.raters and name != judge]
-    wide = np.full((len(votes.units), len(votes.raters)), np.nan)
-    wide[votes.unit, votes.rater] = _numbers(votes)
-    column = votes.raters.get_indexer(pd.Index([judge, *people]))
-    return wide[:, column[1:]], people, wide[:, column[0]]
-
-
-def _numbers(votes: Votes) -> Array:
-    return votes.categories.astype(float)[votes.value] if votes.kind == "score" else votes.value.astype(float)
-
-
-def _closeness(one: Array, others: Array, closeness: str) -> Array:
-    if closeness == "same":
-        answered = ~np.isnan(others)
-        return np.asarray((others == one[:, None]).sum(axis=1) / answered.sum(axis=1))
-    return np.asarray(-np.sqrt(np.nanmean((others - one[:, None]) ** 2, axis=1)))
-
-
-def _p_below(differences: Array, epsilon: float) -> float:
-    """Test by t whether the mean is below epsilon."""
-    spread = differences.std(ddof=1)
-    gap = differences.mean() - epsilon
-    if spread == 0.0:
-        return 0.0 if gap < 0 else 1.0
-    return float(stats.t.cdf(gap / (spread / np.sqrt(len(differences))), len(differences) - 1))
-
-
-METHODS = ("majority", "weighted", "judge-aware")
-RELIABILITIES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-LEAST_LEAD = 0.02
-MOST_STEPS = 500
-RIDGE = 0.05
-"""Pull of strengths and discriminations to 0 and 1, so that a panel of one mind still has a maximum."""
 
 
 @dataclass(frozen=True)
@@ -195,36 +167,26 @@ class EffectiveJudges:
     provisional: bool
 
 
-def combine_judges(verdicts: pd.DataFrame, *, method: str = "majority") -> pd.DataFrame:
-    r"""Join the verdicts of all judges on each pair into the verdict of a panel.
+def combine_judges(verdicts: pd.DataFrame) -> pd.DataFrame:
+    r"""Join the verdicts of all judges on each pair into the verdict of a panel: the side that most of them choose.
 
-    A judge's a, tie or b counts as 1, 0 or -1 times a weight; the sign of the sum is the panel's
-    verdict. ``"majority"``: all weigh the same. ``"weighted"``: :math:`\log(q / (1 - q))`, q being how
-    often the judge agreed with people on decided pairs in *other* dialogues. ``"judge-aware"``: needs no
-    people; the judge's discrimination :math:`\gamma_k` in
-    :math:`P(k: i \succ j) = \sigma(\gamma_k (\theta_i - \theta_j))`, fitted to all judges at once [1]_.
+    Weights learnt from people or from the judges themselves were tried too, and agreed with people no more often.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
         The verdicts table; orders joined before.
-    method : {"majority", "weighted", "judge-aware"}
-        What a judge's verdict weighs.
 
     Returns
     -------
     pandas.DataFrame
-        Rows of the verdicts table by the rater ``panel (<method>)``, one for each pair and dimension that
+        Rows of the verdicts table by the rater ``panel (majority)``, one for each pair and dimension that
         a judge answered; concatenate them with people's to measure agreement.
 
     Raises
     ------
     AgreementError
-        If there are fewer than two judges, or ``"weighted"`` has no person's verdict to learn from.
-
-    References
-    ----------
-    .. [1] Xu et al. (2026), https://arxiv.org/abs/2601.21817
+        If there are fewer than two judges.
 
     Examples
     --------
@@ -233,19 +195,17 @@ def combine_judges(verdicts: pd.DataFrame, *, method: str = "majority") -> pd.Da
     >>> combine_judges(votes)[["rater", "verdict"]].to_dict("records")
     [{'rater': 'panel (majority)', 'verdict': 'a'}]
     """
-    if method not in METHODS:
-        raise AgreementError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")
-    votes, said, judges = _judges_sheet(verdicts)
-    if method == "majority":
-        weights = np.ones((1, len(judges)))
-    elif method == "weighted":
-        weights = _log_odds_of_agreement(votes, verdicts, said)
-    else:
-        weights = _discriminations(votes, verdicts, said)[None, :]
-    total = (np.nan_to_num(said) * weights).sum(axis=1)
+    votes, said, by_judge = _judges_sheet(verdicts)
     heard = np.flatnonzero(~np.isnan(said).all(axis=1))
-    word = np.array(LABELS, dtype=object)[1 - np.sign(np.where(np.abs(total) < 1e-9, 0.0, total)).astype(int)]
-    return _panel_rows(verdicts, votes, heard, word, f"panel ({method})")
+    word = 1 - np.sign(np.nansum(said, axis=1)).astype(int)[heard]
+    mine = by_judge[votes.rater]
+    first = np.zeros(len(votes.units), np.intp)
+    first[votes.unit[mine][::-1]] = votes.rows[mine][::-1]
+    rows = verdicts.iloc[first[heard]].reset_index(drop=True)
+    swapped = (rows["responder_a"].astype(str) > rows["responder_b"].astype(str)).to_numpy()
+    verdict = pd.Series(np.array(LABELS, dtype=object)[np.where(swapped, 2 - word, word)], dtype="str")
+    rows = rows.assign(**{column: None for column in EMPTIED if column in rows}, rater="panel (majority)", verdict=verdict)
+    return rows.assign(state="valid") if "state" in rows else rows
 
 
 def effective_judges(
@@ -304,18 +264,17 @@ def effective_judges(
     >>> effective_judges(scores, n_resamples=0).table["n_eff"].round(1).tolist()  # two that err as one
     [1.0]
     """
-    votes, said, judges = _judges_sheet(table, cluster=cluster)
+    votes, said, by_judge = _judges_sheet(table, cluster=cluster)
     one_dimension(votes)
-    by_people = _persons_sheet(votes, table)
+    judges = [str(name) for name in votes.raters[by_judge]]
+    by_people = answer_sheet(votes)[:, votes.raters.isin(people_only(table)["rater"])]
     complete = ~np.isnan(said).any(axis=1)
     several = complete & ((~np.isnan(by_people)).sum(axis=1) >= 2)
     single = not several.any()
     used = complete & (~np.isnan(by_people)).any(axis=1) if single else several
     if not used.any():
         raise AgreementError(f"No unit was answered by all judges ({', '.join(judges)}) and by a person.")
-    cluster_of_unit = np.zeros(len(votes.units), np.intp)
-    cluster_of_unit[votes.unit] = votes.cluster
-    present, where = np.unique(cluster_of_unit[used], return_inverse=True)
+    present, where = np.unique(cluster_of_unit(votes)[used], return_inverse=True)
     people = by_people[used]
     if votes.kind == "score" and not np.isnan(people).any():
         # Crossed over the same few people, their levels would count as errors that judges make apart.
@@ -334,110 +293,22 @@ def effective_judges(
     return EffectiveJudges(found, judges, int(used.sum()), len(present), len(present) < ENOUGH_CLUSTERS)
 
 
-def _judges_sheet(table: pd.DataFrame, cluster: str = "dialogue_id") -> tuple[Votes, Array, list[str]]:
-    """Lay out what each judge said of each unit: scores, or 1, 0 and -1."""
+def _closeness(one: Array, others: Array, closeness: str) -> Array:
+    if closeness == "same":
+        answered = ~np.isnan(others)
+        return np.asarray((others == one[:, None]).sum(axis=1) / answered.sum(axis=1))
+    return np.asarray(-np.sqrt(np.nanmean((others - one[:, None]) ** 2, axis=1)))
+
+
+def _judges_sheet(table: pd.DataFrame, cluster: str = "dialogue_id") -> tuple[Votes, Array, NDArray[np.bool_]]:
+    """Lay out what each judge said of each unit, and tell which raters are judges."""
     if "rater_kind" not in table:
         raise AgreementError("The table has no column rater_kind, so nobody is known to be a judge.")
     votes = read_votes(table, cluster=cluster)
-    sheet = _sheet(votes)
-    kinds = _kind_of_rater(votes, table)
-    columns = np.flatnonzero(kinds == "model")
-    judges = [str(name) for name in votes.raters[columns]]
-    if len(judges) < 2:
-        raise AgreementError(f"A panel needs two judges or more; there is {', '.join(judges) or 'none'}.")
-    return votes, sheet[:, columns], judges
-
-
-def _sheet(votes: Votes) -> Array:
-    values = votes.categories.astype(float) if votes.kind == "score" else np.array([1.0, 0.0, -1.0])
-    sheet = np.full((len(votes.units), len(votes.raters)), np.nan)
-    sheet[votes.unit, votes.rater] = values[votes.value]
-    return sheet
-
-
-def _kind_of_rater(votes: Votes, table: pd.DataFrame) -> NDArray[np.object_]:
-    kinds = np.empty(len(votes.raters), dtype=object)
-    kinds[votes.rater] = table["rater_kind"].iloc[votes.rows].to_numpy(dtype=object)
-    return kinds
-
-
-def _persons_sheet(votes: Votes, table: pd.DataFrame) -> Array:
-    people = np.flatnonzero(_kind_of_rater(votes, table) == "human")
-    if not len(people):
-        raise AgreementError("No answer is by a person (rater_kind 'human').")
-    return _sheet(votes)[:, people]
-
-
-def _panel_rows(table: pd.DataFrame, votes: Votes, heard: Codes, word: NDArray[np.object_], name: str) -> pd.DataFrame:
-    """Write the panel's rows on the pattern of one judge's row of each pair."""
-    first = np.zeros(len(votes.units), np.intp)
-    by_judge = _kind_of_rater(votes, table)[votes.rater] == "model"
-    first[votes.unit[by_judge][::-1]] = votes.rows[by_judge][::-1]
-    rows = table.iloc[first[heard]].reset_index(drop=True)
-    turned = (rows["responder_a"].astype(str) > rows["responder_b"].astype(str)).to_numpy()
-    said = np.where(turned, np.where(word[heard] == "a", "b", np.where(word[heard] == "b", "a", "tie")), word[heard])
-    emptied = {
-        column: None for column in ("margin", "p_a", "rationale", "call_id", "order", "dimension_position") if column in rows
-    }
-    rows = rows.assign(**emptied, rater=name, verdict=pd.Series(said, dtype="str"))
-    return rows.assign(state="valid") if "state" in rows else rows
-
-
-def _log_odds_of_agreement(votes: Votes, table: pd.DataFrame, said: Array) -> Array:
-    """Weigh each judge by agreement with people in other clusters; shape (units, judges)."""
-    by_people = _persons_sheet(votes, table)
-    decided = np.nan_to_num(by_people)
-    for_a, for_b = (decided > 0).sum(axis=1), (decided < 0).sum(axis=1)
-    own = np.nan_to_num(said)
-    met = np.where(own != 0, (for_a + for_b)[:, None], 0)
-    agreed = np.where(own > 0, for_a[:, None], np.where(own < 0, for_b[:, None], 0))
-    cluster = np.zeros(len(votes.units), np.intp)
-    cluster[votes.unit] = votes.cluster
-    sums = np.zeros((len(votes.clusters), 2, said.shape[1]))
-    np.add.at(sums, cluster, np.stack([agreed, met], axis=1))
-    elsewhere = (sums.sum(axis=0) - sums)[cluster]
-    if not elsewhere[:, 1].any():
-        raise AgreementError("'weighted' learns from people's verdicts on the pairs that judges saw, and there is none.")
-    share = (elsewhere[:, 0] + 1.0) / (elsewhere[:, 1] + 2.0)
-    # A judge no better than a coin keeps a small voice, so that a panel of such judges still has a verdict.
-    share = np.clip(share, 0.5 + LEAST_LEAD, 1.0 - LEAST_LEAD)
-    return np.asarray(np.log(share / (1.0 - share)))
-
-
-def _discriminations(votes: Votes, table: pd.DataFrame, said: Array) -> Array:
-    """Fit strengths and each judge's discrimination to all judges' verdicts; mean discrimination 1."""
-    from scipy.optimize import minimize
-    from scipy.special import expit
-
-    first = np.zeros(len(votes.units), np.intp)
-    first[votes.unit] = votes.rows
-    a, b = (table[side].iloc[first].astype(str).to_numpy(dtype=object) for side in ("responder_a", "responder_b"))
-    low, high = np.where(a < b, a, b), np.where(a < b, b, a)
-    codes, names = pd.factorize(np.concatenate([low, high]))
-    n_responders, n_judges = len(names), said.shape[1]
-    unit, judge = np.nonzero(~np.isnan(said))
-    share = (said[unit, judge] + 1.0) / 2.0
-    cell = (judge * n_responders + codes[unit]) * n_responders + codes[len(low) + unit]
-    won = np.bincount(cell, weights=share, minlength=n_judges * n_responders**2).reshape(n_judges, n_responders, n_responders)
-    met = np.bincount(cell, minlength=n_judges * n_responders**2).reshape(won.shape)
-
-    def minus_likelihood(parameters: Array) -> tuple[float, Array]:
-        theta, gamma = parameters[:n_responders], np.exp(parameters[n_responders:])
-        gap = theta[:, None] - theta[None, :]
-        chance = expit(gamma[:, None, None] * gap)
-        safe = np.clip(chance, 1e-12, 1.0 - 1e-12)
-        value = -(won * np.log(safe) + (met - won) * np.log1p(-safe)).sum() + RIDGE * (parameters**2).sum()
-        pull = met * chance - won
-        by_theta = (gamma[:, None, None] * pull).sum(axis=0)
-        slope = np.concatenate([by_theta.sum(axis=1) - by_theta.sum(axis=0), gamma * (pull * gap).sum(axis=(1, 2))])
-        return float(value), slope + 2.0 * RIDGE * parameters
-
-    start = np.zeros(n_responders + n_judges)
-    found = minimize(minus_likelihood, start, jac=True, method="L-BFGS-B", options={"maxiter": MOST_STEPS})
-    if not found.success:
-        raise AgreementError(f"The judges' discriminations did not settle in {MOST_STEPS} steps ({found.message}).")
-    gamma = np.exp(found.x[n_responders:])
-    return np.asarray(gamma / gamma.mean())
+    by_judge = np.asarray(votes.raters.isin(table.loc[table["rater_kind"] == "model", "rater"]))
+    if by_judge.sum() < 2:
+        raise AgreementError(f"A panel needs two judges or more; there is {', '.join(votes.raters[by_judge]) or 'none'}.")
+    return votes, answer_sheet(votes)[:, by_judge], by_judge
 
 
 def _worth(rho: float, n_judges: int) -> float:

@@ -425,22 +425,6 @@ def corrected_gap(
     return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True) if rows else table
 
 
-def coder_errors(codes: pd.DataFrame, labels: pd.DataFrame, *, kind: str = "responder_kind") -> pd.DataFrame:
-    """Count a coder's errors against codes by hand, apart for each kind of author."""
-    both = codes.merge(labels[["reply_id", "code", "probability"]], on=["reply_id", "code"], suffixes=("", "_given")).dropna(
-        subset=["probability", "probability_given"]
-    )
-    both = both.assign(found=both["probability"] >= 0.5, given=both["probability_given"] >= 0.5)
-    rows = [
-        {
-            "code": code, kind: name, "n": len(rows), "share_given": rows["given"].mean(), "share_found": rows["found"].mean(),
-            "missed": (~rows.loc[rows["given"], "found"]).mean(), "invented": rows.loc[~rows["given"], "found"].mean(),
-        }
-        for (code, name), rows in both.groupby(["code", kind], sort=True)
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 def reach_of_mean(values: np.ndarray, ci_level: float) -> float:
     """Give half the width of the t interval of a mean."""
     n = len(values)

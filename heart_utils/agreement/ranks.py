@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
+from heart_utils.agreement.agreement import number_groups, party
+from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
-from heart_utils.tables import RATER_KINDS
 
 __all__ = ["rank_agreement"]
 
-MEASURES = {"tau": -1.0, "decided_agreement": 0.0, "decided_share": 0.0}
-"""Name -> the least value it can have; the greatest is 1."""
+MEASURES = {"tau": (-1.0, 1.0), "decided_agreement": (0.0, 1.0), "decided_share": (0.0, 1.0)}
 
 
 def rank_agreement(
@@ -81,123 +80,60 @@ def rank_agreement(
     votes = read_votes(scores_only(scores), cluster=cluster)
     if "history_id" not in scores:
         raise AgreementError("scores have no column history_id, so it is not known which replies answer one history.")
-    conversation, place = _places(votes, scores)
-    first_row = np.zeros(int(conversation.max()) + 1, np.intp)
-    first_row[conversation] = np.arange(len(conversation))
-    signs = {rater: _signs(votes, conversation, place, rater) for rater in range(len(votes.raters))}
-    parts = [_compare(signs[one], signs[two]) for one, two in _meetings(votes, scores, between)]
-    found = np.concatenate(parts)
-    where = np.tile(first_row, len(parts))
+    conversation = _conversations(votes, scores)
+    meetings = _meetings(votes, scores, between)
+    found = np.concatenate(_compare(answer_sheet(votes), conversation, meetings))
+    where = np.tile(np.unique(conversation, return_index=True)[1], len(meetings))
     met = found[:, 3] > 0
     if not met.any():
         raise AgreementError(f"{between[0]} and {between[1]} share no history with two replies that both scored.")
     found, where = found[met], where[met]
-    labels = pd.DataFrame({name: unit_values(votes, scores, name) for name in by}, index=votes.units.index).iloc[where]
-    group, groups = _groups(labels)
-    cluster_of_unit = np.zeros(len(votes.units), np.intp)
-    cluster_of_unit[votes.unit] = votes.cluster
-    return _table(found, group, groups, cluster_of_unit[where], len(votes.clusters), n_resamples, ci_level, rng)
+    labels = pd.DataFrame({name: unit_values(votes, scores, name) for name in by}, index=votes.units.index)
+    group, groups = number_groups(labels.iloc[where].reset_index(drop=True))
+    sums = np.zeros((len(votes.clusters), len(groups), found.shape[1]))
+    np.add.at(sums, (cluster_of_unit(votes)[where], group), found)
+    whole, n_clusters = sums.sum(axis=0), (sums[:, :, 2] > 0).sum(axis=0)
+    drawn = draw_weights(len(sums), n_resamples, rng) @ sums.reshape(len(sums), -1)
+    replicates = _measures(drawn.reshape(-1, *whole.shape))
+    columns = interval_columns(MEASURES, _measures(whole), replicates, n_clusters, ci_level)
+    counts = dict(zip(["n_defined", "n_histories", "n_reply_pairs"], whole[:, 1:4].T.astype(int), strict=True))
+    level = ci_level if len(replicates) else np.nan
+    provisional = n_clusters < ENOUGH_CLUSTERS
+    return groups.assign(**columns, ci_level=level, **counts, n_clusters=n_clusters, provisional=provisional)
 
 
-def _places(votes: Votes, scores: pd.DataFrame) -> tuple[Codes, Codes]:
-    """Give a code to each conversation (a history on a dimension and item), and a place in it to each reply."""
-    history, _ = pd.factorize(unit_values(votes, scores, "history_id"))
-    key = history
-    for column in votes.units.columns[1:]:
-        codes, names = pd.factorize(votes.units[column], use_na_sentinel=False)
-        key = key * len(names) + codes
-    conversation = np.unique(key, return_inverse=True)[1]
-    order = np.argsort(conversation, kind="stable")
-    place = np.empty(len(order), np.intp)
-    sizes = np.bincount(conversation)
-    place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return conversation.astype(np.intp), place
-
-
-def _signs(votes: Votes, conversation: Codes, place: Codes, rater: int) -> Array:
-    """Give the sign of the difference of every two replies of each conversation; ``nan`` where one has no score."""
-    mine = votes.rater == rater
-    table = np.full((int(conversation.max()) + 1, int(place.max()) + 1), np.nan)
-    unit = votes.unit[mine]
-    table[conversation[unit], place[unit]] = votes.categories.astype(float)[votes.value[mine]]
-    one, two = np.triu_indices(table.shape[1], k=1)
-    return np.asarray(np.sign(table[:, one] - table[:, two]))
+def _conversations(votes: Votes, scores: pd.DataFrame) -> Codes:
+    """Give a code to each unit's conversation, a history on a dimension and item."""
+    keys = votes.units.iloc[:, 1:].assign(history_id=unit_values(votes, scores, "history_id"))
+    return keys.groupby(list(keys.columns), dropna=False).ngroup().to_numpy(np.intp)
 
 
 def _meetings(votes: Votes, scores: pd.DataFrame, between: tuple[str, str]) -> list[tuple[int, int]]:
     """List the pairs of raters of the two parties, nobody with themselves, each pair once."""
-    parties = []
-    for who in between:
-        column = "rater_kind" if who in RATER_KINDS else "rater"
-        if column not in scores:
-            raise AgreementError(f"scores have no column {column}, so nobody is known to be {who}.")
-        mine = (scores[column] == who).to_numpy(dtype=bool)[votes.rows]
-        if not mine.any():
-            raise AgreementError(f"No score that counts is by {who!r}. Raters are {', '.join(map(str, votes.raters[:8]))}.")
-        parties.append(sorted(set(votes.rater[mine].tolist())))
-    met = {(min(one, two), max(one, two)): (one, two) for two in parties[1] for one in parties[0] if one != two}
+    first, second = (np.unique(votes.rater[party(votes, scores, who)]).tolist() for who in between)
+    met = sorted({(min(one, two), max(one, two)) for one in first for two in second if one != two})
     if not met:
-        raise AgreementError(f"Agreement needs two raters or more; there is only {votes.raters[parties[0][0]]}.")
-    return [met[key] for key in sorted(met)]
+        raise AgreementError(f"Agreement needs two raters or more; there is only {votes.raters[first[0]]}.")
+    return met
 
 
-def _compare(one: Array, two: Array) -> Array:
-    """For each conversation: tau, whether it has one, 1, pairs of replies, decided pairs, equal ones."""
-    both = ~np.isnan(one) & ~np.isnan(two)
-    one, two = np.where(both, one, 0.0), np.where(both, two, 0.0)
-    product = one * two
-    room = np.sqrt((one**2).sum(axis=1) * (two**2).sum(axis=1))
-    tau = np.divide(product.sum(axis=1), room, out=np.zeros(len(room)), where=room > 0)
-    return np.column_stack(
-        [tau, room > 0, np.ones(len(room)), both.sum(axis=1), (product != 0).sum(axis=1), (product > 0).sum(axis=1)]
-    )
-
-
-def _groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
-    labels = labels.reset_index(drop=True)
-    if not len(labels.columns):
-        return np.zeros(len(labels), np.intp), pd.DataFrame(index=[0])
-    number = labels.groupby(list(labels.columns), dropna=False, sort=True).ngroup().to_numpy()
-    groups = labels.iloc[np.unique(number, return_index=True)[1]].reset_index(drop=True)
-    return number.astype(np.intp), groups
-
-
-def _table(
-    found: Array,
-    group: Codes,
-    groups: pd.DataFrame,
-    cluster: Codes,
-    n_clusters: int,
-    n_resamples: int,
-    ci_level: float,
-    rng: np.random.Generator | None,
-) -> pd.DataFrame:
-    n_groups = len(groups)
-    cell = cluster * n_groups + group
-    sums = np.column_stack([np.bincount(cell, weights=column, minlength=n_clusters * n_groups) for column in found.T])
-    sums = sums.reshape(n_clusters, n_groups, -1)
-    whole = sums.sum(axis=0)
-    seen: NDArray[np.intp] = (sums[:, :, 2] > 0).sum(axis=0)
-    estimate = _measures(whole)
-    drawn = draw_weights(n_clusters, n_resamples, rng) @ sums.reshape(n_clusters, -1)
-    replicates = _measures(drawn.reshape(-1, *whole.shape))
-    columns: dict[str, object] = {}
-    for number, (name, least) in enumerate(MEASURES.items()):
-        ends = [
-            interval_of(estimate[g, number], replicates[:, g, number], int(seen[g]), ci_level, least=least, most=1.0)
-            for g in range(n_groups)
-        ]
-        columns |= {
-            name: estimate[:, number],
-            f"{name}_low": [low for low, _ in ends],
-            f"{name}_high": [high for _, high in ends],
-        }
-    counts = {"n_histories": whole[:, 2], "n_defined": whole[:, 1], "n_reply_pairs": whole[:, 3]}
-    rest = {name: values.astype(int) for name, values in counts.items()} | {
-        "n_clusters": seen,
-        "provisional": seen < ENOUGH_CLUSTERS,
-    }
-    return pd.concat([groups, pd.DataFrame({**columns, "ci_level": ci_level if len(replicates) else np.nan, **rest})], axis=1)
+def _compare(sheet: Array, conversation: Codes, meetings: list[tuple[int, int]]) -> list[Array]:
+    """For each two raters and conversation: tau, whether it has one, 1, pairs of replies, decided pairs, equal ones."""
+    units = pd.DataFrame({"conversation": conversation, "unit": np.arange(len(conversation))})
+    pairs = units.merge(units, on="conversation", suffixes=("", "_other")).query("unit < unit_other")
+    signs = np.sign(sheet[pairs["unit"]] - sheet[pairs["unit_other"]])
+    found = []
+    for first, second in meetings:
+        both = ~np.isnan(signs[:, first] * signs[:, second])
+        one, two, where = signs[both, first], signs[both, second], pairs["conversation"].to_numpy()[both]
+        parts = [one * two, one**2, two**2, np.ones(len(one)), one * two != 0, one * two > 0]
+        product, squares, others, n_pairs, decided, equal = (
+            np.bincount(where, weights=part, minlength=conversation.max() + 1) for part in parts
+        )
+        room = np.sqrt(squares * others)
+        tau = np.divide(product, room, out=np.zeros(len(room)), where=room > 0)
+        found.append(np.column_stack([tau, room > 0, np.ones(len(room)), n_pairs, decided, equal]))
+    return found
 
 
 def _measures(sums: Array) -> Array:

@@ -1,4 +1,4 @@
-"""How reliable each rater is, when nobody knows the right answers: Dawid and Skene's model."""
+"""Raters and writers one by one: how each rater worked, how reliable they are, and the average human among writers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.stats import beta, binomtest, chi2, t
+from scipy.stats import beta, binomtest, chi2
 
+from heart_utils.ratings.other_raters import crossed_interval
 from heart_utils.ratings.ratings import CENTRE, POINTS, Ratings, fit_ratings
-from heart_utils.ratings.resampling import as_rng
+from heart_utils.ratings.resampling import as_rng, interval_ends, interval_of, standard_error
 from heart_utils.ratings.verdicts import RatingsError
+from heart_utils.tables import need_columns
 
 __all__ = [
     "ExclusionRule",
     "QualityError",
-    "Reliability",
-    "ReliabilityError",
     "WriterRatings",
     "compare_exclusions",
     "decide_exclusions",
@@ -30,169 +30,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 SIDES = {"a": "b", "b": "a"}
-
-
-class ReliabilityError(ValueError):
-    """The model cannot be fitted to these answers."""
-
-
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """A fitted model, and how it was fitted.
-
-    Attributes
-    ----------
-    prevalence : pandas.Series
-        Class -> the share of items that truly are of it.
-    confusion : pandas.DataFrame
-        One row per rater, true class and answer: ``rater``, ``truth``, ``answer``, ``probability``, and
-        ``count``, the expected number of such answers.
-    posterior : pandas.DataFrame
-        One row per item, one column per class: the probability that it is the true one.
-    log_likelihood : float
-        Of the answers, without the prior.
-    prior : float
-        The pseudo-count in each cell.
-    n_steps : int
-        Steps of expectation and maximisation.
-    """
-
-    prevalence: pd.Series
-    confusion: pd.DataFrame = field(repr=False)
-    posterior: pd.DataFrame = field(repr=False)
-    log_likelihood: float
-    prior: float
-    n_steps: int
-
-
-def dawid_skene(
-    answers: pd.DataFrame,
-    *,
-    item: str = "item",
-    rater: str = "rater",
-    answer: str = "answer",
-    mirror: Mapping[str, str] | None = None,
-    prior: float = 0.0,
-    max_steps: int = 20_000,
-    tolerance: float = 1e-6,
-) -> Reliability:
-    r"""Fit true classes and each rater's errors by expectation and maximisation.
-
-    Source: Dawid and Skene (1979), https://doi.org/10.2307/2346806
-    """
-    _check_answers(answers, (item, rater, answer))
-    items, item_names = pd.factorize(answers[item], sort=True)
-    raters, rater_names = pd.factorize(answers[rater], sort=True)
-    names = {str(name) for name in answers[answer]}
-    classes = sorted(names | {mirror.get(name, name) for name in names} if mirror else names)
-    said = np.array([classes.index(str(name)) for name in answers[answer]])
-    swap = _mirrored(classes, mirror)
-    n_classes = len(classes)
-    posterior = np.zeros((len(item_names), n_classes))
-    np.add.at(posterior, (items, said), 1.0)
-    posterior /= posterior.sum(axis=1, keepdims=True)
-    for step in range(1, max_steps + 1):
-        prevalence, counts = _maximise(posterior, items, raters, said, len(rater_names), swap)
-        errors = _errors(counts, prior)
-        log_joint = np.tile(np.log(np.maximum(prevalence, 1e-300)), (len(item_names), 1))
-        np.add.at(log_joint, items, np.log(np.maximum(errors, 1e-300))[raters, :, said])
-        peak = log_joint.max(axis=1, keepdims=True)
-        weight = np.exp(log_joint - peak)
-        total = weight.sum(axis=1, keepdims=True)
-        moved = float(np.abs(weight / total - posterior).max())
-        posterior = weight / total
-        if moved < tolerance:
-            return Reliability(
-                prevalence=pd.Series(prevalence, index=pd.Index(classes, name="class"), name="prevalence"),
-                confusion=_long(errors, counts, list(rater_names), classes),
-                posterior=pd.DataFrame(posterior, index=pd.Index(item_names, name=item), columns=classes),
-                log_likelihood=float((peak + np.log(total)).sum()),
-                prior=prior,
-                n_steps=step,
-            )
-    raise ReliabilityError(
-        f"After {max_steps} steps a posterior still moves by {moved:.1e}, expected {tolerance:.0e} or less. Allow "
-        f"more steps, or add a prior."
-    )
-
-
-def rater_reliability(
-    verdicts: pd.DataFrame, *, dimension: str = "overall", prior: float = 1.0, ci_level: float = 0.95
-) -> pd.DataFrame:
-    """Tell how often each rater, on choosing a side at all, chooses the one that is truly preferred."""
-    rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
-    if rows.empty:
-        there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
-        raise ReliabilityError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
-    table = pd.DataFrame({"n_verdicts": rows.groupby("rater").size()})
-    sided = rows[rows["verdict"] != "tie"]
-    if sided.empty:
-        table[["reliability", "ci_low", "ci_high"]] = np.nan
-    else:
-        confusion = dawid_skene(sided, item="pair_id", rater="rater", answer="verdict", mirror=SIDES, prior=prior).confusion
-        hit = confusion["truth"] == confusion["answer"]
-        right, wrong = (
-            (confusion[which].groupby("rater")["count"].sum() / 2 + prior).reindex(table.index) for which in (hit, ~hit)
-        )
-        tail = (1 - ci_level) / 2
-        table["reliability"] = right / (right + wrong)
-        table["ci_low"], table["ci_high"] = beta.ppf(tail, right, wrong), beta.ppf(1 - tail, right, wrong)
-    table["tie_share"] = (rows["verdict"] == "tie").groupby(rows["rater"]).mean()
-    return table.rename_axis("rater").reset_index()
-
-
-def _check_answers(answers: pd.DataFrame, columns: tuple[str, ...]) -> None:
-    missing = [column for column in columns if column not in answers]
-    if missing:
-        raise ReliabilityError(f"Answers lack {', '.join(missing)}; they have {', '.join(map(str, answers.columns))}.")
-    if answers.empty:
-        raise ReliabilityError("There are no answers.")
-    for column in columns:
-        if answers[column].isna().any():
-            raise ReliabilityError(f"{column} is empty in {int(answers[column].isna().sum())} rows; drop failed answers first.")
-
-
-def _mirrored(classes: list[str], mirror: Mapping[str, str] | None) -> NDArray[np.int64]:
-    """Give for each class the number of its mirror image; without a mirror, its own."""
-    if mirror is None:
-        return np.arange(len(classes))
-    unknown = [name for name in classes if name not in mirror or mirror.get(mirror[name]) != name]
-    if unknown:
-        raise ReliabilityError(f"The mirror {dict(mirror)} does not pair {', '.join(unknown)} with a class and back.")
-    return np.array([classes.index(mirror[name]) for name in classes])
-
-
-def _maximise(
-    posterior: Array,
-    items: NDArray[np.int64],
-    raters: NDArray[np.int64],
-    said: NDArray[np.int64],
-    n_raters: int,
-    swap: NDArray[np.int64],
-) -> tuple[Array, Array]:
-    """Sum expected classes and expected answers, and add their mirror images."""
-    n_classes = posterior.shape[1]
-    prevalence = posterior.mean(axis=0)
-    counts = np.zeros((n_raters, n_classes, n_classes))
-    for truth in range(n_classes):
-        np.add.at(counts[:, truth, :], (raters, said), posterior[items, truth])
-    if not np.array_equal(swap, np.arange(n_classes)):
-        prevalence = (prevalence + prevalence[swap]) / 2
-        counts = counts + counts[:, swap][:, :, swap]
-    return prevalence, counts
-
-
-def _errors(counts: Array, prior: float) -> Array:
-    """Turn counts into probabilities; a class that a rater never met has none, and gets equal ones."""
-    smoothed = counts + prior
-    totals = smoothed.sum(axis=2, keepdims=True)
-    errors: Array = np.divide(smoothed, totals, out=np.full_like(smoothed, 1 / counts.shape[2]), where=totals > 0)
-    return errors
-
-
-def _long(errors: Array, counts: Array, raters: list[str], classes: list[str]) -> pd.DataFrame:
-    index = pd.MultiIndex.from_product([raters, classes, classes], names=["rater", "truth", "answer"])
-    return pd.DataFrame({"probability": errors.ravel(), "count": counts.ravel()}, index=index).reset_index()
+AVERAGE = "average writer"
+LARGEST_SD = 20.0
 
 
 class QualityError(ValueError):
@@ -264,10 +103,8 @@ def rater_quality(
     >>> rater_quality(votes)[["rater", "share_first", "agreement"]].to_numpy().tolist()
     [['x', 0.5, 0.5], ['y', 0.5, 0.5], ['z', 0.5, 0.0]]
     """
-    rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
+    rows = _valid(verdicts, dimension)
     rows = rows[rows["repeat"] == 0]
-    if rows.empty:
-        raise QualityError(f"No valid verdict has the dimension {dimension!r}.")
     twice = rows.duplicated(["rater", "pair_id"])
     if twice.any():
         first = rows[twice].iloc[0]
@@ -281,9 +118,8 @@ def rater_quality(
     table["median_seconds"] = by_rater["seconds"].median() if "seconds" in rows else np.nan
     table = table.join(_sides(rows))
     table["same_margin"] = by_rater["margin"].agg(_top_share) if margins else np.nan
-    table["tie_share"] = (rows["verdict"] == "tie").groupby(rows["rater"]).mean()
-    table = table.join(_leave_one_out(rows))
-    table = table.join(rater_reliability(rows, dimension=dimension).set_index("rater")[["reliability", "ci_low", "ci_high"]])
+    reliability = rater_reliability(rows, dimension=dimension).set_index("rater")
+    table = table.join([reliability["tie_share"], _leave_one_out(rows), reliability.drop(columns="tie_share")])
     table["ci_level"] = 0.95
     return table.join(_checks(table.index, raters)).rename_axis("rater").reset_index()
 
@@ -381,77 +217,6 @@ def compare_exclusions(
     return table.assign(change=table["without"] - table["everyone"])
 
 
-def _sides(rows: pd.DataFrame) -> pd.DataFrame:
-    """Look at which side each rater chose, in sequence; a choice whose order is not known counts for neither."""
-    sided = rows[(rows["verdict"] != "tie") & rows["order"].notna()]
-    first = (sided["verdict"] == "a") == (sided["order"] == "ab")
-    found = []
-    for rater, chosen in first.groupby(sided["rater"], sort=True):
-        run = _longest_run(chosen.to_numpy())
-        found.append(
-            {
-                "rater": rater,
-                "share_first": float(chosen.mean()),
-                "side_p": float(binomtest(int(chosen.sum()), len(chosen)).pvalue),
-                "longest_run": run,
-                "run_p": _run_probability(len(chosen), run),
-            }
-        )
-    return pd.DataFrame(found, columns=["rater", "share_first", "side_p", "longest_run", "run_p"]).set_index("rater")
-
-
-def _longest_run(values: np.ndarray) -> int:
-    changes = np.flatnonzero(np.diff(values.astype(int))) + 1
-    return int(np.diff([0, *changes, len(values)]).max())
-
-
-def _run_probability(n: int, length: int) -> float:
-    """Give the chance that n fair tosses hold a run of one side at least so long.
-
-    Sequences without such a run are counted by the length of the run they end in.
-    """
-    if length <= 1:
-        return 1.0
-    ending = np.zeros(length - 1)  # chance that no run is long enough yet, and the present one has length 1, 2, ...
-    ending[0] = 1.0
-    for _ in range(n - 1):
-        ending = np.concatenate([[ending.sum() / 2], ending[:-1] / 2])
-    return float(1 - ending.sum())
-
-
-def _top_share(margins: pd.Series) -> float:
-    counts = margins.value_counts()
-    return float(counts.iloc[0] / counts.sum()) if len(counts) else np.nan
-
-
-def _leave_one_out(rows: pd.DataFrame) -> pd.DataFrame:
-    """Compare each choice with the majority of the others on the same pair."""
-    lean = rows["verdict"].map({"a": 1, "b": -1, "tie": 0})
-    sided = (lean != 0).astype(int)
-    others = lean.groupby(rows["pair_id"]).transform("sum") - lean
-    n_others = sided.groupby(rows["pair_id"]).transform("sum") - sided
-    compared = (lean != 0) & (n_others > 0)
-    same = (np.sign(others) * lean + 1) / 2
-    by_rater = same[compared].groupby(rows.loc[compared, "rater"])
-    return pd.DataFrame({"agreement": by_rater.mean(), "n_compared": by_rater.size()})
-
-
-def _checks(index: pd.Index, raters: pd.DataFrame | None) -> pd.DataFrame:
-    if raters is None:
-        nothing = pd.Series(pd.NA, index=index, dtype="Int64")
-        return pd.DataFrame({"n_checks": nothing, "n_checks_failed": nothing})
-    known = raters.groupby("rater")[["n_checks", "n_checks_passed"]].sum()
-    unknown = sorted(set(index) - set(known.index))
-    if unknown:
-        raise QualityError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
-    known = known.loc[index].astype("Int64")
-    return pd.DataFrame({"n_checks": known["n_checks"], "n_checks_failed": known["n_checks"] - known["n_checks_passed"]})
-
-
-AVERAGE = "average writer"
-LARGEST_SD = 20.0
-
-
 @dataclass(frozen=True, eq=False)
 class WriterRatings:
     """How writers are rated, together and apart.
@@ -515,30 +280,6 @@ class WriterRatings:
         return pd.concat([table, row]).sort_values("strength", ascending=False, ignore_index=True)
 
 
-def split_writers(
-    verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame, *, pool: str = "human"
-) -> pd.DataFrame:
-    """Make each writer a responder of their own."""
-    shown = comparisons.set_index("comparison_id")[["reply_a", "reply_b"]]
-    author = replies.set_index("reply_id")["author_id"]
-    split = verdicts.copy()
-    found = False
-    for side in ("a", "b"):
-        ours = verdicts[f"responder_{side}"] == pool
-        found = found or bool(ours.any())
-        writer = verdicts.loc[ours, "comparison_id"].map(shown[f"reply_{side}"]).map(author)
-        if writer.isna().any():
-            first = verdicts.loc[writer.index[writer.isna()][0], "comparison_id"]
-            raise RatingsError(
-                f"{int(writer.isna().sum())} verdicts are about replies of {pool!r} whose writer is not known, first in the "
-                f"comparison {first}. Fill in author_id, or leave those verdicts out."
-            )
-        split.loc[ours, f"responder_{side}"] = f"{pool}/" + writer.astype(str)
-    if not found:
-        raise RatingsError(f"No verdict is about {pool!r}; judged were {', '.join(_names(verdicts)[:5])}.")
-    return split
-
-
 def rate_writers(
     verdicts: pd.DataFrame,
     comparisons: pd.DataFrame,
@@ -558,7 +299,8 @@ def rate_writers(
     those who are no writers is the writer's gap, and the mean of the gaps is the average human. Writers
     are a sample of people, so its standard error for writers like these is
     :math:`\sqrt{s^2 + \tau^2 / W}`, with s from resampling dialogues and :math:`\tau` the standard
-    deviation between writers (``paule_mandel``), and a t quantile with W - 1 degrees of freedom.
+    deviation between writers (``paule_mandel``). Intervals follow the one rule of ``interval_ends``; that for
+    writers like these has as many clusters as there are writers.
 
     Parameters
     ----------
@@ -610,40 +352,74 @@ def rate_writers(
     apart = split_writers(verdicts, comparisons, replies, pool=pool)
     names = _names(apart)
     writers = [name for name in names if name.startswith(f"{pool}/")]
-    if len(writers) < 3 or len(writers) == len(names):
+    count = len(writers)
+    if count < 3 or count == len(names):
         raise RatingsError(
-            f"{len(writers)} writers and {len(names) - len(writers)} others were judged; a spread between writers needs "
+            f"{count} writers and {len(names) - count} others were judged; a spread between writers needs "
             f"three writers, and a gap somebody else."
         )
     settings: dict[str, Any] = {"dimension": dimension, "n_resamples": n_resamples, "ci_level": ci_level}
     pooled = fit_ratings(verdicts, responders=responders, rng=rng, **settings)
-    split = fit_ratings(apart, responders=_add_writers(responders, writers, pool), rng=rng, **settings)
+    if responders is not None:  # each writer is described as the pool is
+        ours = responders[responders["responder"] == pool].iloc[[0] * count]
+        responders = pd.concat([responders, ours.assign(responder=writers)], ignore_index=True)
+    split = fit_ratings(apart, responders=responders, rng=rng, **settings)
     others = [name for name in split.strength.index if name not in writers]
     theta, draws = split.strength, split.replicates
-    gaps = theta[writers] - theta[others].mean()
-    drawn = draws[writers].sub(draws[others].mean(axis=1), axis=0)
-    centred = draws[writers].sub(draws[writers].mean(axis=1), axis=0)
-    count = len(writers)
-    variances = centred.var().to_numpy() * count / (count - 1)  # what all share, such as the others' luck, is no spread
-    sd, sd_low, sd_high = paule_mandel(gaps.to_numpy(), variances, ci_level=ci_level)
-    within = float(drawn.mean(axis=1).std())
-    reach = float(t.ppf(0.5 + ci_level / 2, count - 1))
-    near, far = (float(reach * np.sqrt(within**2 + extra)) for extra in (0.0, sd**2 / count))
-    average = float(gaps.mean())
+    gaps = (theta[writers] - theta[others].mean()).to_numpy()
+    drawn = draws[writers].sub(draws[others].mean(axis=1), axis=0).to_numpy()
+    about = split.table.set_index("responder").loc[writers]
+    n_dialogues = about["n_clusters"].to_numpy(dtype=int)
+    low, high = interval_ends(gaps, drawn, n_dialogues, ci_level)
+    table = pd.DataFrame({"writer": writers, "gap": gaps, "ci_low": low, "ci_high": high, "n_dialogues": n_dialogues})
+    table["n_verdicts"] = about["n_verdicts"].to_numpy()
+    table["enough"] = (n_dialogues >= min_dialogues) & ~about["penalised"].to_numpy(dtype=bool)
+    # What all share, such as the others' luck, is no spread between writers.
+    variances = (drawn - drawn.mean(axis=1, keepdims=True)).var(axis=0, ddof=1) * count / (count - 1)
+    sd, sd_low, sd_high = paule_mandel(gaps, variances, ci_level=ci_level)
+    average, means = float(gaps.mean()), drawn.mean(axis=1)
+    n = int(split.n_clusters)
+    these_low, these_high = interval_of(average, means, n, ci_level)
+    variance = float(standard_error(means[:, None], n)[0]) ** 2 + sd**2 / count
+    ci_low, ci_high = crossed_interval(average, variance, min(n, count), ci_level)
     return WriterRatings(
         pooled=pooled,
         split=split,
-        writers=_lay_out(split, gaps, drawn.std(), min_dialogues, ci_level),
+        writers=table.sort_values("gap", ascending=False, ignore_index=True),
         average=average,
-        these_low=average - near,
-        these_high=average + near,
-        ci_low=average - far,
-        ci_high=average + far,
+        these_low=these_low,
+        these_high=these_high,
+        ci_low=ci_low,
+        ci_high=ci_high,
         ci_level=ci_level,
         writer_sd=sd,
         sd_low=sd_low,
         sd_high=sd_high,
     )
+
+
+def split_writers(
+    verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame, *, pool: str = "human"
+) -> pd.DataFrame:
+    """Make each writer a responder of their own."""
+    shown = comparisons.set_index("comparison_id")[["reply_a", "reply_b"]]
+    author = replies.set_index("reply_id")["author_id"]
+    split = verdicts.copy()
+    found = False
+    for side in ("a", "b"):
+        ours = verdicts[f"responder_{side}"] == pool
+        found = found or bool(ours.any())
+        writer = verdicts.loc[ours, "comparison_id"].map(shown[f"reply_{side}"]).map(author)
+        if writer.isna().any():
+            first = verdicts.loc[writer.index[writer.isna()][0], "comparison_id"]
+            raise RatingsError(
+                f"{int(writer.isna().sum())} verdicts are about replies of {pool!r} whose writer is not known, first in the "
+                f"comparison {first}. Fill in author_id, or leave those verdicts out."
+            )
+        split.loc[ours, f"responder_{side}"] = f"{pool}/" + writer.astype(str)
+    if not found:
+        raise RatingsError(f"No verdict is about {pool!r}; judged were {', '.join(_names(verdicts)[:5])}.")
+    return split
 
 
 def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) -> tuple[float, float, float]:
@@ -671,30 +447,163 @@ def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) ->
     return solve(df), solve(chi2.ppf(1 - tail, df)), solve(chi2.ppf(tail, df))
 
 
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """A fitted model: shares of the classes, each rater's errors (long), and each item's class probabilities."""
+
+    prevalence: pd.Series
+    confusion: pd.DataFrame = field(repr=False)
+    posterior: pd.DataFrame = field(repr=False)
+
+
+def dawid_skene(
+    answers: pd.DataFrame,
+    *,
+    item: str = "item",
+    rater: str = "rater",
+    answer: str = "answer",
+    mirror: Mapping[str, str] | None = None,
+    prior: float = 0.0,
+    max_steps: int = 20_000,
+    tolerance: float = 1e-6,
+) -> Reliability:
+    r"""Fit true classes and each rater's errors by expectation and maximisation, with `prior` added to each count.
+
+    Under a `mirror`, such as a for b, a rater errs alike on a class and on its image.
+    Source: Dawid and Skene (1979), https://doi.org/10.2307/2346806
+    """
+    need_columns(answers, [item, rater, answer], QualityError)
+    if answers.empty:
+        raise QualityError("There are no answers.")
+    for column in (item, rater, answer):
+        if answers[column].isna().any():
+            raise QualityError(f"{column} is empty in {int(answers[column].isna().sum())} rows; drop failed answers first.")
+    items, item_names = pd.factorize(answers[item], sort=True)
+    raters, rater_names = pd.factorize(answers[rater], sort=True)
+    names = {str(name) for name in answers[answer]}
+    classes = sorted(names | {mirror.get(name, name) for name in names} if mirror else names)
+    unpaired = [name for name in classes if mirror and mirror.get(mirror.get(name, "")) != name]
+    if unpaired:
+        raise QualityError(f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back.")
+    said = pd.Index(classes).get_indexer(pd.Index(answers[answer].astype(str)))
+    swap = [classes.index(mirror[name]) for name in classes] if mirror else None
+    posterior = np.zeros((len(item_names), len(classes)))
+    np.add.at(posterior, (items, said), 1.0)
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    for _ in range(max_steps):
+        prevalence, counts = posterior.mean(axis=0), np.zeros((len(rater_names), len(classes), len(classes)))
+        np.add.at(counts.transpose(0, 2, 1), (raters, said), posterior[items])
+        if swap is not None:
+            prevalence, counts = (prevalence + prevalence[swap]) / 2, counts + counts[:, swap][:, :, swap]
+        totals = (counts + prior).sum(axis=2, keepdims=True)
+        # A class that a rater never met has equal probabilities.
+        errors = np.divide(counts + prior, totals, out=np.full_like(counts, 1 / len(classes)), where=totals > 0)
+        log_joint = np.tile(np.log(np.maximum(prevalence, 1e-300)), (len(item_names), 1))
+        np.add.at(log_joint, items, np.log(np.maximum(errors, 1e-300))[raters, :, said])
+        weight = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
+        weight /= weight.sum(axis=1, keepdims=True)
+        moved = float(np.abs(weight - posterior).max())
+        posterior = weight
+        if moved < tolerance:
+            index = pd.MultiIndex.from_product([rater_names, classes, classes], names=["rater", "truth", "answer"])
+            return Reliability(
+                pd.Series(prevalence, index=pd.Index(classes, name="class"), name="prevalence"),
+                pd.DataFrame({"probability": errors.ravel(), "count": counts.ravel()}, index=index).reset_index(),
+                pd.DataFrame(posterior, index=pd.Index(item_names, name=item), columns=classes),
+            )
+    raise QualityError(
+        f"After {max_steps} steps a posterior still moves by {moved:.1e}, expected {tolerance:.0e} or less. Allow "
+        f"more steps, or add a prior."
+    )
+
+
+def rater_reliability(
+    verdicts: pd.DataFrame, *, dimension: str = "overall", prior: float = 1.0, ci_level: float = 0.95
+) -> pd.DataFrame:
+    """Tell how often each rater, on choosing a side at all, chooses the one that is truly preferred."""
+    rows = _valid(verdicts, dimension)
+    table = pd.DataFrame({"tie_share": (rows["verdict"] == "tie").groupby(rows["rater"]).mean()})
+    sided = rows[rows["verdict"] != "tie"]
+    if sided.empty:
+        table[["reliability", "ci_low", "ci_high"]] = np.nan
+    else:
+        confusion = dawid_skene(sided, item="pair_id", rater="rater", answer="verdict", mirror=SIDES, prior=prior).confusion
+        hit = confusion["truth"] == confusion["answer"]
+        right, wrong = (
+            (confusion[which].groupby("rater")["count"].sum() / 2 + prior).reindex(table.index) for which in (hit, ~hit)
+        )
+        tail = (1 - ci_level) / 2
+        table["reliability"] = right / (right + wrong)
+        table["ci_low"], table["ci_high"] = beta.ppf(tail, right, wrong), beta.ppf(1 - tail, right, wrong)
+    return table.rename_axis("rater").reset_index()
+
+
+def _valid(verdicts: pd.DataFrame, dimension: str) -> pd.DataFrame:
+    rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
+    if rows.empty:
+        there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
+        raise QualityError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
+    return rows
+
+
+def _sides(rows: pd.DataFrame) -> pd.DataFrame:
+    """Look at which side each rater chose, in sequence; a choice whose order is not known counts for neither."""
+    sided = rows[(rows["verdict"] != "tie") & rows["order"].notna()]
+    first = (sided["verdict"] == "a") == (sided["order"] == "ab")
+    found = []
+    for rater, chosen in first.groupby(sided["rater"], sort=True):
+        run, p = _longest_run(chosen.to_numpy()), float(binomtest(int(chosen.sum()), len(chosen)).pvalue)
+        found.append((rater, float(chosen.mean()), p, run, _run_probability(len(chosen), run)))
+    return pd.DataFrame(found, columns=["rater", "share_first", "side_p", "longest_run", "run_p"]).set_index("rater")
+
+
+def _longest_run(values: np.ndarray) -> int:
+    changes = np.flatnonzero(np.diff(values.astype(int))) + 1
+    return int(np.diff([0, *changes, len(values)]).max())
+
+
+def _run_probability(n: int, length: int) -> float:
+    """Give the chance that n fair tosses hold a run of one side at least so long.
+
+    Sequences without such a run are counted by the length of the run they end in.
+    """
+    if length <= 1:
+        return 1.0
+    ending = np.zeros(length - 1)  # chance that no run is long enough yet, and the present one has length 1, 2, ...
+    ending[0] = 1.0
+    for _ in range(n - 1):
+        ending = np.concatenate([[ending.sum() / 2], ending[:-1] / 2])
+    return float(1 - ending.sum())
+
+
+def _top_share(margins: pd.Series) -> float:
+    counts = margins.value_counts()
+    return float(counts.iloc[0] / counts.sum()) if len(counts) else np.nan
+
+
+def _leave_one_out(rows: pd.DataFrame) -> pd.DataFrame:
+    """Compare each choice with the majority of the others on the same pair."""
+    lean = rows["verdict"].map({"a": 1, "b": -1, "tie": 0})
+    sided = (lean != 0).astype(int)
+    others = lean.groupby(rows["pair_id"]).transform("sum") - lean
+    n_others = sided.groupby(rows["pair_id"]).transform("sum") - sided
+    compared = (lean != 0) & (n_others > 0)
+    same = (np.sign(others) * lean + 1) / 2
+    by_rater = same[compared].groupby(rows.loc[compared, "rater"])
+    return pd.DataFrame({"agreement": by_rater.mean(), "n_compared": by_rater.size()})
+
+
+def _checks(index: pd.Index, raters: pd.DataFrame | None) -> pd.DataFrame:
+    if raters is None:
+        nothing = pd.Series(pd.NA, index=index, dtype="Int64")
+        return pd.DataFrame({"n_checks": nothing, "n_checks_failed": nothing})
+    known = raters.groupby("rater")[["n_checks", "n_checks_passed"]].sum()
+    unknown = sorted(set(index) - set(known.index))
+    if unknown:
+        raise QualityError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
+    known = known.loc[index].astype("Int64")
+    return pd.DataFrame({"n_checks": known["n_checks"], "n_checks_failed": known["n_checks"] - known["n_checks_passed"]})
+
+
 def _names(verdicts: pd.DataFrame) -> list[str]:
     return sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))
-
-
-def _add_writers(responders: pd.DataFrame | None, writers: list[str], pool: str) -> pd.DataFrame | None:
-    """Describe each writer as the pool is described."""
-    if responders is None:
-        return None
-    ours = responders[responders["responder"] == pool].iloc[[0] * len(writers)]
-    return pd.concat([responders, ours.assign(responder=writers)], ignore_index=True)
-
-
-def _lay_out(split: Ratings, gaps: pd.Series, spread: pd.Series, min_dialogues: int, ci_level: float) -> pd.DataFrame:
-    about = split.table.set_index("responder").loc[gaps.index]
-    reach = t.ppf(0.5 + ci_level / 2, np.maximum(about["n_clusters"].to_numpy(dtype=float) - 1, 1))
-    table = pd.DataFrame(
-        {
-            "writer": gaps.index,
-            "gap": gaps.to_numpy(),
-            "ci_low": gaps.to_numpy() - reach * spread.to_numpy(),
-            "ci_high": gaps.to_numpy() + reach * spread.to_numpy(),
-            "n_dialogues": about["n_clusters"].to_numpy(),
-            "n_verdicts": about["n_verdicts"].to_numpy(),
-        }
-    )
-    table["enough"] = (table["n_dialogues"] >= min_dialogues) & ~about["penalised"].to_numpy(dtype=bool)
-    return table.sort_values("gap", ascending=False, ignore_index=True)

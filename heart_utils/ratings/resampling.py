@@ -6,7 +6,7 @@ The one rule for intervals and p values is here (``interval_ends``, ``p_value``)
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -247,6 +247,18 @@ def interval_of(
     """Put an interval on one number, by the rule of ``interval_ends``."""
     low, high = interval_ends(np.array([estimate]), replicates[:, None], n_clusters, ci_level, least=least, most=most)
     return float(low[0]), float(high[0])
+
+
+def interval_columns(
+    ranges: Mapping[str, tuple[float, float]], estimate: Array, replicates: Array, n_clusters: int | Counts, ci_level: float
+) -> dict[str, Array]:
+    """Lay out several measures (name -> their range, in the last axis) as columns, each with ``_low`` and ``_high``."""
+    columns = {}
+    for place, (name, (least, most)) in enumerate(ranges.items()):
+        value, again = estimate[..., place], replicates[..., place]
+        low, high = interval_ends(value, again, n_clusters, ci_level, least=least, most=most)
+        columns |= {name: value, f"{name}_low": low, f"{name}_high": high}
+    return columns
 
 
 def p_value(

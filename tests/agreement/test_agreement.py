@@ -273,7 +273,7 @@ BAD = {
     "no pair shared": ([("x-y", "d", "p1", "a"), ("x-z", "d", "m1", "a")], "share no pair"),
     "a repeated vote": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p1", "b"), ("x-y", "d", "m1", "a")], "more than once"),
     "a word unknown": ([("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")], "expected a, b or tie"),
-    "no judge": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")], "No verdict that counts is by 'model'"),
+    "no judge": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")], "No answer that counts is by 'model'"),
     "two responders in one pair": ([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")], "holds other responders"),
 }
 

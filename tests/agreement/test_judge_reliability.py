@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heart_utils.agreement.agreement import AgreementError, cohen_kappa, icc
-from heart_utils.agreement.kappa import judge_reliability, kappas_of_pairs, left_out_changes
+from heart_utils.agreement.kappa import judge_reliability, kappas_of_pairs
 from heart_utils.simulate.study import Panel, simulate_study
 
 
@@ -56,18 +56,3 @@ def test_each_kappa_is_that_of_a_call_of_its_own(scores):
 def test_a_person_without_scores_is_named(scores):
     with pytest.raises(AgreementError, match="nobody has no score that counts"):
         judge_reliability(scores, person="nobody")
-
-
-def test_a_change_is_the_value_without_an_author_less_that_with_all(scores):
-    person = scores.query("rater_kind == 'human'")["rater"].iloc[0]
-    names = sorted(scores["responder"].unique())
-    found = judge_reliability(scores, person=person, leave_out=[*names, names[0]])  # one is asked for twice
-    values = found.drop_duplicates(["dimension", "judge", "left_out"]).set_index(["dimension", "judge", "left_out"])["value"]
-    changes = left_out_changes(found)
-    assert len(changes) == 2 * 2 * len(names)
-    for row in changes.itertuples():
-        of = (row.dimension, row.judge)
-        assert row.change == pytest.approx(values[(*of, row.left_out)] - values[(*of, "")])
-    most = changes.groupby("left_out", sort=False)["change"].agg(lambda change: change.abs().max())
-    assert most.is_monotonic_decreasing
-    assert changes.groupby("left_out", sort=False)["most"].first().tolist() == most.tolist()

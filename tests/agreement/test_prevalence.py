@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.agreement.prediction_powered import coder_errors, corrected_gap
+from heart_utils.agreement.prediction_powered import corrected_gap
 from heart_utils.ratings.verdicts import AgreementError
 
 
@@ -70,17 +70,3 @@ def test_too_few_labels_of_every_code_are_refused(rng):
     codes, labels = simulate(rng, n_labelled=3)
     with pytest.raises(AgreementError, match="3 of 200 dialogue_id with both kinds are labelled"):
         corrected_gap(codes, labels)
-
-
-def test_errors_are_counted_apart_for_each_kind(rng):
-    codes, labels = simulate(rng, n=2000, n_labelled=1500)
-    errors = coder_errors(codes, labels).set_index("responder_kind")
-    assert errors["missed"].to_dict() == pytest.approx({"human": 0.1, "model": 0.6}, abs=0.05)
-    assert errors["invented"].to_dict() == pytest.approx({"human": 0.05, "model": 0.02}, abs=0.03)
-
-
-def test_authors_may_be_told_apart_by_another_column(rng):
-    codes, labels = simulate(rng)
-    errors = coder_errors(codes.assign(family=codes["responder_kind"].str.upper()), labels, kind="family")
-    assert errors["family"].tolist() == ["HUMAN", "MODEL"]
-    assert errors["n"].tolist() == coder_errors(codes, labels)["n"].tolist()

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from heart_utils.agreement.agreement import AgreementError, rank_agreement
+from heart_utils.agreement.agreement import AgreementError
+from heart_utils.agreement.ranks import rank_agreement
 
 
 def conversations(sheets):
@@ -67,7 +68,7 @@ def test_blocks_may_be_resampled_in_place_of_dialogues(rng):
     ("change", "message"),
     [
         (lambda table: table.drop(columns="history_id"), "no column history_id"),
-        (lambda table: table[table["rater_kind"] == "human"], "No score that counts is by 'model'"),
+        (lambda table: table[table["rater_kind"] == "human"], "No answer that counts is by 'model'"),
         (lambda table: table.drop(columns="score"), "needs scores"),
         (lambda table: table[(table["rater"] == "p") | table["reply_id"].str.endswith("0")], "share no history"),
     ],
