@@ -50,7 +50,7 @@ MEASURES = {
     "kappa_within": (-np.inf, 1.0),
 }
 
-VOTE_COLUMNS = ("margin", "rater", "ambiguity")
+VOTE_COLUMNS = ("rater", "ambiguity")
 """What `by` may name that belongs to a vote (or to two), not to the pair of replies."""
 
 
@@ -101,8 +101,7 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
             f"Agreement of {between[0]} with {between[1]} needs two raters or more; "
             f"there is only {votes.raters[votes.rater[first][0]]}."
         )
-    margin = _margin(votes, table) if "margin" in by else None
-    one = _count(votes, first, margin)
+    one = _count(votes, first, None)
     two = _count(votes, second, votes.rater if "rater" in by else None)
     left, right = _join(one.unit, two.unit, len(votes.units))
     if not len(left):
@@ -111,15 +110,13 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
         )
     counts = one.counts[left][:, :, None] * two.counts[right][:, None, :]
     _take_away_oneself(counts, votes, first & second, one, two, left, right)
-    halved = symmetric and margin is None and "rater" not in by
+    halved = symmetric and "rater" not in by
     if halved:
         counts /= 2.0
     labels: dict[str, NDArray[np.object_]] = {}
     unit = one.unit[left]
     for column in by:
-        if column == "margin":
-            labels[column] = one.label[left].astype(object)
-        elif column == "rater":
+        if column == "rater":
             labels[column] = votes.raters.to_numpy(dtype=object)[two.label[right].astype(int)]
         elif column != "ambiguity":
             labels[column] = unit_values(votes, table, column).to_numpy(dtype=object)[unit]
@@ -201,11 +198,7 @@ def party(votes: Votes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
     return mask
 
 
-def _margin(votes: Votes, table: pd.DataFrame) -> Array:
-    return pd.to_numeric(table["margin"], errors="coerce").to_numpy(float, na_value=np.nan)[votes.rows]
-
-
-def _count(votes: Votes, mask: NDArray[np.bool_], label: Array | Codes | None) -> _Cells:
+def _count(votes: Votes, mask: NDArray[np.bool_], label: Codes | None) -> _Cells:
     """Count a party's votes by unit, label of the vote, and verdict."""
     where = np.flatnonzero(mask)
     values = np.zeros(len(where)) if label is None else np.asarray(label, float)[where]
@@ -466,11 +459,10 @@ def pairwise_agreement(
         Whether a tie is an answer like the others, or only pairs of votes count that both decided.
     by : sequence of str
         What divides the rows: columns that all votes on a pair share, such as ``"dimension"``,
-        ``"slice"``, ``"group"``; or ``"margin"`` (of the first party's vote), ``"rater"`` (of the
-        second party), ``"ambiguity"``: ``"ambiguous"`` if the other people, whose votes are not the ones
+        ``"slice"``, ``"group"``; or ``"rater"`` (of the second party), ``"ambiguity"``: ``"ambiguous"`` if the other people, whose votes are not the ones
         compared, split no wider than 60 to 40 (a tie half to each), ``"clear"`` if they do not,
-        ``"unknown"`` if they are fewer than two. With the same raters on both sides, ``"margin"`` and
-        ``"rater"`` count a pair of votes from either side.
+        ``"unknown"`` if they are fewer than two. With the same raters on both sides, ``"rater"``
+        counts a pair of votes from either side.
     inconsistent : {"tie", "drop"}
         What an answer counts as that turned with the order of the replies.
     cluster : str or two str
@@ -610,10 +602,8 @@ def _vary_people(
             f"Raters are drawn anew only where a party is people ('human'), for judges stay the same; got {between!r}. "
             f"Resample the dialogues alone."
         )
-    if pairs.symmetric and {"margin", "rater"} & set(by):
-        raise AgreementError(
-            "Two people's agreement by margin or rater cannot be resampled over raters; resample the dialogues alone."
-        )
+    if pairs.symmetric and "rater" in by:
+        raise AgreementError("Two people's agreement by rater cannot be resampled over raters; resample the dialogues alone.")
     person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
     refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"), AgreementError)
     n_groups, step = len(pairs.groups), 1e-4

@@ -11,6 +11,8 @@ from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, check_resamp
 
 __all__ = ["ability_variance", "rubric_board"]
 
+Array = NDArray[np.float64]
+
 LEAST, MOST = 0.0, 100.0
 """The range of a score."""
 
@@ -69,7 +71,9 @@ def rubric_board(
     low = high = np.full_like(estimate[0], np.nan)
     if n_resamples:
         replicates = _replicates(cells, mean, n_resamples, rng)[2]
-        low, high = _ends(cells, keys, abilities, estimate[0], replicates, ci_level)
+        counts = _counts(cells).set_index(["rater", "responder", "ability"])["n_questions"]
+        n = np.array([[counts.get((*key, ability), 0) for ability in abilities] for key in keys])
+        low, high = interval_ends(estimate[0], replicates, n, ci_level, least=LEAST, most=MOST)
     board = pd.DataFrame(
         {
             "rater": np.repeat([key[0] for key in keys], len(abilities)),
@@ -145,7 +149,7 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
 
 def _replicates(
     cells: pd.DataFrame, mean: str, n_resamples: int, rng: np.random.Generator | None
-) -> tuple[list[tuple[str, str]], list[str], NDArray[np.float64]]:
+) -> tuple[list[tuple[str, str]], list[str], Array]:
     """Average each ability and all of them, in every replicate; with no resamples, once over all questions.
 
     The last array is indexed by replicate, rater and responder, and ability, the overall first.
@@ -181,7 +185,7 @@ def _replicates(
 
 def _draws(
     cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamples: int, rng: np.random.Generator | None
-) -> NDArray[np.float64]:
+) -> Array:
     """Draw how often each question counts, within difficulty and scene; all once where nothing is resampled."""
     if not n_resamples:
         return np.ones((1, size))
@@ -197,9 +201,7 @@ def _draws(
     return draws
 
 
-def _weighted(
-    draws: NDArray[np.float64], score: NDArray[np.float64], weight: NDArray[np.float64], *, multiply: bool = True
-) -> NDArray[np.float64]:
+def _weighted(draws: Array, score: Array, weight: Array, *, multiply: bool = True) -> Array:
     """Average over questions in each replicate; a replicate that drew none of them has no value."""
     flat = (len(score), -1)
     top = draws @ (score * weight if multiply else score).reshape(flat)
@@ -207,30 +209,14 @@ def _weighted(
     return _ratio(top, bottom).reshape(len(draws), *score.shape[1:])
 
 
-def _ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratio(top: Array, bottom: Array) -> Array:
     """Divide, and leave what was divided by nothing missing."""
     return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
 
 
-def _mean(replicates: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mean(replicates: Array) -> Array:
     """Average over the replicates that have a value."""
     return _ratio(np.nansum(replicates, axis=0), (~np.isnan(replicates)).sum(axis=0).astype(float))
-
-
-def _ends(
-    cells: pd.DataFrame,
-    keys: list[tuple[str, str]],
-    abilities: list[str],
-    estimate: NDArray[np.float64],
-    replicates: NDArray[np.float64],
-    ci_level: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Put intervals on scores from 0 to 100, with as many clusters as questions entered."""
-    counts = _counts(cells).set_index(["rater", "responder", "ability"])["n_questions"]
-    n = np.array([[counts.get((*key, ability), 0) for ability in abilities] for key in keys])
-    flat = replicates.reshape(len(replicates), -1)
-    low, high = interval_ends(estimate.ravel(), flat, n.ravel(), ci_level, least=LEAST, most=MOST)
-    return low.reshape(estimate.shape), high.reshape(estimate.shape)
 
 
 def _counts(cells: pd.DataFrame) -> pd.DataFrame:

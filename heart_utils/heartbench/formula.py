@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+
+from heart_utils.tables import need_columns
 
 __all__ = ["RubricError", "score_points", "score_rubric", "simulate_hits", "simulate_questions"]
 
 SPECIAL = "special"
 VETOES = ("paper", "released")
 STRATA = ("difficulty", "scene")
+QUESTION = ["rater", "responder", "question_id"]
 N_QUESTIONS = {
     "verbal_expression": 292,
     "emotional_coping": 218,
@@ -85,12 +87,11 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
     """
     if veto not in VETOES:
         raise RubricError(f"veto={veto!r} is not known; expected one of {', '.join(VETOES)}.")
-    rubric = _check_questions(questions)
-    answers = _check_hits(rubric, hits)
-    fires = rubric["ability"].eq(SPECIAL) & (rubric["points"].gt(0) | (veto == "paper"))
-    scored = _ability_sums(rubric[rubric["ability"] != SPECIAL], answers)
-    vetoes = _vetoes(rubric[fires], answers)
-    cells = scored.merge(vetoes, on=["rater", "responder", "question_id"], how="left")
+    rows = _items_judged(questions, hits)
+    cells = _ability_sums(rows[rows["ability"] != SPECIAL])
+    fires = rows[rows["ability"].eq(SPECIAL) & (rows["points"].gt(0) | (veto == "paper"))].groupby(QUESTION)
+    vetoes = pd.DataFrame({"vetoed": fires["hit"].any(), "veto_state": fires["failure"].first().fillna("valid")})
+    cells = cells.merge(vetoes.reset_index(), on=QUESTION, how="left")
     cells["vetoed"] = cells["vetoed"].eq(True)
     unsure = cells["veto_state"].notna() & cells["veto_state"].ne("valid") & ~cells["vetoed"]
     cells["state"] = cells["state"].mask(unsure & cells["state"].eq("valid"), cells["veto_state"])
@@ -99,10 +100,8 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
     earned = 100 * np.log1p((cells["raw"] - cells["lowest"]).to_numpy()) / np.log1p(room.to_numpy())
     cells["score"] = np.where(cells["vetoed"], 0.0, earned)
     cells[["raw", "score"]] = cells[["raw", "score"]].where(cells["state"] == "valid")
-    kept = [column for column in STRATA if column in rubric]
-    cells = cells.merge(rubric[["question_id", *kept]].drop_duplicates("question_id"), on="question_id", how="left")
-    columns = ["rater", "responder", "question_id", "ability", *kept, "n_items", "raw", "lowest", "highest"]
-    return cells[[*columns, "vetoed", "state", "score"]]
+    columns = [*QUESTION, "ability", *_strata(rows), "n_items", "raw", "lowest", "highest", "vetoed", "state", "score"]
+    return cells[columns]
 
 
 def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
@@ -137,15 +136,11 @@ def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     >>> float(score_points(questions, hits)["score"][0])
     0.0
     """
-    rubric = _check_questions(questions)
-    answers = _check_hits(rubric, hits)
-    whole = rubric[rubric["ability"] != SPECIAL].assign(ability="all")
-    table = _ability_sums(whole, answers)
+    rows = _items_judged(questions, hits)
+    table = _ability_sums(rows[rows["ability"] != SPECIAL].assign(ability="all"))
     share = 100 * (table["raw"] / table["highest"]).clip(lower=0)
     table["score"] = share.where(table["state"] == "valid")
-    kept = [column for column in STRATA if column in rubric]
-    table = table.merge(rubric[["question_id", *kept]].drop_duplicates("question_id"), on="question_id", how="left")
-    return table[["rater", "responder", "question_id", "ability", *kept, "n_items", "state", "score"]]
+    return table[[*QUESTION, "ability", *_strata(rows), "n_items", "state", "score"]]
 
 
 def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator) -> pd.DataFrame:
@@ -238,10 +233,7 @@ def simulate_questions(*, n_questions: int = 296, n_items: int = 2818, rng: np.r
 
 def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
     """Give the rubric with one row an item, or say what is wrong with it."""
-    needed = ["question_id", "item", "ability", "points"]
-    missing = [column for column in needed if column not in questions]
-    if missing:
-        raise RubricError(f"questions: missing {', '.join(missing)}; one row per rubric item has {', '.join(needed)}.")
+    need_columns(questions, ["question_id", "item", "ability", "points"], RubricError)
     rubric = questions.reset_index(drop=True)
     points = pd.to_numeric(rubric["points"], errors="coerce")
     words = rubric["points"].notna() & points.isna()
@@ -270,12 +262,10 @@ def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
     return rubric
 
 
-def _check_hits(rubric: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
-    """Lay hits out as one row per rater and responder and one column per item, -1 where nothing is known."""
-    needed = ["responder", "rater", "item", "score", "state"]
-    missing = [column for column in needed if column not in hits]
-    if missing:
-        raise RubricError(f"hits: missing {', '.join(missing)}; one row per responder, rater and item has {', '.join(needed)}.")
+def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
+    """Join each hit with its item, in the order of raters, responders and items; say what is wrong with a list of hits."""
+    rubric = _check_questions(questions)
+    need_columns(hits, ["responder", "rater", "item", "score", "state"], RubricError)
     if hits.empty:
         raise RubricError("hits: no row; expected one per responder, rater and item.")
     place = pd.Index(rubric["item"]).get_indexer(hits["item"])
@@ -290,89 +280,38 @@ def _check_hits(rubric: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
             f"hits.score: expected 0 or 1 where the state is valid; row {row} (item {hits['item'].iloc[row]!r}) "
             f"has {hits['score'].iloc[row]}. What could not be judged needs a state that says so, such as 'abstained'."
         )
-    keys = pd.MultiIndex.from_arrays([hits["rater"], hits["responder"]])
-    codes, uniques = pd.factorize(keys, sort=True)
-    flat = codes * len(rubric) + place
-    counts = np.bincount(flat, minlength=len(uniques) * len(rubric)).reshape(len(uniques), len(rubric))
-    values = np.full(counts.size, np.nan)
-    values[flat[valid]] = score[valid]
-    states = np.full(counts.size, None, dtype=object)
-    states[flat] = hits["state"].to_numpy()
-    if (counts > 1).any():
-        row, column = (int(where[0]) for where in np.nonzero(counts > 1))
+    rows = rubric.iloc[place].assign(rater=hits["rater"].to_numpy(), responder=hits["responder"].to_numpy())
+    rows = rows.assign(hit=valid & (score == 1), failure=hits["state"].where(~valid).to_numpy(dtype=object), place=place)
+    rows = rows.sort_values(["rater", "responder", "place"], ignore_index=True)
+    twice = rows.duplicated(["rater", "responder", "item"])
+    if twice.any():
+        row = rows[twice].iloc[0]
+        same = rows[["rater", "responder", "item"]].eq(row[["rater", "responder", "item"]]).all(axis="columns")
         raise RubricError(
-            f"hits: item {rubric['item'][column]!r} has {counts[row, column]} hits for {uniques[row][1]!r} judged by "
-            f"{uniques[row][0]!r}; expected one. Give repeated judgements names of their own in `rater`."
+            f"hits: item {row['item']!r} has {int(same.sum())} hits for {row['responder']!r} judged by {row['rater']!r}; "
+            f"expected one. Give repeated judgements names of their own in `rater`."
         )
-    _check_lengths(rubric, counts, uniques)
-    shape = counts.shape
-    return pd.DataFrame(
-        {
-            "key": list(uniques),
-            "values": list(values.reshape(shape)),
-            "states": list(states.reshape(shape)),
-            "present": list(counts > 0),
-        }
-    )
-
-
-def _check_lengths(rubric: pd.DataFrame, counts: NDArray[np.int64], keys: pd.Index) -> None:
-    """Refuse a list of hits that is longer or shorter than the question's rubric."""
-    question, names = pd.factorize(rubric["question_id"])
-    size = np.bincount(question)
-    sums = np.zeros((len(counts), len(names)), dtype=int)
-    np.add.at(sums.T, question, counts.T)
-    bad = (sums > 0) & (sums != size)
-    if bad.any():
-        row, column = (int(place[0]) for place in np.nonzero(bad))
-        rater, responder = keys[row]
+    given = rows.groupby(QUESTION).size()
+    size = rubric.groupby("question_id").size().reindex(given.index.get_level_values("question_id")).to_numpy()
+    bad = np.flatnonzero(given.to_numpy() != size)
+    if len(bad):
+        rater, responder, question = given.index[bad[0]]
         raise RubricError(
-            f"hits: {responder!r} judged by {rater!r} has {sums[row, column]} hits for question {names[column]!r}, whose "
-            f"rubric has {size[column]} items; expected one for each. A list of another length is neither padded nor cut: "
+            f"hits: {responder!r} judged by {rater!r} has {given.iloc[bad[0]]} hits for question {question!r}, whose "
+            f"rubric has {size[bad[0]]} items; expected one for each. A list of another length is neither padded nor cut: "
             f"ask the judge again, or keep the items with the state 'unparsed'."
         )
+    return rows
 
 
-def _ability_sums(rubric: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
-    """Add up points by question and ability for each rater and responder, with the worst state of the items."""
-    cell, names = pd.factorize(pd.MultiIndex.from_frame(rubric[["question_id", "ability"]]))
-    points = rubric["points"].to_numpy(dtype=float)
-    size = len(names)
-    frame = pd.DataFrame(
-        {
-            "question_id": names.get_level_values(0),
-            "ability": names.get_level_values(1),
-            "n_items": np.bincount(cell, minlength=size),
-            "lowest": np.bincount(cell, np.minimum(points, 0), minlength=size),
-            "highest": np.bincount(cell, np.maximum(points, 0), minlength=size),
-        }
-    )
-    tables = []
-    for key, values, states, present in zip(*(answers[c] for c in ("key", "values", "states", "present")), strict=True):
-        values, states, present = (column[rubric.index] for column in (values, states, present))
-        raw = np.bincount(cell, np.where(values == 1, points, 0.0), minlength=size)
-        asked = np.bincount(cell, present, minlength=size) > 0
-        table = frame.assign(rater=key[0], responder=key[1], raw=raw, state=_worst_states(cell, states, size))
-        tables.append(table[asked])
-    return pd.concat(tables, ignore_index=True)
+def _ability_sums(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add up points by question and ability for each rater and responder, with the state of the first item that failed."""
+    points = rows["points"].astype(float)
+    parts = rows.assign(raw=points * rows["hit"], lowest=points.clip(upper=0), highest=points.clip(lower=0))
+    cells = parts.groupby([*QUESTION, "ability", *_strata(rows)], sort=False, dropna=False)
+    sums = cells[["raw", "lowest", "highest"]].sum().assign(n_items=cells.size(), state=cells["failure"].first())
+    return sums.assign(state=sums["state"].fillna("valid")).reset_index()
 
 
-def _vetoes(rubric: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
-    """Tell for each rater, responder and question whether a veto item was hit, and in which state that was asked."""
-    question, names = pd.factorize(rubric["question_id"])
-    tables = []
-    for key, values, states in zip(answers["key"], answers["values"], answers["states"], strict=True):
-        hit = np.bincount(question, values[rubric.index] == 1, minlength=len(names)) > 0
-        state = _worst_states(question, states[rubric.index], len(names))
-        tables.append(
-            pd.DataFrame({"rater": key[0], "responder": key[1], "question_id": names, "vetoed": hit, "veto_state": state})
-        )
-    return pd.concat(tables, ignore_index=True)
-
-
-def _worst_states(cell: NDArray[np.int64], states: NDArray[np.object_], size: int) -> NDArray[np.object_]:
-    """Give each cell the state of its first item that is not valid."""
-    worst = np.full(size, "valid", dtype=object)
-    failed = np.flatnonzero((states != "valid") & np.array([state is not None for state in states], dtype=bool))
-    worst[cell[failed[::-1]]] = states[failed[::-1]]
-    return worst
+def _strata(rows: pd.DataFrame) -> list[str]:
+    return [column for column in STRATA if column in rows]

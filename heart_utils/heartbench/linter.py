@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.heartbench.formula import SPECIAL, RubricError
+from heart_utils.tables import need_columns
 
 __all__ = ["degenerate_hits", "lint_rubric", "lint_rule"]
 
@@ -75,22 +76,24 @@ def lint_rule(
     >>> found.loc[~found["passed"], ["check", "found"]].head(1).values.tolist()
     [['no item hit', '50.00']]
     """
-    scores = rule(questions, degenerate_hits(questions))
-    span = high - low
+    scores, span, floor = rule(questions, degenerate_hits(questions)), high - low, "the lowest score"
+    middle, everything = (low + high) / 2, scores["everything at once"]
     rows = [
-        _row("no item hit", scores["no item hit"], low, "the lowest score: nothing was done", span),
-        _row("penalties only", scores["penalties only"], low, "the lowest score", span),
-        _row("bonuses only", scores["bonuses only"], high, "the highest score", span),
-        _at_most(
-            "everything at once", scores["everything at once"], (low + high) / 2, "the middle: it triggers every penalty too"
+        _at("no item hit", scores["no item hit"], low, f"{floor}: nothing was done", span),
+        _at("penalties only", scores["penalties only"], low, floor, span),
+        _at("bonuses only", scores["bonuses only"], high, "the highest score", span),
+        _check(
+            "everything at once",
+            f"{everything:.2f}",
+            f"at most {middle:g}, the middle: it triggers every penalty too",
+            everything <= middle,
         ),
     ]
     if (questions["ability"] == SPECIAL).any():
-        rows.append(_row("bonuses and the veto item", scores["bonuses and the veto item"], low, "the lowest score", span))
+        rows.append(_at("bonuses and the veto item", scores["bonuses and the veto item"], low, floor, span))
     rows += _flips(rule, questions, span, n_questions, rng)
     rows.append(_reordered(rule, questions, span, rng))
-    rows += list(_weights(questions))
-    return pd.DataFrame(rows)
+    return pd.DataFrame([*rows, *_weights(questions)])
 
 
 def lint_rubric(
@@ -136,10 +139,7 @@ def lint_rubric(
     """
     probes = degenerate_replies(histories, language=language)
     scores = score(histories, probes if real is None else pd.concat([probes, real], ignore_index=True))
-    needed = ["reply_id", "rater", "dimension", "score", "state"]
-    missing = [column for column in needed if column not in scores]
-    if missing:
-        raise RubricError(f"The scorer's table lacks {', '.join(missing)}; expected the columns of the table scores.")
+    need_columns(scores, ["reply_id", "rater", "dimension", "score", "state"], RubricError)
     mine = scores[scores["reply_id"].isin(probes["reply_id"])].merge(
         probes[["reply_id", "history_id", "responder"]], on="reply_id", suffixes=("_given", "")
     )
@@ -150,19 +150,9 @@ def lint_rubric(
         beats = _beats(valid, same, real)
         mean = valid["score"].mean()
         passed = None if valid.empty else bool(mean <= (low + high) / 2 and not beats > 0.5)
-        rows.append(
-            {
-                "rater": rater,
-                "dimension": dimension,
-                "reply": reply,
-                "mean": mean,
-                "n": len(valid),
-                "n_failed": len(group) - len(valid),
-                "beats_real": beats,
-                "passed": passed,
-            }
-        )
-    return pd.DataFrame(rows)
+        rows.append((rater, dimension, reply, mean, len(valid), len(group) - len(valid), beats, passed))
+    columns = ["rater", "dimension", "reply", "mean", "n", "n_failed", "beats_real", "passed"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
@@ -226,18 +216,12 @@ def _hits(questions: pd.DataFrame, patterns: dict[str, np.ndarray]) -> pd.DataFr
     )
 
 
-def _row(check: str, found: float, expected: float, why: str, span: float) -> dict[str, object]:
-    passed = bool(abs(found - expected) <= 0.005 * span)
-    return {"check": check, "found": f"{found:.2f}", "expected": f"{expected:g}, {why}", "passed": passed}
+def _check(check: str, found: str, expected: str, passed: bool) -> dict[str, object]:
+    return {"check": check, "found": found, "expected": expected, "passed": bool(passed)}
 
 
-def _at_most(check: str, found: float, expected: float, why: str) -> dict[str, object]:
-    return {
-        "check": check,
-        "found": f"{found:.2f}",
-        "expected": f"at most {expected:g}, {why}",
-        "passed": bool(found <= expected),
-    }
+def _at(check: str, found: float, expected: float, why: str, span: float) -> dict[str, object]:
+    return _check(check, f"{found:.2f}", f"{expected:g}, {why}", abs(found - expected) <= 0.005 * span)
 
 
 def _flips(
@@ -272,7 +256,7 @@ def _flips(
 
 def _listed(check: str, items: list[str], tried: int) -> dict[str, object]:
     some = f" (such as {', '.join(items[:3])})" if items else ""
-    return {"check": check, "found": f"{len(items)} of {tried} items fail{some}", "expected": "0", "passed": not items}
+    return _check(check, f"{len(items)} of {tried} items fail{some}", "0", not items)
 
 
 def _reordered(rule: Rule, questions: pd.DataFrame, span: float, rng: np.random.Generator) -> dict[str, object]:
@@ -284,12 +268,8 @@ def _reordered(rule: Rule, questions: pd.DataFrame, span: float, rng: np.random.
     shuffled = questions.assign(ability=questions["ability"].map(renamed)).iloc[rng.permutation(len(questions))]
     before, after = rule(questions, hits), rule(shuffled, hits.iloc[rng.permutation(len(hits))])
     largest = float((before - after.reindex(before.index)).abs().max())
-    return {
-        "check": "order of rows and names of abilities do not matter",
-        "found": f"moves by {largest:.2g}",
-        "expected": "0",
-        "passed": bool(largest <= 1e-9 * span),
-    }
+    check = "order of rows and names of abilities do not matter"
+    return _check(check, f"moves by {largest:.2g}", "0", largest <= 1e-9 * span)
 
 
 def _weights(questions: pd.DataFrame) -> Iterator[dict[str, object]]:
@@ -297,29 +277,16 @@ def _weights(questions: pd.DataFrame) -> Iterator[dict[str, object]]:
     scored = questions[questions["ability"] != SPECIAL]
     cells = scored.groupby(["question_id", "ability"])["points"].max()
     only = int((cells <= 0).sum())
-    yield {
-        "check": "every ability of a question can be earned",
-        "found": f"{only} of {len(cells)} have penalties only",
-        "expected": "0",
-        "passed": only == 0,
-    }
+    yield _check("every ability of a question can be earned", f"{only} of {len(cells)} have penalties only", "0", only == 0)
     per_ability = scored.groupby("ability")["question_id"].nunique()
     few = per_ability[per_ability <= FEW_QUESTIONS]
-    yield {
-        "check": f"every ability rests on more than {FEW_QUESTIONS} questions",
-        "found": f"{len(few)} of {len(per_ability)} do not" + (f" (down to {few.min()})" if len(few) else ""),
-        "expected": "0",
-        "passed": few.empty,
-    }
+    found = f"{len(few)} of {len(per_ability)} do not" + (f" (down to {few.min()})" if len(few) else "")
+    yield _check(f"every ability rests on more than {FEW_QUESTIONS} questions", found, "0", few.empty)
     if len(questions) != len(scored):
         veto = questions.loc[questions["ability"] == SPECIAL, "points"]
         positive = int((veto > 0).sum())
-        yield {
-            "check": "veto items have points, as the released code asks",
-            "found": f"{positive} of {len(veto)} above 0",
-            "expected": f"{len(veto)}",
-            "passed": positive == len(veto),
-        }
+        check = "veto items have points, as the released code asks"
+        yield _check(check, f"{positive} of {len(veto)} above 0", f"{len(veto)}", positive == len(veto))
 
 
 def _beats(probes: pd.DataFrame, scores: pd.DataFrame, real: pd.DataFrame | None) -> float:

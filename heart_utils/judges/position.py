@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.special import expit
 
 from heart_utils.ratings.gate import hold_all
+from heart_utils.ratings.regression import fit_logistic
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Interval, bootstrap_ci
 from heart_utils.ratings.style import style_features
 from heart_utils.ratings.verdicts import SHARES, combine_orders
@@ -20,7 +19,6 @@ __all__ = ["BiasError", "feature_bias", "margin_profile", "mark_orders", "positi
 Array = NDArray[np.float64]
 
 LARGE_MARGIN = 4
-RIDGE = 1e-9
 
 
 class BiasError(ValueError):
@@ -306,40 +304,23 @@ def _author_columns(verdicts: pd.DataFrame) -> Array:
 
 
 def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_level: float) -> pd.DataFrame:
-    """Fit a logistic model without constant by Newton steps; variances sum scores over clusters."""
+    """Fit all features at once, and say why where one has no estimate."""
     x = np.column_stack([gap.to_numpy(), authors])
     varies = _identified(x, gap.shape[1])
-    names = list(gap.columns)
-    codes, found = pd.factorize(clusters)
-    n_clusters = len(found)
+    names, n_clusters = list(gap.columns), clusters.nunique()
     table = pd.DataFrame({"feature": names, "log_odds": np.nan, "se": np.nan, "ci_low": np.nan, "ci_high": np.nan, "p": np.nan})
     table["why"] = np.where(varies[: len(names)], "", "does not vary apart from who wrote")
     table = table.assign(n_clusters=n_clusters, provisional=n_clusters < ENOUGH_CLUSTERS, p_holm=np.nan)
     if n_clusters < 2 or not varies[: len(names)].any():
         return table.assign(why=table["why"].where(table["why"] != "", "one dialogue only"))
-    x = x[:, varies]
-    beta = np.zeros(x.shape[1])
-    for _ in range(100):
-        p = expit(x @ beta)
-        information = (x.T * (p * (1 - p))) @ x + RIDGE * np.eye(x.shape[1])
-        step = np.linalg.solve(information, x.T @ (won - p))
-        beta = beta + np.clip(step, -2.0, 2.0)
-        if np.abs(step).max() < 1e-8:
-            break
-    if not np.abs(step).max() < 1e-8 or np.abs(beta).max() > 20:
+    fitted = fit_logistic(x[:, varies], won, clusters, ci_level, largest=20.0)
+    if fitted is None:
         return table.assign(why=table["why"].where(table["why"] != "", "the verdicts follow it without exception"))
-    scores = np.zeros((n_clusters, x.shape[1]))
-    np.add.at(scores, codes, x * (won - p)[:, None])
-    bread = np.linalg.inv(information)
-    covariance = bread @ (scores.T @ scores) @ bread * n_clusters / (n_clusters - 1.0)
     there = np.flatnonzero(varies[: len(names)])
-    se = np.sqrt(np.diag(covariance))[: len(there)]
-    if not se.all():
+    fitted = fitted.iloc[: len(there)]
+    if not fitted["se"].all():
         return table.assign(why=table["why"].where(table["why"] != "", "every pair is a tie or undecided"))
-    reach = stats.t.ppf(0.5 + ci_level / 2.0, n_clusters - 1) * se
-    table.loc[there, "log_odds"], table.loc[there, "se"] = beta[: len(there)], se
-    table.loc[there, "ci_low"], table.loc[there, "ci_high"] = beta[: len(there)] - reach, beta[: len(there)] + reach
-    table.loc[there, "p"] = 2.0 * stats.t.sf(np.abs(beta[: len(there)]) / se, n_clusters - 1)
+    table.loc[there, list(fitted.columns)] = fitted.to_numpy()
     table.loc[there, "p_holm"] = hold_all(table.loc[there, "p"], 1.0 - ci_level)["p_holm"]
     return table
 

@@ -253,7 +253,7 @@ def interval_columns(
     ranges: Mapping[str, tuple[float, float]], estimate: Array, replicates: Array, n_clusters: int | Counts, ci_level: float
 ) -> dict[str, Array]:
     """Lay out several measures (name -> their range, in the last axis) as columns, each with ``_low`` and ``_high``."""
-    columns = {}
+    columns: dict[str, Array] = {}
     for place, (name, (least, most)) in enumerate(ranges.items()):
         value, again = estimate[..., place], replicates[..., place]
         low, high = interval_ends(value, again, n_clusters, ci_level, least=least, most=most)

@@ -174,14 +174,14 @@ def _pattern(words: str) -> str:
 
 
 def _compare(here: NDArray[np.bool_], there: NDArray[np.bool_]) -> dict[str, float]:
-    both = float((here & there).sum())
-    equal, share, other = float((here == there).mean()), float(here.mean()), float(there.mean())
-    by_chance = share * other + (1 - share) * (1 - other)
+    from sklearn.metrics import cohen_kappa_score, precision_score, recall_score
+
+    vary = len({*here, *there}) > 1
     return {
         "n": len(here),
-        "share": share,
-        "other_share": other,
-        "precision": both / here.sum() if here.any() else float("nan"),
-        "recall": both / there.sum() if there.any() else float("nan"),
-        "kappa": (equal - by_chance) / (1 - by_chance) if by_chance < 1 else float("nan"),
+        "share": float(here.mean()),
+        "other_share": float(there.mean()),
+        "precision": float(precision_score(there, here, zero_division=np.nan)),
+        "recall": float(recall_score(there, here, zero_division=np.nan)),
+        "kappa": float(cohen_kappa_score(here, there)) if vary else float("nan"),
     }

@@ -12,7 +12,6 @@ from heart_utils.ratings.contrasts import TWINS
 from heart_utils.ratings.verdicts import SHARES
 from heart_utils.replies.codes import code_reasons
 from heart_utils.replies.cues import describe_turns
-from heart_utils.replies.strategies import adjust_benjamini_hochberg
 
 __all__ = ["LEAVING", "adjust_contrast", "describe_rewrites", "mean_wins", "twin_gaps"]
 
@@ -143,7 +142,7 @@ def adjust_contrast(
     table = pd.DataFrame(rows)
     tested = table["p_value"].notna() & (table["covariate"] != "none")
     table["q_value"] = np.nan
-    table.loc[tested, "q_value"] = adjust_benjamini_hochberg(table.loc[tested, "p_value"].to_numpy())
+    table.loc[tested, "q_value"] = stats.false_discovery_control(table.loc[tested, "p_value"])
     return table
 
 
@@ -180,6 +179,8 @@ def mean_wins(rows: pd.DataFrame) -> pd.Series:
 
 
 def _line(name: str, values: np.ndarray, change: np.ndarray | None, ci_level: float) -> Mapping[str, object]:
+    from statsmodels.api import OLS
+
     n = len(values)
     row = {"covariate": name, "difference": np.nan, "ci_low": np.nan, "ci_high": np.nan, "p_value": np.nan,
            "mean_change": np.nan, "n_near_zero": n, "n": n}  # fmt: skip
@@ -190,14 +191,10 @@ def _line(name: str, values: np.ndarray, change: np.ndarray | None, ci_level: fl
         if np.isnan(change).any() or np.ptp(change) == 0:
             return row
         design = np.column_stack([design, change])
-    freedom = n - design.shape[1]
-    if freedom < 2:
+    if n - design.shape[1] < 2:
         return row
-    inverse = np.linalg.inv(design.T @ design)
-    beta = inverse @ design.T @ values
-    residual = values - design @ beta
-    se = float(np.sqrt(inverse[0, 0] * (residual @ residual) / freedom))
-    reach = float(stats.t.ppf((1 + ci_level) / 2, freedom)) * se
-    if se > 0:
-        row["p_value"] = float(2 * stats.t.sf(abs(beta[0]) / se, freedom))
-    return row | {"difference": float(beta[0]), "ci_low": float(beta[0]) - reach, "ci_high": float(beta[0]) + reach}
+    fit = OLS(values, design).fit()
+    low, high = fit.conf_int(1.0 - ci_level)[0]
+    if fit.bse[0] > 0:
+        row["p_value"] = float(fit.pvalues[0])
+    return row | {"difference": float(fit.params[0]), "ci_low": float(low), "ci_high": float(high)}

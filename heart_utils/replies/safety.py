@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def find_missed_cues(
     columns = ["reply_id", "coder", "code", "probability", "state", "simulated"]
     if asked.empty:
         return pd.DataFrame(columns=columns)
-    found = code_by_words(asked, [_Words("missed_risk_cue", tuple(met))], coder=coder)
+    found = code_by_words(asked, [SimpleNamespace(name="missed_risk_cue", words=tuple(met))], coder=coder)
     return found.assign(probability=1.0 - found["probability"])[columns]
 
 
@@ -192,10 +193,3 @@ def veto_board(
     places = list(zip(board["vetoed"], -board["rating"], strict=True))
     board["rank_with_veto"] = [1 + sum(other < place for other in places) for place in places]  # equals share a rank
     return board.drop(columns="vetoed").reset_index(drop=True)
-
-
-class _Words:
-    """A name with words."""
-
-    def __init__(self, name: str, words: tuple[str, ...]) -> None:
-        self.name, self.words = name, words

@@ -1,17 +1,20 @@
-"""How alike one author's replies to different people are, and how like their own seeker each speaks."""
+"""How alike one author's replies to different people are; and whether replies repeat what really came next."""
 
 from __future__ import annotations
 
 import re
+from difflib import SequenceMatcher
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from heart_utils.ratings.resampling import draw_weights, interval_of
+from heart_utils.tables import need_columns
 
-__all__ = ["FUNCTION_WORDS", "OverlapError", "match_styles", "measure_overlap", "measure_sameness"]
+__all__ = ["OverlapError", "measure_overlap", "measure_sameness"]
 
+COLUMNS = ["reply_id", "history_id", "responder", "overlap", "overlap_others", "overlap_others_max", "n_others", "longest_run"]
+TOKEN = re.compile(r"\w+(?:'\w+)?")
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 
 
@@ -69,7 +72,7 @@ def measure_overlap(
     rows = []
     compared = replies[replies["text"].notna() & replies["history_id"].isin(truth)]
     for row in compared.itertuples():
-        words = _words(str(row.text))
+        words, true = _words(str(row.text)), truth[str(row.history_id)]
         mine = _runs(words, n)
         if elsewhere is None:
             turns = [its for history, its in runs.items() if history != row.history_id]
@@ -85,30 +88,18 @@ def measure_overlap(
                 "overlap_others": float(np.mean(shares)) if shares else np.nan,
                 "overlap_others_max": max(shares, default=np.nan),
                 "n_others": len(turns),
-                "longest_run": _longest_run(words, truth[str(row.history_id)]),
+                "longest_run": SequenceMatcher(None, words, true, autojunk=False).find_longest_match().size,
             }
         )
-    columns = [
-        "reply_id",
-        "history_id",
-        "responder",
-        "overlap",
-        "overlap_others",
-        "overlap_others_max",
-        "n_others",
-        "longest_run",
-    ]
-    table = pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=COLUMNS)
     table.attrs["left_out"] = len(replies) - len(compared)
     return table
 
 
 def _check(replies: pd.DataFrame, truths: pd.DataFrame, others: pd.DataFrame | None, n: int) -> None:
-    needs = [("replies", replies, ["reply_id", "history_id", "responder", "text"]), ("truths", truths, ["history_id", "text"])]
-    for name, table, columns in [*needs, *([] if others is None else [("others", others, ["history_id", "text"])])]:
-        missing = [column for column in columns if column not in table]
-        if missing:
-            raise OverlapError(f"{name} lacks {', '.join(missing)}; it needs {', '.join(columns)}.")
+    need_columns(replies, ["reply_id", "history_id", "responder", "text"], OverlapError)
+    for table in (truths, *([] if others is None else [others])):
+        need_columns(table, ["history_id", "text"], OverlapError)
     twice = truths.loc[truths["history_id"].duplicated(), "history_id"]
     if len(twice):
         raise OverlapError(f"truths: {twice.iloc[0]} has more than one true next turn; expected one row per history.")
@@ -129,39 +120,6 @@ def _runs_by_history(turns: pd.DataFrame, n: int) -> dict[str, list[set[tuple[st
     for history, text in turns[["history_id", "text"]].dropna().itertuples(index=False):
         runs.setdefault(str(history), []).append(_runs(_words(text), n))
     return runs
-
-
-def _longest_run(mine: list[str], theirs: list[str]) -> int:
-    """Count the words of the longest run that stands in both."""
-    longest, before = 0, [0] * (len(theirs) + 1)
-    for word in mine:
-        row = [0, *(before[i] + 1 if word == other else 0 for i, other in enumerate(theirs))]
-        longest = max(longest, *row)
-        before = row
-    return longest
-
-
-Array = NDArray[np.float64]
-
-FUNCTION_WORDS: dict[str, str] = {
-    "personal_pronouns": "i me my mine myself you your yours yourself we us our ours he him his she her hers they them "
-    "their i'm you're we're he's she's they're i've you've we've i'd you'd i'll you'll we'll",
-    "impersonal_pronouns": "it its it's that that's this these those what which something anything nothing everything one",
-    "articles": "a an the",
-    "conjunctions": "and but or so because if when while though although as than whether until since nor yet",
-    "prepositions": "of in to for with on at by from about into over after through before between without against under during "
-    "around up down off out",
-    "auxiliaries": "am is are was were be been being have has had do does did will would can could should may might must shall",
-    "adverbs": "just very really too still also even only so now then here there always never often maybe quite almost again",
-    "negations": "no not never none nothing cannot can't don't doesn't didn't won't wouldn't isn't aren't wasn't weren't "
-    "couldn't shouldn't haven't hasn't",
-    "quantifiers": "all some any many much more most few less lot lots every each both several enough",
-}
-"""Nine closed classes of English words, listed for this project; one word may stand in two."""
-
-TOKEN = re.compile(r"\w+(?:'\w+)?")
-TINY = 1e-4
-"""As published: keeps a class that neither uses from dividing by zero, and gives it a match of 1."""
 
 
 def measure_sameness(
@@ -228,70 +186,3 @@ def measure_sameness(
         repeated = int(mine["text"].duplicated(keep=False).sum())
         rows.append(row | {"n": len(mine), "n_clusters": n_clusters, "n_repeated": repeated})
     return pd.DataFrame(rows).sort_values("sameness", ascending=False, ignore_index=True)
-
-
-def match_styles(histories: pd.DataFrame, replies: pd.DataFrame, *, rng: np.random.Generator) -> pd.DataFrame:
-    r"""Measure language style matching of each reply with the seeker it answers.
-
-    For each class of function words, with p its share of words, the match is
-    :math:`1 - |p_1 - p_2| / (p_1 + p_2 + 0.0001)`; the measure is the mean over classes [1]_. Any two
-    English texts match a good deal, so beside it stands the match with the seeker of another dialogue
-    drawn by chance; the excess is what speaks of this conversation. Short texts match less, for want of words.
-
-    Parameters
-    ----------
-    histories, replies : pandas.DataFrame
-        The tables of these names; replies that are not valid are left out.
-    rng : numpy.random.Generator
-        Draws the other dialogue.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a valid reply: ``reply_id``, ``history_id``, ``dialogue_id``, ``responder``, ``words``, ``match``,
-        ``match_by_chance``, ``excess``. ``nan`` where the seeker says nothing, or no other dialogue is there.
-
-    References
-    ----------
-    .. [1] Gonzales, Hancock and Pennebaker (2010), https://doi.org/10.1177/0093650209351468. The classes
-       there are those of a dictionary that is sold; ours are other lists, so levels cannot be compared.
-
-    Examples
-    --------
-    >>> turns = [{"speaker": "seeker", "text": "the dog and the cat"}]
-    >>> histories = pd.DataFrame({"history_id": ["h"], "dialogue_id": ["d"], "turns": [turns]})
-    >>> replies = pd.DataFrame({"reply_id": ["r"], "history_id": ["h"], "responder": "m", "state": "valid",
-    ...     "text": ["the dog and the cat"]})
-    >>> match_styles(histories, replies, rng=np.random.default_rng(1))["match"].tolist()
-    [1.0]
-    """
-    said = pd.Series(
-        [" ".join(turn["text"] for turn in turns if turn["speaker"] == "seeker") for turns in histories["turns"]],
-        index=histories["history_id"],
-    )
-    dialogues = histories.set_index("history_id")["dialogue_id"]
-    shares = {name: _shares(text) for name, text in said.items()}
-    others = {name: said.index[(dialogues != dialogues[name]).to_numpy() & (said != "").to_numpy()] for name in said.index}
-    rows = []
-    for reply in replies[replies["state"] == "valid"].to_dict("records"):
-        own, pool = _shares(str(reply["text"])), others[reply["history_id"]]
-        by_chance = float("nan")
-        if len(pool):
-            by_chance = _match(own, shares[pool[int(rng.integers(len(pool)))]])
-        match = _match(own, shares[reply["history_id"]]) if said[reply["history_id"]] else float("nan")
-        rows.append((reply["reply_id"], reply["history_id"], dialogues[reply["history_id"]], reply["responder"],
-                     len(str(reply["text"]).split()), match, by_chance, match - by_chance))  # fmt: skip
-    columns = ["reply_id", "history_id", "dialogue_id", "responder", "words", "match", "match_by_chance", "excess"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-_CLASSES = {name: frozenset(words.split()) for name, words in FUNCTION_WORDS.items()}
-
-
-def _shares(text: str) -> Array:
-    tokens = TOKEN.findall(text.lower().replace("’", "'"))
-    return np.array([sum(token in words for token in tokens) / max(len(tokens), 1) for words in _CLASSES.values()])
-
-
-def _match(one: Array, other: Array) -> float:
-    return float((1.0 - np.abs(one - other) / (one + other + TINY)).mean())

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from heart_utils.ratings.regression import fit_logistic
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci
 from heart_utils.ratings.verdicts import SHARES
 from heart_utils.replies.codes import CodesError
@@ -45,7 +46,7 @@ TOKEN = re.compile(r"\w+(?:'\w+)?|[?!.,]")
 
 @dataclass(frozen=True, eq=False)
 class StrategyCoder:
-    """A trained coder.
+    """A trained coder: two pipelines of scikit-learn, of which the second, for probabilities, goes on from the first.
 
     Attributes
     ----------
@@ -58,29 +59,24 @@ class StrategyCoder:
     strategies: tuple[str, ...]
     n_turns: int
     n_calibration: int
-    _words: Any
     _margins: Any
     _scale: Any
 
     def label(self, texts: pd.Series) -> pd.Series:
         """Give each text the strategy with the largest margin."""
-        return pd.Series(self._margins.predict(self._words.transform(texts)), index=texts.index, dtype="str")
+        return pd.Series(self._margins.predict(texts), index=texts.index, dtype="str")
 
     def probabilities(self, texts: pd.Series) -> pd.DataFrame:
         """Give each text a probability for each strategy; a row sums to 1."""
-        if texts.empty:
-            return pd.DataFrame(index=texts.index, columns=list(self._scale.classes_), dtype=float)
-        chances = self._scale.predict_proba(_margins_of(self._margins, self._words.transform(texts)))
-        return pd.DataFrame(chances, index=texts.index, columns=list(self._scale.classes_))
+        chances = self._scale.predict_proba(_margins_of(self._margins, texts)) if len(texts) else None
+        return pd.DataFrame(chances, index=texts.index, columns=list(self._scale.classes_), dtype=float)
 
     def code(self, replies: pd.DataFrame, *, coder: str = "learned-on-esconv") -> pd.DataFrame:
         """Code replies."""
         valid = replies["state"] == "valid"
-        chances = self.probabilities(replies.loc[valid, "text"]).reindex(replies.index)
-        long = chances.assign(reply_id=replies["reply_id"], state=replies["state"], simulated=replies["simulated"]).melt(
-            id_vars=["reply_id", "state", "simulated"], var_name="code", value_name="probability"
-        )
-        long["probability"] = long["probability"].clip(0.0, 1.0)
+        chances = self.probabilities(replies.loc[valid, "text"]).clip(0.0, 1.0).reindex(replies.index)
+        about = ["reply_id", "state", "simulated"]
+        long = replies[about].join(chances).melt(about, var_name="code", value_name="probability")
         return long.assign(coder=coder)[["reply_id", "coder", "code", "probability", "state", "simulated"]]
 
 
@@ -112,6 +108,7 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
     from sklearn.svm import LinearSVC
 
     for table in (turns, calibration):
@@ -125,13 +122,11 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
     words = TfidfVectorizer(
         tokenizer=_tokens, token_pattern=None, lowercase=False, ngram_range=(1, LONGEST), min_df=2, sublinear_tf=True
     )
-    margins = LinearSVC(C=PENALTY, class_weight="balanced", random_state=0)
-    margins.fit(words.fit_transform(turns["text"]), turns["strategy"])
+    margins = make_pipeline(words, LinearSVC(C=PENALTY, class_weight="balanced", random_state=0))
+    margins.fit(turns["text"], turns["strategy"])
     scale = LogisticRegression(C=10.0, max_iter=1_000)
-    scale.fit(_margins_of(margins, words.transform(calibration["text"])), calibration["strategy"])
-    return StrategyCoder(
-        tuple(map(str, margins.classes_)), len(turns), len(calibration), _words=words, _margins=margins, _scale=scale
-    )
+    scale.fit(_margins_of(margins, calibration["text"]), calibration["strategy"])
+    return StrategyCoder(tuple(map(str, margins.classes_)), len(turns), len(calibration), _margins=margins, _scale=scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +187,8 @@ def score_labels(
     >>> scores.table["estimate"].round(3).to_dict()
     {'accuracy': 0.667, 'macro_f1': 0.667}
     """
+    from sklearn.metrics import precision_recall_fscore_support
+
     need_columns(labels, ["given", "found", cluster], CodesError)
     if labels.empty or labels[["given", "found"]].isna().to_numpy().any():
         raise CodesError("Each row needs a label given and a label found; there is none, or one is absent.")
@@ -201,35 +198,22 @@ def score_labels(
     cells = counts.astype(float).assign(**{cluster: labels[cluster]})
     how: dict[str, Any] = {"cluster": cluster, "rng": rng, "n_resamples": n_resamples, "ci_level": ci_level, "least": 0.0}
     how["most"] = 1.0
-    rows = {
+    columns = ["estimate", "ci_low", "ci_high", "ci_level", "n_clusters"]
+    found = {
         "accuracy": bootstrap_ci(cells, lambda sums: _total(sums, "both", names) / _total(sums, "given", names), **how),
         "macro_f1": bootstrap_ci(cells, lambda sums: _macro(sums, names), **how),
     }
-    table = pd.DataFrame(
-        [
-            {name: getattr(row, name) for name in ("estimate", "ci_low", "ci_high", "ci_level", "n_clusters")}
-            for row in rows.values()
-        ],
-        index=pd.Index(rows, name="score"),
-    )
-    by_strategy = []
-    for name in names:
-        one = bootstrap_ci(cells, lambda sums, name=name: _f1(sums, name), **how)  # type: ignore[misc]
-        given, found, both = (float(cells[f"{what}:{name}"].sum()) for what in ("given", "found", "both"))
-        by_strategy.append(
-            {
-                "strategy": name,
-                "n": int(given),
-                "n_found": int(found),
-                "precision": both / found if found else float("nan"),
-                "recall": both / given if given else float("nan"),
-                "f1": one.estimate,
-                "ci_low": one.ci_low,
-                "ci_high": one.ci_high,
-            }
-        )
+    found |= {name: bootstrap_ci(cells, lambda sums, name=name: _f1(sums, name), **how) for name in names}  # type: ignore[misc]
+    table = pd.DataFrame([[getattr(one, column) for column in columns] for one in found.values()], columns=columns)
+    table.index = pd.Index(found, name="score")
+    truth, said = labels["given"], labels["found"]
+    precision, recall, _, n = precision_recall_fscore_support(truth, said, labels=names, zero_division=np.nan)
+    of_each = table.loc[names, ["estimate", "ci_low", "ci_high"]].rename(columns={"estimate": "f1"}).reset_index(drop=True)
+    n_found = [int(said.eq(name).sum()) for name in names]
+    counts = pd.DataFrame({"strategy": names, "n": n, "n_found": n_found, "precision": precision, "recall": recall})
+    of_each = counts.join(of_each)
     confusion = pd.crosstab(labels["given"], labels["found"]).reindex(index=names, columns=names, fill_value=0)
-    return CoderScores(table, pd.DataFrame(by_strategy), confusion)
+    return CoderScores(table.loc[["accuracy", "macro_f1"]], of_each, confusion)
 
 
 def label_by_bayes(turns: pd.DataFrame, texts: pd.Series) -> pd.Series:
@@ -289,9 +273,9 @@ def several_in_a_row(turns: pd.DataFrame) -> pd.Series:
     return turns.groupby(begins.cumsum())["strategy"].agg("nunique").gt(1)
 
 
-def _margins_of(margins: Any, features: Any) -> Array:
+def _margins_of(margins: Any, texts: pd.Series) -> Array:
     """Give the distances from the borders, one column for two classes, else one a class."""
-    distances = np.asarray(margins.decision_function(features))
+    distances = np.asarray(margins.decision_function(texts))
     return distances.reshape(len(distances), -1)
 
 
@@ -477,11 +461,11 @@ def associate_coders(
         for name, mine in codes.groupby("coder")
         if mine["probability"].notna().any()
     ]
-    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    if found.empty:
+    if not parts:
         raise CodesError("no reply is coded.")
+    found = pd.concat(parts, ignore_index=True).assign(q_value=np.nan)
     tested = found["p_value"].notna()
-    found.loc[tested, "q_value"] = adjust_benjamini_hochberg(found.loc[tested, "p_value"].to_numpy())
+    found.loc[tested, "q_value"] = stats.false_discovery_control(found.loc[tested, "p_value"])
     return found
 
 
@@ -506,29 +490,16 @@ def associate_preference(
     wide = codes.pivot_table(index="reply_id", columns="code", values="probability", aggfunc="mean")
     length = np.log(words.clip(lower=1))
     found = [{"code": code} | _fit_one(rows, wide[code], length, cluster, ci_level) for code in wide]
-    table = pd.DataFrame(found)
-    fitted = table["p_value"].notna()
-    table["q_value"] = np.nan
-    table.loc[fitted, "q_value"] = adjust_benjamini_hochberg(table.loc[fitted, "p_value"].to_numpy())
-    return table.sort_values("p_value", ignore_index=True)
-
-
-def adjust_benjamini_hochberg(p_values: Sequence[float] | Array) -> Array:
-    r"""Adjust p values so that among those below q the expected share of false ones is at most q.
-
-    Source: Benjamini and Hochberg (1995), https://doi.org/10.1111/j.2517-6161.1995.tb02031.x
-    """
-    return np.asarray(stats.false_discovery_control(p_values, method="bh"), dtype=np.float64)
+    return pd.DataFrame(found).sort_values("p_value", ignore_index=True)
 
 
 def _fit_one(verdicts: pd.DataFrame, code: pd.Series, length: pd.Series, cluster: str, ci_level: float) -> dict[str, object]:
-    """Fit one code by Newton's method; say why where it cannot be."""
+    """Fit one code, the length and the authors; say why where it cannot be."""
     sides = {side: verdicts[f"reply_{side}"].map(code) for side in "ab"}
     coded = sides["a"].notna() & sides["b"].notna()
     rows = verdicts[coded]
     apart = (sides["a"] - sides["b"])[coded].to_numpy()
-    groups = pd.factorize(rows[cluster])[0]
-    n_clusters = int(groups.max()) + 1 if len(rows) else 0
+    n_clusters = rows[cluster].nunique()
     n_apart = int((np.abs(apart) > 1e-9).sum())
     said: dict[str, object] = {
         "log_odds": np.nan, "ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "p_value": np.nan,
@@ -545,32 +516,10 @@ def _fit_one(verdicts: pd.DataFrame, code: pd.Series, length: pd.Series, cluster
     design = np.column_stack([apart, longer, authors])
     if np.linalg.matrix_rank(design) < design.shape[1]:
         return said | {"why_not": "the authors, or the length, tell the code already"}
-    beta, information, residual = _newton(design, rows["won"].to_numpy(float))
-    if beta is None:
+    fitted = fit_logistic(design, rows["won"].to_numpy(float), rows[cluster], ci_level)
+    if fitted is None:
         return said | {"why_not": "it separates winners from losers, so its coefficient has no end"}
-    scores = np.zeros((n_clusters, design.shape[1]))
-    np.add.at(scores, groups, design * residual[:, None])
-    inverse = np.linalg.inv(information)
-    spread = inverse @ (scores.T @ scores) @ inverse * n_clusters / (n_clusters - 1)
-    se = float(np.sqrt(spread[0, 0]))
-    if se == 0:
+    mine = fitted.iloc[0]
+    if mine["se"] == 0:
         return said | {"why_not": "nothing varies between dialogues"}
-    reach = float(stats.t.ppf((1 + ci_level) / 2, n_clusters - 1)) * se
-    p_value = float(2 * stats.t.sf(abs(beta[0]) / se, n_clusters - 1))
-    return said | {"log_odds": beta[0], "ci_low": beta[0] - reach, "ci_high": beta[0] + reach, "p_value": p_value}
-
-
-def _newton(design: Array, won: Array) -> tuple[Array | None, Array, Array]:
-    """Maximise the likelihood; None where it has no maximum."""
-    beta = np.zeros(design.shape[1])
-    for _ in range(50):
-        chance = 1.0 / (1.0 + np.exp(-np.clip(design @ beta, -30, 30)))
-        information = (design * (chance * (1 - chance))[:, None]).T @ design
-        residual = won - chance
-        if np.linalg.cond(information) > 1e12:
-            return None, information, residual
-        step = np.linalg.solve(information, design.T @ residual)
-        beta = beta + np.clip(step, -2, 2)
-        if np.abs(step).max() < 1e-9:
-            return (beta if np.abs(beta).max() < 12 else None), information, residual
-    return None, information, residual
+    return said | {"p_value": mine["p"], **mine[["log_odds", "ci_low", "ci_high"]].to_dict()}

@@ -239,15 +239,16 @@ def test_a_probability_that_names_the_other_side_than_the_word_is_refused():
     assert first_row(table.assign(p_a=[0.9, 0.5]))["agreement"] == 0
 
 
-def test_rows_are_divided_by_rater_by_margin_and_by_what_pairs_share():
+def test_rows_are_divided_by_rater_and_by_what_pairs_share():
     table = votes([("x-y", d, who, "a") for d in "de" for who in ("p1", "m1", "m2")])
     table.loc[table["rater"] == "m2", "verdict"] = "b"
-    table["margin"] = np.where(table["dialogue_id"] == "d", 5.0, 1.0)
     table["slice"] = np.where(table["dialogue_id"] == "d", "standard", "adversarial")
     by_rater = pairwise_agreement(table, by=["rater"], n_resamples=0).table
     assert by_rater[["rater", "agreement"]].to_numpy().tolist() == [["m1", 1.0], ["m2", 0.0]]
-    by_both = pairwise_agreement(table, by=["slice", "margin"], n_resamples=0).table
-    assert by_both[["slice", "margin", "n_votes"]].to_numpy().tolist() == [["adversarial", 1.0, 2], ["standard", 5.0, 2]]
+    by_both = pairwise_agreement(table, by=["slice", "rater"], n_resamples=0).table
+    assert by_both[["slice", "rater", "n_votes"]].to_numpy().tolist() == [
+        [part, rater, 1] for part in ("adversarial", "standard") for rater in ("m1", "m2")
+    ]
 
 
 def test_a_pair_is_ambiguous_by_votes_that_are_not_the_ones_compared():

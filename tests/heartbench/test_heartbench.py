@@ -193,7 +193,7 @@ BAD_QUESTIONS = {
     "item 'q-2' has 'many', expected a number": TWO.assign(points=[3, "many", 2, None]),
     "has nan points": TWO.assign(points=[3, None, 2, None]),
     "stands for two items": TWO.assign(item="q-1"),
-    "missing points": TWO.drop(columns="points"),
+    "no column points": TWO.drop(columns="points"),
 }
 
 
@@ -211,7 +211,7 @@ BAD_HITS = {
     r"expected 0 or 1 where the state is valid; row 1 \(item 'q-2'\) has 2": GOOD.assign(score=[1, 2, 0, 0]),
     r"expected 0 or 1 .* row 0 .* has nan": GOOD.assign(score=[np.nan, 0, 0, 0]),
     r"row 1 .* has no.*such as 'abstained'": GOOD.assign(score=[1, "no", 0, 0]),
-    r"missing rater": GOOD.drop(columns="rater"),
+    r"no column rater": GOOD.drop(columns="rater"),
     r"no row": GOOD.iloc[:0],
 }
 

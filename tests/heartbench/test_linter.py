@@ -139,7 +139,7 @@ def test_failed_answers_are_counted_and_pass_nothing():
 
 
 def test_a_scorer_that_gives_no_scores_is_told_so():
-    with pytest.raises(RubricError, match="lacks rater, dimension, score"):
+    with pytest.raises(RubricError, match="no column rater, dimension, score"):
         lint_rubric(lambda histories, replies: replies, HISTORIES, low=1, high=5)
     with pytest.raises(RubricError, match="en, zh"):
         degenerate_replies(HISTORIES, language="de")

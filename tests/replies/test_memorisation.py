@@ -57,7 +57,7 @@ def test_a_copied_turn_overlaps_fully(words):
 
 
 def test_bad_tables_are_named():
-    with pytest.raises(OverlapError, match="replies lacks text"):
+    with pytest.raises(OverlapError, match="no column text"):
         measure_overlap(replies("a").drop(columns="text"), TRUTHS)
     with pytest.raises(OverlapError, match="h1 has more than one"):
         measure_overlap(replies("a"), pd.concat([TRUTHS, TRUTHS]))

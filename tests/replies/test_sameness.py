@@ -1,10 +1,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from heart_utils.replies.sameness import FUNCTION_WORDS, _match, match_styles, measure_sameness
+from heart_utils.replies.sameness import measure_sameness
 
 
 def test_a_formula_is_the_same_and_particulars_are_not(rng):
@@ -39,43 +37,6 @@ def test_similarities_are_those_of_scikit_learn(rng):
     similar = cosine_similarity(TfidfVectorizer(token_pattern=r"\w+(?:'\w+)?").fit_transform(texts))
     expected = similar[~np.eye(10, dtype=bool)].mean()
     assert measure_sameness(replies, rng=rng, n_resamples=20).iloc[0]["sameness"] == pytest.approx(expected)
-
-
-@given(st.lists(st.floats(0, 1), min_size=9, max_size=9), st.lists(st.floats(0, 1), min_size=9, max_size=9))
-def test_a_match_lies_between_zero_and_one_and_sides_do_not_matter(one, other):
-    first, second = np.array(one), np.array(other)
-    assert 0 <= _match(first, second) <= 1
-    assert _match(first, second) == pytest.approx(_match(second, first))
-
-
-def test_the_published_formula_by_hand():
-    """Articles 2/4 against 1/4: 1 - .25 / (.75 + .0001); eight classes that neither uses match fully."""
-    one, other = np.zeros(9), np.zeros(9)
-    one[2], other[2] = 0.5, 0.25
-    assert _match(one, other) == pytest.approx((8 + 1 - 0.25 / 0.7501) / 9)
-
-
-def test_an_echo_matches_its_seeker_beyond_chance_and_failures_are_left_out(rng):
-    said = [
-        "I don't know what to do about the dog",
-        "she never called and it is over",
-        "all my exams went wrong because of him",
-    ]
-    histories = pd.DataFrame({
-        "history_id": list("abc"), "dialogue_id": list("abc"),
-        "turns": [[{"speaker": "seeker", "text": text}] for text in said],
-    })  # fmt: skip
-    replies = pd.DataFrame({"reply_id": list("abcd"), "history_id": list("abca"), "responder": "echo",
-                            "state": ["valid"] * 3 + ["error"], "text": [*said, None]})  # fmt: skip
-    found = match_styles(histories, replies, rng=rng)
-    assert len(found) == 3
-    assert found["match"].tolist() == pytest.approx([1.0] * 3)
-    assert (found["excess"] > 0).all()
-
-
-def test_the_classes_are_nine_and_in_small_letters():
-    assert len(FUNCTION_WORDS) == 9
-    assert all(words == words.lower() for words in FUNCTION_WORDS.values())
 
 
 def test_whole_kinds_of_authors_may_be_compared_as_one(rng):

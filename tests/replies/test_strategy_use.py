@@ -1,38 +1,15 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from heart_utils.replies.strategies import (
-    adjust_benjamini_hochberg,
     associate_coders,
     associate_preference,
     place_replies,
     profile_codes,
     spread_labels,
 )
-
-
-def test_the_adjustment_is_that_of_statsmodels(rng):
-    from statsmodels.stats.multitest import multipletests
-
-    p = rng.random(20) ** 3
-    assert adjust_benjamini_hochberg(p) == pytest.approx(multipletests(p, method="fdr_bh")[1])
-
-
-def test_benjamini_and_hochbergs_own_example():
-    """Their fifteen p values: at q = .05 four are rejected."""
-    p = [.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262, .5719, .6528, .7590, 1.0]  # fmt: skip
-    assert (adjust_benjamini_hochberg(p) <= 0.05).sum() == 4
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_adjusted_values_keep_the_order_and_never_shrink(p):
-    q = adjust_benjamini_hochberg(p)
-    assert (q >= np.array(p) - 1e-12).all()
-    assert (np.diff(q[np.argsort(p, kind="stable")]) >= -1e-12).all()
 
 
 def study(rng, effect=1.0, n=300):
@@ -132,7 +109,7 @@ def test_q_values_count_the_codes_of_all_coders(rng):
     silent = codes.assign(coder="silent", probability=np.nan)
     found = associate_coders(verdicts, pd.concat([codes.assign(coder="words"), other, silent]), words)
     assert sorted(found["coder"]) == ["other", "words"]
-    assert found["q_value"].to_numpy() == pytest.approx(adjust_benjamini_hochberg(found["p_value"]))
+    assert found["q_value"].to_numpy() == pytest.approx(stats.false_discovery_control(found["p_value"]))
     with pytest.raises(match="no reply is coded"):
         associate_coders(verdicts, silent, words)
 
