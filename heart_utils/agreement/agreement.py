@@ -459,10 +459,10 @@ def pairwise_agreement(
         Whether a tie is an answer like the others, or only pairs of votes count that both decided.
     by : sequence of str
         What divides the rows: columns that all votes on a pair share, such as ``"dimension"``,
-        ``"slice"``, ``"group"``; or ``"rater"`` (of the second party), ``"ambiguity"``: ``"ambiguous"`` if the other people, whose votes are not the ones
-        compared, split no wider than 60 to 40 (a tie half to each), ``"clear"`` if they do not,
-        ``"unknown"`` if they are fewer than two. With the same raters on both sides, ``"rater"``
-        counts a pair of votes from either side.
+        ``"slice"``, ``"group"``; or ``"rater"`` (of the second party), ``"ambiguity"``: ``"ambiguous"`` if
+        the other people, whose votes are not the ones compared, split no wider than 60 to 40 (a tie half to
+        each), ``"clear"`` if they do not, ``"unknown"`` if they are fewer than two. With the same raters on
+        both sides, ``"rater"`` counts a pair of votes from either side.
     inconsistent : {"tie", "drop"}
         What an answer counts as that turned with the order of the replies.
     cluster : str or two str

@@ -27,8 +27,6 @@ __all__ = [
     "CoderScores",
     "StrategyCoder",
     "associate_coders",
-    "label_by_bayes",
-    "place_replies",
     "profile_codes",
     "score_labels",
     "several_in_a_row",
@@ -216,37 +214,6 @@ def score_labels(
     return CoderScores(table.loc[["accuracy", "macro_f1"]], of_each, confusion)
 
 
-def label_by_bayes(turns: pd.DataFrame, texts: pd.Series) -> pd.Series:
-    """Give each text a strategy by complement naive Bayes on words and word pairs: the simple coder to be beaten.
-
-    Parameters
-    ----------
-    turns : pandas.DataFrame
-        Columns ``text`` and ``strategy``; what it learns from.
-    texts : pandas.Series
-        One turn a row.
-
-    Returns
-    -------
-    pandas.Series
-        A strategy for each text, with its index.
-
-    Examples
-    --------
-    >>> turns = pd.DataFrame({"text": ["how was it", "how are you", "try to rest", "try a walk"], "strategy": list("qqss")})
-    >>> label_by_bayes(turns, pd.Series(["how is he", "try again"])).tolist()
-    ['q', 's']
-    """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.naive_bayes import ComplementNB
-    from sklearn.pipeline import make_pipeline
-
-    need_columns(turns, ["text", "strategy"], CodesError)
-    words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
-    coder = make_pipeline(words, ComplementNB()).fit(turns["text"], turns["strategy"])
-    return pd.Series(coder.predict(texts), index=texts.index)
-
-
 def several_in_a_row(turns: pd.DataFrame) -> pd.Series:
     """Say of each turn, joined from messages sent in a row, whether its messages carry more than one strategy.
 
@@ -390,31 +357,6 @@ def spread_labels(labels: pd.DataFrame, codes: Sequence[str], *, label: str = "g
     others = labels.drop(columns=label)
     parts = [others.assign(code=code, probability=(labels[label] == code).astype(float)) for code in codes]
     return pd.concat(parts, ignore_index=True)
-
-
-def place_replies(verdicts: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
-    """Say of each verdict which replies were a and b.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        With ``pair_id``; orders may be joined, since a and b do not depend on what was shown first.
-    comparisons : pandas.DataFrame
-        With ``pair_id``, ``reply_a`` and ``reply_b``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The verdicts with ``reply_a`` and ``reply_b``.
-
-    Examples
-    --------
-    >>> verdicts = pd.DataFrame({"pair_id": ["p", "p"], "verdict": ["a", "b"]})
-    >>> place_replies(verdicts, pd.DataFrame({"pair_id": ["p"], "reply_a": ["r"], "reply_b": ["s"]}))["reply_b"].tolist()
-    ['s', 's']
-    """
-    pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")
-    return verdicts.assign(**{side: verdicts["pair_id"].map(pairs[side]) for side in ("reply_a", "reply_b")})
 
 
 def associate_coders(

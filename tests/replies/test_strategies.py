@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.replies.strategies import label_by_bayes, score_labels, several_in_a_row, train_coder
+from heart_utils.replies.strategies import score_labels, several_in_a_row, train_coder
 from heart_utils.sources.esconv import load_strategy_turns
 
 
@@ -113,11 +113,3 @@ def test_messages_in_a_row_are_one_turn_and_another_dialogue_begins_anew():
         columns=["turn_id", "strategy"],
     ).assign(dialogue_id=list("ddddeee"))
     assert several_in_a_row(messages).tolist() == [True, False, True]
-
-
-def test_the_simple_coder_keeps_the_index_and_needs_labels():
-    turns = pd.DataFrame({"text": ["how was it", "how are you", "try to rest", "try a walk"], "strategy": list("qqss")})
-    found = label_by_bayes(turns, pd.Series(["how is he", "try again"], index=[7, 3]))
-    assert found.to_dict() == {7: "q", 3: "s"}
-    with pytest.raises(match="strategy"):
-        label_by_bayes(turns.drop(columns="strategy"), turns["text"])

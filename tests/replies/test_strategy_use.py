@@ -6,7 +6,6 @@ from scipy import stats
 from heart_utils.replies.strategies import (
     associate_coders,
     associate_preference,
-    place_replies,
     profile_codes,
     spread_labels,
 )
@@ -114,11 +113,7 @@ def test_q_values_count_the_codes_of_all_coders(rng):
         associate_coders(verdicts, silent, words)
 
 
-def test_both_orders_of_a_pair_have_the_same_replies_and_each_label_is_one_code():
-    comparisons = pd.DataFrame({"pair_id": ["p", "p", "q"], "reply_a": list("rrt"), "reply_b": list("ssu")})
-    placed = place_replies(pd.DataFrame({"pair_id": ["q", "p"]}, index=[5, 9]), comparisons)
-    assert placed.loc[5, ["reply_a", "reply_b"]].tolist() == ["t", "u"]
-    assert placed.loc[9, ["reply_a", "reply_b"]].tolist() == ["r", "s"]
+def test_each_label_is_one_code():
     spread = spread_labels(pd.DataFrame({"reply_id": ["r", "s"], "said": ["q", "a"]}), ["a", "q"], label="said")
     assert spread.groupby("reply_id")["probability"].sum().tolist() == [1.0, 1.0]
     assert spread.query("probability == 1")["code"].tolist() == ["a", "q"]
