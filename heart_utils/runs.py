@@ -271,7 +271,7 @@ def strictest_licence(licences: list[str]) -> str:
     Parameters
     ----------
     licences : list of str
-        Names as in :data:`LICENCES`.
+        Names as in ``LICENCES``.
 
     Returns
     -------
@@ -292,7 +292,7 @@ def may_publish(licence: str) -> bool:
     Parameters
     ----------
     licence : str
-        A name as in :data:`LICENCES`.
+        A name as in ``LICENCES``.
 
     Returns
     -------
@@ -401,7 +401,7 @@ def csv_text(table: pd.DataFrame) -> str:
 
 
 def read_csv_text(text: str, **how: Any) -> pd.DataFrame:
-    """Read what :func:`csv_text` wrote, with its texts as they were."""
+    """Read what ``csv_text`` wrote, with its texts as they were."""
     table: pd.DataFrame = pd.read_csv(StringIO(text), **how)
     for name in table.columns[table.dtypes == "str"]:
         table[name] = table[name].str.replace(rf"^'(?={COMPUTED.pattern})", "", regex=True)

@@ -350,7 +350,7 @@ def event_loop(_: int) -> asyncio.AbstractEventLoop:
 
 
 class _Flow:
-    """One run of :func:`run`, on the event loop."""
+    """One run of ``run``, on the event loop."""
 
     def __init__(
         self, ledger: Ledger, address: str | None, max_concurrency: int | None, budget_usd: float | None, bar: Any

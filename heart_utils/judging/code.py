@@ -128,14 +128,14 @@ def code_requests(
     codebooks: Mapping[str, Codebook] | None = None,
     seed: int = 0,
 ) -> list[Request]:
-    """Write down what :func:`collect_codes` asks, but for second questions, which depend on answers."""
+    """Write down what ``collect_codes`` asks, but for second questions, which depend on answers."""
     return [task.first for task in _tasks(histories, replies, coders, codebooks, seed, ledger)[0]]
 
 
 def plan_codes(
     histories: pd.DataFrame, replies: pd.DataFrame, coders: Sequence[Model], *, ledger: Ledger, **plan: Any
 ) -> pd.DataFrame:
-    """Say what :func:`collect_codes` would ask, without asking."""
+    """Say what ``collect_codes`` would ask, without asking."""
     requests = code_requests(histories, replies, coders, ledger=ledger, **plan)
     return count_calls((((request.model.name,), request) for request in requests), by=("rater",), ledger=ledger)
 

@@ -70,7 +70,7 @@ def collect_verdicts(
     mode : str
         ``"missing"`` asks what the ledger lacks, ``"replay"`` asks nothing.
     max_concurrency, budget_usd, max_paid_calls, scheduler, progress
-        As in :func:`heart_utils.calls.asking.ask_all`.
+        As in ``ask_all``.
     **plan
         What :func:`plan_questions` takes: ``responders``, ``protocol``, ``dimensions``, ``repeats``, ``seed``.
 

@@ -183,7 +183,7 @@ def ask_repairs(repairs: Mapping[int, Request], *, ledger: Ledger, mode: str, **
 
 
 def question_requests(questions: Sequence[Question], ledger: Ledger) -> Iterator[Request]:
-    """Make the request of each question, as :func:`settle_requests` settles its form."""
+    """Make the request of each question, as ``settle_requests`` settles its form."""
     return settle_requests(((q.judge if q.in_json else None, partial(_ask, q)) for q in questions), ledger)
 
 

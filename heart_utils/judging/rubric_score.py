@@ -134,7 +134,7 @@ def plan_hits(
     ledger: Ledger,
     language: str = "zh",
 ) -> pd.DataFrame:
-    """Say what :func:`collect_hits` would ask, without asking."""
+    """Say what ``collect_hits`` would ask, without asking."""
     tasks, _ = _tasks(questions, histories, replies, judges, None, language, ledger)
     return count_calls((((task.judge.name,), task.first) for task in tasks), by=("rater",), ledger=ledger)
 

@@ -1,6 +1,6 @@
 """Data sets and users' files as the project's tables: histories, replies, scores, verdicts.
 
-One door for each table, :func:`load_histories`, :func:`load_replies`, :func:`load_scores` and
+One door for each table, :func:`load_histories`, ``load_replies``, :func:`load_scores` and
 :func:`load_verdicts`, opened by the name of a set or by the path of a file.
 """
 

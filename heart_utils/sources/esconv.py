@@ -109,7 +109,7 @@ def load_strategy_turns(*, mirror: str | os.PathLike[str] | None = None) -> pd.D
     Parameters
     ----------
     mirror : path, optional
-        As in :func:`heart_utils.sources.find_data`.
+        As in ``find_data``.
 
     Returns
     -------

@@ -33,7 +33,7 @@ TIMEOUT = (5.0, 20.0)
 def find_data(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dict[str, Path]:
     """Find the official files of a data set in a mirror or in the cache; nothing is fetched.
 
-    A mirror, where one is named, is the only place looked at. Without one the cache is read, which :func:`fetch_data`
+    A mirror, where one is named, is the only place looked at. Without one the cache is read, which ``fetch_data``
     (``make data``) fills.
     """
     source = find_source(name)
@@ -138,7 +138,9 @@ def _check(source: Source, file: SourceFile, path: Path) -> None:
 
 def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
     """Keep what is used of a file; what was kept once stays as it is."""
-    steps = {"": bytes, "labels": _labels, "ratings": _ratings, "dialogues": _dialogues}
+    if not file.kept:
+        return content
+    steps = {"labels": _labels, "ratings": _ratings, "dialogues": _dialogues}
     try:
         return steps[file.kept](content)
     except DataError:

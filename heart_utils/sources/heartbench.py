@@ -34,7 +34,7 @@ def load_questions(
         ``dimension``, ``score``, ``content``) and ``dialogue`` (a list of ``role`` A or B and
         ``content``) in each line.
     mirror : path, optional
-        As in :func:`heart_utils.sources.find_data`.
+        As in ``find_data``.
 
     Returns
     -------

@@ -39,7 +39,7 @@ def load_histories(
     Returns
     -------
     pandas.DataFrame
-        A table of histories. :func:`load_heart`, :func:`load_esconv` and :func:`read_file` in the
+        A table of histories. ``load_heart``, ``load_esconv`` and ``read_file`` in the
         modules of this package say more about each.
 
     Raises
@@ -119,7 +119,7 @@ def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[
     Parameters
     ----------
     name : str
-        ``"welivita"`` or ``"resort"`` (:mod:`heart_utils.sources.studies` says more).
+        ``"welivita"`` or ``"resort"``.
     by : str, optional
         Keep one cut: ``"batch"`` or ``"emotion"``; ``"post"`` or ``"setup"``. Every cut counts the same comparisons.
     mirror : path, optional

@@ -94,7 +94,7 @@ def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
 def read_empathic_comm(source: Source, files: Files) -> pd.DataFrame:
     """50 conversations from each of four sets, 21 dimensions, rated by three experts, a crowd and three models."""
     people, models = source.reading["people"], source.reading["models"]
-    parts = []
+    parts: list[pd.DataFrame] = []
     for group, of in source.reading["sets"].items():
         rated = {who: pd.read_csv(files[f"{group}__{who}_ratings.csv"], dtype={of["id"]: str}) for who in (*people, *models)}
         histories = {id_: f"{group}-{place:03d}" for place, id_ in enumerate(rated["crowd"][of["id"]], 1)}
@@ -253,7 +253,7 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
         setup=rows["pipeline"].where(plain, rows["pipeline"] + " " + rows["method"]),
         stratum=plain.map({True: "plain", False: "guided"}),
     )
-    parts = []
+    parts: list[pd.DataFrame] = []
     for number in (1, 2):
         given = rows[[f"human_eval_annotation_{number}.{what}" for what in ("annotator", *scales)]]
         given.columns = ["annotator", *scales]
@@ -304,7 +304,7 @@ def _need(
 
 
 def _need_score(source: Source, file: str, rows: pd.DataFrame, column: str, scale: Sequence[float]) -> None:
-    _refuse(source, file, rows[column], ~rows[column].between(*scale), f"{scale[0]} to {scale[1]}")
+    _refuse(source, file, rows[column], ~rows[column].between(scale[0], scale[1]), f"{scale[0]} to {scale[1]}")
 
 
 def _refuse(source: Source, file: str, values: pd.Series, wrong: pd.Series, expected: str) -> None:
