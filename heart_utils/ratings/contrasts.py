@@ -177,7 +177,8 @@ def twin_contrasts(
     Returns
     -------
     TwinContrasts
-        One row a contrast.
+        One row a contrast. Where someone in it won or lost every comparison of a slice, it is ``penalised`` and has no
+        interval; the test holds there too.
 
     Raises
     ------
@@ -232,7 +233,9 @@ def twin_contrasts(
         boards[1].fit(tally, _cells(0 * drawn, drawn)),
     )
     again = (one - other) @ matrix.T
-    low, high = interval_ends(delta, again, n_clusters, ci_level)
+    # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far away the truth may be.
+    held = ((matrix != 0) & (boards[0].penalised | boards[1].penalised)).any(axis=1)
+    low, high = (np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level))
     turned = boards[0].fit(tally, _cells(~flips, flips))[0] - boards[1].fit(tally, _cells(flips, ~flips))[0]
     as_wide = np.abs(turned @ matrix.T) >= np.abs(delta) - SAME
     exact = len(flips) == 2**n_clusters
@@ -246,6 +249,7 @@ def twin_contrasts(
             "ci_low": low,
             "ci_high": high,
             "ci_level": ci_level,
+            "penalised": held,
             "p_value": as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips)),
             "n_clusters": n_clusters,
             "simulated": bool(used["simulated"].any()) if "simulated" in used else False,

@@ -357,7 +357,10 @@ def check_resamples(n_resamples: int) -> None:
 
 
 def _effective(estimate: Array, se: Array, n_clusters: Counts, least: float, most: float) -> Array:
-    """Give how many independent observations of a share have this standard error; as many as clusters at either end."""
+    """Give how many independent observations of a share have this standard error.
+
+    As many as clusters at either end of the range, and where all clusters agree to the digit: that tells little of others.
+    """
     inside = np.maximum((estimate - least) * (most - estimate), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(inside > 0, inside / se**2, n_clusters)
+        return np.where((inside > 0) & (se != 0), inside / se**2, n_clusters)
