@@ -21,7 +21,7 @@ from heart_utils.agreement.kappa import (
 from heart_utils.ratings.other_raters import crossed_interval, refuse_few_raters
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns, standard_error
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, codes_of_authors, read_votes, unit_values
-from heart_utils.tables import RATER_KINDS
+from heart_utils.tables import RATER_KINDS, need_columns
 
 __all__ = [
     "Agreement",
@@ -56,39 +56,26 @@ VOTE_COLUMNS = ("rater", "ambiguity")
 
 @dataclass(frozen=True)
 class VotePairs:
-    """Pairs of votes, summed to a table of counts for each unit and group.
+    """Pairs of votes, summed for each unit and group to `counts`, the first party's label (a, tie, b) by the second's.
 
-    Attributes
-    ----------
-    counts : numpy.ndarray
-        Shape (rows, 3, 3): first party's label by second party's, in the order a, tie, b. Where both
-        parties are the same, each pair of votes adds one half in both places.
-    unit, cluster, group, authors : numpy.ndarray
-        Codes of each row: the unit, what is resampled, the row of `groups`, the pair of responders.
-    groups : pandas.DataFrame
-        One row a group, with the columns of `by`.
-    own : numpy.ndarray
-        Shape (units, 3): what the first party said of each unit.
-    unit_cluster, unit_group, unit_authors : numpy.ndarray
-        For each unit: its cluster, what it shares of `by`, its pair of responders.
-    symmetric : bool
-        Whether both parties are the same raters.
-    n_clusters : int
-        Number of clusters.
+    Where both parties are the same, each pair of votes adds one half in both places. `own` is what the first party said.
     """
 
-    counts: Array
+    counts: Array  # (rows, 3, 3)
     unit: Codes
-    cluster: Codes
     group: Codes
-    authors: Codes
     groups: pd.DataFrame
-    own: Array
+    own: Array  # (units, 3)
     unit_cluster: Codes
     unit_group: Codes
     unit_authors: Codes
     symmetric: bool
     n_clusters: int
+
+    @property
+    def cluster(self) -> Codes:
+        """Give the cluster of each row."""
+        return self.unit_cluster[self.unit]
 
 
 def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], by: Sequence[str]) -> VotePairs:
@@ -137,25 +124,19 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
     group, groups = number_groups(
         pd.DataFrame({column: np.asarray(labels[column])[holds] for column in by}, index=range(len(unit)))
     )
-    cluster = cluster_of_unit(votes)
-    authors = _authors(votes, table)
     shared = [column for column in by if column not in VOTE_COLUMNS]
-    unit_group, _ = number_groups(
-        pd.DataFrame({column: unit_values(votes, table, column) for column in shared}, index=votes.units.index)
-    )
+    of_unit = pd.DataFrame({column: unit_values(votes, table, column) for column in shared}, index=votes.units.index)
     return VotePairs(
-        counts,
-        unit,
-        cluster[unit],
-        group,
-        authors[unit],
-        groups,
-        own,
-        cluster,
-        unit_group,
-        authors,
-        symmetric,
-        len(votes.clusters),
+        counts=counts,
+        unit=unit,
+        group=group,
+        groups=groups,
+        own=own,
+        unit_cluster=cluster_of_unit(votes),
+        unit_group=number_groups(of_unit)[0],
+        unit_authors=_authors(votes, table),
+        symmetric=symmetric,
+        n_clusters=len(votes.clusters),
     )
 
 
@@ -179,12 +160,9 @@ def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str], by: Sequ
         raise AgreementError(f"between names two parties, such as ('human', 'model'); got {between!r}.")
     if len(votes.raters) < 2:
         raise AgreementError(f"Agreement needs two raters or more; there is only {votes.raters[0]}.")
-    missing = [column for column in ("responder_a", "responder_b") if column not in table]
-    missing += [column for column in by if column not in table and column != "ambiguity"]
-    if set(between) & set(RATER_KINDS) and "rater_kind" not in table:
-        missing.append("rater_kind")
-    if missing:
-        raise AgreementError(f"verdicts have no column {', '.join(missing)}. They have {', '.join(map(str, table.columns))}.")
+    kind = ["rater_kind"] if set(between) & set(RATER_KINDS) else []
+    needed = ["responder_a", "responder_b", *(column for column in by if column != "ambiguity"), *kind]
+    need_columns(table, needed, AgreementError)
 
 
 def party(votes: Votes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
@@ -286,24 +264,13 @@ class AuthorBaseline:
     clusters (of the same group, where groups divide units) are counted; the commonest label is the
     answer. Labels that are equally common share it, and where nobody judged i against j elsewhere all
     labels do: the answer is then a coin. Without ties this is the sign of the sum of votes.
-
-    Attributes
-    ----------
-    told : numpy.ndarray
-        Shape (clusters, families, 3): what the first party said of each pair of authors.
-    cluster, family : numpy.ndarray
-        Of each cell, a pair of authors in a cluster.
-    first : numpy.ndarray
-        Shape (cells, groups, 3): the first party's labels in the pairs of votes that are compared.
-    decided : bool
-        Whether a tie may not be the answer, since ties are left out.
     """
 
-    told: Array
+    told: Array  # (clusters, families, 3): what the first party said of each pair of authors
     cluster: Codes
     family: Codes
-    first: Array
-    decided: bool
+    first: Array  # (cells, groups, 3): its labels in the pairs of votes that are compared
+    decided: bool  # a tie may not be the answer
 
     def count_right(self, weights: Array) -> Array:
         """Count the pairs of votes in which that answer agrees, learning it anew under each row of cluster weights."""
@@ -368,7 +335,7 @@ def author_baseline(pairs: VotePairs, counts: Array, *, decided: bool) -> Author
 def author_margins(pairs: VotePairs, counts: Array) -> Array:
     """Sum both parties' labels by cluster, group and pair of authors."""
     n_groups, n_authors = len(pairs.groups), int(pairs.unit_authors.max()) + 1
-    cell = (pairs.cluster * n_groups + pairs.group) * n_authors + pairs.authors
+    cell = (pairs.cluster * n_groups + pairs.group) * n_authors + pairs.unit_authors[pairs.unit]
     labels = np.concatenate([counts.sum(axis=2), counts.sum(axis=1)], axis=1)
     if pairs.symmetric:
         labels = np.tile((labels[:, :N_LABELS] + labels[:, N_LABELS:]) / 2.0, 2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns
 from heart_utils.ratings.verdicts import Array, Codes
 from heart_utils.tables import need_columns
 
@@ -190,11 +190,10 @@ def _overlap_table(
     overlap, permuted = (_ratio(part[:, :-1], part[:, -1:]) for part in (on_same, on_other))
     excess = overlap - permuted
     corrected = _ratio(excess, 1.0 - permuted)
-    columns: dict[str, object] = {"measure": MEASURES}
-    for name, values in (("overlap", overlap), ("permuted", permuted), ("excess", excess), ("corrected", corrected)):
-        ends = [interval_of(float(values[0, k]), values[1:, k], n_met, ci_level, most=1.0) for k in range(len(MEASURES))]
-        columns |= {name: values[0], f"{name}_low": [low for low, _ in ends], f"{name}_high": [high for _, high in ends]}
-    return pd.DataFrame({**columns, "ci_level": ci_level if len(weights) > 1 else np.nan})
+    found = np.stack([overlap, permuted, excess, corrected], axis=-1)
+    ranges = dict.fromkeys(("overlap", "permuted", "excess", "corrected"), (-np.inf, 1.0))
+    columns = interval_columns(ranges, found[0], found[1:], n_met, ci_level)
+    return pd.DataFrame({"measure": MEASURES, **columns, "ci_level": ci_level if len(weights) > 1 else np.nan})
 
 
 def _theme_table(named: Array, names: pd.Index, one: Codes, other: Codes, where: Codes) -> pd.DataFrame:

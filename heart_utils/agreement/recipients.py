@@ -9,6 +9,7 @@ import pandas as pd
 
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, draw_weights, interval_of
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes
+from heart_utils.tables import need_columns
 
 __all__ = ["OUTCOMES", "share_won", "strategy_shares", "track_recipients"]
 
@@ -155,9 +156,7 @@ def track_recipients(
     [[1.0, 3.0, 1.0]]
     """
     told = _outcomes(histories, outcomes, cluster)
-    missing = [column for column in ("history_id", "value", *by) if column not in values]
-    if missing:
-        raise AgreementError(f"values have no column {', '.join(missing)}. They have {', '.join(map(str, values.columns))}.")
+    need_columns(values, ["history_id", "value", *by], AgreementError)
     if values.duplicated(["history_id", *by]).any():
         row = values.loc[values.duplicated(["history_id", *by]), ["history_id", *by]].iloc[0]
         raise AgreementError(f"{dict(row)} has more than one value; average them first, or add what tells them apart to `by`.")
@@ -168,7 +167,8 @@ def track_recipients(
     rows = []
     for outcome in outcomes:
         # One draw serves all groups: the dialogues are the same.
-        drawn, clusters = _draw(joined, outcome, cluster, n_resamples, rng)
+        clusters = pd.Index(joined.loc[joined[outcome].notna(), cluster].unique())
+        drawn = draw_weights(len(clusters), n_resamples, rng)
         for group, part in joined.groupby(list(by), sort=True) if by else [((), joined)]:
             found = _correlate(part, outcome, clusters.get_indexer(pd.Index(part[cluster])), drawn, ci_level)
             rows.append({**dict(zip(by, group, strict=True)), "outcome": outcome, **found})
@@ -193,13 +193,6 @@ def _outcomes(histories: pd.DataFrame, outcomes: Sequence[str], cluster: str) ->
             told[name] = histories[name]
             told[f"{name}_top"] = (histories[name] >= HIGHEST).astype(float)
     return told
-
-
-def _draw(
-    joined: pd.DataFrame, outcome: str, cluster: str, n_resamples: int, rng: np.random.Generator
-) -> tuple[Array, pd.Index]:
-    clusters = pd.Index(joined.loc[joined[outcome].notna(), cluster].unique())
-    return draw_weights(len(clusters), n_resamples, rng), clusters
 
 
 def _correlate(part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float) -> dict[str, object]:

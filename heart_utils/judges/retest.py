@@ -169,18 +169,8 @@ def dimension_overlap(
         rows.append(
             (rater, protocol, form, found.estimate, found.ci_low, found.ci_high, len(wide), wide.shape[1], found.provisional)
         )
-    columns = [
-        "rater",
-        "protocol",
-        "answer_format",
-        "same_share",
-        "ci_low",
-        "ci_high",
-        "n_pairs",
-        "n_dimensions",
-        "provisional",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ["rater", "protocol", "answer_format", "same_share", "ci_low", "ci_high", "n_pairs", "n_dimensions"]
+    return pd.DataFrame(rows, columns=[*columns, "provisional"])
 
 
 def score_drift(
