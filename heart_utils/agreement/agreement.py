@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -612,8 +613,8 @@ def _lay_out(
     unit_of_group = np.unique(np.column_stack([pairs.group[used], pairs.unit[used]]), axis=0)[:, 0]
     n_drawn = n_clusters if others is None else np.minimum(n_clusters, others[1])
     columns = interval_columns(MEASURES, estimate, replicates, n_clusters, ci_level)
-    for g in range(n_groups) if others is not None else ():
-        for number, (name, (least, most)) in enumerate(MEASURES.items()):
+    if others is not None:
+        for g, (number, (name, (least, most))) in product(range(n_groups), enumerate(MEASURES.items())):
             dialogues = float(standard_error(replicates[:, g, [number]], int(n_clusters[g]))[0])
             variance = dialogues**2 + max(others[0][g, number], 0.0)
             ends = crossed_interval(estimate[g, number], variance, int(n_drawn[g]), ci_level, least=least, most=most)

@@ -105,7 +105,7 @@ def rank_agreement(
 def _conversations(votes: Votes, scores: pd.DataFrame) -> Codes:
     """Give a code to each unit's conversation, a history on a dimension and item."""
     keys = votes.units.iloc[:, 1:].assign(history_id=unit_values(votes, scores, "history_id"))
-    return keys.groupby(list(keys.columns), dropna=False).ngroup().to_numpy(np.intp)
+    return np.asarray(keys.groupby(list(keys.columns), dropna=False).ngroup(), dtype=np.intp)
 
 
 def _meetings(votes: Votes, scores: pd.DataFrame, between: tuple[str, str]) -> list[tuple[int, int]]:
