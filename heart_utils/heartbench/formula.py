@@ -310,7 +310,8 @@ def _ability_sums(rows: pd.DataFrame) -> pd.DataFrame:
     parts = rows.assign(raw=points * rows["hit"], lowest=points.clip(upper=0), highest=points.clip(lower=0))
     cells = parts.groupby([*QUESTION, "ability", *_strata(rows)], sort=False, dropna=False)
     sums = cells[["raw", "lowest", "highest"]].sum().assign(n_items=cells.size(), state=cells["failure"].first())
-    return sums.assign(state=sums["state"].fillna("valid")).reset_index()
+    found: pd.DataFrame = sums.assign(state=sums["state"].fillna("valid")).reset_index()
+    return found
 
 
 def _strata(rows: pd.DataFrame) -> list[str]:

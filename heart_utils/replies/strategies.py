@@ -464,4 +464,4 @@ def _fit_one(verdicts: pd.DataFrame, code: pd.Series, length: pd.Series, cluster
     mine = fitted.iloc[0]
     if mine["se"] == 0:
         return said | {"why_not": "nothing varies between dialogues"}
-    return said | {"p_value": mine["p"], **mine[["log_odds", "ci_low", "ci_high"]].to_dict()}
+    return said | {"p_value": mine["p"]} | {name: mine[name] for name in ("log_odds", "ci_low", "ci_high")}
