@@ -11,7 +11,7 @@ from scipy import stats
 
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
-from heart_utils.ratings.verdicts import LABELS, AgreementError, Array, Codes, Votes, people_only, read_votes
+from heart_utils.ratings.verdicts import WORDS, AgreementError, Array, Codes, Votes, people_only, read_votes
 
 __all__ = ["AnnotatorTest", "EffectiveJudges", "alternative_annotator_test", "combine_judges", "effective_judges"]
 
@@ -203,7 +203,7 @@ def combine_judges(verdicts: pd.DataFrame) -> pd.DataFrame:
     first[votes.unit[mine][::-1]] = votes.rows[mine][::-1]
     rows = verdicts.iloc[first[heard]].reset_index(drop=True)
     swapped = (rows["responder_a"].astype(str) > rows["responder_b"].astype(str)).to_numpy()
-    verdict = pd.Series(np.array(LABELS, dtype=object)[np.where(swapped, 2 - word, word)], dtype="str")
+    verdict = pd.Series(np.array(WORDS, dtype=object)[np.where(swapped, 2 - word, word)], dtype="str")
     rows = rows.assign(**{column: None for column in EMPTIED if column in rows}, rater="panel (majority)", verdict=verdict)
     return rows.assign(state="valid") if "state" in rows else rows
 

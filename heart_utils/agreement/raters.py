@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import beta, binomtest, chi2
 
-from heart_utils.ratings.other_raters import crossed_interval
 from heart_utils.ratings.ratings import CENTRE, POINTS, Ratings, fit_ratings
-from heart_utils.ratings.resampling import as_rng, interval_ends, interval_of, standard_error
+from heart_utils.ratings.resampling import as_rng, crossed_interval, interval_ends, interval_of, standard_error
 from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.tables import need_columns
 
