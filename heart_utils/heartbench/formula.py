@@ -282,7 +282,7 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
         )
     rows = rubric.iloc[place].assign(rater=hits["rater"].to_numpy(), responder=hits["responder"].to_numpy())
     rows = rows.assign(hit=valid & (score == 1), failure=hits["state"].where(~valid).to_numpy(dtype=object), place=place)
-    rows = rows.sort_values(["rater", "responder", "place"], ignore_index=True)
+    rows = pd.DataFrame(rows.sort_values(["rater", "responder", "place"], ignore_index=True))
     twice = rows.duplicated(["rater", "responder", "item"])
     if twice.any():
         row = rows[twice].iloc[0]
