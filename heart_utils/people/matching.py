@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.people.exports import PotatoAnswers
-from heart_utils.people.study_pages import TIE
 from heart_utils.runs import read_csv_text
 
 __all__ = ["StudyImportError"]
 
+TIE = "No difference"
 QUESTIONS = ("preference", "strength", "reason", "dimension")
 MATCHED = [
     *("person", "comparison_id", "pair_id", "dimension", "verdict", "margin"),
