@@ -31,8 +31,7 @@ from heart_utils.judging.design import pair_replies
 from heart_utils.judging.instructions import REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
 from heart_utils.people.exports import ExportError, restore_answers
-from heart_utils.people.matching import TIE
-from heart_utils.people.raters import STATEMENT
+from heart_utils.people.raters import STATEMENT, TIE
 from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, read_yaml, visible_text, write_atomically
 from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
 
