@@ -285,10 +285,10 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     rows = pd.DataFrame(rows.sort_values(["rater", "responder", "place"], ignore_index=True))
     twice = rows.duplicated(["rater", "responder", "item"])
     if twice.any():
-        row = rows[twice].iloc[0]
-        same = rows[["rater", "responder", "item"]].eq(row[["rater", "responder", "item"]]).all(axis="columns")
+        again = rows[twice].iloc[0]
+        same = rows[["rater", "responder", "item"]].eq(again[["rater", "responder", "item"]]).all(axis="columns")
         raise RubricError(
-            f"hits: item {row['item']!r} has {int(same.sum())} hits for {row['responder']!r} judged by {row['rater']!r}; "
+            f"hits: item {again['item']!r} has {int(same.sum())} hits for {again['responder']!r} judged by {again['rater']!r}; "
             f"expected one. Give repeated judgements names of their own in `rater`."
         )
     given = rows.groupby(QUESTION).size()
