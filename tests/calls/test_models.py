@@ -13,7 +13,7 @@ import worker
 from server import Provider, serving
 
 from heart_utils.calls import ledger as database
-from heart_utils.calls.asking import ask_all
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, Money, ReplayError, export_calls, open_ledger
 from heart_utils.calls.models import Call, Model, ModelError, Request, read_models, supports_schema
 from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
