@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from heart_utils.tables import TABLES, TableError, check_table
 
@@ -270,7 +271,7 @@ def strictest_licence(licences: list[str]) -> str:
     Parameters
     ----------
     licences : list of str
-        Names as in :data:`LICENCES`.
+        Names as in ``LICENCES``.
 
     Returns
     -------
@@ -291,7 +292,7 @@ def may_publish(licence: str) -> bool:
     Parameters
     ----------
     licence : str
-        A name as in :data:`LICENCES`.
+        A name as in ``LICENCES``.
 
     Returns
     -------
@@ -329,6 +330,22 @@ def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bo
         if part is not None:
             Path(part).unlink(missing_ok=True)
     return True
+
+
+def read_yaml(file: Path, kind: Any, error: type[ValueError] = RunError) -> Any:
+    """Read a YAML file as what pydantic can make of it (a model, a dataclass, ``dict[str, int]``), or say what does not fit."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(yaml.load(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except (OSError, yaml.YAMLError) as fault:
+        raise error(f"{file} cannot be read as YAML: {fault}") from None
+    except ValidationError as fault:
+        said = [
+            f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']} (it is {one['input']!r:.60})"
+            for one in fault.errors()
+        ]
+        raise error(f"{file}: {'; '.join(said)}.") from None
 
 
 def checksum(file: Path) -> str:
@@ -384,7 +401,7 @@ def csv_text(table: pd.DataFrame) -> str:
 
 
 def read_csv_text(text: str, **how: Any) -> pd.DataFrame:
-    """Read what :func:`csv_text` wrote, with its texts as they were."""
+    """Read what ``csv_text`` wrote, with its texts as they were."""
     table: pd.DataFrame = pd.read_csv(StringIO(text), **how)
     for name in table.columns[table.dtypes == "str"]:
         table[name] = table[name].str.replace(rf"^'(?={COMPUTED.pattern})", "", regex=True)

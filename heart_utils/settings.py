@@ -66,7 +66,8 @@ def _words(fault: Any, known: list[str]) -> str:
     if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{at}has unknown {name}.{keys}"
     if fault["type"] == "value_error":
-        return str(fault["ctx"]["error"])
+        inside = " ".join(map(str, fault["loc"]))
+        return f"{inside}: {fault['ctx']['error']}" if inside else str(fault["ctx"]["error"])
     expected = EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
     return f"{at}{name} is {said(fault['input'])}, expected {expected}."
 

@@ -102,215 +102,115 @@ class Column:
 
 
 TEXT, TEXT_OR_NONE = Column("text"), Column("text", nullable=True)
-NUMBER, NUMBER_OR_NONE = Column("number"), Column("number", nullable=True)
-MILLISECONDS = Column("number", nullable=True, low=0)
-COUNT_OR_NONE = Column("count", nullable=True, low=0)
+NUMBER_OR_NONE = Column("number", nullable=True)
+NOT_NEGATIVE = Column("number", nullable=True, low=0)
+COUNT, COUNT_OR_NONE = Column("count", low=0), Column("count", nullable=True, low=0)
 PROBABILITY = Column("number", nullable=True, low=0, high=1)
-FLAGS = Column("list")
-SIMULATED = Column("truth")
-SLICE = Column("text", words=SLICES)
-STATE = Column("text", words=STATES)
-PROTOCOL = Column("text")
-"""A name of ``data/protocols``, where a reader may put one of their own, or the word of an import."""
-ORDER = Column("text", nullable=True, words=ORDERS)
-RATER_KIND = Column("text", words=RATER_KINDS)
-RESPONDER_KIND = Column("text", words=RESPONDER_KINDS)
+TRUTH, FLAGS = Column("truth"), Column("list")
+FROM_1_TO_5 = Column("number", nullable=True, low=1, high=5, optional=True)
 
-TABLES: dict[str, dict[str, Column]] = {
-    "histories": {
-        "history_id": TEXT,
-        "dialogue_id": TEXT,
-        "source": TEXT,
-        "slice": SLICE,
-        "twin_id": TEXT_OR_NONE,
-        "emotion": TEXT_OR_NONE,
-        "problem": TEXT_OR_NONE,
-        "situation": TEXT_OR_NONE,
-        "turns": Column("list"),
-        "licence": TEXT,
-        "flags": FLAGS,
-        "simulated": SIMULATED,
-        # ESConv's own labels, where a source has them.
-        "strategies": Column("list", nullable=True, optional=True),
-        "distress_before": Column("number", nullable=True, low=1, high=5, optional=True),
-        "distress_after": Column("number", nullable=True, low=1, high=5, optional=True),
-        "seeker_empathy": Column("number", nullable=True, low=1, high=5, optional=True),
-        "seeker_relevance": Column("number", nullable=True, low=1, high=5, optional=True),
-    },
-    "responders": {
-        "responder": TEXT,
-        "responder_kind": RESPONDER_KIND,
-        "family": TEXT_OR_NONE,
-        "model": TEXT_OR_NONE,
-        "size": Column("number", nullable=True, low=0),
-        "released": TEXT_OR_NONE,
-        "price": Column("number", nullable=True, low=0),
-        "simulated": SIMULATED,
-    },
-    "replies": {
-        "reply_id": TEXT,
-        "history_id": TEXT,
-        "responder": TEXT,
-        "author_id": TEXT_OR_NONE,
-        "text": TEXT_OR_NONE,
-        "ttft_ms": MILLISECONDS,
-        "total_ms": MILLISECONDS,
-        "prompt_tokens": COUNT_OR_NONE,
-        "completion_tokens": COUNT_OR_NONE,
-        "cost_usd": Column("number", nullable=True, low=0),
-        "typing_ms": MILLISECONDS,
-        "flags": FLAGS,
-        "state": STATE,
-        "call_id": TEXT_OR_NONE,
-        "simulated": SIMULATED,
-    },
-    "comparisons": {
-        "comparison_id": TEXT,
-        "pair_id": TEXT,
-        "history_id": TEXT,
-        "reply_a": TEXT,
-        "reply_b": TEXT,
-        "responder_a": TEXT,
-        "responder_b": TEXT,
-        "order": ORDER,
-        "protocol": PROTOCOL,
-        "simulated": SIMULATED,
-    },
-    "verdicts": {
-        "comparison_id": TEXT,
-        "pair_id": TEXT,
-        "history_id": TEXT,
-        "dialogue_id": TEXT,
-        "slice": SLICE,
-        "responder_a": TEXT,
-        "responder_b": TEXT,
-        "rater": TEXT,
-        "rater_kind": RATER_KIND,
-        "dimension": TEXT,
-        "dimension_position": COUNT_OR_NONE,
-        "verdict": Column("text", nullable=True, words=VERDICTS),
-        "margin": Column("number", nullable=True, low=1, high=5),
-        "p_a": PROBABILITY,
-        "state": STATE,
-        "order": ORDER,
-        "protocol": PROTOCOL,
-        "answer_format": Column("text", nullable=True, words=ANSWER_FORMATS),
-        "repeat": Column("count", low=0),
-        "group": TEXT_OR_NONE,
-        "flags": FLAGS,
-        "rationale": TEXT_OR_NONE,
-        "call_id": TEXT_OR_NONE,
-        "simulated": SIMULATED,
-        # People's studies: seconds on the page, and its place in what the rater did.
-        "seconds": Column("number", nullable=True, low=0, optional=True),
-        "position": Column("count", nullable=True, low=1, optional=True),
-    },
-    "raters": {
-        "rater": TEXT,
-        "rater_kind": RATER_KIND,
-        "study": TEXT,
-        "population": TEXT,
-        "language": TEXT,
-        "pay": TEXT,
-        "n_shown": Column("count", low=0),
-        "n_answered": Column("count", low=0),
-        "n_checks": Column("count", low=0),
-        "n_checks_passed": Column("count", low=0),
-        "completed": Column("truth"),
-        "simulated": SIMULATED,
-    },
-    "scores": {
-        "reply_id": TEXT,
-        "history_id": TEXT,
-        "dialogue_id": TEXT,
-        "responder": TEXT,
-        "rater": TEXT,
-        "rater_kind": RATER_KIND,
-        "dimension": TEXT,
-        "item": TEXT_OR_NONE,
-        "score": NUMBER_OR_NONE,
-        "state": STATE,
-        "protocol": PROTOCOL,
-        "group": TEXT_OR_NONE,
-        "flags": FLAGS,
-        "call_id": TEXT_OR_NONE,
-        "simulated": SIMULATED,
-        # Who the rater was told had written the reply, and the reply's writer where people are told apart.
-        "label": Column("text", nullable=True, words=LABELS, optional=True),
-        "author_id": Column("text", nullable=True, optional=True),
-    },
-    "tallies": {
-        "study": TEXT,
-        "by": TEXT,
-        "dimension": TEXT,
-        "responder_a": TEXT,
-        "responder_b": TEXT,
-        "cluster": TEXT,
-        "rater": TEXT_OR_NONE,
-        "stratum": TEXT_OR_NONE,
-        "longer": Column("text", nullable=True, words=("a", "b", "same")),
-        "empathy_a": Column("text", nullable=True, words=LEVELS),
-        "empathy_b": Column("text", nullable=True, words=LEVELS),
-        "n_a": Column("count", low=0),
-        "n_tie": Column("count", low=0),
-        "n_b": Column("count", low=0),
-        "simulated": SIMULATED,
-    },
-    "codes": {
-        "reply_id": TEXT,
-        "coder": TEXT,
-        "code": TEXT,
-        "probability": PROBABILITY,
-        "state": STATE,
-        "simulated": SIMULATED,
-    },
-    "ratings": {
-        "dimension": TEXT,
-        "slice": TEXT,
-        "group": TEXT_OR_NONE,
-        "rater": TEXT,
-        "rater_kind": TEXT,
-        "method": TEXT,
-        "population": Column("text", words=POPULATIONS),
-        "responder": TEXT,
-        "responder_kind": RESPONDER_KIND,
-        "strength": NUMBER,
-        "ci_low": NUMBER_OR_NONE,
-        "ci_high": NUMBER_OR_NONE,
-        "ci_level": PROBABILITY,
-        "rating": NUMBER,
-        "rating_low": NUMBER_OR_NONE,
-        "rating_high": NUMBER_OR_NONE,
-        "rank_low": COUNT_OR_NONE,
-        "rank_high": COUNT_OR_NONE,
-        "win_probability": PROBABILITY,
-        "n_verdicts": Column("count", low=0),
-        "n_clusters": Column("count", low=0),
-        "tie_share": PROBABILITY,
-        "penalised": Column("truth"),
-        "provisional": Column("truth"),
-        "simulated": SIMULATED,
-    },
+
+def _each(names: str, column: Column) -> dict[str, Column]:
+    return dict.fromkeys(names.split(), column)
+
+
+COLUMNS: dict[str, Column] = {
+    **_each("history_id dialogue_id pair_id comparison_id reply_id reply_a reply_b source licence", TEXT),
+    **_each("responder responder_a responder_b rater dimension protocol study population language pay", TEXT),
+    **_each("by cluster coder code method people models outcome", TEXT),
+    **_each("twin_id emotion problem situation author_id text family model released rationale", TEXT_OR_NONE),
+    **_each("group item stratum call_id", TEXT_OR_NONE),
+    **_each("ttft_ms total_ms typing_ms cost_usd size price", NOT_NEGATIVE),
+    **_each("prompt_tokens completion_tokens dimension_position rank_low rank_high", COUNT_OR_NONE),
+    **_each("n_people_replies n_model_replies n_raters", COUNT_OR_NONE),
+    **_each("repeat n_shown n_answered n_checks n_checks_passed n_a n_tie n_b n_verdicts n_clusters", COUNT),
+    **_each("p_a probability ci_level win_probability tie_share", PROBABILITY),
+    **_each("score ci_low ci_high rating_low rating_high", NUMBER_OR_NONE),
+    **_each("strength rating", Column("number")),
+    **_each("completed penalised provisional simulated", TRUTH),
+    **_each("turns flags", FLAGS),
+    **_each("empathy_a empathy_b", Column("text", nullable=True, words=LEVELS)),
+    "slice": Column("text", words=SLICES),
+    "state": Column("text", words=STATES),
+    "order": Column("text", nullable=True, words=ORDERS),
+    "rater_kind": Column("text", words=RATER_KINDS),
+    "responder_kind": Column("text", words=RESPONDER_KINDS),
+    "verdict": Column("text", nullable=True, words=VERDICTS),
+    "margin": Column("number", nullable=True, low=1, high=5),
+    "answer_format": Column("text", nullable=True, words=ANSWER_FORMATS),
+    "longer": Column("text", nullable=True, words=("a", "b", "same")),
+    "evidence": Column("text", words=EVIDENCE),
+    "win_share": Column("number", low=0, high=1),
+    # ESConv's own labels, where a source has them.
+    "strategies": Column("list", nullable=True, optional=True),
+    **_each("distress_before distress_after seeker_empathy seeker_relevance", FROM_1_TO_5),
+    # People's studies: seconds on the page, and its place in what the rater did.
+    "seconds": Column("number", nullable=True, low=0, optional=True),
+    "position": Column("count", nullable=True, low=1, optional=True),
+    # Who the rater was told had written the reply.
+    "label": Column("text", nullable=True, words=LABELS, optional=True),
+}
+"""Name of a column -> what it holds in every table that has it, but for those of :data:`DIFFERENT`."""
+
+DIFFERENT: dict[str, dict[str, Column]] = {
+    "scores": {"author_id": Column("text", nullable=True, optional=True)},  # where people who write are told apart
+    "tallies": {"rater": TEXT_OR_NONE},
+    "ratings": _each("slice rater_kind", TEXT) | {"population": Column("text", words=POPULATIONS)},
     "effects": {
-        "study": TEXT,
-        "people": TEXT,
-        "models": TEXT,
+        **_each("ci_low ci_high", PROBABILITY),
         "raters": Column("text", words=RATED_BY),
         "label": Column("text", words=TOLD),
-        "outcome": TEXT,
-        "win_share": Column("number", low=0, high=1),
-        "ci_low": PROBABILITY,
-        "ci_high": PROBABILITY,
-        "ci_level": PROBABILITY,
-        "n_people_replies": COUNT_OR_NONE,
-        "n_model_replies": COUNT_OR_NONE,
-        "n_raters": COUNT_OR_NONE,
         "n_clusters": Column("count", nullable=True, low=2),
         "cluster": TEXT_OR_NONE,
-        "evidence": Column("text", words=EVIDENCE),
-        "source": TEXT,
-        "simulated": SIMULATED,
     },
+}
+"""Table -> the columns that hold something else there."""
+
+
+def _table(name: str, columns: str) -> dict[str, Column]:
+    return {column: (COLUMNS | DIFFERENT.get(name, {}))[column] for column in columns.split()}
+
+
+TABLES: dict[str, dict[str, Column]] = {
+    name: _table(name, columns)
+    for name, columns in {
+        "histories": (
+            "history_id dialogue_id source slice twin_id emotion problem situation turns licence flags simulated "
+            "strategies distress_before distress_after seeker_empathy seeker_relevance"
+        ),
+        "responders": "responder responder_kind family model size released price simulated",
+        "replies": (
+            "reply_id history_id responder author_id text ttft_ms total_ms prompt_tokens completion_tokens "
+            "cost_usd typing_ms flags state call_id simulated"
+        ),
+        "comparisons": "comparison_id pair_id history_id reply_a reply_b responder_a responder_b order protocol simulated",
+        "verdicts": (
+            "comparison_id pair_id history_id dialogue_id slice responder_a responder_b rater rater_kind "
+            "dimension dimension_position verdict margin p_a state order protocol answer_format repeat group "
+            "flags rationale call_id simulated seconds position"
+        ),
+        "raters": (
+            "rater rater_kind study population language pay n_shown n_answered n_checks n_checks_passed completed simulated"
+        ),
+        "scores": (
+            "reply_id history_id dialogue_id responder rater rater_kind dimension item score state protocol group "
+            "flags call_id simulated label author_id"
+        ),
+        "tallies": (
+            "study by dimension responder_a responder_b cluster rater stratum longer empathy_a empathy_b n_a "
+            "n_tie n_b simulated"
+        ),
+        "codes": "reply_id coder code probability state simulated",
+        "ratings": (
+            "dimension slice group rater rater_kind method population responder responder_kind strength ci_low "
+            "ci_high ci_level rating rating_low rating_high rank_low rank_high win_probability n_verdicts "
+            "n_clusters tie_share penalised provisional simulated"
+        ),
+        "effects": (
+            "study people models raters label outcome win_share ci_low ci_high ci_level n_people_replies "
+            "n_model_replies n_raters n_clusters cluster evidence source simulated"
+        ),
+    }.items()
 }
 """Name of a table -> name of a column -> what it holds, in the order of writing."""
 

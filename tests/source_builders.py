@@ -31,7 +31,8 @@ MENTALALIGN_FILES = ["Human_judge", "claude_llm_judge", "gpt-4o_llm_judge", "gem
 def know(monkeypatch, source: Source, files: dict[str, tuple[str, str, bytes]]) -> Source:
     """Let the catalogue know a set: name of a file -> (address, what is kept, the bytes that shall be kept)."""
     listed = tuple(
-        SourceFile(name, address, hashlib.sha256(content).hexdigest(), kept) for name, (address, kept, content) in files.items()
+        SourceFile(file=name, address=address, sha256=hashlib.sha256(content).hexdigest(), kept=kept)
+        for name, (address, kept, content) in files.items()
     )
     source = replace(source, files=listed)
     monkeypatch.setitem(catalogue.SOURCES, source.name, source)

@@ -85,6 +85,16 @@ def test_an_example_runs_after_the_imports_that_the_pages_name_and_no_other(name
     assert "".join(said) == ""
 
 
+def test_a_docstring_links_only_to_what_has_a_place_on_the_pages():
+    offered = {what for name in MODULES for what in importlib.import_module(name).__all__}
+    lost = set()
+    for path in Path(heart_utils.__file__).parent.rglob("*.py"):
+        links = re.findall(r":(?:func|class|exc):`~?([\w.]+)`", path.read_text())
+        ours = {link for link in links if "heart_utils" in link or "." not in link}
+        lost |= {(path.name, link) for link in ours if link.split(".")[-1] not in offered}
+    assert lost == set()
+
+
 def test_what_the_package_names_is_what_a_module_offers():
     strange = [name for name in heart_utils.__all__ if name != "__version__" and name not in home(name).__all__]
     assert strange == []

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heart_utils.runs import may_publish, strictest_licence, write_atomically
-from heart_utils.sources.catalogue import SOURCES, Source
-from heart_utils.sources.errors import DataError
+from heart_utils.sources.catalogue import SOURCES, DataError, Source
 from heart_utils.sources.fetch import find_data
 from tools.settings import contact_words, launch_words, read_settings
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from heart_utils.sources.errors import DataError
+from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.fetch import find_data
 
 __all__ = ["WITHHELD", "Leak", "Withheld", "find_leaks", "read_published", "withheld_texts"]

@@ -511,7 +511,7 @@ def pairwise_agreement(
         What an answer counts as that turned with the order of the replies.
     cluster : str or two str
         Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
-        and people like these, as in :func:`heart_utils.ratings.other_raters.crossed_variance`. Judges stay the same.
+        and people like these, as in ``crossed_variance``. Judges stay the same.
     n_resamples : int
         Bootstrap resamples; 0 for shares alone.
     ci_level : float
@@ -522,7 +522,7 @@ def pairwise_agreement(
     Returns
     -------
     Agreement
-        ``.table`` has one row a group. Intervals follow the rule of :func:`heart_utils.ratings.resampling.interval_ends`;
+        ``.table`` has one row a group. Intervals follow the rule of ``interval_ends``;
         what the authors' names alone predict is learnt anew in each resample, never from a copy of the
         dialogue that it is held against. A resample holds fewer different dialogues than the data, so names learnt in
         it are right less often; only the spread of the resamples is used, so the interval stays about the estimate.

@@ -558,7 +558,7 @@ def rate_writers(
     those who are no writers is the writer's gap, and the mean of the gaps is the average human. Writers
     are a sample of people, so its standard error for writers like these is
     :math:`\sqrt{s^2 + \tau^2 / W}`, with s from resampling dialogues and :math:`\tau` the standard
-    deviation between writers (:func:`paule_mandel`), and a t quantile with W - 1 degrees of freedom.
+    deviation between writers (``paule_mandel``), and a t quantile with W - 1 degrees of freedom.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Asking models: from the ledger what it has, from them what it lacks. Every call goes through :func:`ask_all`.
+"""Asking models: from the ledger what it has, from them what it lacks. Every call goes through ``ask_all``.
 
 Each model has a queue: what waits, what is claimed, and how fast its provider wants to be asked. All queues run on one
 event loop; answers are committed together, a few times a second.
@@ -420,7 +420,7 @@ def run(
 
 
 class _Flow:
-    """One run of :func:`run`, on the event loop."""
+    """One run of ``run``, on the event loop."""
 
     def __init__(
         self, ledger: Ledger, address: str | None, max_concurrency: int | None, budget_usd: float | None, bar: Any

@@ -867,7 +867,7 @@ def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: boo
 
 
 def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
-    r"""Read calls that :func:`export_calls` wrote; what is recorded already stays."""
+    r"""Read calls that ``export_calls`` wrote; what is recorded already stays."""
     path = Path(file)
     try:
         content = path.read_bytes()

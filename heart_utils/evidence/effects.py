@@ -95,7 +95,7 @@ def share_clustered(
     """Average wins that come in clusters, such as messages and the raters who read them.
 
     The variance is that of the weighted mean by sums over clusters, over two crossed clusterings at once if there are two
-    [1]_. The interval is the package's for shares (:func:`heart_utils.ratings.resampling.interval_ends`): Wilson's with a t
+    [1]_. The interval is the package's for shares (``interval_ends``): Wilson's with a t
     quantile whose degrees of freedom are the number of the fewer clusters less one.
 
     Parameters

@@ -42,7 +42,7 @@ def rubric_board(
     n_resamples : int
         Bootstrap replicates; 0 for none, and no intervals.
     ci_level : float
-        Of the intervals (:func:`~heart_utils.ratings.resampling.interval_ends`).
+        Of the intervals (``interval_ends``).
     rng : numpy.random.Generator, optional
         The source of chance; by default one with a fixed seed.
 

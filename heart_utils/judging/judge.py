@@ -84,7 +84,7 @@ def collect_verdicts(
         Where calls are kept.
     **how
         What :func:`plan_questions` takes (``responders``, ``protocol``, ``dimensions``, ``repeats``, ``seed``), and what
-        :func:`heart_utils.calls.engine.ask_all` takes: ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"``
+        ``ask_all`` takes: ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"``
         nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
 
     Returns

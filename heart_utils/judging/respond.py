@@ -82,7 +82,7 @@ def collect_replies(
     ----------
     histories : pandas.DataFrame
         The table of histories. Those flagged ``ends_with_supporter`` get no reply;
-        :func:`skipped_histories` lists them.
+        ``skipped_histories`` lists them.
     responders : sequence of Model or str
         Models, and the names of :data:`PROBES`.
     ledger : Ledger
@@ -97,7 +97,7 @@ def collect_replies(
         More than 1 is faster, and replies whose times were taken beside others are flagged
         ``timed_beside_others``.
     **asking
-        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``, as in :func:`heart_utils.calls.engine.ask_all`. In mode
+        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``, as in ``ask_all``. In mode
         ``"dry"`` a reply that is not recorded is 40 words of filler, flagged ``planned``: good for estimates only.
 
     Returns
@@ -107,7 +107,7 @@ def collect_replies(
         off (flag ``unwrapped``); else the text is the model's. Other flags: ``over_40_words``,
         ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the
         seeker's next turn), ``truncated``, and ``cut`` (it was longer than its room by far, so that
-        this side cut it: no judge reads more than :func:`heart_utils.calls.prices.text_bound`).
+        this side cut it: no judge reads more than ``text_bound``).
 
     Raises
     ------

@@ -92,7 +92,7 @@ def assign_raters(
     sees either responder of their pairs first as often as the other, give or take one. All three hold at
     once, because ratings link pairs to seats as the edges of a bipartite graph, which can always be
     split in two with no vertex off by more than one. No rater meets a history more often than
-    :func:`check_balance` allows, unless that history has too many ratings for the seats (:func:`largest_load`).
+    :func:`check_balance` allows, unless that history has too many ratings for the seats (``largest_load``).
 
     Parameters
     ----------

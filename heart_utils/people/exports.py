@@ -90,7 +90,7 @@ def read_potato(folder: Path) -> PotatoAnswers:
 def restore_answers(folder: Path) -> int:
     """Put into a Potato project's states what its histories have and they lack, before it is started again.
 
-    Of two writes of a state at once the older may stay (see :func:`read_potato`). If the server stops then, the
+    Of two writes of a state at once the older may stay (see ``read_potato``). If the server stops then, the
     person who comes back finds the page empty that they had filled, and would have to answer once more.
     """
     typed = _typing(folder / "project.sqlite")

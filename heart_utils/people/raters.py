@@ -104,7 +104,7 @@ def import_ratings(
     statement : mapping, optional
         The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own.
     redact : str
-        What is taken out of reasons; see :func:`heart_utils.people.privacy.redact_text`.
+        What is taken out of reasons; see ``redact_text``.
     withdrawn : sequence of str
         People who asked that their answers be deleted, as they were named in the study.
     simulated : bool

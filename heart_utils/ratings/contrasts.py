@@ -60,7 +60,7 @@ def contrast_strengths(ratings: Ratings, contrasts: Mapping[str, Mapping[str, fl
     """Put simultaneous intervals on a few contrasts named beforehand.
 
     All intervals hold at once in ``ci_level`` of studies
-    (:func:`~heart_utils.ratings.resampling.simultaneous_quantile`). Named beforehand, five contrasts cost less width
+    (``simultaneous_quantile``). Named beforehand, five contrasts cost less width
     than all pairs do. A contrast with someone penalised has no finite end.
 
     Parameters
@@ -153,7 +153,7 @@ def twin_contrasts(
     .. math:: \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}.
 
     Both boards are fitted to the same resampled dialogues. The interval follows the rule for few clusters
-    (:func:`~heart_utils.ratings.resampling.interval_ends`): HEART has 18 twins, so t has 17 degrees of freedom.
+    (``interval_ends``): HEART has 18 twins, so t has 17 degrees of freedom.
     The test flips, dialogue by dialogue, which twin is called adversarial: if being adversarial changes
     nothing, all such ways are alike.
 
@@ -177,7 +177,8 @@ def twin_contrasts(
     Returns
     -------
     TwinContrasts
-        One row a contrast.
+        One row a contrast. Where someone in it won or lost every comparison of a slice, it is ``penalised`` and has no
+        interval; the test holds there too.
 
     Raises
     ------
@@ -232,7 +233,9 @@ def twin_contrasts(
         boards[1].fit(tally, _cells(0 * drawn, drawn)),
     )
     again = (one - other) @ matrix.T
-    low, high = interval_ends(delta, again, n_clusters, ci_level)
+    # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far away the truth may be.
+    held = ((matrix != 0) & (boards[0].penalised | boards[1].penalised)).any(axis=1)
+    low, high = (np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level))
     turned = boards[0].fit(tally, _cells(~flips, flips))[0] - boards[1].fit(tally, _cells(flips, ~flips))[0]
     as_wide = np.abs(turned @ matrix.T) >= np.abs(delta) - SAME
     exact = len(flips) == 2**n_clusters
@@ -246,6 +249,7 @@ def twin_contrasts(
             "ci_low": low,
             "ci_high": high,
             "ci_level": ci_level,
+            "penalised": held,
             "p_value": as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips)),
             "n_clusters": n_clusters,
             "simulated": bool(used["simulated"].any()) if "simulated" in used else False,

@@ -29,7 +29,7 @@ def crossed_variance(influence: Array, dialogue: Codes, rater: Codes) -> float:
 def crossed_interval(
     estimate: float, variance: float, n_clusters: int, ci_level: float, *, least: float = -np.inf, most: float = np.inf
 ) -> tuple[float, float]:
-    """Give the ends from a two-way variance, by the rule of :func:`heart_utils.ratings.resampling.interval_ends`.
+    """Give the ends from a two-way variance, by the rule of ``interval_ends``.
 
     That is Wilson's interval where the number has a range, else the standard error times t.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,11 @@ POINTS = 400.0 / np.log(10.0)
 """Rating points a unit of strength."""
 
 CENTRE = 1500.0
+
+NO_DIALOGUE = (
+    "The verdicts have no column dialogue_id, so these ratings have no interval. Name what stands for a dialogue, such as "
+    "cluster='history_id', or say n_resamples=0 if no interval is wanted."
+)
 
 
 def lay_out(
@@ -433,7 +439,7 @@ def fit_ratings(
     -------
     Ratings
         ``.table`` is the ratings table. Its intervals follow the rule of
-        :func:`~heart_utils.ratings.resampling.interval_ends`, by the clusters in which someone was met. Rank
+        ``interval_ends``, by the clusters in which someone was met. Rank
         ranges hold for all responders at once. ``win_probability`` is the mean over opponents of the
         fitted probability. Where no verdict told anyone apart, all strengths are zero and there is no
         interval.
@@ -456,7 +462,7 @@ def fit_ratings(
     Examples
     --------
     >>> duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
-    >>> strength = fit_ratings(duel).strength
+    >>> strength = fit_ratings(duel, n_resamples=0).strength
     >>> float(round(strength["human"] - strength["model"], 3))  # log 3
     1.099
     """
@@ -467,6 +473,8 @@ def fit_ratings(
     clusters = (cluster,) if isinstance(cluster, str) else tuple(cluster)
     chosen = check_interval(interval, clusters)
     absent = clusters == ("dialogue_id",) and "dialogue_id" not in verdicts
+    if absent and n_resamples > 0:
+        warnings.warn(NO_DIALOGUE, stacklevel=2)
     resampled = n_resamples > 0 and not absent and method != "released-heart"
     entries = read_verdicts(verdicts, dimension=dimension, cluster=None if absent else clusters[0])
     if entries.tie.all():

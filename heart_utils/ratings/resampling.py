@@ -1,6 +1,6 @@
 """Intervals from resampling whole clusters: what was sampled together is drawn together.
 
-The one rule for intervals and p values is here (:func:`interval_ends`, :func:`p_value`).
+The one rule for intervals and p values is here (``interval_ends``, ``p_value``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Interval:
     Attributes
     ----------
     estimate, ci_low, ci_high, se : float
-        ``nan`` ends mean that no interval can be had. The standard error is :func:`standard_error`.
+        ``nan`` ends mean that no interval can be had. The standard error is ``standard_error``.
     ci_level : float
         Such as 0.95.
     n_clusters : int
@@ -139,7 +139,7 @@ def bootstrap_ci(
     Returns
     -------
     Interval
-        By the rule of :func:`interval_ends`.
+        By the rule of ``interval_ends``.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def wilson_ends(
 def interval_of(
     estimate: float, replicates: Array, n_clusters: int, ci_level: float, *, least: float = -np.inf, most: float = np.inf
 ) -> tuple[float, float]:
-    """Put an interval on one number, by the rule of :func:`interval_ends`."""
+    """Put an interval on one number, by the rule of ``interval_ends``."""
     low, high = interval_ends(np.array([estimate]), replicates[:, None], n_clusters, ci_level, least=least, most=most)
     return float(low[0]), float(high[0])
 
@@ -260,7 +260,7 @@ def p_value(
 ) -> float:
     """Test one number against a value, two-sided: one less the level at which an end of the interval meets that value.
 
-    So p is below 0.05 exactly where the 95 % interval of :func:`interval_ends` excludes the value. Percentiles cannot
+    So p is below 0.05 exactly where the 95 % interval of ``interval_ends`` excludes the value. Percentiles cannot
     tell how far beyond the last resample a value lies; there the t distribution of the standard error does.
     """
     se = float(standard_error(replicates[:, None], n_clusters)[0])
@@ -345,7 +345,10 @@ def check_resamples(n_resamples: int) -> None:
 
 
 def _effective(estimate: Array, se: Array, n_clusters: Counts, least: float, most: float) -> Array:
-    """Give how many independent observations of a share have this standard error; as many as clusters at either end."""
+    """Give how many independent observations of a share have this standard error.
+
+    As many as clusters at either end of the range, and where all clusters agree to the digit: that tells little of others.
+    """
     inside = np.maximum((estimate - least) * (most - estimate), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(inside > 0, inside / se**2, n_clusters)
+        return np.where((inside > 0) & (se != 0), inside / se**2, n_clusters)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from heart_utils.tables import ORDERS, STATES
 
 __all__ = [
-    "read_verdicts",
     "AgreementError",
     "Entries",
     "NotComparableError",
@@ -315,7 +314,7 @@ class Entries:
     share : numpy.ndarray
         What a wins of the verdict, from 0 to 1.
     word : numpy.ndarray
-        The rater's word as a place in :data:`SHARES` (a, tie, b), or -1.
+        The rater's word as a place in ``SHARES`` (a, tie, b), or -1.
     inconsistent : numpy.ndarray
         Whether two orders contradicted each other.
     rows : numpy.ndarray
@@ -427,6 +426,7 @@ def count_wins(
     Examples
     --------
     >>> votes = pd.DataFrame({"dialogue_id": list("ddde"), "responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
+    >>> from heart_utils.ratings.verdicts import read_verdicts
     >>> entries = read_verdicts(votes, dimension="overall", cluster="dialogue_id")
     >>> [float(count_wins(entries, weights=weights).sum()[0, 0, 0, 1]) for weights in ("verdicts", "pairs")]  # of 4
     [3.0, 2.0]

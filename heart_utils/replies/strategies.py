@@ -447,14 +447,14 @@ def associate_coders(
     Parameters
     ----------
     verdicts, words, dimension, cluster, ci_level
-        As for :func:`associate_preference`.
+        As for ``associate_preference``.
     codes : pandas.DataFrame
         Codes of any number of coders, named in ``coder``; one who coded nothing is left out.
 
     Returns
     -------
     pandas.DataFrame
-        The tables of :func:`associate_preference`, one after the other, with ``coder``; ``q_value`` counts all rows.
+        The tables of ``associate_preference``, one after the other, with ``coder``; ``q_value`` counts all rows.
 
     Raises
     ------

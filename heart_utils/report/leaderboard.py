@@ -113,7 +113,7 @@ def leaderboard_html(
     Parameters
     ----------
     ratings : pandas.DataFrame or mapping
-        As for :func:`leaderboard_rows`; each board gets a table of its own.
+        As for ``leaderboard_rows``; each board gets a table of its own.
     title : str
         Of the page.
     whole_page : bool

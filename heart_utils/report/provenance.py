@@ -73,7 +73,7 @@ class TableNote:
     source : str
         The data set or study, in words.
     licence : str
-        As in :data:`heart_utils.runs.LICENCES`.
+        As in ``LICENCES``.
     rows : dict
         Origin -> number of rows; ``"not recorded"`` where nobody said.
     by : dict
@@ -209,7 +209,7 @@ def versions() -> dict[str, str]:
 
 
 def show_versions() -> None:
-    """Print :func:`versions` in one line, with which a chapter ends.
+    """Print ``versions`` in one line, with which a chapter ends.
 
     Nothing in it depends on the day or the folder, so a chapter run again in the same environment prints
     the same line.

@@ -68,7 +68,7 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
 
     Two responders near the middle of the field differ by the gap. It is found if the interval of their
     difference excludes zero, by the rule of a leaderboard: the intervals of all its pairs hold at once. The
-    smallest gap is :math:`(c + t_\text{power})` standard errors, with :math:`c` from :func:`critical_value`.
+    smallest gap is :math:`(c + t_\text{power})` standard errors, with :math:`c` from ``critical_value``.
 
     The variance of the difference adds three parts, on the scale of a fit to an even tournament in which a tie is
     half a win. With K responders, v votes and M dialogues a pair, D dialogues, R raters and N verdicts a responder:

@@ -60,7 +60,7 @@ BEHAVIOURS = {
     "patient_coin": Behaviour(0.0, 0.0, 40.0, 0.98),
     "careless_reader": Behaviour(0.2, 0.0, 12.0, 0.5),
 }
-"""Assumptions, not measurements, as are :data:`SPREAD` and :data:`TIES`. ``careful`` and ``hurried`` do the task; the
+"""Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. ``careful`` and ``hurried`` do the task; the
 others, to some degree, do not. ``coin`` and ``first_side`` pass a check that asks for one of two sides and one of five
 strengths by chance, 1 in 10."""
 
@@ -112,7 +112,7 @@ def simulate_raters(
     n_checks : int
         Attention checks a rater.
     advantage : float
-        Log-odds by which a careful rater prefers x to y, on average; pairs vary about it by :data:`SPREAD`.
+        Log-odds by which a careful rater prefers x to y, on average; pairs vary about it by ``SPREAD``.
 
     Returns
     -------

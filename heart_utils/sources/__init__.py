@@ -1,11 +1,10 @@
 """Data sets and users' files as the project's tables: histories, replies, scores, verdicts.
 
-One door for each table, :func:`load_histories`, :func:`load_replies`, :func:`load_scores` and
+One door for each table, :func:`load_histories`, ``load_replies``, :func:`load_scores` and
 :func:`load_verdicts`, opened by the name of a set or by the path of a file.
 """
 
-from heart_utils.sources.catalogue import SOURCES, Source, load_responders
-from heart_utils.sources.errors import DamagedDataError, DataError, DataUnavailableError
+from heart_utils.sources.catalogue import SOURCES, DamagedDataError, DataError, DataUnavailableError, Source, load_responders
 from heart_utils.sources.fetch import fetch_data, find_data
 from heart_utils.sources.heart import count_role_swaps
 from heart_utils.sources.load import load_histories, load_scores, load_tallies, load_verdicts

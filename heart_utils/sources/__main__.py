@@ -6,8 +6,7 @@ import os
 import sys
 
 from heart_utils.runs import RunError
-from heart_utils.sources.catalogue import SOURCES, Source, find_source
-from heart_utils.sources.errors import DataError
+from heart_utils.sources.catalogue import SOURCES, DataError, Source, find_source
 from heart_utils.sources.fetch import cache_folder, fetch_data, find_data
 from heart_utils.sources.public import compare_public
 

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import pandas as pd
-import yaml
 
-from heart_utils.runs import find_root
-from heart_utils.sources.errors import DataError
+from heart_utils.runs import find_root, read_yaml
 from heart_utils.tables import check_table
 
-__all__ = ["ESCONV_SUPPORTER", "FAMILIES", "SOURCES", "Source", "SourceFile"]
+__all__ = ["SOURCES", "DamagedDataError", "DataError", "DataUnavailableError", "Source", "SourceFile"]
 
 
-@dataclass(frozen=True)
+class DataError(ValueError):
+    """A file or a data set does not hold what was asked of it."""
+
+
+class DataUnavailableError(DataError):
+    """A data set is neither mirrored nor fetched, and cannot be had now."""
+
+
+class DamagedDataError(DataError):
+    """A file came, but cut short or with another content than the one that was checked."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceFile:
-    """One file of a data set.
+    """One file of a data set: its name here, where its official place has it, and what is known of it.
 
-    Attributes
-    ----------
-    file : str
-        Its name in a mirror and in the cache, below the folder of its set.
-    address : str
-        Where the official place has it, below the set's own address.
-    sha256 : str
-        Checksum of what is kept.
-    kept : str
-        What is kept of it: empty for all of it; ``"labels"``, ``"ratings"`` or ``"dialogues"`` for
-        a part, as :mod:`heart_utils.sources.fetch` describes.
-    rows, columns : int, optional
-        Its size, where a loader checks it.
+    ``kept`` says what is kept of it: all, or ``labels``, ``ratings`` or ``dialogues``, as
+    :mod:`heart_utils.sources.fetch` describes; ``sha256`` is the checksum of that.
     """
 
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
     file: str
     address: str
     sha256: str
@@ -43,39 +43,12 @@ class SourceFile:
     columns: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
-    """One data set, as ``data/sources.yaml`` describes it.
+    """One data set, as ``data/sources.yaml`` describes it; the comment at the top of that file explains each field."""
 
-    Attributes
-    ----------
-    name : str
-        What the loaders call it.
-    folder : str
-        Its folder in a mirror and in the cache.
-    title : str
-        What it is, in a line.
-    licence : str
-        One of the names that :func:`heart_utils.runs.strictest_licence` ranks.
-    terms : str
-        What the licence covers and what it does not.
-    citation : str
-        Who made it.
-    address : str
-        The official place at a pinned revision, with a slash at its end.
-    ships : str
-        What ``data/public/`` holds of it: ``"labels"``, ``"tallies"`` (counts of ours), or nothing.
-    derivation : str
-        How that is made from the official files.
-    needs : tuple of str
-        Other sets without which it cannot be read.
-    responders : tuple of dict
-        Who wrote the replies, as rows of the table of responders.
-    files : tuple of SourceFile
-        What is read of it.
-    """
-
-    name: str
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    name: str = ""
     folder: str
     title: str
     licence: str
@@ -86,6 +59,7 @@ class Source:
     derivation: str = ""
     needs: tuple[str, ...] = ()
     responders: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    reading: dict[str, Any] = field(default_factory=dict, repr=False)
     files: tuple[SourceFile, ...] = field(default=(), repr=False)
 
     def url(self, file: SourceFile) -> str:
@@ -100,25 +74,11 @@ def find_source(name: str) -> Source:
     return SOURCES[name]
 
 
-def _read_sources() -> dict[str, Source]:
-    text = (find_root() / "data" / "sources.yaml").read_text(encoding="utf-8")
-    blocks = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return {name: _read_source(name, **block) for name, block in blocks.items()}
-
-
-def _read_source(name: str, *, files: list[dict[str, Any]], **block: Any) -> Source:
-    block |= {key: tuple(block.get(key, ())) for key in ("needs", "responders")}
-    return Source(name=name, files=tuple(SourceFile(**file) for file in files), **block)
-
-
-SOURCES: dict[str, Source] = _read_sources()
+SOURCES: dict[str, Source] = {
+    name: replace(source, name=name)
+    for name, source in read_yaml(find_root() / "data" / "sources.yaml", dict[str, Source], DataError).items()
+}
 """Name of a data set -> where it comes from and on which terms."""
-
-ESCONV_SUPPORTER = "esconv-supporter"
-
-FAMILIES = {"claude-3.7-sonnet": "anthropic", "gpt-4o": "openai", "gpt-4": "openai", "o4-mini": "openai"}
-FAMILIES |= {"gemini-2.5-flash": "google", "gemini-2.5-pro": "google"}
-"""Name of a model that judges -> its family, as in the column ``family`` of responders."""
 
 
 def load_responders(name: str) -> pd.DataFrame:
@@ -131,5 +91,4 @@ def load_responders(name: str) -> pd.DataFrame:
     if source is None or not source.responders:
         known = ", ".join(name for name, source in SOURCES.items() if source.responders)
         raise DataError(f"No responders are known for {name!r}. They are for {known} and sample.")
-    rows = pd.DataFrame(source.responders, columns=["responder", "responder_kind", "family", "model", "size"])
-    return check_table("responders", rows.assign(released=None, price=None, simulated=False))
+    return check_table("responders", pd.DataFrame(source.responders))

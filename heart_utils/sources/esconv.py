@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ import pandas as pd
 
 from heart_utils.runs import find_root
 from heart_utils.sources.fetch import find_data
+from heart_utils.sources.files import complete
 from heart_utils.tables import check_table
 
 __all__ = ["Dialogue", "load_strategy_turns"]
@@ -23,22 +26,11 @@ LICENCE = "CC-BY-NC-4.0"
 
 @dataclass(frozen=True)
 class Dialogue:
-    """One dialogue of ESConv, same-speaker turns merged.
+    """One dialogue of ESConv, turns of one speaker in a row joined by a space, as HEART's release joins them.
 
-    Attributes
-    ----------
-    dialogue_id : str
-        ``esconv-``, the split, and the row in its file, from 0.
-    turns : tuple of dict
-        ``speaker`` and ``text``; texts of one speaker in a row are joined by a space, as HEART's
-        release joins them.
-    ends : tuple of int
-        For each merged turn, the number of the last raw turn in it.
-    strategies : tuple of str
-        For each merged turn of the supporter, the strategies of its raw turns in order, joined by
-        a plus sign between spaces.
-    about : dict
-        ESConv's other fields.
+    ``dialogue_id`` is ``esconv-``, the split, and the row in its file, from 0; ``ends`` gives for each merged turn the
+    number of its last raw turn; ``strategies`` for each merged turn of the supporter those of its raw turns, joined by a
+    plus sign between spaces; ``about`` ESConv's other fields.
     """
 
     dialogue_id: str
@@ -60,48 +52,43 @@ def read_dialogues(*, mirror: str | os.PathLike[str] | None = None) -> dict[str,
 
 def load_esconv(*, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """Load the 1,300 dialogues whole, as histories with strategies and the seeker's own scores."""
-    rows = [_history(dialogue) for split in read_dialogues(mirror=mirror).values() for dialogue in split]
-    return check_table("histories", pd.DataFrame(rows))
+    rows = [_whole(dialogue) for split in read_dialogues(mirror=mirror).values() for dialogue in split]
+    return check_table("histories", complete("histories", pd.DataFrame(rows)))
 
 
 def _merge(dialogue_id: str, record: dict[str, Any]) -> Dialogue:
-    turns: list[dict[str, str]] = []
-    ends: list[int] = []
-    strategies: list[str] = []
-    for number, raw in enumerate(record["dialog"]):
-        speaker = SPEAKERS[raw["speaker"]]
-        same = bool(turns) and turns[-1]["speaker"] == speaker
-        if same:
-            turns[-1]["text"] += " " + raw["text"]
-            ends[-1] = number
-        else:
-            turns.append({"speaker": speaker, "text": raw["text"]})
-            ends.append(number)
-        if speaker == "supporter":
-            if same:
-                strategies[-1] += " + " + raw["strategy"]
-            else:
-                strategies.append(raw["strategy"])
-    about = {key: value for key, value in record.items() if key != "dialog"}
-    return Dialogue(dialogue_id, tuple(turns), tuple(ends), tuple(strategies), about)
+    runs = itertools.groupby(enumerate(record["dialog"]), key=lambda numbered: SPEAKERS[numbered[1]["speaker"]])
+    merged = [(speaker, list(numbered)) for speaker, numbered in runs]
+    return Dialogue(
+        dialogue_id,
+        turns=tuple({"speaker": speaker, "text": " ".join(raw["text"] for _, raw in run)} for speaker, run in merged),
+        ends=tuple(run[-1][0] for _, run in merged),
+        strategies=tuple(" + ".join(raw["strategy"] for _, raw in run) for who, run in merged if who == "supporter"),
+        about={key: value for key, value in record.items() if key != "dialog"},
+    )
 
 
-def _history(dialogue: Dialogue) -> dict[str, Any]:
-    about = dialogue.about
-    seeker = about["survey_score"]["seeker"]
+def history_row(
+    history_id: str, dialogue_id: str, source: str, turns: Sequence[dict[str, str]], about: dict[str, Any]
+) -> dict[str, Any]:
+    """Make a history of some turns with what ESConv, or HEART in the same words, says about them."""
     return {
-        "history_id": dialogue.dialogue_id,
-        "dialogue_id": dialogue.dialogue_id,
-        "source": "esconv",
-        "slice": "standard",
-        "twin_id": None,
+        "history_id": history_id,
+        "dialogue_id": dialogue_id,
+        "source": source,
         "emotion": about["emotion_type"],
         "problem": about["problem_type"],
-        "situation": about["situation"].strip() or None,
-        "turns": list(dialogue.turns),
+        "situation": (about["situation"] or "").strip() or None,
+        "turns": list(turns),
         "licence": LICENCE,
-        "flags": ["ends_with_supporter"] if dialogue.turns[-1]["speaker"] == "supporter" else [],
-        "simulated": False,
+        "flags": ["ends_with_supporter"] if turns[-1]["speaker"] == "supporter" else [],
+    }
+
+
+def _whole(dialogue: Dialogue) -> dict[str, Any]:
+    seeker = dialogue.about["survey_score"]["seeker"]
+    row = history_row(dialogue.dialogue_id, dialogue.dialogue_id, "esconv", dialogue.turns, dialogue.about)
+    return row | {
         "strategies": list(dialogue.strategies),
         "distress_before": seeker.get("initial_emotion_intensity"),
         "distress_after": seeker.get("final_emotion_intensity"),
@@ -122,7 +109,7 @@ def load_strategy_turns(*, mirror: str | os.PathLike[str] | None = None) -> pd.D
     Parameters
     ----------
     mirror : path, optional
-        As in :func:`heart_utils.sources.find_data`.
+        As in ``find_data``.
 
     Returns
     -------
@@ -140,7 +127,7 @@ def load_strategy_turns(*, mirror: str | os.PathLike[str] | None = None) -> pd.D
     --------
     >>> load_strategy_turns(mirror="nowhere")
     Traceback (most recent call last):
-    heart_utils.sources.errors.DataUnavailableError: The mirror nowhere has no esconv/test.json.
+    heart_utils.sources.catalogue.DataUnavailableError: The mirror nowhere has no esconv/test.json.
     """
     held_out = _taken_by_heart()
     files = find_data("esconv", mirror=mirror)

@@ -18,9 +18,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heart_utils.runs import find_root, write_atomically
-from heart_utils.sources.catalogue import Source, SourceFile, find_source
-from heart_utils.sources.errors import DamagedDataError, DataError, DataUnavailableError
+from heart_utils.runs import checksum, find_root, write_atomically
+from heart_utils.sources.catalogue import DamagedDataError, DataError, DataUnavailableError, Source, SourceFile, find_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,16 +33,23 @@ TIMEOUT = (5.0, 20.0)
 def find_data(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dict[str, Path]:
     """Find the official files of a data set in a mirror or in the cache; nothing is fetched.
 
-    A mirror, where one is named, is the only place looked at. Without one the cache is read, which :func:`fetch_data`
+    A mirror, where one is named, is the only place looked at. Without one the cache is read, which ``fetch_data``
     (``make data``) fills.
     """
     source = find_source(name)
     place = mirror or os.environ.get("HEART_DATA_MIRROR")
-    if place:
-        return {file.file: _mirrored(source, file, Path(place).expanduser().resolve()) for file in source.files}
-    if all(_cached(source, file) for file in source.files):
-        return {file.file: _in_cache(source, file) for file in source.files}
-    raise DataUnavailableError(f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}")
+    folder = (Path(place).expanduser().resolve() if place else cache_folder()) / source.folder
+    files = {file.file: folder / file.file for file in source.files}
+    for file in source.files if place else ():
+        if not files[file.file].is_file():
+            raise DataUnavailableError(
+                f"The mirror {folder.parent} has no {source.folder}/{file.file}. Add it, or unset HEART_DATA_MIRROR "
+                f"and run `make data NAME={name}`."
+            )
+        _check(source, file, files[file.file])
+    if not place and not all(_whole(file, files[file.file]) for file in source.files):
+        raise DataUnavailableError(f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}")
+    return files
 
 
 def fetch_data(name: str) -> dict[str, Path]:
@@ -80,19 +86,9 @@ def cache_folder() -> Path:
     return Path(named).expanduser().resolve() if named else find_root() / "build" / "data"
 
 
-def _mirrored(source: Source, file: SourceFile, mirror: Path) -> Path:
-    path = mirror / source.folder / file.file
-    if not path.is_file():
-        raise DataUnavailableError(
-            f"The mirror {mirror} has no {source.folder}/{file.file}. Add it, or unset HEART_DATA_MIRROR "
-            f"and run `make data NAME={source.name}`."
-        )
-    return _check(source, file, path)
-
-
 def _fetched(source: Source, file: SourceFile) -> Path:
-    path = _in_cache(source, file)
-    if not _cached(source, file):
+    path = cache_folder() / source.folder / file.file
+    if not _whole(file, path):
         kept = _keep(source, file, _download(source, file))
         if hashlib.sha256(kept).hexdigest() != file.sha256:
             raise DamagedDataError(
@@ -127,38 +123,30 @@ def _advice(source: Source) -> str:
     )
 
 
-def _in_cache(source: Source, file: SourceFile) -> Path:
-    return cache_folder() / source.folder / file.file
+def _whole(file: SourceFile, path: Path) -> bool:
+    return path.is_file() and checksum(path) == file.sha256
 
 
-def _cached(source: Source, file: SourceFile) -> bool:
-    path = _in_cache(source, file)
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
-
-
-def _check(source: Source, file: SourceFile, path: Path) -> Path:
+def _check(source: Source, file: SourceFile, path: Path) -> None:
     """Compare what a file holds with what is known of it."""
     if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
         raise DamagedDataError(
             f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml. "
             f"Delete it and run `make data NAME={source.name}`, or copy it into the mirror again."
         )
-    return path
 
 
 def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
     """Keep what is used of a file; what was kept once stays as it is."""
-    steps = {"": _whole, "labels": _labels, "ratings": _ratings, "dialogues": _dialogues}
+    if not file.kept:
+        return content
+    steps = {"labels": _labels, "ratings": _ratings, "dialogues": _dialogues}
     try:
         return steps[file.kept](content)
     except DataError:
         raise
     except Exception as error:  # a damaged Parquet, CSV or JSON file has no common class of error
         raise DamagedDataError(f"{source.folder}/{file.file} cannot be read ({error}). Nothing was kept.") from None
-
-
-def _whole(content: bytes) -> bytes:
-    return content
 
 
 def _labels(content: bytes) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.runs import find_root
-from heart_utils.sources.errors import DataError
+from heart_utils.sources.catalogue import DataError
 from heart_utils.tables import TABLES, VERDICTS, TableError, check_table
 
 __all__ = ["DEFAULTS"]
@@ -29,24 +29,18 @@ NEEDED = {
 }
 """Table -> the columns that a file must have."""
 
-_NOTHING = {"flags": [], "simulated": False}
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "histories": {
-        **_NOTHING,
-        "slice": "standard",
-        "licence": "none stated",
-        **dict.fromkeys(["twin_id", "emotion", "problem", "situation"]),
-    },
-    "verdicts": {
-        **_NOTHING,
-        "slice": "standard",
-        "dimension": "overall",
-        "protocol": "imported",
-        "repeat": 0,
-        **dict.fromkeys(["dimension_position", "margin", "p_a", "order", "answer_format", "group", "rationale", "call_id"]),
-    },
-    "scores": {**_NOTHING, "protocol": "imported", **dict.fromkeys(["item", "group", "call_id"])},
-}
+EVIDENT = {"flags": [], "simulated": False, "slice": "standard", "dimension": "overall", "repeat": 0}
+EVIDENT |= {"protocol": "imported", "licence": "none stated"}
+"""Column -> its value where nothing is said; columns that may be empty are."""
+
+
+def _evident(table: str) -> dict[str, Any]:
+    needed = NEEDED.get(table, ())
+    columns = {column: what for column, what in TABLES[table].items() if column not in needed and not what.optional}
+    return {column: EVIDENT.get(column) for column, what in columns.items() if what.nullable or column in EVIDENT}
+
+
+DEFAULTS: dict[str, dict[str, Any]] = {table: _evident(table) for table in NEEDED}
 """Table -> column -> the value it has in every row of a file that does not have the column.
 
 Beyond these: ``dialogue_id`` is the ``history_id`` (each history a dialogue of its own), ``source``
@@ -68,7 +62,9 @@ def read_file(table: str, path: str | os.PathLike[str]) -> pd.DataFrame:
         _check_needed(table, rows)
         if table == "verdicts":
             _check_words(rows)
-        checked = check_table(table, _complete(table, rows, file))
+        if table == "histories" and "source" not in rows:
+            rows["source"] = file.stem
+        checked = check_table(table, complete(table, rows))
         if table == "histories":
             _check_last_speaker(checked)
     except (TableError, DataError) as error:
@@ -87,20 +83,45 @@ def read_sample(table: str) -> pd.DataFrame:
 
 
 def _read(file: Path, table: str) -> pd.DataFrame:
-    if file.suffix.lower() not in SUFFIXES:
+    suffix = file.suffix.lower()
+    if suffix not in SUFFIXES:
         raise DataError(f"{file}: expected a file that ends in {', '.join(SUFFIXES)}.")
+    if suffix == ".jsonl":
+        return pd.DataFrame([row for _, row in read_lines(file)])
+    if suffix == ".csv":
+        return _read_csv(file, _text(file), table)
+    try:
+        return pd.read_parquet(_there(file))
+    except Exception as error:  # pyarrow has no common class for a damaged file
+        raise DataError(f"{file}: it cannot be read as Parquet ({error}). It may have been cut short.") from None
+
+
+def read_lines(file: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Read the objects of a file of JSON Lines with the numbers of their lines."""
+    rows = []
+    for number, line in enumerate(_text(file).split("\n"), start=1):  # not splitlines: a text may hold another break
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{file}: line {number} is not JSON ({error.msg}, column {error.colno}).") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{file}: line {number} holds a {type(row).__name__}, expected an object.")
+        rows.append((number, row))
+    return rows
+
+
+def _there(file: Path) -> Path:
     if not file.is_file():
         raise DataError(f"{file}: there is no such file.")
-    if file.suffix.lower() == ".parquet":
-        return _read_parquet(file)
-    content = _text(file)
-    if not content.strip():
-        raise DataError(f"{file}: it is empty.")
-    return _read_csv(file, content, table) if file.suffix.lower() == ".csv" else _read_lines(file, content)
+    return file
 
 
 def _text(file: Path) -> str:
-    content = file.read_bytes()
+    content = _there(file).read_bytes()
+    if not content.strip():
+        raise DataError(f"{file}: it is empty.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -108,13 +129,6 @@ def _text(file: Path) -> str:
         raise DataError(
             f"{file}: line {line} is not UTF-8 (byte {content[error.start]:#04x}). Save the file as UTF-8."
         ) from None
-
-
-def _read_parquet(file: Path) -> pd.DataFrame:
-    try:
-        return pd.read_parquet(file)
-    except Exception as error:  # pyarrow has no common class for a damaged file
-        raise DataError(f"{file}: it cannot be read as Parquet ({error}). It may have been cut short.") from None
 
 
 def _read_csv(file: Path, content: str, table: str) -> pd.DataFrame:
@@ -146,21 +160,6 @@ def _cell(file: Path, column: str, row: int, cell: Any) -> Any:
         raise DataError(f"{file}: row {row}, column {column}: expected a list as JSON, {error}.") from None
 
 
-def _read_lines(file: Path, content: str) -> pd.DataFrame:
-    rows = []
-    for number, line in enumerate(content.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{file}: line {number} is not JSON ({error.msg}, column {error.colno}).") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{file}: line {number} holds a {type(row).__name__}, expected an object.")
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
 def _check_needed(table: str, rows: pd.DataFrame) -> None:
     missing = [column for column in NEEDED[table] if column not in rows]
     if missing:
@@ -190,16 +189,14 @@ def _check_words(rows: pd.DataFrame) -> None:
         )
 
 
-def _complete(table: str, rows: pd.DataFrame, file: Path) -> pd.DataFrame:
-    """Fill in what a file may leave out."""
-    rows = rows.reset_index(drop=True).copy()
-    for column, value in DEFAULTS[table].items():
+def complete(table: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Fill in what a file, or the reader of a published study, may leave out."""
+    rows = rows.reset_index(drop=True)
+    for column, value in _evident(table).items():
         if column not in rows:
             rows[column] = [[] for _ in range(len(rows))] if value == [] else value
-    if "dialogue_id" not in rows:
+    if "dialogue_id" in TABLES[table] and "dialogue_id" not in rows:
         rows["dialogue_id"] = rows["history_id"]
-    if table == "histories" and "source" not in rows:
-        rows["source"] = file.stem
     if table == "scores":
         if "reply_id" not in rows:
             rows["reply_id"] = rows["history_id"] + "--" + rows["responder"]

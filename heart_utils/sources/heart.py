@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from heart_utils.runs import find_root
-from heart_utils.sources.errors import DataError
-from heart_utils.sources.esconv import LICENCE, Dialogue, read_dialogues
+from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.esconv import Dialogue, history_row, read_dialogues
 from heart_utils.sources.fetch import find_data
+from heart_utils.sources.files import complete
 from heart_utils.tables import check_table
 
 __all__ = ["count_role_swaps"]
@@ -40,7 +40,8 @@ def load_heart(*, twins: bool = False, mirror: str | os.PathLike[str] | None = N
     rows += [_adversarial(row, items, twins) for row in adversarial]
     if twins:
         rows += _calm_twins(adversarial, dialogues)
-    return check_table("histories", pd.DataFrame(rows))
+    table = pd.DataFrame(rows).fillna({"slice": "standard"})
+    return check_table("histories", complete("histories", table))
 
 
 def next_turns(histories: pd.DataFrame, *, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
@@ -92,10 +93,8 @@ def count_role_swaps(histories: pd.DataFrame) -> pd.DataFrame:
 
 def _index(name: str) -> list[dict[str, Any]]:
     """Read one of the project's own tables of facts about the release."""
-    path: Path = find_root() / "data" / "heart" / name
-    if not path.is_file():
-        raise DataError(f"{path} is missing; it is part of the project, so check the project out again.")
-    return [{str(column): value for column, value in row.items()} for row in pd.read_csv(path).to_dict("records")]
+    table = pd.read_csv(find_root() / "data" / "heart" / name)
+    return [{str(column): value for column, value in row.items()} for row in table.to_dict("records")]
 
 
 def _dialogue(row: dict[str, Any], dialogues: dict[str, list[Dialogue]]) -> Dialogue:
@@ -111,10 +110,10 @@ def _regular(row: dict[str, Any], dialogues: dict[str, list[Dialogue]]) -> dict[
     found = (dialogue.ends[cut - 1], turns[0]["speaker"], turns[-1]["speaker"], dialogue.about["emotion_type"])
     if found != expected:
         raise DataError(f"Item {item} of the index does not fit {dialogue.dialogue_id}: expected {expected}, found {found}.")
-    flags = ["ends_with_supporter"] if turns[-1]["speaker"] == "supporter" else []
-    flags += ["baseline_misplaced"] if row["baseline_misplaced"] else []
-    flags += ["damaged_text"] if item in DAMAGED_TEXT else []
-    return _history(f"heart-{item:03d}", dialogue.dialogue_id, "standard", turns, flags, dialogue.about)
+    history = history_row(f"heart-{item:03d}", dialogue.dialogue_id, "heart", turns, dialogue.about)
+    history["flags"] += ["baseline_misplaced"] if row["baseline_misplaced"] else []
+    history["flags"] += ["damaged_text"] if item in DAMAGED_TEXT else []
+    return history
 
 
 def _adversarial(row: dict[str, Any], items: list[dict[str, Any]], twins: bool) -> dict[str, Any]:
@@ -122,8 +121,9 @@ def _adversarial(row: dict[str, Any], items: list[dict[str, Any]], twins: bool) 
     texts = items[item]["dialogue_history"]
     turns = [{"speaker": PARITY[(n + 1) % 2], "text": text.strip()} for n, text in enumerate(texts)]
     original = f"esconv-{row['esconv_split']}-{int(row['esconv_row']):04d}"
-    history = _history(f"heart-adv-{item:02d}", original, "adversarial", turns, [], items[item])
-    return {**history, "licence": "none stated", "twin_id": f"heart-calm-{item:02d}" if twins else None}
+    history = history_row(f"heart-adv-{item:02d}", original, "heart", turns, items[item])
+    twin = f"heart-calm-{item:02d}" if twins else None
+    return {**history, "slice": "adversarial", "licence": "none stated", "twin_id": twin}
 
 
 def _calm_twins(adversarial: list[dict[str, Any]], dialogues: dict[str, list[Dialogue]]) -> list[dict[str, Any]]:
@@ -135,26 +135,7 @@ def _calm_twins(adversarial: list[dict[str, Any]], dialogues: dict[str, list[Dia
         n_seeker = sum(turn["speaker"] == "seeker" for turn in turns)
         if turns[-1]["speaker"] != "seeker" or n_seeker != row["n_seeker_turns"]:
             raise DataError(f"The calm twin of adversarial item {item} must end with seeker turn {row['n_seeker_turns']}.")
-        flags = ["repeated_history"] if any(other["turns"] == turns for other in rows) else []
-        history = _history(f"heart-calm-{item:02d}", dialogue.dialogue_id, "calm_twin", turns, flags, dialogue.about)
-        rows.append({**history, "twin_id": f"heart-adv-{item:02d}"})
+        history = history_row(f"heart-calm-{item:02d}", dialogue.dialogue_id, "heart", turns, dialogue.about)
+        history["flags"] += ["repeated_history"] if any(other["turns"] == turns for other in rows) else []
+        rows.append({**history, "slice": "calm_twin", "twin_id": f"heart-adv-{item:02d}"})
     return rows
-
-
-def _history(
-    history_id: str, dialogue_id: str, part: str, turns: list[dict[str, str]], flags: list[str], about: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "history_id": history_id,
-        "dialogue_id": dialogue_id,
-        "source": "heart",
-        "slice": part,
-        "twin_id": None,
-        "emotion": about["emotion_type"],
-        "problem": about["problem_type"],
-        "situation": (about["situation"] or "").strip() or None,
-        "turns": turns,
-        "licence": LICENCE,
-        "flags": flags,
-        "simulated": False,
-    }

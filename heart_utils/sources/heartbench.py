@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.runs import find_root
-from heart_utils.sources.catalogue import find_source
-from heart_utils.sources.errors import DataError
+from heart_utils.sources.catalogue import DataError, find_source
 from heart_utils.sources.fetch import find_data
+from heart_utils.sources.files import complete, read_lines
 from heart_utils.tables import check_table
 
 __all__ = ["load_names", "load_questions"]
@@ -35,7 +34,7 @@ def load_questions(
         ``dimension``, ``score``, ``content``) and ``dialogue`` (a list of ``role`` A or B and
         ``content``) in each line.
     mirror : path, optional
-        As in :func:`heart_utils.sources.find_data`.
+        As in ``find_data``.
 
     Returns
     -------
@@ -99,21 +98,14 @@ def load_question_histories(
     rows = [
         {
             "history_id": question["question_id"],
-            "dialogue_id": question["question_id"],
             "source": Path(name_or_path).stem,
-            "slice": "standard",
-            "twin_id": None,
-            "emotion": None,
-            "problem": None,
-            "situation": None,
             "turns": [{"speaker": SPEAKERS[turn["role"]], "text": turn["content"]} for turn in question["dialogue"]],
             "licence": "none stated" if own else find_source("heartbench").licence,
             "flags": ["hard"] if question.get("difficulty") == "hard" else [],
-            "simulated": False,
         }
         for question in _read(name_or_path, mirror)
     ]
-    return check_table("histories", pd.DataFrame(rows))
+    return check_table("histories", complete("histories", pd.DataFrame(rows)))
 
 
 def load_names() -> pd.DataFrame:
@@ -140,32 +132,15 @@ def _read(name_or_path: str | os.PathLike[str], mirror: str | os.PathLike[str] |
         file = find_data("heartbench", mirror=mirror)["question_all.jsonl"]
     else:
         file = Path(name_or_path).expanduser()
-    if not file.is_file():
-        raise DataError(f"There is no file {file}. Give 'heartbench', or a JSON Lines file of questions in its form.")
-    questions = []
     seen: set[str] = set()
-    for number, line in enumerate(_text(file).split("\n"), start=1):  # not splitlines: a text may hold another break
-        if not line.strip():
-            continue
-        try:
-            question = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{file.name} line {number} is no JSON ({error}); expected one question a line.") from None
+    questions = []
+    for number, question in read_lines(file):
         fault = _fault(question, seen)
         if fault:
             raise DataError(f"{file.name} line {number}: {fault}.")
         seen.add(question["question_id"])
         questions.append(question)
-    if not questions:
-        raise DataError(f"{file.name} holds no question.")
     return questions
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file.name} is not UTF-8 ({error}). Save the file as UTF-8.") from None
 
 
 def _fault(question: Any, seen: set[str]) -> str | None:

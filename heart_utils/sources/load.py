@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
 
 from heart_utils.runs import PUBLIC, open_run, read_parquet
-from heart_utils.sources.empathic_comm import load_empathic_comm
-from heart_utils.sources.errors import DataError
+from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.esconv import load_esconv
 from heart_utils.sources.files import SUFFIXES, read_file, read_sample
 from heart_utils.sources.heart import load_heart
-from heart_utils.sources.mentalalign import load_mentalalign
-from heart_utils.sources.mtbench import load_mtbench
 from heart_utils.sources.pairs import scores_to_verdicts
-from heart_utils.sources.recipients import load_recipients
-from heart_utils.sources.resort import tally_resort
-from heart_utils.sources.therapists import load_therapists
-from heart_utils.sources.welivita import tally_welivita
+from heart_utils.sources.studies import PUBLISHED, derive
 from heart_utils.tables import check_table
 
 __all__ = ["load_histories", "load_scores", "load_tallies", "load_verdicts"]
-
-SCORES: dict[str, Callable[..., pd.DataFrame]] = {
-    "mentalalign": load_mentalalign,
-    "empathic_comm": load_empathic_comm,
-    "recipients": load_recipients,
-    "therapists": load_therapists,
-}
-"""Set with scores -> what derives them from its official files."""
-
-TALLIES: dict[str, Callable[..., pd.DataFrame]] = {"welivita": tally_welivita, "resort": tally_resort}
-"""Set with tallies -> what derives them from its official file."""
 
 
 def load_histories(
@@ -56,7 +39,7 @@ def load_histories(
     Returns
     -------
     pandas.DataFrame
-        A table of histories. :func:`load_heart`, :func:`load_esconv` and :func:`read_file` in the
+        A table of histories. ``load_heart``, ``load_esconv`` and ``read_file`` in the
         modules of this package say more about each.
 
     Raises
@@ -122,14 +105,12 @@ def load_scores(
     ...
     [['ann', 4.0, 'valid']]
     """
-    name = _name(name_or_path, tuple(SCORES), "scores")
+    name = _name(name_or_path, _studies("scores"), "scores")
     if as_published and name != "mentalalign":
         raise DataError(f"as_published=True is about mentalalign's tables; {os.fspath(name_or_path)} has none.")
     if name is None:
         return read_file("scores", name_or_path)
-    if mirror is None:
-        return _published("scores", name, "as_published" if as_published else "scores")
-    return SCORES[name](mirror=mirror, **({"as_published": True} if as_published else {}))
+    return _published(name, mirror, as_published=as_published)
 
 
 def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
@@ -138,7 +119,7 @@ def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[
     Parameters
     ----------
     name : str
-        ``"welivita"`` (:func:`tally_welivita` says more) or ``"resort"`` (:func:`tally_resort`).
+        ``"welivita"`` or ``"resort"``.
     by : str, optional
         Keep one cut: ``"batch"`` or ``"emotion"``; ``"post"`` or ``"setup"``. Every cut counts the same comparisons.
     mirror : path, optional
@@ -162,9 +143,9 @@ def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[
     >>> told[["n_a", "n_tie", "n_b"]].sum().to_dict()  # of 2,000 messages
     {'n_a': 412, 'n_tie': 845, 'n_b': 743}
     """
-    if name not in TALLIES:
-        raise DataError(f"{name!r} is no set with tallies. They are {', '.join(TALLIES)}.")
-    rows = _published("tallies", name) if mirror is None else TALLIES[name](mirror=mirror)
+    if name not in _studies("tallies"):
+        raise DataError(f"{name!r} is no set with tallies. They are {', '.join(_studies('tallies'))}.")
+    rows = _published(name, mirror)
     if by is None:
         return rows
     if by not in set(rows["by"]):
@@ -222,16 +203,20 @@ def load_verdicts(
     if name == "mentalalign":
         scores = load_scores(name, mirror=mirror)
         return scores_to_verdicts(_select_raters(_select_dimension(scores, dimension, name), raters))
-    if name == "mtbench":
-        verdicts = _published("verdicts", name) if mirror is None else load_mtbench(mirror=mirror)
-    else:
-        verdicts = read_file("verdicts", name_or_path)
+    verdicts = _published(name, mirror) if name == "mtbench" else read_file("verdicts", name_or_path)
     return _select_raters(_select_dimension(verdicts, dimension, os.fspath(name_or_path)), raters)
 
 
-def _published(table: str, name: str, folder: str | None = None) -> pd.DataFrame:
-    """Read what ``data/public`` holds of a set."""
-    file = open_run(PUBLIC).folder / (folder or table) / f"{name}.parquet"
+def _studies(table: str) -> tuple[str, ...]:
+    return tuple(name for name, (held, _) in PUBLISHED.items() if held == table)
+
+
+def _published(name: str, mirror: str | os.PathLike[str] | None, *, as_published: bool = False) -> pd.DataFrame:
+    """Read what ``data/public`` holds of a study, or derive it from a mirror."""
+    if mirror is not None:
+        return derive(name, mirror=mirror, **({"as_published": True} if as_published else {}))
+    table = PUBLISHED[name][0]
+    file = open_run(PUBLIC).folder / ("as_published" if as_published else table) / f"{name}.parquet"
     if not file.is_file():
         raise DataError(f"{file} is not there. It is part of the repository: `git checkout data/public` brings it back.")
     return check_table(table, read_parquet(file))

@@ -17,8 +17,8 @@ Three things about the release that its files show and its description does not:
 from __future__ import annotations
 
 import json
-import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from heart_utils.sources.catalogue import FAMILIES, load_responders
-from heart_utils.sources.errors import DataError
-from heart_utils.sources.fetch import find_data
-from heart_utils.tables import check_table
+from heart_utils.sources.catalogue import SOURCES, DataError, Source, load_responders
 
 __all__ = ["ATTRIBUTES"]
 
@@ -65,39 +62,20 @@ def find_blocks(series: npt.ArrayLike, *, strictness: float = 3.0, shortest: int
     return blocks[::-1]
 
 
-ATTRIBUTES = ("guidance", "informativeness", "relevance", "safety", "empathy", "helpfulness", "understanding")
+FACTS = SOURCES["mentalalign"].reading
+CLINICIANS, RESPONDERS = FACTS["clinicians"], FACTS["responders"]
+ATTRIBUTES = tuple(FACTS["dimensions"])
 """The seven attributes. The judges also gave an overall score, which the clinicians did not; it is left out."""
 
-CLINICIANS = "clinicians"
-_FILES = {
-    CLINICIANS: "Human_judge.xlsx",
-    "claude-3.7-sonnet": "claude_llm_judge.xlsx",
-    "gpt-4o": "gpt-4o_llm_judge.xlsx",
-    "gemini-2.5-flash": "gemini_llm_judge.xlsx",
-    "o4-mini": "o4-mini_llm_judge.xlsx",
-}
-_RESPONDERS = {
-    "original": "original",
-    "claude": "claude-3.5-haiku",
-    "ds_llama": "deepseek-llama-8b",
-    "ds_qwen": "deepseek-qwen-7b",
-    "gemini": "gemini-2.0-flash",
-    "gpt4o": "gpt-4o",
-    "gpt4omini": "gpt-4o-mini",
-    "llama_3": "llama-3.1-8b",
-    "qwen_2": "qwen-2.5-7b",
-    "qwen_3": "qwen-3-4b",
-}
 LOW, HIGH = 1, 5
 CELL_FLAGS = ("empty", "not_json", "all_zeros")
 ROW_FLAGS = ("moved", "repeated_question", "other_question")
 FENCE = re.compile(r"```(?:json)?\s*")
 
 
-def load_mentalalign(*, as_published: bool = False, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
-    """Load the scores: five raters, 1,000 questions, ten replies, seven attributes."""
-    files = find_data("mentalalign", mirror=mirror)
-    tables = {rater: _read(files[name]) for rater, name in _FILES.items()}
+def read_mentalalign(_source: Source, files: Mapping[str, Path], *, as_published: bool = False) -> pd.DataFrame:
+    """Scores of five raters, 1,000 questions, ten replies, seven attributes."""
+    tables = {rater: _read(files[name]) for rater, name in FACTS["raters"].items()}
     _check_same_questions(tables)
     people = tables[CLINICIANS]
     places = _join(people["context"], tables["gpt-4o"]["context"], as_published)
@@ -107,15 +85,14 @@ def load_mentalalign(*, as_published: bool = False, mirror: str | os.PathLike[st
     notes[CLINICIANS] |= {f"rows {flag}": int(places[flag].sum()) for flag in ROW_FLAGS}
     scores = pd.concat([_scores(table, as_published) for table in cells], ignore_index=True)
     scores["group"] = _blocks(scores, places)
-    checked = check_table("scores", scores)
-    checked.attrs["notes"] = notes
-    return checked
+    scores.attrs["notes"] = notes
+    return scores
 
 
 def _read(file: Path) -> pd.DataFrame:
     table = pd.read_excel(file, dtype=str, engine="calamine")
     table.columns = [re.sub(r"^(human|judge)_response_", "", column.strip()) for column in table.columns]
-    missing = [column for column in ("ConvID", "context", *_RESPONDERS) if column not in table]
+    missing = [column for column in ("ConvID", "context", *RESPONDERS) if column not in table]
     if missing:
         raise DataError(f"{file}: missing {', '.join(missing)}.")
     return table
@@ -157,7 +134,7 @@ def _cells(rater: str, table: pd.DataFrame, places: pd.DataFrame | None) -> pd.D
         places = pd.DataFrame({"history_id": numbers, "dialogue_id": numbers})
     where = {str(column): places[column].to_numpy() for column in places}
     parts = []
-    for column, responder in _RESPONDERS.items():
+    for column, responder in RESPONDERS.items():
         read = [_read_cell(cell) for cell in table[column]]
         part = pd.DataFrame([scores for scores, _ in read], columns=list(ATTRIBUTES), dtype=object)
         marks = pd.Series([marks for _, marks in read], dtype=object)
@@ -198,7 +175,7 @@ def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
         **{flag: long[flag] for flag in CELL_FLAGS},
         "null": long["said"].isna() & ~long["empty"] & ~long["not_json"],
         "out_of_range": long["said"].notna() & ~said.between(LOW, HIGH) & (said != 0),
-        "own_family": long["responder"].map(families) == FAMILIES.get(str(long["rater"].iloc[0])),
+        "own_family": long["responder"].map(families) == FACTS["families"].get(long["rater"].iloc[0]),
         **{flag: long[flag] for flag in ROW_FLAGS if flag in long},
     }
     return pd.DataFrame(
@@ -210,14 +187,10 @@ def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
             "rater": long["rater"],
             "rater_kind": "human" if long["rater"].iloc[0] == CLINICIANS else "model",
             "dimension": long["dimension"],
-            "item": None,
             "score": said.where(fits),
             "state": state.where(~long["not_json"], "unparsed"),
             "protocol": "likert",
-            "group": None,
             "flags": _flags(pd.DataFrame(flags)),
-            "call_id": None,
-            "simulated": False,
         }
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from heart_utils.sources.errors import DataError
+from heart_utils.sources.catalogue import DataError
+from heart_utils.tables import need_columns, needed_columns
 
 __all__ = ["scores_to_verdicts"]
 
@@ -50,9 +51,7 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     [['x', 'y', 'a'], ['x', 'z', 'tie'], ['y', 'z', 'b']]
     """
     needed = [*_UNIT, "reply_id", "dialogue_id", "responder", "rater_kind", "score", "state", "flags", "simulated"]
-    missing = [column for column in needed if column not in scores]
-    if missing:
-        raise DataError(f"scores: missing {', '.join(missing)}; expected a table of scores.")
+    need_columns(scores, needed, DataError)
     scores = scores.reset_index(drop=True)
     empty = (scores["state"] == "valid") & scores["score"].isna()
     if empty.any():
@@ -117,33 +116,26 @@ def _verdicts(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd
     words = pd.Series(["a", "tie", "b", None], dtype="str").array
     simulated = scores["simulated"].to_numpy(dtype=bool)
     pair = _pair_ids(scores, first, second)
+    same = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group")
     columns = {
         "comparison_id": pair,
         "pair_id": pair,
-        "history_id": _taken(scores, "history_id", first),
-        "dialogue_id": _taken(scores, "dialogue_id", first),
-        "slice": _filled("standard", len(first)),
+        **{column: _taken(scores, column, first) for column in same},
         "responder_a": _taken(scores, "responder", first),
         "responder_b": _taken(scores, "responder", second),
-        "rater": _taken(scores, "rater", first),
-        "rater_kind": _taken(scores, "rater_kind", first),
-        "dimension": _taken(scores, "dimension", first),
+        "slice": _filled("standard", len(first)),
+        "protocol": _filled("from_scores", len(first)),
+        **{column: _filled(None, len(first)) for column in ("order", "answer_format", "rationale", "call_id")},
         "dimension_position": pd.array([pd.NA], dtype="Int64").take(np.zeros(len(first), dtype=int)),
         "verdict": words.take(np.where(both, 1 - np.sign(difference).astype(int), 3)),
         "margin": np.nan,
         "p_a": np.nan,
         "state": names.astype("str").array.take(state),
-        "order": _filled(None, len(first)),
-        "protocol": _filled("from_scores", len(first)),
-        "answer_format": _filled(None, len(first)),
         "repeat": 0,
-        "group": _taken(scores, "group", first),
         "flags": _joined_flags(scores["flags"], first, second),
-        "rationale": _filled(None, len(first)),
-        "call_id": _filled(None, len(first)),
         "simulated": simulated[first] | simulated[second],
     }
-    verdicts = pd.DataFrame(columns)
+    verdicts = pd.DataFrame(columns)[needed_columns("verdicts")]
     verdicts.attrs.update(scores.attrs)
     return verdicts
 

@@ -11,25 +11,14 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
 
 import pandas as pd
 
 from heart_utils.runs import FORMAT, PUBLIC, RunError, open_run, write_atomically
-from heart_utils.sources.catalogue import SOURCES, load_responders
-from heart_utils.sources.errors import DataError
-from heart_utils.sources.load import SCORES, TALLIES
-from heart_utils.sources.mtbench import load_mtbench
+from heart_utils.sources.catalogue import SOURCES, DataError, load_responders
+from heart_utils.sources.studies import PUBLISHED, derive
 
-__all__ = ["DERIVED"]
-
-DERIVED: dict[str, tuple[str, Callable[..., pd.DataFrame]]] = {
-    "mtbench": ("verdicts", load_mtbench),
-    **{name: ("scores", load) for name, load in SCORES.items()},
-    **{name: ("tallies", count) for name, count in TALLIES.items()},
-}
-"""Data set -> its table in ``data/public``, as a part of the set's name, and what derives it."""
-
+__all__: list[str] = []
 
 WORDS = 200
 """Characters shown of how two tables differ."""
@@ -38,17 +27,16 @@ TALLIES_LICENCE = "CC0-1.0"
 """Of our own counts of rows that may not be passed on themselves."""
 
 
-def derive(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dict[str, pd.DataFrame]:
-    """Derive from its official files what ``data/public`` holds of a set."""
-    table, load = DERIVED[name]
-    tables = {table: load(mirror=mirror), "responders": load_responders(name)}
-    return tables | ({"as_published": load(mirror=mirror, as_published=True)} if name == "mentalalign" else {})
+def derive_tables(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dict[str, pd.DataFrame]:
+    """Derive from its official files what ``data/public`` holds of a study."""
+    tables = {PUBLISHED[name][0]: derive(name, mirror=mirror), "responders": load_responders(name)}
+    return tables | ({"as_published": derive(name, mirror=mirror, as_published=True)} if name == "mentalalign" else {})
 
 
 def write_public() -> None:
     """Write ``data/public`` whole: every set is derived before the first file is replaced."""
     run = open_run(PUBLIC)
-    derived = {name: derive(name) for name in DERIVED}
+    derived = {name: derive_tables(name) for name in PUBLISHED}
     for name, tables in derived.items():
         for table, rows in tables.items():
             # Smaller than what a run writes, for it stays in the repository.
@@ -61,7 +49,7 @@ def compare_public(name: str, *, mirror: str | os.PathLike[str] | None = None) -
     """Derive a set again and name what differs from ``data/public``."""
     folder = open_run(PUBLIC).folder
     said = []
-    for table, rows in derive(name, mirror=mirror).items():
+    for table, rows in derive_tables(name, mirror=mirror).items():
         file = folder / table / f"{name}.parquet"
         if not file.is_file():
             said.append(f"{file} is not there.")
@@ -87,7 +75,7 @@ def _manifest() -> dict[str, object]:
     """Say of each set where it comes from, on which terms, and what was made of it."""
     tables: dict[str, dict[str, str]] = {}
     data = {}
-    for name, (table, _) in DERIVED.items():
+    for name, (table, _) in PUBLISHED.items():
         source = SOURCES[name]
         about = {"source": source.title, "licence": source.licence, "terms": source.terms, "citation": source.citation}
         about |= {"address": source.address, "derivation": source.derivation, "ships": source.ships, "origin": "published"}
@@ -106,11 +94,11 @@ def main(arguments: list[str]) -> int:
     try:
         if arguments:
             write_public()
-        differences = [said for name in DERIVED for said in compare_public(name)]
+        differences = [said for name in PUBLISHED for said in compare_public(name)]
     except (DataError, RunError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    print("\n".join(differences) or f"data/public holds what the official files of {', '.join(DERIVED)} give.")
+    print("\n".join(differences) or f"data/public holds what the official files of {', '.join(PUBLISHED)} give.")
     return 1 if differences else 0
 
 

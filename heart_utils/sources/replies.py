@@ -7,8 +7,7 @@ import re
 
 import pandas as pd
 
-from heart_utils.sources.catalogue import ESCONV_SUPPORTER
-from heart_utils.sources.errors import DataError
+from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.esconv import read_dialogues
 from heart_utils.sources.files import read_sample
 from heart_utils.sources.heart import load_heart, next_turns
@@ -19,6 +18,8 @@ __all__ = ["MAX_SENTENCES", "MAX_WORDS", "flag_reply"]
 MAX_WORDS = 40
 MAX_SENTENCES = 3
 """HEART's limits of a reply."""
+
+ESCONV_SUPPORTER = "esconv-supporter"
 
 GREETING = re.compile(
     r"\s*(hi|hello|hey|good (morning|afternoon|evening|day)|greetings|welcome)\b|.*\bhow are (you|things)\b", re.I

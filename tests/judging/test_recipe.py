@@ -263,13 +263,10 @@ def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it
     assert main(["mine", "--check"]) == 0
     assert "All 21 calls are recorded" in capsys.readouterr().out
     file = sqlite3.connect(folder / "runs" / "mine" / "ledger.sqlite", isolation_level=None)
-    file.execute(
-        "UPDATE calls SET logprobs = replace(logprobs, '-0.2', '-0.3') "
-        "WHERE key = (SELECT max(key) FROM calls WHERE logprobs LIKE '%-0.2%')"
-    )
-    file.execute(
-        "UPDATE calls SET logprobs = '[]', answer = NULL WHERE key = (SELECT min(key) FROM calls WHERE logprobs LIKE '%-0.2%')"
-    )
+    judged = "FROM calls WHERE logprobs LIKE '%-0.2%'"
+    changed = "logprobs = replace(logprobs, '-0.2', '-0.3')"
+    file.execute(f"UPDATE calls SET {changed} WHERE key = (SELECT max(key) {judged})")
+    file.execute(f"UPDATE calls SET logprobs = '[]', answer = NULL WHERE key = (SELECT min(key) {judged})")
     file.close()
     assert main(["mine", "--check"]) == 3
     said = capsys.readouterr().out

@@ -137,3 +137,16 @@ def test_pairs_weigh_the_same_however_often_they_were_judged_unless_verdicts_do(
     }
     assert deltas["pairs"][0].tolist() == pytest.approx(deltas["pairs"][1].tolist())
     assert deltas["verdicts"][0].tolist() != pytest.approx(deltas["verdicts"][1].tolist(), abs=0.01)
+
+
+def test_a_gap_to_who_won_all_in_a_slice_has_no_interval_and_says_so(study):
+    rows = study.verdicts
+    best = rows["responder_a"].min()
+    there = rows["slice"] == "adversarial"
+    verdict = rows["verdict"].mask(there & (rows["responder_a"] == best), "a")
+    rows = rows.assign(verdict=verdict.mask(there & (rows["responder_b"] == best), "b"))
+    table = twin_contrasts(rows, n_resamples=50, n_flips=50).table
+    concerned = table["contrast"].str.contains(best, regex=False)
+    assert table["penalised"].tolist() == concerned.tolist()
+    assert table.loc[concerned, ["ci_low", "ci_high"]].isna().all(axis=None)
+    assert table.loc[~concerned, ["ci_low", "ci_high"]].notna().all(axis=None)

@@ -1,6 +1,7 @@
 """Ratings: against published tables, values by hand, other programs, properties of every input, known strengths."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -542,3 +543,15 @@ def test_without_dialogues_there_is_no_interval_whether_or_not_a_generator_is_gi
     rows = duel(["a", "a", "b"])
     pd.testing.assert_frame_equal(fit_ratings(rows).table, fit_ratings(rows, rng=rng).table)
     assert fit_ratings(rows, rng=rng).table["ci_low"].isna().all()
+
+
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(1)])
+def test_without_dialogues_the_way_to_an_interval_is_said(rng):
+    duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
+    with pytest.warns(UserWarning, match="no column dialogue_id, so these ratings have no interval. Name what stands for"):
+        table = fit_ratings(duel, rng=rng).table
+    assert table["ci_low"].isna().all()
+    assert table["provisional"].all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_ratings(duel, n_resamples=0, rng=rng)

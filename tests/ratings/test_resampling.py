@@ -184,3 +184,9 @@ def test_rank_ranges_hold_all_at_once(rng):
         best, worst = rank_ranges(estimate, estimate + rng.normal(size=(400, 10)), 300, 0.95)
         errors.append((best > 1).any() or (worst < 10).any())
     assert np.mean(errors) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 400))
+
+
+def test_clusters_that_agree_on_a_share_to_the_digit_leave_it_open():
+    low, high = interval_of(0.5, np.full(200, 0.5), 12, 0.95, least=0.0, most=1.0)
+    assert low < 0.3
+    assert high > 0.7

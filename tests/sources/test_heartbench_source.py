@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import find_root, may_publish, strictest_licence
-from heart_utils.sources.catalogue import find_source
-from heart_utils.sources.errors import DataError
+from heart_utils.sources.catalogue import DataError, find_source
 from heart_utils.sources.heartbench import load_names, load_question_histories, load_questions
 
 LINE = {
@@ -38,12 +37,12 @@ def test_a_text_may_hold_another_line_break_and_a_file_a_mark_before_its_first(t
 
 def test_a_file_in_another_encoding_says_what_to_do(tmp_path):
     (tmp_path / "mine.jsonl").write_bytes(json.dumps(LINE).replace("cares", "sorgt, fühlt").encode("latin-1"))
-    with pytest.raises(DataError, match="mine.jsonl is not UTF-8 .* Save the file as UTF-8"):
+    with pytest.raises(DataError, match="mine.jsonl: line 1 is not UTF-8 .* Save the file as UTF-8"):
         load_questions(tmp_path / "mine.jsonl")
 
 
 BAD = {
-    "line 2 is no JSON": [LINE, "{"],
+    "line 2 is not JSON": [LINE, "{"],
     "expected question_id, rubric, dialogue": [{**LINE, "rubric": []}],
     "'Q1' was there before": [LINE, LINE],
     "rubric item 1 lacks": [{**LINE, "rubric": [{"dimension": "x", "score": 1}]}],
@@ -52,7 +51,7 @@ BAD = {
     "no rubric item has a score above 0": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": -2}]}],
     "turn 1 is not a role": [{**LINE, "dialogue": [{"role": "C", "content": "x"}]}],
     "last turn is not the user's": [{**LINE, "dialogue": [*LINE["dialogue"], {"role": "B", "content": "x"}]}],
-    "no question": [],
+    "it is empty": [],
 }
 
 
@@ -63,7 +62,7 @@ def test_a_bad_file_names_the_line(tmp_path, message):
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path):
-    with pytest.raises(DataError, match="There is no file"):
+    with pytest.raises(DataError, match="there is no such file"):
         load_questions(tmp_path / "none.jsonl")
 
 

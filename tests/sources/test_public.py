@@ -24,12 +24,12 @@ def copy(tmp_path, monkeypatch):
     monkeypatch.setattr(public, "open_run", lambda name: run)
     manifest = public._manifest()
     monkeypatch.setattr(public, "_manifest", lambda: manifest)
-    monkeypatch.setattr(public, "DERIVED", {name: public.DERIVED[name] for name in ("recipients", "therapists", "resort")})
+    monkeypatch.setattr(public, "PUBLISHED", {name: public.PUBLISHED[name] for name in ("recipients", "therapists", "resort")})
     return run.folder
 
 
 @pytest.mark.mirror
-@pytest.mark.parametrize("name", public.DERIVED)
+@pytest.mark.parametrize("name", public.PUBLISHED)
 def test_the_repository_holds_what_the_official_files_give(mirror, name):
     assert public.compare_public(name, mirror=mirror) == []
 
@@ -91,7 +91,7 @@ def test_make_data_says_whether_the_repository_is_equal(mirror, monkeypatch, cop
 
 def test_every_published_table_reads_back_checked_with_its_terms_and_is_small():
     run, manifest = open_run("public"), json.loads((FOLDER / "manifest.json").read_text())
-    for name, (table, _) in public.DERIVED.items():
+    for name, (table, _) in public.PUBLISHED.items():
         assert len(run.read(table, name))
         assert len(run.read("responders", name))
         about = manifest["tables"][f"{table}/{name}"]
@@ -101,7 +101,7 @@ def test_every_published_table_reads_back_checked_with_its_terms_and_is_small():
 
 
 def test_of_rows_that_nobody_licensed_only_counts_are_here():
-    for name, (table, _) in public.DERIVED.items():
+    for name, (table, _) in public.PUBLISHED.items():
         if not may_publish(SOURCES[name].licence):
             assert table == "tallies", name
             counts = open_run("public").read("tallies", name)

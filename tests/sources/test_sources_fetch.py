@@ -35,7 +35,15 @@ def _places(monkeypatch, tmp_path):
 
 
 def toy(monkeypatch, address: str, *, kept: str = "", content: bytes = CONTENT, file: str = "a.txt"):
-    source = Source("toy", "toy", "A toy set", "MIT", "MIT, all of it", "Nobody (2026)", address)
+    source = Source(
+        name="toy",
+        folder="toy",
+        title="A toy set",
+        licence="MIT",
+        terms="MIT, all of it",
+        citation="Nobody (2026)",
+        address=address,
+    )
     return know(monkeypatch, source, {file: ("folder/the file.txt", kept, content)})
 
 

@@ -94,7 +94,7 @@ def test_a_reply_that_answers_two_histories_is_an_error():
 
 
 def test_a_missing_column_is_named():
-    with pytest.raises(DataError, match="missing rater_kind"):
+    with pytest.raises(DataError, match="no column rater_kind"):
         scores_to_verdicts(scores([("h1", "x", "r", "d", 4)]).drop(columns="rater_kind"))
 
 

@@ -12,7 +12,7 @@ from source_builders import mentalalign_cell, mentalalign_files, mirrored
 from heart_utils.sources import DataError, find_blocks, load_responders, load_scores, load_verdicts
 from heart_utils.sources import mentalalign as mentalalign_module
 from heart_utils.sources.mentalalign import ATTRIBUTES
-from heart_utils.sources.public import DERIVED
+from heart_utils.sources.public import PUBLISHED
 from heart_utils.tables import RESPONDER_KINDS, check_table
 
 # MT-Bench ---------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_a_second_vote_of_one_person_is_kept_counted_and_said(monkeypatch, tmp_p
 
 
 def test_a_winner_that_nobody_knows_is_an_error(monkeypatch, tmp_path):
-    with pytest.raises(DataError, match="winner holds .'both bad'.*expected model_a"):
+    with pytest.raises(DataError, match="row 0 has winner 'both bad'; expected model_a or"):
         load_verdicts("mtbench", mirror=mtbench(monkeypatch, tmp_path, [vote("gpt-4", "claude-v1", "both bad")], JUDGED))
 
 
@@ -479,7 +479,7 @@ def test_the_published_kappas_between_experts_follow(mirror):
 # Responders -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*DERIVED, "esconv", "heart", "sample"])
+@pytest.mark.parametrize("name", [*PUBLISHED, "esconv", "heart", "sample"])
 def test_every_set_says_who_wrote_its_replies_without_any_file(monkeypatch, name):
     monkeypatch.delenv("HEART_DATA_MIRROR", raising=False)
     assert set(load_responders(name)["responder_kind"]) <= set(RESPONDER_KINDS)
