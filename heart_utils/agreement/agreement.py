@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 
 from heart_utils.agreement.kappa import Coefficient, cohen_kappa, fleiss_kappa, gwet_ac, icc, krippendorff_alpha
 from heart_utils.agreement.ranks import rank_agreement
-from heart_utils.ratings.other_raters import crossed_interval, refuse_few_raters
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of, standard_error
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    crossed_interval,
+    draw_weights,
+    interval_of,
+    refuse_few_raters,
+    standard_error,
+)
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, codes_of_authors, read_votes, unit_values
 from heart_utils.tables import RATER_KINDS
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from heart_utils.agreement.kappa import one_dimension
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
-from heart_utils.ratings.verdicts import LABELS, AgreementError, Array, Codes, Votes, people_only, read_votes
+from heart_utils.ratings.verdicts import WORDS, AgreementError, Array, Codes, Votes, people_only, read_votes
 
 __all__ = ["AnnotatorTest", "EffectiveJudges", "alternative_annotator_test", "combine_judges", "effective_judges"]
 
@@ -244,7 +244,7 @@ def combine_judges(verdicts: pd.DataFrame, *, method: str = "majority") -> pd.Da
         weights = _discriminations(votes, verdicts, said)[None, :]
     total = (np.nan_to_num(said) * weights).sum(axis=1)
     heard = np.flatnonzero(~np.isnan(said).all(axis=1))
-    word = np.array(LABELS, dtype=object)[1 - np.sign(np.where(np.abs(total) < 1e-9, 0.0, total)).astype(int)]
+    word = np.array(WORDS, dtype=object)[1 - np.sign(np.where(np.abs(total) < 1e-9, 0.0, total)).astype(int)]
     return _panel_rows(verdicts, votes, heard, word, f"panel ({method})")
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit
 
-from heart_utils.ratings.bradley_terry import find_separated, fit_strengths
-from heart_utils.ratings.verdicts import AgreementError, Array, Entries, check_comparable, read_verdicts
+from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
+from heart_utils.ratings.verdicts import AgreementError, Array, Entries, read_verdicts
 from heart_utils.tables import RATER_KINDS
 
 __all__ = ["PoweredRatings", "corrected_gap", "prediction_powered_ratings"]

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from heart_utils.ratings.other_raters import crossed_interval, crossed_variance
+from heart_utils.ratings.resampling import crossed_interval, crossed_variance
 from heart_utils.tables import TABLES, check_table
 
 __all__ = ["CONVERSIONS", "EffectError", "effect_row", "read_quoted", "share_between", "share_clustered"]

@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.ratings.verdicts import (
-    Codes,
-    Entries,
-    RatingsError,
-    WinMatrices,
-    check_comparable,
-    count_wins,
-    entry_weights,
-    pair_means,
-    pairs_of,
-)
+from heart_utils.ratings.verdicts import MAX_SHOWN, Codes, Entries, RatingsError
 
-__all__ = ["BradleyTerry", "ConvergenceError"]
+__all__ = ["BradleyTerry", "ConvergenceError", "NotComparableError"]
 
 Array = NDArray[np.float64]
+Truths = NDArray[np.bool_]
 
 PRIOR = 0.25
 """Wins and losses against the mean responder that someone who separates is lent, each."""
@@ -32,10 +25,127 @@ PRIOR = 0.25
 MAX_STEPS = 200
 FULL_STEP = 0.5
 TOLERANCE = 1e-9
+DENSE_CELLS = 30_000_000
 
 
 class ConvergenceError(RatingsError):
     """The strengths still move when the steps run out."""
+
+
+class NotComparableError(RatingsError):
+    """Comparisons do not link all responders.
+
+    Attributes
+    ----------
+    groups : list of list of str
+        Who can be compared with whom, the largest group first.
+    """
+
+    def __init__(self, groups: list[list[str]]) -> None:
+        self.groups = sorted(groups, key=lambda group: (-len(group), group))
+        apart = ", ".join(name for group in self.groups[1:] for name in group)
+        shown = "; ".join(", ".join(group[:MAX_SHOWN]) + (", ..." if len(group) > MAX_SHOWN else "") for group in self.groups)
+        super().__init__(
+            f"{apart} cannot be rated with the others: no comparison links them (groups: {shown}). "
+            f"Drop them, or collect comparisons that do."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class WinMatrices:
+    """One win matrix a cluster and level, and their sum under any weights.
+
+    ``flat`` has a row a cluster and a column a level and ordered pair of responders: what the first won of the second.
+    Where pairs weigh the same, each is scaled to ``per_pair`` verdicts.
+    """
+
+    flat: Any
+    size: int
+    n_levels: int
+    per_pair: float | None
+
+    def sum(self, weights: Array | None = None) -> Array:
+        """Sum over clusters, for each row of `weights` (replicates, clusters), or once with weight one."""
+        if weights is None:
+            weights = np.ones((1, self.flat.shape[0]))
+        wins: Array = np.asarray(weights @ self.flat).reshape(-1, self.n_levels, self.size, self.size)
+        if self.per_pair is None:
+            return wins
+        # Each dialogue says one thing on each pair, so the total counts dialogues and the ratio is their mean.
+        total = wins.sum(axis=1, keepdims=True)
+        total = np.broadcast_to(total + total.swapaxes(2, 3), wins.shape)
+        np.divide(wins * self.per_pair, total, out=wins, where=total > 0)
+        return wins
+
+
+def count_wins(
+    entries: Entries,
+    *,
+    weights: str,
+    levels: tuple[Codes, int] | None = None,
+    cells: tuple[Codes, int] | None = None,
+) -> WinMatrices:
+    """Sum verdicts into one win matrix a cluster.
+
+    With ``weights="pairs"`` the verdicts of a cluster on a pair are averaged, then clusters are, and each pair weighs the
+    same; with ``"verdicts"`` each verdict counts one. `levels` gives each entry's level and their number; `cells` what is
+    summed into one matrix, if finer than the clusters, and how many there are.
+    """
+    size = len(entries.responders)
+    level, n_levels = levels or (np.zeros(len(entries.rows), np.intp), 1)
+    cell, n_cells = cells or (entries.cluster, len(entries.clusters))
+    weight, per_pair = entry_weights(entries, weights)
+    columns = n_levels * size**2
+    place = np.concatenate([(level * size + entries.a) * size + entries.b, (level * size + entries.b) * size + entries.a])
+    won = np.concatenate([entries.share * weight, (1.0 - entries.share) * weight])
+    cell = np.concatenate([cell, cell])
+    if n_cells * columns <= DENSE_CELLS:
+        flat: Any = np.bincount(cell * columns + place, weights=won, minlength=n_cells * columns).reshape(n_cells, columns)
+    else:
+        from scipy.sparse import coo_array
+
+        flat = coo_array((won, (cell, place)), shape=(n_cells, columns)).tocsr()
+    return WinMatrices(flat, size, n_levels, per_pair)
+
+
+def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
+    """Weigh each entry within its cluster and pair; where pairs weigh the same, also tell how many verdicts a pair has."""
+    if weights == "verdicts":
+        return np.ones(len(entries.rows)), None
+    size = len(entries.responders)
+    pair, _ = pairs_of(entries)
+    weight = 1.0 / _group_sizes(entries.cluster * size**2 + pair, len(entries.clusters) * size**2)
+    return weight, len(pair) / int(np.count_nonzero(np.bincount(pair)))
+
+
+def pairs_of(entries: Entries) -> tuple[Codes, Array]:
+    """Give each entry the number of its pair, and the side of its a: 1 for the first of the alphabet, else -1."""
+    low, high = np.minimum(entries.a, entries.b), np.maximum(entries.a, entries.b)
+    return low * len(entries.responders) + high, np.where(entries.a < entries.b, 1.0, -1.0)
+
+
+def pair_means(values: Array, weight: Array, pair: Codes) -> tuple[Array, Array]:
+    """Give each entry the weighted mean of some values (entries, columns) over its pair, and the pair's weight."""
+    total = np.bincount(pair, weights=weight)
+    sums = np.stack([np.bincount(pair, weights=weight * column) for column in values.T], axis=1)
+    return sums[pair] / total[pair, None], np.asarray(total[pair], dtype=float)
+
+
+def check_comparable(wins: Array, responders: pd.Index) -> None:
+    """Raise :class:`NotComparableError` if comparisons do not link all responders."""
+    from scipy.sparse.csgraph import connected_components
+
+    n_groups, group = connected_components(wins + wins.T > 0, directed=False)
+    if n_groups > 1:
+        raise NotComparableError([[str(name) for name in responders[group == number]] for number in range(n_groups)])
+
+
+def _group_sizes(keys: Codes, n_keys: int) -> NDArray[np.int64]:
+    """Give the number of entries that share each entry's key."""
+    if n_keys <= DENSE_CELLS:
+        return np.bincount(keys, minlength=n_keys)[keys]
+    _, group, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+    return sizes[group]
 
 
 def climb(
@@ -78,24 +188,9 @@ def prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
     return pull - pull.mean(axis=1, keepdims=True), bend
 
 
-Truths = NDArray[np.bool_]
-
-
 @dataclass(frozen=True, eq=False)
 class BradleyTerry:
-    """Bradley-Terry fitted to entries.
-
-    Attributes
-    ----------
-    entries : Entries
-        What was fitted.
-    weights : str
-        ``"pairs"`` or ``"verdicts"``.
-    theta : numpy.ndarray
-        Strengths with mean zero.
-    penalised : numpy.ndarray
-        Who was lent the weak prior.
-    """
+    """Bradley-Terry fitted to entries."""
 
     entries: Entries
     weights: str

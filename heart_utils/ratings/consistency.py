@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,17 +11,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from heart_utils.ratings.bradley_terry import BradleyTerry
-from heart_utils.ratings.other_raters import crossed_interval, crossed_variance, refuse_few_raters
+from heart_utils.ratings.ratings import kinds_of
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
-    bootstrap_ci,
     check_clusters,
     check_level,
     draw_weights,
+    refuse_few_raters,
+    share_ci,
     standard_error,
 )
-from heart_utils.ratings.verdicts import Entries, RatingsError, read_verdicts
-from heart_utils.tables import RESPONDER_KINDS
+from heart_utils.ratings.verdicts import Entries, RatingsError, is_simulated, need, read_verdicts
 
 __all__ = ["OUTCOMES", "consistency", "head_to_head", "without_flag"]
 
@@ -108,7 +109,6 @@ def consistency(
     n_used = told.sum(axis=0)
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n_used - 1, 1))
     reach = [quantile * standard_error(found[1:], n_used) for found in (spread, tenth)]
-    simulated = bool(verdicts["simulated"].iloc[entries.rows].any()) if "simulated" in verdicts else False
     return pd.DataFrame(
         {
             "responder": entries.responders,
@@ -123,7 +123,7 @@ def consistency(
             "n_clusters": n_used,
             "n_single": (count == 1).sum(axis=0),
             "provisional": n_used < ENOUGH_CLUSTERS,
-            "simulated": simulated,
+            "simulated": is_simulated(verdicts.iloc[entries.rows]),
         }
     )
 
@@ -236,13 +236,9 @@ def head_to_head(
     """
     clusters = [cluster] if isinstance(cluster, str) else list(cluster)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=clusters[0])
-    if missing := [column for column in clusters if column not in verdicts]:
-        raise RatingsError(f"verdicts lack the column {', '.join(missing)}. They have {', '.join(map(str, verdicts.columns))}.")
-    kind = responders.set_index("responder")["responder_kind"].reindex(entries.responders)
-    unknown = kind.index[~kind.isin(RESPONDER_KINDS)]
-    if len(unknown):
-        raise RatingsError(f"responders do not say what kind {', '.join(unknown)} is of.")
-    person, model = (kind == "human").to_numpy(), (kind == "model").to_numpy()
+    need(verdicts, clusters)
+    kind = kinds_of(responders, entries.responders)
+    person, model = kind == "human", kind == "model"
     a_person = person[entries.a] & model[entries.b]
     meet = a_person | (model[entries.a] & person[entries.b])
     if not meet.any():
@@ -251,42 +247,27 @@ def head_to_head(
             f"{int(model.sum())} models among {', '.join(entries.responders)}."
         )
     to_person = np.where(a_person, entries.share, 1.0 - entries.share)
-    neither = entries.tie | entries.inconsistent | (entries.share == 0.5)
-    counts = pd.DataFrame(
-        {
-            "people": ~neither & (to_person > 0.5),
-            "models": ~neither & (to_person < 0.5),
-            "tie": neither & ~entries.inconsistent,
-            "inconsistent": entries.inconsistent,
-            "n": True,
-        }
-    ).astype(float)[meet]
+    neither = entries.tie | entries.inconsistent | (to_person == 0.5)
+    outcome = np.select([entries.inconsistent, neither, to_person > 0.5], ["inconsistent", "tie", "people"], "models")[meet]
     rows = verdicts.iloc[entries.rows[meet]]
-    simulated = bool(rows["simulated"].any()) if "simulated" in rows else False
-    groups = [rows[column].to_numpy() for column in by]
-    drawn = rows[clusters].set_axis(counts.index, axis=0)
+    options: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     parts = []
-    for group, of_group in counts.groupby(groups, sort=True) if groups else [((), counts)]:
-        where = "".join(f" where {column} is {value!r}" for column, value in zip(by, group, strict=True))
-        for outcome in (*OUTCOMES, "models_of_decided"):
-            share, low, high, n_clusters = _interval(
-                of_group, outcome, drawn.loc[of_group.index], rng, n_resamples, ci_level, where
-            )
-            parts.append(
-                {
-                    **dict(zip(by, group, strict=True)),
-                    "outcome": outcome,
-                    "share": share,
-                    "ci_low": low,
-                    "ci_high": high,
-                    "ci_level": ci_level,
-                    "n_verdicts": len(of_group),
-                    "n_clusters": n_clusters,
-                    "provisional": n_clusters < ENOUGH_CLUSTERS,
-                    "simulated": simulated,
-                }
-            )
-    return pd.DataFrame(parts)
+    for group, of_group in (
+        rows.assign(outcome=outcome).groupby(list(by), sort=True) if by else [((), rows.assign(outcome=outcome))]
+    ):
+        said, drawn = of_group["outcome"], of_group[clusters[0]] if len(clusters) == 1 else of_group[clusters]
+        if len(clusters) == 2:
+            where = "".join(f" where {column} is {value!r}" for column, value in zip(by, group, strict=True))
+            codes = [pd.factorize(of_group[column])[0] for column in clusters]
+            refuse_few_raters(codes[0], codes[1], (clusters[0], clusters[1]), RatingsError, where)
+        for name in (*OUTCOMES, "models_of_decided"):
+            decided = name == "models_of_decided"
+            found = share_ci(said == ("models" if decided else name), said.isin(OUTCOMES[:2]) if decided else 1, cluster=drawn,
+                             **options)  # fmt: skip
+            of_share = {"outcome": name, "share": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high}
+            counted = {"ci_level": ci_level, "n_verdicts": len(said), "n_clusters": found.n_clusters}
+            parts.append({**dict(zip(by, group, strict=True)), **of_share, **counted, "provisional": found.provisional})
+    return pd.DataFrame(parts).assign(simulated=is_simulated(rows))
 
 
 def without_flag(verdicts: pd.DataFrame, flag: str) -> tuple[pd.DataFrame, int]:
@@ -315,50 +296,3 @@ def without_flag(verdicts: pd.DataFrame, flag: str) -> tuple[pd.DataFrame, int]:
     """
     flagged = np.array([flag in flags for flags in verdicts["flags"]], dtype=bool)
     return verdicts[~flagged], int(flagged.sum())
-
-
-def _interval(
-    counts: pd.DataFrame,
-    outcome: str,
-    drawn: pd.DataFrame,
-    rng: np.random.Generator | None,
-    n_resamples: int,
-    ci_level: float,
-    where: str,
-) -> tuple[float, float, float, int]:
-    """Give a share, its ends and how many clusters they rest on: of one kind by resampling, of two by their variance."""
-    if len(drawn.columns) == 1:
-        found = bootstrap_ci(
-            counts,
-            _share_of(outcome),
-            cluster=drawn.iloc[:, 0],
-            rng=rng,
-            n_resamples=n_resamples,
-            ci_level=ci_level,
-            least=0.0,
-            most=1.0,
-        )
-        return found.estimate, found.ci_low, found.ci_high, found.n_clusters
-    dialogue, rater = (pd.factorize(drawn[column])[0].astype(np.intp) for column in drawn)
-    refuse_few_raters(dialogue, rater, (drawn.columns[0], drawn.columns[1]), RatingsError, where)
-    of, among = _parts_of(outcome, counts)
-    total = float(among.sum())
-    share = float(of.sum() / total) if total else float("nan")
-    fewest = min(dialogue.max(), rater.max()) + 1
-    variance = crossed_variance((of - share * among).to_numpy() / total, dialogue, rater) if total else float("nan")
-    return share, *crossed_interval(share, variance, fewest, ci_level, least=0.0, most=1.0), int(fewest)
-
-
-def _share_of(outcome: str) -> Callable[[pd.DataFrame], pd.Series]:
-    def share(sums: pd.DataFrame) -> pd.Series:
-        of, among = _parts_of(outcome, sums)
-        return of / among
-
-    return share
-
-
-def _parts_of(outcome: str, counts: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Give what an outcome counts, and among what."""
-    if outcome == "models_of_decided":
-        return counts["models"], counts["models"] + counts["people"]
-    return counts[outcome], counts["n"]

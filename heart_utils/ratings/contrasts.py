@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.bradley_terry import find_separated, fit_strengths
+from heart_utils.ratings.bradley_terry import WinMatrices, check_comparable, count_wins, find_separated, fit_strengths
 from heart_utils.ratings.ratings import Ratings
 from heart_utils.ratings.resampling import (
     as_rng,
@@ -21,7 +21,7 @@ from heart_utils.ratings.resampling import (
     simultaneous_quantile,
     standard_error,
 )
-from heart_utils.ratings.verdicts import RatingsError, WinMatrices, check_comparable, count_wins, read_verdicts
+from heart_utils.ratings.verdicts import RatingsError, is_simulated, read_verdicts
 
 __all__ = ["TwinContrasts", "contrast_strengths", "group_contrast", "twin_contrasts"]
 
@@ -35,25 +35,14 @@ ALL_FLIPS = 14
 
 @dataclass(frozen=True, eq=False)
 class TwinContrasts:
-    """How gaps between responders differ between adversarial histories and their calm twins.
+    """How gaps between responders differ between adversarial histories and their calm twins."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        Columns ``contrast``, ``calm``, ``adversarial``, ``delta`` (adversarial less calm), ``se``,
-        ``ci_low``, ``ci_high``, ``ci_level``, ``p_value`` (sign flips), ``n_clusters``, ``simulated``.
-    n_flips : int
-        Ways to flip signs behind each p value; with all of them it is exact.
-    n_degenerate : int
-        Resamples in which someone separated; they were lent the weak prior there, and kept.
-    n_unpaired : int
-        Verdicts left out because their dialogue has no verdict on its twin.
-    """
-
+    # columns ``contrast``, ``calm``, ``adversarial``, ``delta`` (adversarial less calm), ``se``, ``ci_low``, ``ci_high``,
+    # ``ci_level``, ``p_value`` (sign flips), ``n_clusters``, ``simulated``
     table: pd.DataFrame
-    n_flips: int
-    n_degenerate: int
-    n_unpaired: int
+    n_flips: int  # ways to flip signs behind each p value; with all of them it is exact
+    n_degenerate: int  # resamples in which someone separated; they were lent the weak prior there, and kept
+    n_unpaired: int  # verdicts left out because their dialogue has no verdict on its twin
 
 
 def contrast_strengths(ratings: Ratings, contrasts: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
@@ -252,7 +241,7 @@ def twin_contrasts(
             "penalised": held,
             "p_value": as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips)),
             "n_clusters": n_clusters,
-            "simulated": bool(used["simulated"].any()) if "simulated" in used else False,
+            "simulated": is_simulated(used),
         }
     )
     return TwinContrasts(table, len(flips), int((apart | apart_too).sum()), int((twin & ~kept).sum()))

@@ -28,20 +28,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.bradley_terry import PRIOR, BradleyTerry, Truths, climb, find_separated, fit_strengths, prior_terms
-from heart_utils.ratings.verdicts import (
-    SHARES,
-    Codes,
-    Entries,
-    RatingsError,
+from heart_utils.ratings.bradley_terry import (
+    PRIOR,
+    BradleyTerry,
+    Truths,
     WinMatrices,
     check_comparable,
+    climb,
     count_wins,
     entry_weights,
+    find_separated,
+    fit_strengths,
     pair_means,
     pairs_of,
-    refuse,
+    prior_terms,
 )
+from heart_utils.ratings.verdicts import SHARES, Codes, Entries, RatingsError, refuse
 
 __all__ = ["HIGHEST_RATING", "LOWEST_RATING", "Levels", "ReleasedHeart"]
 
@@ -55,34 +57,16 @@ LEVEL_RIDGE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """An adjacent-category model fitted to entries.
+    """An adjacent-category model fitted to entries."""
 
-    Attributes
-    ----------
-    entries : Entries
-        What was fitted; ``share`` is what a wins within the entry's level.
-    weights : str
-        ``"pairs"`` or ``"verdicts"``.
-    level : numpy.ndarray
-        Level of each entry, a place in `names`.
-    names : tuple of str
-        ``"tie"`` first if there are ties, then ``"win"`` or ``"margin_1"`` and so on.
-    scores : numpy.ndarray
-        Score of each level.
-    theta, alpha : numpy.ndarray
-        Strengths with mean zero; propensities of the levels, zero for the smallest win.
-    penalised : numpy.ndarray
-        Who was lent the weak prior.
-    """
-
-    entries: Entries
-    weights: str
-    level: Codes
-    names: tuple[str, ...]
-    scores: Array
-    theta: Array
+    entries: Entries  # what was fitted; ``share`` is what a wins within the entry's level
+    weights: str  # ``"pairs"`` or ``"verdicts"``
+    level: Codes  # level of each entry, a place in `names`
+    names: tuple[str, ...]  # ``"tie"`` first if there are ties, then ``"win"`` or ``"margin_1"`` and so on
+    scores: Array  # score of each level
+    theta: Array  # strengths with mean zero; propensities of the levels, zero for the smallest win
     alpha: Array
-    penalised: Truths
+    penalised: Truths  # who was lent the weak prior
 
     @classmethod
     def fit(cls, entries: Entries, weights: str, level: Codes, names: tuple[str, ...], scores: Array) -> Levels:

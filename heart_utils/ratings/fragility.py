@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.bradley_terry import BradleyTerry
+from heart_utils.ratings.bradley_terry import BradleyTerry, NotComparableError
 from heart_utils.ratings.sandwich import influences
-from heart_utils.ratings.verdicts import Codes, NotComparableError, RatingsError, read_verdicts
+from heart_utils.ratings.verdicts import Codes, RatingsError, read_verdicts
 
 __all__ = ["Fragility", "find_fragility"]
 
@@ -21,31 +21,15 @@ N_RIVALS = 3
 
 @dataclass(frozen=True, eq=False)
 class Fragility:
-    """A small set whose removal gives the first place to another.
+    """A small set whose removal gives the first place to another."""
 
-    Attributes
-    ----------
-    unit : str
-        ``"verdict"``, or the column whose values are removed whole.
-    first, rival : str
-        Who leads, and who does without the set; `rival` is empty if no set was found.
-    n_removed : int or None
-        Size of the set, checked by fitting without it; None if none was found.
-    n_units : int
-        Of how many.
-    foretold : int or None
-        What first-order influence alone had promised.
-    removed : pandas.Index
-        The set: labels of rows of the verdicts, or values of the column.
-    """
-
-    unit: str
-    first: str
+    unit: str  # ``"verdict"``, or the column whose values are removed whole
+    first: str  # who leads, and who does without the set; `rival` is empty if no set was found
     rival: str
-    n_removed: int | None
-    n_units: int
-    foretold: int | None
-    removed: pd.Index
+    n_removed: int | None  # size of the set, checked by fitting without it; None if none was found
+    n_units: int  # of how many
+    foretold: int | None  # what first-order influence alone had promised
+    removed: pd.Index  # the set: labels of rows of the verdicts, or values of the column
 
 
 def find_fragility(

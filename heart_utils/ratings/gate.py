@@ -24,32 +24,19 @@ class GateError(ValueError):
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far a candidate lies below its baseline, by dimension, and what that means for a gate.
+    """How far a candidate lies below its baseline, by dimension, and what that means for a gate."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        One row per dimension: ``drop`` in rating points (above 0: the candidate is worse) and its
-        ``se``; one-sided bounds ``drop_low`` and ``drop_high``, each at ``level``; ``p`` and
-        ``p_holm`` of the mode's test; ``detectable``, the true drop found, or for an equal
-        candidate the margin passed, four times in five; ``outcome`` (``"passed"``, ``"failed"``,
-        ``"cannot tell"``) and a ``message``; ``n_dialogues`` in which both were judged,
-        ``n_verdicts``, ``n_both_orders`` of them answered in both orders, ``n_inconsistent`` of
-        those (the orders contradicted each other), ``n_failed``.
-    ratings : pandas.DataFrame
-        The ratings tables of all dimensions.
-    baseline, candidate, mode : str
-        As given.
-    max_drop, alpha : float
-        As given.
-    """
-
+    # one row per dimension: ``drop`` in rating points (above 0: the candidate is worse) and its ``se``; one-sided bounds
+    # ``drop_low`` and ``drop_high``, each at ``level``; ``p`` and ``p_holm`` of the mode's test; ``detectable``, the true
+    # drop found, or for an equal candidate the margin passed, four times in five; ``outcome`` (``"passed"``, ``"failed"``,
+    # ``"cannot tell"``) and a ``message``; ``n_dialogues`` in which both were judged, ``n_verdicts``, ``n_both_orders`` of
+    # them answered in both orders, ``n_inconsistent`` of those (the orders contradicted each other), ``n_failed``
     table: pd.DataFrame
-    ratings: pd.DataFrame
-    baseline: str
+    ratings: pd.DataFrame  # the ratings tables of all dimensions
+    baseline: str  # as given
     candidate: str
     mode: str
-    max_drop: float
+    max_drop: float  # as given
     alpha: float
 
     @property
@@ -152,7 +139,7 @@ def compare_responders(
 
 
 def hold_all(p: pd.Series, alpha: float) -> pd.DataFrame:
-    """Run Holm's procedure: adjusted p values, and the level at which each hypothesis was met.
+    """Run Holm's procedure: statsmodels' adjusted p values, and the level at which each hypothesis was met.
 
     Parameters
     ----------
@@ -171,15 +158,11 @@ def hold_all(p: pd.Series, alpha: float) -> pd.DataFrame:
     >>> hold_all(pd.Series([0.01, 0.04, 0.03]), 0.05)["p_holm"].round(3).tolist()  # 3 x .01, then 2 x .03
     [0.03, 0.06, 0.06]
     """
-    order = np.argsort(p.to_numpy(), kind="stable")
-    ranked = p.to_numpy()[order]
-    left = np.arange(len(p), 0, -1)
-    adjusted = np.minimum(np.maximum.accumulate(ranked * left), 1.0)
-    kept = np.flatnonzero(ranked > alpha / left)
-    stop = kept[0] if len(kept) else len(p) - 1
-    level = alpha / left[np.minimum(np.arange(len(p)), stop)]
-    back = np.argsort(order, kind="stable")
-    return pd.DataFrame({"p_holm": adjusted[back], "level": level[back]}, index=p.index)
+    from statsmodels.stats.multitest import multipletests
+
+    rejected, adjusted, *_ = multipletests(p, alpha, method="holm")
+    step = np.minimum(p.rank(method="first") - 1, min(rejected.sum(), len(p) - 1))
+    return pd.DataFrame({"p_holm": adjusted, "level": alpha / (len(p) - step)}, index=p.index)
 
 
 def _check_arguments(mode: str, max_drop: float, alpha: float, max_inconsistent: float) -> None:

@@ -18,33 +18,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse, stats
+from scipy import optimize, sparse, stats
+from scipy.linalg import null_space
 from scipy.special import expit
 
-from heart_utils.ratings.bradley_terry import PRIOR, ConvergenceError, find_separated, fit_strengths, prior_terms
-from heart_utils.ratings.ratings import clusters_met, lay_out
-from heart_utils.ratings.resampling import as_rng, check_clusters, check_level, rank_ranges
-from heart_utils.ratings.verdicts import (
-    Codes,
-    Entries,
-    RatingsError,
+from heart_utils.ratings.bradley_terry import (
+    PRIOR,
+    ConvergenceError,
     check_comparable,
     count_wins,
-    name_codes,
-    read_verdicts,
-    word_codes,
+    find_separated,
+    fit_strengths,
+    prior_terms,
 )
+from heart_utils.ratings.ratings import clusters_met, lay_out
+from heart_utils.ratings.resampling import as_rng, check_clusters, check_level, rank_ranges
+from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, name_codes, read_verdicts, word_codes
 from heart_utils.tables import ORDERS
 
-__all__ = ["CommonOrder", "JudgeAware", "RaterModel", "fit_judge_aware", "scores"]
+__all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
 
 Array = NDArray[np.float64]
 
 LOG_GAMMA_SD = 0.5
 MAX_STEPS = 200
-TOLERANCE = 1e-8
-LONGEST_STEP = 2.0
-SHORTEST_PART = 1e-6
+GRADIENT = 1e-7
+NEAR = 1e-4
 NOTHING = 1e-9
 """Part of the largest eigenvalue below which a direction is flat."""
 
@@ -138,48 +137,33 @@ class RaterModel:
 
 
 def fit_raters(model: RaterModel, entries: Entries) -> Array:
-    """Find strengths, log gamma, delta and log nu where the penalised log-likelihood is highest.
+    """Find strengths, log gamma, delta and log nu where the penalised log-likelihood is highest, in a trust region."""
+    free = null_space(_constraints(model))
+    theta = fit_strengths(count_wins(entries, weights="verdicts").sum()[:, 0], model.prior > 0)[0]
+    start = np.concatenate([theta, np.zeros(2 * model.n_raters), np.full(model.n_raters, -0.5)])
 
-    Newton's steps are taken where they lead up, scoring steps where they do not; no parameter moves by more than 2 at
-    once, and steps that overshoot are halved.
-    """
-    wins = count_wins(entries, weights="verdicts").sum()[:, 0]
-    theta = fit_strengths(wins, model.prior > 0)[0]
-    found = np.concatenate([theta, np.zeros(2 * model.n_raters), np.full(model.n_raters, -0.5)])
-    value = model.value(found)
-    for _ in range(MAX_STEPS):
-        gradient, information, residual, _ = scores(model, found)
-        gradient, information = prior_added(model, found, gradient, information)
-        observed = information - _bend(model, found, residual)
-        found, value, moved = _step(model, found, value, gradient, (observed, information))
-        if moved < TOLERANCE * (1.0 + np.abs(found).max()):
-            return found
-    raise ConvergenceError(f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few answers.")
+    def derivatives(place: Array) -> tuple[Array, Array]:
+        gradient, information, residual, _ = scores(model, free @ place)
+        gradient, information = prior_added(model, free @ place, gradient, information)
+        return -free.T @ gradient, free.T @ (information - _bend(model, free @ place, residual)) @ free
 
-
-def _step(
-    model: RaterModel, found: Array, value: float, gradient: Array, matrices: tuple[Array, Array]
-) -> tuple[Array, float, float]:
-    """Go up along the first matrix that leads there; give the place, its value, and how long the whole step was."""
-    moved = np.inf
-    for matrix in matrices:
-        move = _solve(model, matrix, gradient)
-        moved = float(np.abs(move).max())
-        part = min(1.0, LONGEST_STEP / moved) if moved > 0 else 1.0
-        while part > SHORTEST_PART:
-            new = model.value(found + part * move)
-            if new >= value - NOTHING * abs(value):  # not so where the step overshot to infinity
-                return found + part * move, new, moved
-            part /= 2.0
-    return found, value, moved
+    found = optimize.minimize(
+        lambda place: -model.value(free @ place), free.T @ start, method="trust-exact", jac=lambda place: derivatives(place)[0],
+        hess=lambda place: derivatives(place)[1], options={"gtol": GRADIENT, "maxiter": MAX_STEPS},
+    ).x  # fmt: skip
+    slope, bend = derivatives(found)
+    last = np.linalg.solve(bend, slope)  # rounding of the value ends the search a step early
+    if np.abs(last).max() > NEAR * (1.0 + np.abs(found).max()):
+        raise ConvergenceError(f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few answers.")
+    return np.asarray(free @ (found - last))
 
 
 def raters_covariance(model: RaterModel, found: Array) -> Array:
     """Give the sandwich over clusters, with the observed information."""
     _, information, residual, tie_residual = scores(model, found)
     information = prior_added(model, found, np.zeros(len(found)), information - _bend(model, found, residual))[1]
-    rows = _constraints(model)
-    bread = np.linalg.inv(np.block([[information, rows.T], [rows, np.zeros((2, 2))]]))[: len(found), : len(found)]
+    free = null_space(_constraints(model))
+    bread = free @ np.linalg.inv(free.T @ information @ free) @ free.T
     sums = by_cluster(model, model.design(found), residual) + by_cluster(model, model.ties_design(), tie_residual)
     sums -= sums.mean(axis=0)
     factor = model.n_clusters / (model.n_clusters - 1.0)
@@ -187,31 +171,7 @@ def raters_covariance(model: RaterModel, found: Array) -> Array:
 
 
 def scores(model: RaterModel, found: Array) -> tuple[Array, Any, Array, Array]:
-    """Give gradient and information of the likelihood, and each answer's residual by gap and by tie.
-
-    Parameters
-    ----------
-    model : RaterModel
-        The answers.
-    found : numpy.ndarray
-        Parameters.
-
-    Returns
-    -------
-    gradient, information : numpy.ndarray
-        Of the log-likelihood without priors.
-    residual, tie_residual : numpy.ndarray
-        One a row: what each answer is beyond expectation.
-
-    Examples
-    --------
-    >>> from heart_utils.ratings.verdicts import read_verdicts
-    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaab")})
-    >>> entries = read_verdicts(votes, dimension="overall", cluster=None)
-    >>> model = RaterModel.of(votes, entries, np.zeros(4, int), np.array([True]))
-    >>> scores(model, np.zeros(5))[0]  # x and y, log gamma, delta, log nu: x won one more than it should from here
-    array([ 1., -1.,  0.,  0.,  0.])
-    """
+    """Give gradient and information of the likelihood, without priors, and each answer's residual by gap and by tie."""
     up, down, tie = model.answers(found)
     mean = (up - down) / 2.0
     residual, tie_residual = model.won - mean, model.tie - tie
@@ -257,14 +217,8 @@ def _constraints(model: RaterModel) -> Array:
     return rows
 
 
-def _solve(model: RaterModel, information: Array, gradient: Array) -> Array:
-    rows = _constraints(model)
-    bordered = np.block([[information, rows.T], [rows, np.zeros((2, 2))]])
-    return np.linalg.solve(bordered, np.concatenate([gradient, np.zeros(2)]))[: len(gradient)]
-
-
 def _bend(model: RaterModel, found: Array, residual: Array) -> Array:
-    """Give what the product of gamma and strength adds to the second derivative."""
+    """Give the cross term of the Hessian, from the product of gamma and strength."""
     theta, gamma, _, _ = model.split(found)
     n, gammas = len(found), model.size + model.rater
     slope = residual * gamma[model.rater]
@@ -281,54 +235,27 @@ N_DRAWS = 2000
 
 @dataclass(frozen=True)
 class CommonOrder:
-    """A test of whether raters share one order of strengths, up to their discrimination.
+    """A test of whether raters share one order of strengths, up to their discrimination."""
 
-    Attributes
-    ----------
-    statistic : float
-        Score statistic against strengths by rater.
-    df : int
-        What strengths by rater have more.
-    inflation : float
-        By how much verdicts of a dialogue being alike inflates the statistic; it is divided by this.
-    p_value : float
-        Small: raters do not share one order, and one board for all of them hides it.
-    """
-
-    statistic: float
-    df: int
-    inflation: float
-    p_value: float
+    statistic: float  # score statistic against strengths by rater
+    df: int  # what strengths by rater have more
+    inflation: float  # by how much verdicts of a dialogue being alike inflates the statistic; it is divided by this
+    p_value: float  # small: raters do not share one order, and one board for all of them hides it
 
 
 @dataclass(frozen=True, eq=False)
 class JudgeAware:
-    """Strengths and raters, fitted together.
+    """Strengths and raters, fitted together."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        The ratings table; intervals are sandwiches over dialogues, raters being fixed.
-    strength : pandas.Series
-        Responder -> strength, best first, mean zero.
-    raters : pandas.DataFrame
-        One row a rater: ``rater``, ``rater_kind``, ``n_verdicts``, ``discrimination`` (gamma) with its
-        interval, ``position_bias`` (delta: log-odds that the first shown gains; ``nan`` where no order
-        is known) with its interval, ``ties`` (nu), and ``deterministic``: why the rater's answers follow a rule, or nothing.
-    anchor : {"people", "consensus"}
-        Whose scale the strengths are on.
-    common_order : CommonOrder
-        The test to read first.
-    left_out : pandas.Series
-        State -> answers that did not enter.
-    """
-
-    table: pd.DataFrame
-    strength: pd.Series
+    table: pd.DataFrame  # the ratings table; intervals are sandwiches over dialogues, raters being fixed
+    strength: pd.Series  # responder -> strength, best first, mean zero
+    # one row a rater: ``rater``, ``rater_kind``, ``n_verdicts``, ``discrimination`` (gamma) with its interval,
+    # ``position_bias`` (delta: log-odds that the first shown gains; ``nan`` where no order is known) with its interval,
+    # ``ties`` (nu), and ``deterministic``: why the rater's answers follow a rule, or nothing
     raters: pd.DataFrame
-    anchor: str
-    common_order: CommonOrder
-    left_out: pd.Series
+    anchor: str  # {"people", "consensus"}. Whose scale the strengths are on
+    common_order: CommonOrder  # the test to read first
+    left_out: pd.Series  # state -> answers that did not enter
 
 
 def fit_judge_aware(

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from heart_utils.ratings.bradley_terry import BradleyTerry, ConvergenceError
+from heart_utils.ratings.bradley_terry import BradleyTerry, ConvergenceError, NotComparableError, WinMatrices
 from heart_utils.ratings.davidson import HIGHEST_RATING, LOWEST_RATING, Levels, ReleasedHeart, read_levels
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
@@ -21,20 +21,13 @@ from heart_utils.ratings.resampling import (
     check_level,
     check_resamples,
     contrast_reach,
+    crossed,
     draw_weights,
     interval_ends,
     rank_ranges,
 )
-from heart_utils.ratings.sandwich import Model, crossed, one_way, rater_codes, two_way
-from heart_utils.ratings.verdicts import (
-    Codes,
-    Entries,
-    NotComparableError,
-    RatingsError,
-    WinMatrices,
-    combine_orders,
-    read_verdicts,
-)
+from heart_utils.ratings.sandwich import Model, one_way, rater_codes, two_way
+from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, combine_orders, is_simulated, read_verdicts
 from heart_utils.tables import RESPONDER_KINDS, TABLES
 
 __all__ = [
@@ -80,7 +73,7 @@ def lay_out(
         **{column: _common(verdicts, column, entries) for column in ("slice", "group", "rater", "rater_kind")},
         **{column: settings[column] for column in ("dimension", "method", "population")},
         "responder": entries.responders.astype("str"),
-        "responder_kind": _kinds(responders, entries.responders),
+        "responder_kind": "source" if responders is None else kinds_of(responders, entries.responders),
         "strength": theta,
         "ci_low": low,
         "ci_high": high,
@@ -96,7 +89,7 @@ def lay_out(
         "tie_share": n_ties / n_verdicts,
         "penalised": found["penalised"],
         "provisional": (found["n_clusters"] < ENOUGH_CLUSTERS) | np.isnan(low) | found["penalised"],
-        "simulated": bool(verdicts["simulated"].iloc[entries.rows].any()) if "simulated" in verdicts else False,
+        "simulated": is_simulated(verdicts.iloc[entries.rows]),
     }
     return pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})
 
@@ -121,10 +114,8 @@ def _common(verdicts: pd.DataFrame, column: str, entries: Entries) -> str | None
     return str(values[0]) if len(values) == 1 and not pd.isna(values[0]) else mixed
 
 
-def _kinds(responders: pd.DataFrame | None, names: pd.Index) -> Any:
+def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
     """Look up who is a person and who a model."""
-    if responders is None:
-        return "source"
     kinds = responders.set_index("responder")["responder_kind"].reindex(names)
     unknown = kinds.index[~kinds.isin(RESPONDER_KINDS)]
     if len(unknown):
@@ -143,28 +134,14 @@ LARGEST = 700.0
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """How far strengths may be off.
+    """How far strengths may be off."""
 
-    Attributes
-    ----------
-    low, high : numpy.ndarray
-        Ends of each strength's interval; ``nan`` where there is none.
-    draws : numpy.ndarray
-        Strengths in each resample; for a sandwich, normal draws with its covariance.
-    met : numpy.ndarray
-        Clusters in which each responder was judged: the fewer of dialogues and raters, if both vary.
-    n_clusters : int
-        Of the clusters that vary; the fewer of two.
-    n_degenerate : int
-        Resamples in which someone else than the penalised separated.
-    """
-
-    low: Array
+    low: Array  # ends of each strength's interval; ``nan`` where there is none
     high: Array
-    draws: Array
-    met: NDArray[np.int64]
-    n_clusters: int
-    n_degenerate: int = 0
+    draws: Array  # strengths in each resample; for a sandwich, normal draws with its covariance
+    met: NDArray[np.int64]  # clusters in which each responder was judged: the fewer of dialogues and raters, if both vary
+    n_clusters: int  # of the clusters that vary; the fewer of two
+    n_degenerate: int = 0  # resamples in which someone else than the penalised separated
 
 
 def spread_of(

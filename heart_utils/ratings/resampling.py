@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-__all__ = ["Interval", "bootstrap_ci", "estimate_rng"]
+__all__ = ["Interval", "bootstrap_ci", "estimate_rng", "share_ci"]
 
 Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
 Counts = NDArray[np.int64]
 
 SEED = 20260109
@@ -28,36 +30,23 @@ MANY_CLUSTERS = 50
 ENOUGH_CLUSTERS = 30
 """Below this number a result is provisional."""
 
+FEW_RATERS = 20
+"""Below this number raters stand for themselves: they are fixed, and not resampled."""
+
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """An estimate and how far it may be off, if clusters like these were drawn again.
+    """An estimate and how far it may be off, if clusters like these were drawn again."""
 
-    Attributes
-    ----------
-    estimate, ci_low, ci_high, se : float
-        ``nan`` ends mean that no interval can be had. The standard error is ``standard_error``.
-    ci_level : float
-        Such as 0.95.
-    n_clusters : int
-        What was resampled.
-    n_undefined : int
-        Resamples in which the statistic has no value (such as 0/0); they are left out and counted here.
-    provisional : bool
-        Fewer than 30 clusters.
-    replicates : numpy.ndarray
-        The statistic in each resample.
-    """
-
-    estimate: float
+    estimate: float  # ``nan`` ends mean that no interval can be had. The standard error is ``standard_error``
     ci_low: float
     ci_high: float
     se: float
-    ci_level: float
-    n_clusters: int
-    n_undefined: int
-    provisional: bool
-    replicates: Array
+    ci_level: float  # such as 0.95
+    n_clusters: int  # what was resampled
+    n_undefined: int  # resamples in which the statistic has no value (such as 0/0); they are left out and counted here
+    provisional: bool  # fewer than 30 clusters
+    replicates: Array  # the statistic in each resample
 
 
 def estimate_rng(seed: int, name: str) -> np.random.Generator:
@@ -179,6 +168,54 @@ def bootstrap_ci(
     )
 
 
+def share_ci(
+    of: ArrayLike,
+    among: ArrayLike,
+    *,
+    cluster: pd.Series | pd.DataFrame,
+    rng: np.random.Generator | None = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+) -> Interval:
+    """Put an interval on a share, the sum of one column over that of another: the one for shares in the package.
+
+    Parameters
+    ----------
+    of, among : array
+        What is counted, and among what, a row an observation; a share of all rows is ``among=1``.
+    cluster : pandas.Series or pandas.DataFrame
+        What is resampled together, for dialogues like these; or two columns, dialogue and rater, for dialogues and raters
+        like these: a two-way variance, with a t quantile of the smaller number.
+    rng, n_resamples, ci_level
+        As in :func:`bootstrap_ci`.
+
+    Returns
+    -------
+    Interval
+        Within 0 and 1. The two-way variance has no replicates.
+
+    Examples
+    --------
+    >>> found = share_ci([1, 0, 1, 1], 1, cluster=pd.Series(list("ddee"), name="dialogue_id"))
+    >>> found.estimate, found.n_clusters
+    (0.75, 2)
+    """
+    counts = pd.DataFrame({"of": np.asarray(of, dtype=float), "among": among}, index=cluster.index).astype(float)
+    if isinstance(cluster, pd.Series):
+        options: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level, "least": 0.0, "most": 1.0}
+        return bootstrap_ci(
+            counts, lambda sums: sums["of"] / sums["among"].where(sums["among"] > 0), cluster=cluster, **options
+        )
+    dialogue, rater = (pd.factorize(cluster[column])[0] for column in cluster)
+    total, n_clusters = float(counts["among"].sum()), int(min(dialogue.max(), rater.max()) + 1)
+    share = float(counts["of"].sum() / total) if total else float("nan")
+    influence = (counts["of"] - share * counts["among"]).to_numpy() / (total or np.nan)
+    variance = crossed_variance(influence, dialogue, rater) if total else float("nan")
+    low, high = crossed_interval(share, variance, n_clusters, ci_level, least=0.0, most=1.0)
+    few = n_clusters < ENOUGH_CLUSTERS
+    return Interval(share, low, high, float(np.sqrt(variance)), ci_level, n_clusters, 0, few, np.empty(0))
+
+
 def standard_error(replicates: Array, n_clusters: int | Counts) -> Array:
     r"""Give the standard error of each column of replicates: their standard deviation times :math:`\sqrt{n / (n - 1)}`.
 
@@ -283,6 +320,61 @@ def p_value(
     factor = np.sqrt(n_clusters / (n_clusters - 1.0))
     found = float(2.0 * stats.t.sf(-stats.norm.ppf(max(beyond, least_seen)) / factor, n_clusters - 1))
     return min(found, by_t, 1.0) if beyond < least_seen else min(found, 1.0)
+
+
+def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:
+    """Give numbers to the combinations that occur."""
+    key = one * n_other + other
+    names = np.flatnonzero(np.bincount(key, minlength=n_one * n_other))
+    return np.searchsorted(names, key), len(names)
+
+
+def crossed_variance(influence: Array, dialogue: Codes, rater: Codes) -> float:
+    r"""Estimate the variance of a statistic if dialogues and raters were drawn again.
+
+    Source: Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
+    """
+    cell, _ = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
+    by_dialogue, by_rater, by_cell = (float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell))
+    fewest = min(len(np.unique(dialogue)), len(np.unique(rater)))
+    return max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)
+
+
+def crossed_interval(
+    estimate: float, variance: float, n_clusters: int, ci_level: float, *, least: float = -np.inf, most: float = np.inf
+) -> tuple[float, float]:
+    """Give the ends from a two-way variance, by the rule of ``interval_ends``.
+
+    That is Wilson's interval where the number has a range, else the standard error times t.
+    """
+    check_level(ci_level)
+    if not np.isfinite(estimate + variance) or n_clusters < 2:
+        return float("nan"), float("nan")
+    if np.isfinite(least) and np.isfinite(most):
+        ends = wilson_ends(np.array(estimate), np.sqrt(np.array(variance)), n_clusters, ci_level, least=least, most=most)
+        return float(ends[0]), float(ends[1])
+    reach = float(stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(variance))
+    return max(estimate - reach, least), min(estimate + reach, most)
+
+
+def refuse_few_raters(
+    dialogue: Codes, rater: Codes, clusters: tuple[str, str], error: type[ValueError], where: str = ""
+) -> None:
+    """Raise `error` where raters are too few to stand for others, or cannot be told from dialogues."""
+    inner, outer = clusters[1], clusters[0]
+    n_dialogues, n_raters = len(np.unique(dialogue)), len(np.unique(rater))
+    if n_raters < FEW_RATERS:
+        raise error(
+            f"{n_raters} of {inner!r}{where} are too few to stand for others like them (at least {FEW_RATERS} are needed): "
+            f"take them as fixed and resample dialogues alone (cluster={outer!r}), by rater if they differ."
+        )
+    n_cells = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)[1]
+    if n_cells in (n_dialogues, n_raters):
+        inner, outer = (inner, outer) if n_cells == n_raters else (outer, inner)
+        raise error(
+            f"Each {inner} belongs to one {outer} only{where}, so the two cannot be told apart. "
+            f"Resample the {outer} alone: it carries what is inside it (cluster={outer!r})."
+        )
 
 
 def rank_ranges(

@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, WinMatrices, name_codes
+from heart_utils.ratings.bradley_terry import BradleyTerry
+from heart_utils.ratings.davidson import Levels
+from heart_utils.ratings.resampling import crossed, refuse_few_raters
+from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, name_codes, need
 
 __all__ = ["Model"]
 
 Array = NDArray[np.float64]
 
-FEW_RATERS = 20
-"""Below this number raters stand for themselves: they are fixed, and not resampled."""
-
-
-class Model(Protocol):
-    """What a fitted model must tell so that intervals can be put on it."""
-
-    @property
-    def entries(self) -> Entries:
-        """What was fitted."""
-
-    @property
-    def weights(self) -> str:
-        """What weighs the same: pairs or verdicts."""
-
-    @property
-    def theta(self) -> Array:
-        """Strengths with mean zero."""
-
-    @property
-    def penalised(self) -> NDArray[np.bool_]:
-        """Who was lent the weak prior."""
-
-    @property
-    def extra(self) -> dict[str, float]:
-        """Parameters beside the strengths."""
-
-    def tally(self, cells: tuple[Codes, int] | None = None) -> WinMatrices:
-        """Sum the entries by cluster, or by finer cells."""
-
-    def refit(self, wins: Array) -> tuple[Array, int]:
-        """Fit each of many sums."""
-
-    def chance(self) -> Array:
-        """Give the probability that the row is preferred to the column."""
-
-    def residuals(self) -> Array:
-        """Give what each entry adds to the gradient: by the gap of strengths, then by further parameters."""
-
-    def information(self) -> Array:
-        """Give the negative second derivative of the log-likelihood."""
+Model = BradleyTerry | Levels
 
 
 def one_way(model: Model) -> Array:
@@ -94,30 +55,10 @@ def influences(model: Model, residual: Array | None = None) -> Array:
 
 def rater_codes(verdicts: pd.DataFrame, entries: Entries, cluster: str, column: str) -> tuple[Codes, int]:
     """Give numbers to the raters of entries, once they can stand for raters like them."""
-    if column not in verdicts:
-        raise RatingsError(f"verdicts lack the column {column}. They have {', '.join(map(str, verdicts.columns))}.")
+    need(verdicts, [column])
     names, (codes,) = name_codes(verdicts, [column], entries.rows)
-    n_clusters, n_raters = len(entries.clusters), len(names)
-    if n_raters < FEW_RATERS:
-        raise RatingsError(
-            f"{n_raters} of {column!r} are too few to stand for others like them (at least {FEW_RATERS} are needed): take them "
-            f"as fixed, resample dialogues alone (cluster='dialogue_id'), and see boards by rater: fit_boards(by=['rater'])."
-        )
-    _, n_cells = crossed(entries.cluster, n_clusters, codes, n_raters)
-    if n_cells in (n_clusters, n_raters):
-        inner, outer = (column, cluster) if n_cells == n_raters else (cluster, column)
-        raise RatingsError(
-            f"Each {inner} belongs to one {outer} only, so the two cannot be told apart and an interval over both is not "
-            f"identified. Resample the {outer} alone: it carries what is inside it."
-        )
-    return codes, n_raters
-
-
-def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:
-    """Give numbers to the combinations that occur."""
-    key = one * n_other + other
-    names = np.flatnonzero(np.bincount(key, minlength=n_one * n_other))
-    return np.searchsorted(names, key), len(names)
+    refuse_few_raters(entries.cluster, codes, (cluster, column), RatingsError)
+    return codes, len(names)
 
 
 def _sums(model: Model, group: Codes, n_groups: int) -> Array:

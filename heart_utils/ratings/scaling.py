@@ -6,7 +6,9 @@ models, and an interval of dialogues like these; neither speaks of models to com
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from itertools import permutations, product
 
 import numpy as np
 import pandas as pd
@@ -91,27 +93,17 @@ def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: f
 
 @dataclass(frozen=True, eq=False)
 class Trend:
-    """A rank correlation over models, from several sides.
+    """A rank correlation over models, from several sides."""
 
-    Attributes
-    ----------
-    rho, n : float, int
-        Spearman's, over so many models.
-    intervals : pandas.DataFrame
-        ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``; both for models like these,
-        drawn independently. Resamples of dialogues get no interval: over a few models a rank correlation takes a few values.
-    p_values : pandas.DataFrame
-        ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value`` and ``why_not``, in words where
-        there is none.
-    left_out : pandas.DataFrame
-        A row a model: ``responder`` and ``rho`` without it.
-    """
-
-    rho: float
+    rho: float  # spearman's, over so many models
     n: int
+    # ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``; both for models like these, drawn
+    # independently. Resamples of dialogues get no interval: over a few models a rank correlation takes a few values
     intervals: pd.DataFrame
+    # ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value`` and ``why_not``, in words where there is
+    # none
     p_values: pd.DataFrame
-    left_out: pd.DataFrame
+    left_out: pd.DataFrame  # A row a model: ``responder`` and ``rho`` without it
 
 
 def correlate_scale(
@@ -225,10 +217,9 @@ def partial_on_family(models: pd.DataFrame, *, x: str) -> tuple[float, int, int]
 
 
 def _rho(one: ArrayLike, other: ArrayLike) -> float:
-    first, second = stats.rankdata(one), stats.rankdata(other)
-    if first.std() == 0 or second.std() == 0:
-        return float("nan")
-    return float(np.clip(np.corrcoef(first, second)[0, 1], -1.0, 1.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        return float(np.clip(stats.spearmanr(one, other).statistic, -1.0, 1.0))
 
 
 def _shuffles(
@@ -252,35 +243,21 @@ def _shuffles(
 
 
 def _p_value(one: Array, other: Array, codes: NDArray[np.int64], n_shuffles: int, rng: np.random.Generator) -> float:
-    """Give the share of orders, shuffled within the codes, that correlate at least as much; two-sided."""
-    first, second = stats.rankdata(one), stats.rankdata(other)
-    first, second = first - first.mean(), second - second.mean()
-    if len(one) <= EXACT:
-        orders = _all_orders(codes)
-        exact = True
-    else:
-        # A random key inside each code's own range sorts to a shuffle within codes.
-        places = np.argsort(codes, kind="stable")
-        keys = codes[places] + rng.random((n_shuffles, len(one)))
-        orders = np.empty((n_shuffles, len(one)), int)
-        orders[:, places] = places[np.argsort(keys, axis=1)]
-        exact = False
-    found = np.abs((first[orders] * second).sum(axis=1))
+    """Give the share of orders, shuffled within the codes, that correlate at least as much; two-sided.
+
+    scipy's ``permutation_test`` shuffles all, and not within groups.
+    """
+    places = np.argsort(codes, kind="stable")
+    first, second = (ranks - ranks.mean() for ranks in (stats.rankdata(one)[places], stats.rankdata(other)[places]))
+    n, exact = len(one), len(one) <= EXACT
+    if exact:
+        groups = [np.flatnonzero(codes[places] == code) for code in np.unique(codes)]
+        orders = np.array([np.concatenate(order) for order in product(*map(permutations, groups))])
+    else:  # a random key inside each code's own range sorts to a shuffle within codes
+        orders = np.argsort(codes[places] + rng.random((n_shuffles, n)), axis=1)
+    found = np.abs(first[orders] @ second)
     as_far = int((found >= abs(float(first @ second)) - 1e-9).sum())
     return as_far / len(orders) if exact else (as_far + 1) / (len(orders) + 1)
-
-
-def _all_orders(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    from itertools import permutations, product
-
-    members = [np.flatnonzero(codes == code) for code in np.unique(codes)]
-    orders = []
-    for choice in product(*(permutations(places) for places in members)):
-        order = np.empty(len(codes), int)
-        for places, shuffled in zip(members, choice, strict=True):
-            order[places] = shuffled
-        orders.append(order)
-    return np.array(orders)
 
 
 def measure_latency(replies: pd.DataFrame) -> pd.DataFrame:

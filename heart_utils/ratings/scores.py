@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci, draw_weights, interval_ends
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends, share_ci
+from heart_utils.ratings.verdicts import won_by_a
 
 __all__ = [
     "Calibration",
@@ -253,40 +254,26 @@ def pairs_against_scores(
             f"No rater gave both verdicts and scores on one dimension: verdicts by {_names(verdicts)}, scores by "
             f"{_names(scores)}. Collect likert scores for the replies of these pairs with the same judges."
         )
-    decided = {"a": 1, "b": -1}
-    pairs["by_pair"] = pairs["verdict"].map(decided).where(pairs["state"] == "valid").fillna(0)
+    pairs["by_pair"] = np.sign(won_by_a(pairs) - 0.5).where(pairs["state"] == "valid", 0.0)
     pairs["by_score"] = np.sign(pairs["score_a"] - pairs["score_b"])
+    pairs = pairs.assign(agree=pairs["by_pair"] * pairs["by_score"]).sort_values("dialogue_id", kind="stable")
     rows = []
     for (rater, dimension), every in pairs.groupby(keys, sort=True):
         group = every[every["both"]]
         if group.empty:
             continue
-        agree = (group["by_pair"] * group["by_score"]).to_numpy()
-        sums = pd.DataFrame({"d": group["dialogue_id"].to_numpy(), "yes": agree > 0, "all": agree != 0}).groupby("d").sum()
-        n_decided, low, high = int(sums["all"].sum()), np.nan, np.nan
-        if n_resamples and n_decided and len(sums) > 1:
-            found = bootstrap_ci(
-                sums.astype(float).reset_index(),
-                lambda sums: sums["yes"] / sums["all"].where(sums["all"] > 0),
-                cluster="d", rng=rng, n_resamples=n_resamples, ci_level=ci_level, least=0.0, most=1.0,
-            )  # fmt: skip
-            low, high = found.ci_low, found.ci_high
-        rows.append(
-            {
-                "rater": rater,
-                "dimension": dimension,
-                "n_pairs": len(group),
-                "n_without_scores": len(every) - len(group),
-                "pairs_undecided": float((group["by_pair"] == 0).mean()),
-                "scores_tied": float((group["by_score"] == 0).mean()),
-                "n_decided": n_decided,
-                "agree": float(sums["yes"].sum() / n_decided) if n_decided else np.nan,
-                "ci_low": low,
-                "ci_high": high,
-                "n_dialogues": len(sums),
-                "provisional": len(sums) < ENOUGH_CLUSTERS,
-            }
-        )
+        decided, n_dialogues = group["agree"] != 0, group["dialogue_id"].nunique()
+        found = {"rater": rater, "dimension": dimension, "n_pairs": len(group), "n_without_scores": len(every) - len(group)}
+        found |= {by: float((group[column] == 0).mean()) for by, column in
+                  (("pairs_undecided", "by_pair"), ("scores_tied", "by_score"))}  # fmt: skip
+        found |= {"n_decided": int(decided.sum()), "agree": np.nan, "ci_low": np.nan, "ci_high": np.nan}
+        if decided.any():
+            found["agree"] = float((group["agree"] > 0).sum() / decided.sum())
+        if decided.any() and n_resamples and n_dialogues > 1:
+            share = share_ci(group["agree"] > 0, decided, cluster=group["dialogue_id"], rng=rng,
+                             n_resamples=n_resamples, ci_level=ci_level)  # fmt: skip
+            found |= {"ci_low": share.ci_low, "ci_high": share.ci_high}
+        rows.append(found | {"n_dialogues": n_dialogues, "provisional": n_dialogues < ENOUGH_CLUSTERS})
     return pd.DataFrame(rows)
 
 
@@ -313,23 +300,15 @@ def _names(table: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Judges' scores moved onto people's scale, each predicted by a curve that did not see it.
+    """Judges' scores moved onto people's scale, each predicted by a curve that did not see it."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        One row per judge and dimension: ``n`` replies, ``n_left_out`` (no valid score on one of
-        the two sides), ``n_folds``, the root mean squared error and the mean error (judge minus
-        people) ``raw`` and ``calibrated``, and ``rmse_mean``, of predicting people's mean alone.
-    predictions : pandas.DataFrame
-        One row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``.
-    curves : pandas.DataFrame
-        The step curve fitted to all, where ``left_out`` is missing, and to all folds but the one named
-        there: ``rater``, ``dimension``, ``left_out``, ``score``, ``calibrated``.
-    """
-
+    # one row per judge and dimension: ``n`` replies, ``n_left_out`` (no valid score on one of the two sides), ``n_folds``,
+    # the root mean squared error and the mean error (judge minus people) ``raw`` and ``calibrated``, and ``rmse_mean``, of
+    # predicting people's mean alone
     table: pd.DataFrame
-    predictions: pd.DataFrame
+    predictions: pd.DataFrame  # one row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``
+    # the step curve fitted to all, where ``left_out`` is missing, and to all folds but the one named there: ``rater``,
+    # ``dimension``, ``left_out``, ``score``, ``calibrated``
     curves: pd.DataFrame
 
 
@@ -441,8 +420,7 @@ def _folds(values: pd.Series, n_folds: int, what: str, column: str) -> NDArray[n
 
 def _curve(rater: str, dimension: str, left_out: int | None, levels: NDArray[np.float64], curve: Any) -> pd.DataFrame:
     """Read a curve off at every score that the judge gave."""
-    fold = pd.array([left_out] * len(levels), dtype="Int64")
-    about = {"rater": rater, "dimension": dimension, "left_out": fold}
+    about = {"rater": rater, "dimension": dimension, "left_out": pd.array([left_out] * len(levels), dtype="Int64")}
     return pd.DataFrame({**about, "score": levels, "calibrated": curve.predict(levels)})
 
 

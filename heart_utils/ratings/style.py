@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import expit
+from scipy.linalg import block_diag, null_space
 
-from heart_utils.ratings.bradley_terry import PRIOR, climb, find_separated, prior_terms
+from heart_utils.ratings.bradley_terry import PRIOR, ConvergenceError, Truths, check_comparable, count_wins, find_separated
 from heart_utils.ratings.resampling import check_clusters
-from heart_utils.ratings.verdicts import Entries, RatingsError, check_comparable, count_wins, read_verdicts
+from heart_utils.ratings.verdicts import Entries, RatingsError, read_verdicts
 
 __all__ = ["StyleControl", "differing_features", "fit_style", "style_features"]
 
@@ -37,28 +36,22 @@ HEDGES = (
 FIRST_PERSON = r"\b(?i:i|i['’](?:m|d|ve|ll)|me|my|mine|myself)\b"
 LIST_LINE = r"(?m)^\s*(?:[-*•‣]|\d{1,2}[.)])\s+\S"
 FLAT = 1e-9
+WIDEST = 30.0
+"""Log-odds beyond which a verdict is foretold."""
 
 
 @dataclass(frozen=True, eq=False)
 class StyleControl:
-    """A board with and without style held equal.
+    """A board with and without style held equal."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        Columns ``responder``, ``strength``, ``ci_low``, ``ci_high``, ``rank`` without covariates, and the
-        same with ``controlled_`` before them; best first without.
-    coefficients : pandas.DataFrame
-        Columns ``feature``, ``log_odds``, ``ci_low``, ``ci_high``, ``p_value``: what one standard deviation
-        more of the feature than the other reply goes with. An association: longer replies may be better
-        replies, so length is no mere dress, and the cause is for a probe to tell.
-    n_verdicts, n_clusters : int
-        What entered.
-    """
-
+    # columns ``responder``, ``strength``, ``ci_low``, ``ci_high``, ``rank`` without covariates, and the same with
+    # ``controlled_`` before them; best first without
     table: pd.DataFrame
+    # columns ``feature``, ``log_odds``, ``ci_low``, ``ci_high``, ``p_value``: what one standard deviation more of the feature
+    # than the other reply goes with. An association: longer replies may be better replies, so length is no mere dress, and
+    # the cause is for a probe to tell
     coefficients: pd.DataFrame
-    n_verdicts: int
+    n_verdicts: int  # what entered
     n_clusters: int
 
 
@@ -186,7 +179,7 @@ def fit_style(
     check_clusters(n_clusters, cluster)
     wins = count_wins(entries, weights="verdicts").sum()[:, 0]
     check_comparable(wins[0], entries.responders)
-    prior = np.where(find_separated(wins)[0], PRIOR, 0.0)
+    penalised = find_separated(wins)[0]
     names, differences = _differences(verdicts, comparisons, features, entries)
     size = len(entries.responders)
     row = np.arange(len(entries.rows))
@@ -195,8 +188,8 @@ def fit_style(
     sides[row, entries.b] = -1.0
     design = np.hstack([sides, differences])
     _check_independent(design, size, names)
-    plain, plain_se = _fit(sides, entries, prior)
-    found, se = _fit(design, entries, prior)
+    plain, plain_se = _fit(sides, entries, penalised)
+    found, se = _fit(design, entries, penalised)
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1)
     board = pd.DataFrame({"responder": entries.responders.astype("str")})
     for start, theta, error in (("", plain, plain_se), ("controlled_", found[:size], se[:size])):
@@ -264,38 +257,25 @@ def _check_independent(design: Array, size: int, names: list[str]) -> None:
             )
 
 
-def _fit(design: Array, entries: Entries, prior: Array) -> tuple[Array, Array]:
-    """Fit a logistic likelihood, and give robust standard errors."""
-    size, n_clusters = len(prior), len(entries.clusters)
-    found = climb(
-        np.zeros((1, design.shape[1])),
-        (prior[None],),
-        partial(_step, design=design, share=entries.share),
-        lambda move: np.array([2.0 * np.abs(design @ move[0]).max()]),
-    )[0]
-    _, information = _terms(found, prior, design, entries.share)
-    residual = (entries.share - expit(design @ found))[:, None] * design
+def _fit(design: Array, entries: Entries, penalised: Truths) -> tuple[Array, Array]:
+    """Fit a logistic likelihood, with the weak prior as answers of their own, and give standard errors by clusters."""
+    from statsmodels.api import GLM, families
+    from statsmodels.tools.sm_exceptions import PerfectSeparationWarning
+
+    size, n_clusters = len(penalised), len(entries.clusters)
+    prior = np.zeros((int(penalised.sum()), design.shape[1]))
+    prior[:, :size] = np.eye(size)[penalised] - 1.0 / size
+    weights = np.concatenate([np.ones(len(design)), np.full(len(prior), 2.0 * PRIOR)])
+    won, rows = np.concatenate([entries.share, np.full(len(prior), 0.5)]), np.vstack([design, prior])
+    basis = block_diag(null_space(np.ones((1, size))), np.eye(design.shape[1] - size))  # strengths have mean zero
+    model = GLM(won, rows @ basis, families.Binomial(), freq_weights=weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerfectSeparationWarning)
+        fit = model.fit(tol=1e-10, tol_criterion="params")
+    found = basis @ fit.params
+    residual = (entries.share - fit.fittedvalues[: len(design)])[:, None] * design
+    if not fit.converged or np.abs(design @ found).max() > WIDEST:
+        raise ConvergenceError("A feature foretells every verdict, so its coefficient has no finite value: leave it out.")
     sums = np.stack([np.bincount(entries.cluster, column, n_clusters) for column in residual.T], axis=1)
-    bread = np.linalg.inv(information)
-    bread[:size] -= bread[:size].mean(axis=0)
-    covariance = bread @ (sums.T @ sums) @ bread.T * n_clusters / (n_clusters - 1.0)
-    return found, np.sqrt(np.diag(covariance))
-
-
-def _step(found: Array, prior: Array, *, design: Array, share: Array) -> Array:
-    gradient, information = _terms(found[0], prior[0], design, share)
-    move = np.linalg.solve(information, gradient)
-    move[: prior.shape[1]] -= move[: prior.shape[1]].mean()
-    return np.asarray(move[None])
-
-
-def _terms(found: Array, prior: Array, design: Array, share: Array) -> tuple[Array, Any]:
-    """Give gradient and information, with the weak prior, and a term along the direction that is not identified."""
-    size = len(prior)
-    chance = expit(design @ found)
-    gradient = design.T @ (share - chance)
-    information = (design * (chance * (1.0 - chance))[:, None]).T @ design
-    pull, bend = prior_terms(found[None, :size], prior[None])
-    gradient[:size] += pull[0]
-    information[:size, :size] += bend[0] + np.trace(information[:size, :size]) / size**2
-    return gradient, information
+    bread = basis @ fit.normalized_cov_params @ basis.T
+    return found, np.sqrt(np.diag(bread @ (sums.T @ sums) @ bread) * n_clusters / (n_clusters - 1.0))

@@ -13,10 +13,10 @@ from scipy import optimize, stats
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
 from heart_utils.ratings.ratings import bootstrap_draws, fit_ratings, product_draws
-from heart_utils.ratings.resampling import interval_ends
-from heart_utils.ratings.sandwich import FEW_RATERS, one_way, two_way
+from heart_utils.ratings.resampling import FEW_RATERS, interval_ends
+from heart_utils.ratings.sandwich import one_way, two_way
 from heart_utils.ratings.verdicts import AgreementError, Codes, Entries
-from heart_utils.simulate.power import Design, critical_value, expected_share
+from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
 from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = ["INTERVALS", "check_coverage", "check_saving", "label_some", "simulate_coverage", "simulate_power"]
@@ -36,8 +36,7 @@ INTERVALS = {
 """Kinds of interval, and whom the truth they are held against speaks of; where it is nobody, dialogues."""
 
 STRENGTH_SD = 0.6
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
-WEIGHTS = WEIGHTS / WEIGHTS.sum()
+NODES, WEIGHTS = normal_nodes(31)
 
 
 def simulate_coverage(
@@ -263,9 +262,8 @@ def simulate_power(
     if not gap > 0:
         raise ValueError(f"gap is {gap}; expected a gap above zero.")
     pairs = np.triu_indices(design.n_responders, k=1)
-    others = (
-        np.linspace(-OTHERS, OTHERS, design.n_responders - 2) if design.n_responders > 3 else np.zeros(design.n_responders - 2)
-    )
+    n_others = design.n_responders - 2
+    others = np.linspace(-OTHERS, OTHERS, n_others) if n_others > 1 else np.zeros(n_others)
     spread, ties = float(np.hypot(design.dialogue_sd, design.rater_sd)), design.ties
 
     def placed(apart: float) -> np.ndarray:

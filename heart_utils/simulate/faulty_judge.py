@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from heart_utils.judges.position import margin_profile, position_bias
 from heart_utils.judges.retest import compare_answers, dimension_overlap
-from heart_utils.ratings.resampling import bootstrap_ci
+from heart_utils.ratings.resampling import share_ci
 
 __all__ = ["PLANTED", "Faults", "recover_faults"]
 
@@ -27,30 +27,14 @@ TIE = 2
 
 @dataclass(frozen=True)
 class Faults:
-    """How often a judge errs in each way; a judge without faults has zeros.
+    """How often a judge errs in each way; a judge without faults has zeros."""
 
-    Attributes
-    ----------
-    forgets : float
-        Share of answers that are a coin's.
-    leans : float
-        Share of pairs and dimensions in which it takes what it is shown first.
-    hangs_on_words : float
-        Share in which other words turn the answer around.
-    carries_over : float
-        Share in which a dimension's answer is that of the first dimension of its call.
-    boasts : float
-        Share of margins that are 5, whatever the lead.
-    tires : float
-        Share of ties that each further dimension of a call adds.
-    """
-
-    forgets: float = 0.0
-    leans: float = 0.0
-    hangs_on_words: float = 0.0
-    carries_over: float = 0.0
-    boasts: float = 0.0
-    tires: float = 0.0
+    forgets: float = 0.0  # share of answers that are a coin's
+    leans: float = 0.0  # share of pairs and dimensions in which it takes what it is shown first
+    hangs_on_words: float = 0.0  # share in which other words turn the answer around
+    carries_over: float = 0.0  # share in which a dimension's answer is that of the first dimension of its call
+    boasts: float = 0.0  # share of margins that are 5, whatever the lead
+    tires: float = 0.0  # share of ties that each further dimension of a call adds
 
 
 PLANTED = (
@@ -127,19 +111,13 @@ def recover_faults(
 
 
 def _lay_out(
-    said: NDArray[np.int_],
-    margin: NDArray[np.float64],
-    place: NDArray[np.intp],
-    protocol: str,
-    repeat: int,
-    order: str,
+    said: NDArray[np.int_], margin: NDArray[np.float64], place: NDArray[np.intp], protocol: str, repeat: int, order: str
 ) -> pd.DataFrame:
     """Make one row an answer of one kind of call."""
     n_pairs, n_dimensions = said.shape
-    pair = [f"p{number:05d}" for number in range(n_pairs)]
+    pair = np.repeat([f"p{number:05d}" for number in range(n_pairs)], n_dimensions)
     return pd.DataFrame({
-        "comparison_id": np.repeat([f"{name}:{order}:{protocol}" for name in pair], n_dimensions),
-        "pair_id": np.repeat(pair, n_dimensions), "dialogue_id": np.repeat(pair, n_dimensions),
+        "comparison_id": [f"{name}:{order}:{protocol}" for name in pair], "pair_id": pair, "dialogue_id": pair,
         "responder_a": "x", "responder_b": "y", "rater": "judge", "rater_kind": "model",
         "dimension": np.tile(DIMENSIONS, n_pairs), "dimension_position": place.ravel(), "verdict": WORD[said.ravel()],
         "margin": np.where(said.ravel() == TIE, np.nan, margin.ravel()), "p_a": np.nan, "state": "valid", "order": order,
@@ -184,8 +162,7 @@ def _measure(name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]
             ),
         ]
     last = drawn[(drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)]
-    sums = pd.DataFrame({"ties": last["verdict"].eq("tie").astype(float), "n": 1.0})
-    ties = bootstrap_ci(sums, lambda sums: sums["ties"] / sums["n"], cluster=last["dialogue_id"], least=0.0, most=1.0, **how)
+    ties = share_ci(last["verdict"].eq("tie"), 1, cluster=last["dialogue_id"], **how)
     planted = faults.tires * (len(DIMENSIONS) - 1)
     return [("ties on the dimension asked last", planted, (ties.estimate, ties.ci_low, ties.ci_high))]
 

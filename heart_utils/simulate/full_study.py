@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.simulate.study import Panel, Study, simulate_study
 
 __all__ = ["LAYOUTS", "FullStudyError", "Margins", "Settings", "calibrate", "simulate_heart"]
@@ -40,43 +41,24 @@ class FullStudyError(ValueError):
 
 @dataclass(frozen=True)
 class Margins:
-    """What the paper's digest reports.
+    """What the paper's digest reports."""
 
-    Attributes
-    ----------
-    human_wins, ties : float
-        Shares of people's votes between a person's reply and a model's.
-    human_agreement, judge_agreement : float
-        Shares of agreement between two people, and between a person and a judge. Taken over votes that are no
-        ties: how ties were counted is not said.
-    """
-
-    human_wins: float = 0.358
+    human_wins: float = 0.358  # shares of people's votes between a person's reply and a model's
     ties: float = 0.174
+    # shares of agreement between two people, and between a person and a judge. Taken over votes that are no ties: how ties
+    # were counted is not said
     human_agreement: float = 0.795
     judge_agreement: float = 0.787
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the simulation needs.
+    """What the simulation needs."""
 
-    Attributes
-    ----------
-    human : float
-        Strength of people's replies where models have mean zero.
-    dialogue_sd : float
-        Of a reply about its author's strength, in log-odds.
-    ties : float
-        Davidson's nu.
-    discrimination : float
-        Of judges, relative to people.
-    """
-
-    human: float
-    dialogue_sd: float
-    ties: float
-    discrimination: float
+    human: float  # strength of people's replies where models have mean zero
+    dialogue_sd: float  # of a reply about its author's strength, in log-odds
+    ties: float  # davidson's nu
+    discrimination: float  # of judges, relative to people
 
 
 def calibrate(margins: Margins | None = None) -> Settings:
@@ -208,8 +190,7 @@ def _models() -> Array:
 
 def _margins(settings: Settings) -> Array:
     """Give human wins, ties, agreement of people and of people with judges, by quadrature."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
-    weights = weights / weights.sum()
+    nodes, weights = normal_nodes(31)
     models = _models()
     against = settings.human - models
     among = (models[:, None] - models[None, :])[np.triu_indices(N_MODELS, 1)]
@@ -217,7 +198,7 @@ def _margins(settings: Settings) -> Array:
     shares = []
     for gaps in (against, np.concatenate([against, among])):
         there = gaps[:, None] + np.sqrt(2.0) * settings.dialogue_sd * nodes  # (pairs, dialogues)
-        wins, losses, ties = (share @ weights for share in _davidson(there[..., None] + taste, settings.ties))
+        wins, losses, ties = (share @ weights for share in davidson(there[..., None] + taste, settings.ties))
         judged = 1.0 / (1.0 + np.exp(-settings.discrimination * there))
         shares.append((wins, losses, ties, judged))
     wins, losses, ties, _ = (share @ weights for share in shares[0])
@@ -226,9 +207,3 @@ def _margins(settings: Settings) -> Array:
     people = ((won**2 + lost**2) @ weights).mean() / decided
     judges = ((won * judged + lost * (1.0 - judged)) @ weights).mean() / ((won + lost) @ weights).mean()
     return np.array([wins.mean(), ties.mean(), people, judges])
-
-
-def _davidson(gap: Array, nu: float) -> tuple[Array, Array, Array]:
-    up, down = np.exp(gap / 2.0), np.exp(-gap / 2.0)
-    total = up + down + nu
-    return up / total, down / total, nu / total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,15 +11,14 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import expit
 
-from heart_utils.ratings.bradley_terry import fit_strengths
 from heart_utils.ratings.gate import GateError, compare_responders
 from heart_utils.ratings.ratings import POINTS
+from heart_utils.simulate.coverage import tends_to
 
 __all__ = ["NULLS", "simulate_gate"]
 
 NULLS = ("regenerated", "re-asked")
 BASELINE, CANDIDATE = 0, 1
-QUADRATURE = 40
 HISTORY_SD = REPLY_SD = POSITION = 0.5
 """What is assumed, in log-odds: what a history does to a responder, how one reply turns out, the pull of the first side."""
 
@@ -93,6 +93,7 @@ def simulate_gate(
     shape = (n_dialogues, len(names))
     fixed = [pair for pair in combinations(range(len(names)), 2) if CANDIDATE not in pair]
     moving = [(CANDIDATE, k) for k in range(2, len(names))]
+    options: dict[str, Any] = {"mode": mode, "max_drop": max_drop, "alpha": alpha, "n_resamples": n_resamples, "rng": rng}
     rows = []
     for study in range(n_studies):
         stable = rng.normal(0, HISTORY_SD, shape)
@@ -103,16 +104,7 @@ def simulate_gate(
         for run in range(n_runs):
             turned[:, CANDIDATE] = turned[:, BASELINE] if null == "re-asked" else rng.normal(0, REPLY_SD, n_dialogues)
             verdicts = pd.concat([once, _verdicts(theta + stable + turned, moving, names, *asked)], ignore_index=True)
-            found = compare_responders(
-                verdicts,
-                baseline="baseline",
-                candidate="candidate",
-                mode=mode,
-                max_drop=max_drop,
-                alpha=alpha,
-                n_resamples=n_resamples,
-                rng=rng,
-            )
+            found = compare_responders(verdicts, baseline=names[BASELINE], candidate=names[CANDIDATE], **options)
             first = found.table.iloc[0]
             rows.append({"study": study, "run": run, "passed": found.passed, "drop": first["drop"], "se": first["se"]})
     return pd.DataFrame(rows).assign(null=null, mode=mode, true_drop=drop, simulated=True)
@@ -123,20 +115,14 @@ def _true_gap(drop: float, opponents: Array, spread: float) -> float:
 
     Replies that turn out well or badly make verdicts noisier, so the fitted gap is smaller than the true one.
     """
-    if drop == 0:
-        return 0.0
-    points, mass = np.polynomial.hermite_e.hermegauss(QUADRATURE)
-    noise, mass = points * spread * np.sqrt(2.0), mass / mass.sum()
+    one, other = np.triu_indices(len(opponents) + 2, k=1)
+    meet = (one != BASELINE) | (other != CANDIDATE)
 
     def shown(gap: float) -> float:
-        theta = np.array([0.0, -gap, *opponents])
-        share = (expit(theta[:, None, None] - theta[None, :, None] + noise) * mass).sum(axis=2)
-        np.fill_diagonal(share, 0.0)
-        share[BASELINE, CANDIDATE] = share[CANDIDATE, BASELINE] = 0.0
-        fitted = fit_strengths(share[None], np.zeros(len(theta), dtype=bool))[0]
+        fitted = tends_to(np.array([[0.0, -gap, *opponents]]), spread, (one[meet], other[meet]))
         return float(POINTS * (fitted[BASELINE] - fitted[CANDIDATE])) - drop
 
-    return float(optimize.brentq(shown, 0.0, 4.0 * drop / POINTS))
+    return float(optimize.brentq(shown, 0.0, 4.0 * drop / POINTS)) if drop else 0.0
 
 
 def _verdicts(

@@ -12,7 +12,7 @@ from scipy.special import expit
 from statsmodels.stats.libqsturng import qsturng
 
 from heart_utils.ratings.ratings import POINTS
-from heart_utils.ratings.sandwich import FEW_RATERS
+from heart_utils.ratings.resampling import FEW_RATERS
 
 __all__ = ["Design", "minimum_gap", "needed_dialogues", "plan_study"]
 
@@ -126,18 +126,32 @@ def critical_value(n_responders: int, df: float, *, ci_level: float = 0.95, n_co
     return float(stats.t.ppf(1.0 - (1.0 - ci_level) / (2.0 * n_contrasts), df))
 
 
+def normal_nodes(n: int) -> tuple[Array, Array]:
+    """Give places and weights that average a function over a standard normal distribution."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return nodes, weights / weights.sum()
+
+
+def davidson(gap: Array, nu: float) -> tuple[Array, Array, Array]:
+    """Give how often somebody ahead by a gap wins, loses and ties, after Davidson."""
+    up, down = np.exp(gap / 2.0), np.exp(-gap / 2.0)
+    total = up + down + nu
+    return up / total, down / total, nu / total
+
+
 def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
     """Give the share of a verdict that is won by somebody ahead by a gap, a tie being half, and how often they tie."""
-    even = 2.0 * np.cosh(gap / 2.0)
-    return (np.exp(gap / 2.0) + nu / 2.0) / (even + nu), nu / (even + nu)
+    wins, _, ties = davidson(gap, nu)
+    return wins + ties / 2.0, ties
 
 
 def tie_parameter(tie_share: float, variance: float) -> float:
     """Find Davidson's nu under which equals tie so often."""
     gap, weights = _gaps(variance)
-    even = 2.0 * np.cosh(gap / 2.0)
-    most = 2.0 * float(even @ weights) * tie_share / (1.0 - tie_share)  # half of it is enough, by Jensen's inequality
-    return float(optimize.brentq(lambda nu: float((nu / (even + nu)) @ weights) - tie_share, 0.0, most)) if tie_share else 0.0
+    # Half of this upper end is enough, by Jensen's inequality.
+    most = 4.0 * float(np.cosh(gap / 2.0) @ weights) * tie_share / (1.0 - tie_share)
+    found = optimize.brentq(lambda nu: float(davidson(gap, nu)[2] @ weights) - tie_share, 0.0, most) if tie_share else 0.0
+    return float(found)
 
 
 def needed_dialogues(
@@ -171,7 +185,10 @@ def needed_dialogues(
         raise ValueError(f"gap is {gap}, expected a number above 0.")
 
     def enough(n_dialogues: int) -> bool:
-        return minimum_gap(_with(design, n_dialogues), power=power, ci_level=ci_level, n_contrasts=n_contrasts) <= gap
+        return (
+            minimum_gap(replace(design, n_dialogues=n_dialogues), power=power, ci_level=ci_level, n_contrasts=n_contrasts)
+            <= gap
+        )
 
     high = 2
     while not enough(high):
@@ -275,12 +292,8 @@ def _shared(design: Design) -> dict[str, float]:
 
 def _gaps(variance: float) -> tuple[Array, Array]:
     """Give gaps of two equals in a dialogue, and the weight of each."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(61)
-    return np.sqrt(variance) * nodes, weights / weights.sum()
-
-
-def _with(design: Design, n_dialogues: int) -> Design:
-    return replace(design, n_dialogues=n_dialogues)
+    nodes, weights = normal_nodes(61)
+    return np.sqrt(variance) * nodes, weights
 
 
 def _check(design: Design, power: float, ci_level: float) -> None:

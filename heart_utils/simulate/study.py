@@ -14,6 +14,7 @@ from scipy.stats import binomtest
 
 from heart_utils.agreement.raters import ExclusionRule, decide_exclusions, rater_quality
 from heart_utils.ratings.bradley_terry import fit_strengths
+from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_columns
 
 __all__ = [
@@ -29,27 +30,18 @@ __all__ = [
     "simulate_writers",
 ]
 
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How a simulated rater works.
+    """How a simulated rater works."""
 
-    Attributes
-    ----------
-    discrimination : float
-        By what a difference in log-odds is multiplied: 0 is a coin.
-    first : float
-        Chance of taking the reply shown first without looking.
-    seconds : float
-        Median time on a page; times are log-normal with a standard deviation of 0.5.
-    passes : float
-        Chance of passing an attention check.
-    """
-
-    discrimination: float
-    first: float
-    seconds: float
-    passes: float
+    discrimination: float  # by what a difference in log-odds is multiplied: 0 is a coin
+    first: float  # chance of taking the reply shown first without looking
+    seconds: float  # median time on a page; times are log-normal with a standard deviation of 0.5
+    passes: float  # chance of passing an attention check
 
 
 BEHAVIOURS = {
@@ -73,19 +65,11 @@ TIES = 0.2
 
 @dataclass(frozen=True, eq=False)
 class SimulatedRaters:
-    """A simulated study and who was who in it.
+    """A simulated study and who was who in it."""
 
-    Attributes
-    ----------
-    verdicts, raters : pandas.DataFrame
-        As in :mod:`heart_utils.tables`, all marked as simulated.
-    truth : pandas.DataFrame
-        ``rater`` and ``behaviour``.
-    """
-
-    verdicts: pd.DataFrame = field(repr=False)
+    verdicts: pd.DataFrame = field(repr=False)  # as in :mod:`heart_utils.tables`, all marked as simulated
     raters: pd.DataFrame = field(repr=False)
-    truth: pd.DataFrame
+    truth: pd.DataFrame  # ``rater`` and ``behaviour``
 
 
 def simulate_raters(
@@ -150,36 +134,22 @@ def simulate_raters(
     chosen = np.where(~blind & (rng.random(len(pair)) < TIES * np.exp(-np.abs(pull))), "tie", chosen)
     seconds = np.exp(rng.normal(np.log([style.seconds for style in styles]), 0.5))
     names = np.array([f"rater-{number + 1:04d}" for number in range(n_raters)])
-    pair_ids = pd.Series(pair).map("pair-{:05d}".format)
-    verdicts = pd.DataFrame(
-        {
-            "comparison_id": pair_ids + "-" + order,
-            "pair_id": pair_ids,
-            "history_id": pair_ids,
-            "dialogue_id": pair_ids,
-            "slice": "standard",
-            "responder_a": "x",
-            "responder_b": "y",
-            "rater": names[rater],
-            "rater_kind": "human",
-            "dimension": "overall",
-            "dimension_position": None,
-            "verdict": chosen,
-            "margin": np.where(chosen == "tie", np.nan, rng.integers(1, 6, len(pair))),
-            "p_a": np.nan,
-            "state": "valid",
-            "order": order,
-            "protocol": "simulated",
-            "answer_format": None,
-            "repeat": 0,
-            "group": None,
-            "flags": [[] for _ in pair],
-            "rationale": None,
-            "call_id": None,
-            "simulated": True,
-            "seconds": seconds,
-        }
-    )
+    ids = pd.Series([f"pair-{number:05d}" for number in range(n_pairs)])
+    pairs = pd.DataFrame(dict.fromkeys(("pair_id", "history_id", "dialogue_id"), ids))
+    verdicts = verdicts_table(
+        pairs.assign(slice="standard", responder_a="x", responder_b="y"),
+        pair,
+        order == "ab",
+        rater=names[rater],
+        rater_kind="human",
+        dimension="overall",
+        dimension_position=None,
+        verdict=chosen,
+        margin=np.where(chosen == "tie", np.nan, rng.integers(1, 6, len(pair))),
+        p_a=np.nan,
+        state="valid",
+        answer_format=None,
+    ).assign(seconds=seconds)
     verdicts["position"] = verdicts.groupby("rater").cumcount() + 1
     passed = rng.binomial(n_checks, [BEHAVIOURS[kind].passes for kind in kinds])
     done = np.bincount(rater, minlength=n_raters)
@@ -268,9 +238,6 @@ def _share_out(n_raters: int, n_pairs: int, votes: int, rng: np.random.Generator
         done[who] += 1
         chosen.append(who)
     return np.concatenate(chosen)
-
-
-Codes = NDArray[np.intp]
 
 
 def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFrame:
@@ -396,8 +363,6 @@ def _finish(table: str, columns: dict[Any, Any]) -> pd.DataFrame:
     return rows[needed_columns(table)]
 
 
-Array = NDArray[np.float64]
-
 PEOPLE_SHARE = 4  # one responder in so many is a person
 MARGIN_CUTS = (0.5, 1.0, 1.75, 2.75)
 SCORE_CUTS = (-1.5, -0.5, 0.5, 1.5)
@@ -444,25 +409,18 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """The tables of a simulated study, and what is true of it.
+    """The tables of a simulated study, and what is true of it."""
 
-    Attributes
-    ----------
-    histories, responders, replies, comparisons, verdicts, scores : pandas.DataFrame
-        As in :mod:`heart_utils.tables`; ``scores`` has no rows unless asked for.
-    truth : pandas.DataFrame
-        Columns ``dimension``, ``slice``, ``rater_kind``, ``responder``, ``strength`` (in an average
-        dialogue, for an average rater) and ``marginal``: what a fit to win probabilities averaged over
-        dialogues and raters, each pair weighing the same, tends to. Both have mean zero. Averaging over
-        unlike dialogues brings probabilities closer to a half, so marginal strengths are the smaller.
-    """
-
-    histories: pd.DataFrame
+    histories: pd.DataFrame  # as in :mod:`heart_utils.tables`; ``scores`` has no rows unless asked for
     responders: pd.DataFrame
     replies: pd.DataFrame
     comparisons: pd.DataFrame
     verdicts: pd.DataFrame
     scores: pd.DataFrame
+    # columns ``dimension``, ``slice``, ``rater_kind``, ``responder``, ``strength`` (in an average dialogue, for an average
+    # rater) and ``marginal``: what a fit to win probabilities averaged over dialogues and raters, each pair weighing the
+    # same, tends to. Both have mean zero. Averaging over unlike dialogues brings probabilities closer to a half, so marginal
+    # strengths are the smaller
     truth: pd.DataFrame
 
 
@@ -636,7 +594,7 @@ def _judge(
     taste = rng.normal(0.0, panel.rater_sd, (len(dimensions), panel.n_raters, there.shape[2]))
     gap = there[:, history, one] + taste[:, rater, one] - there[:, history, other] - taste[:, rater, other]
     lean = (panel.discrimination * gap + panel.position_bias * np.where(a_first, 1.0, -1.0)).ravel()
-    wins, ties = _davidson(lean, panel.ties)
+    wins, _, ties = davidson(lean, panel.ties)
     luck, failed = rng.random(len(lean)), rng.random(len(lean)) < panel.failures
     said = np.select([luck < wins, luck < wins + ties], [0, 2], 1)
     if panel.answer_format == "logprob":  # the likelier letter is the answer, so that it does not contradict `p_a`
@@ -666,12 +624,6 @@ def _show(rng: np.random.Generator, n_pairs: int, panel: Panel, orders: str) -> 
     if orders == "both":
         return np.repeat(pair, 2), np.repeat(rater, 2), np.tile([True, False], len(pair))
     return pair, rater, rng.random(len(pair)) < 0.5
-
-
-def _davidson(lean: Array, ties: float) -> tuple[Array, Array]:
-    """Give the probabilities that a wins and of a tie."""
-    up, down = np.exp(lean / 2.0), np.exp(-lean / 2.0)
-    return up / (up + down + ties), ties / (up + down + ties)
 
 
 def _margins(rng: np.random.Generator, lean: Array) -> Array:
@@ -738,34 +690,26 @@ def _truth(
 
 def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
     """Average over dialogues, raters and orders what each responder wins of each other."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(61)
+    nodes, weights = normal_nodes(61)
     spread = np.sqrt(2.0 * (dialogue_sd**2 + panel.rater_sd**2))
     gap = panel.discrimination * ((strength[:, None] - strength[None, :])[..., None] + spread * nodes)
     share = np.zeros_like(strength[:, None] - strength[None, :])
     for side in (1.0, -1.0):
-        wins, ties = _davidson(gap + side * panel.position_bias, panel.ties)
-        share += (wins + ties / 2.0) @ weights / weights.sum() / 2.0
+        wins, _, ties = davidson(gap + side * panel.position_bias, panel.ties)
+        share += (wins + ties / 2.0) @ weights / 2.0
     np.fill_diagonal(share, 0.0)
     return share
 
 
 @dataclass(frozen=True, eq=False)
 class SimulatedWriters:
-    """A simulated study in which several people write for the responder ``human``.
+    """A simulated study in which several people write for the responder ``human``."""
 
-    Attributes
-    ----------
-    verdicts, comparisons, replies, responders : pandas.DataFrame
-        As in :mod:`heart_utils.tables`, marked as simulated.
-    truth : pandas.Series
-        Writer (``human/writer-01``) -> strength less the mean strength of the models.
-    """
-
-    verdicts: pd.DataFrame = field(repr=False)
+    verdicts: pd.DataFrame = field(repr=False)  # as in :mod:`heart_utils.tables`, marked as simulated
     comparisons: pd.DataFrame = field(repr=False)
     replies: pd.DataFrame = field(repr=False)
     responders: pd.DataFrame = field(repr=False)
-    truth: pd.Series
+    truth: pd.Series  # writer (``human/writer-01``) -> strength less the mean strength of the models
 
 
 def simulate_writers(

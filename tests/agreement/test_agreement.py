@@ -234,7 +234,7 @@ def test_a_probability_stands_for_the_word_that_is_not_there():
 
 def test_a_probability_that_names_the_other_side_than_the_word_is_refused():
     table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "b")]).assign(p_a=[0.5, 0.8])
-    with pytest.raises(AgreementError, match=r"p_a: expected the side that the verdict names.*row 1 has 0\.8"):
+    with pytest.raises(AgreementError, match=r"`p_a` .*must not contradict the verdict; row 1 has 0\.8"):
         first_row(table)
     assert first_row(table.assign(p_a=[0.9, 0.5]))["agreement"] == 0
 
@@ -272,7 +272,7 @@ BAD = {
     "one rater only": ([("x-y", "d", "p1", "a")], "needs two raters or more; there is only p1"),
     "no pair shared": ([("x-y", "d", "p1", "a"), ("x-z", "d", "m1", "a")], "share no pair"),
     "a repeated vote": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p1", "b"), ("x-y", "d", "m1", "a")], "more than once"),
-    "a word unknown": ([("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")], "expected a, b or tie"),
+    "a word unknown": ([("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")], "must be one of a, tie, b; row 0"),
     "no judge": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")], "No verdict that counts is by 'model'"),
     "two responders in one pair": ([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")], "holds other responders"),
 }
@@ -299,7 +299,7 @@ def test_votes_that_are_all_ties_have_no_agreement_of_what_is_decided():
 def test_names_of_several_types_are_refused_with_a_way_out(column):
     table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a"), ("x-z", "e", "p1", "a"), ("x-z", "e", "m1", "b")])
     table[column] = table[column].where(table.index > 0, 7)
-    with pytest.raises(AgreementError, match=rf"{column} holds names of several types, such as .* and .*astype\(str\)"):
+    with pytest.raises(AgreementError, match=rf"`{column}` mixes text and other types, such as .* and .*astype\(str\)"):
         first_row(table)
 
 

@@ -11,8 +11,7 @@ from scipy import stats
 
 from heart_utils.agreement.agreement import AgreementError, author_baseline, pair_votes, pairwise_agreement
 from heart_utils.ratings.consistency import head_to_head
-from heart_utils.ratings.other_raters import crossed_variance
-from heart_utils.ratings.resampling import draw_weights
+from heart_utils.ratings.resampling import crossed_variance, draw_weights
 from heart_utils.ratings.verdicts import RatingsError, read_votes
 
 BOTH = ["dialogue_id", "rater"]

@@ -7,7 +7,8 @@ import pytest
 from heart_utils.ratings.bradley_terry import BradleyTerry
 from heart_utils.ratings.davidson import Levels, read_levels
 from heart_utils.ratings.ratings import RatingsError, fit_ratings
-from heart_utils.ratings.sandwich import crossed, influences, one_way, two_way
+from heart_utils.ratings.resampling import crossed
+from heart_utils.ratings.sandwich import influences, one_way, two_way
 from heart_utils.ratings.verdicts import read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
