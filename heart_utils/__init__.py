@@ -45,6 +45,8 @@ _PUBLIC = {
     "minimum_gap": "simulate.power",
     "plan_study": "simulate.power",
     "write_leaderboard": "report.leaderboard",
+    "plot_intervals": "report.figures",
+    "plot_leaderboard": "report.figures",
     "Agreement": "agreement.agreement",
     "AgreementError": "agreement.agreement",
     "cohen_kappa": "agreement.agreement",

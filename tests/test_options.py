@@ -84,7 +84,7 @@ def test_a_plot_draws_into_the_axes_it_is_given(name):
     from matplotlib import pyplot as plt
 
     function, given, options = example_call(name)
-    _, (ax, other) = plt.subplots(1, 2, subplot_kw={"polar": last(name) == "plot_profile_radar"})
+    _, (ax, other) = plt.subplots(1, 2)
     assert called(function, given, options, ax=ax) is ax
     assert ax.has_data() or ax.texts
     assert not other.has_data()

@@ -32,8 +32,8 @@ from tools.notebooks import Chapter, NotebookError, read_chapter
 
 __all__ = ["Plan", "PlanError", "read_plan", "stamp_table", "write_plan"]
 
-CODE = ("heart_utils/**/*.py", "requirements.txt", "tools/execute_notebook.py")
-"""What the pages of code depend on; the first is narrowed to what it reaches for a notebook."""
+CODE = ("heart_utils/**/*.py", "heart_utils/**/pages/*", "requirements.txt", "tools/execute_notebook.py")
+"""What the pages of code depend on; the first two are narrowed to what it reaches for a notebook."""
 
 
 class PlanError(ValueError):
@@ -161,7 +161,7 @@ def stamp_table(root: Path, run: str, table: str) -> None:
 def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path]]:
     """List the files behind each notebook: the modules it imports, whatever those import, late imports too."""
     graph = grimp.build_graph("heart_utils", cache_dir=None)
-    files = {path for glob in CODE[1:] for path in root.glob(glob)}
+    files = {path for glob in CODE[2:] for path in root.glob(glob)}
     reached = {}
     for chapter in chapters:
         named = {_home(name) for name in chapter.imports}
@@ -170,7 +170,9 @@ def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path
         # Importing a module runs the packages that it stands in.
         modules |= {".".join(module.split(".")[:depth]) for module in modules for depth in range(1, module.count(".") + 1)}
         found = [root.joinpath(*module.split(".")) for module in modules]
-        reached[chapter.name] = files | {path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in found}
+        code = {path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in found}
+        pages = {page for path in found for page in path.parent.glob(f"pages/{path.name}*")}  # named after their module
+        reached[chapter.name] = files | code | pages
     return reached
 
 

@@ -185,12 +185,14 @@ def api_pages() -> dict[str, str]:
         pages[f"api_{part}"] = [f"(api-{part})=", f"# `heart_utils.{part}`: {words}", "", *opening]
     for module in modules:
         part = module.split(".")[1]
+        if not (members := _members(module)):
+            continue  # a step of others, or a command: nothing in it is called from outside
         pages[f"api_{part}" if part in _API_PARTS else "api"] += [
             f"## {module}",
             "",
             "```{eval-rst}",
             f".. automodule:: {module}",
-            f"   :members: {_members(module)}",
+            f"   :members: {members}",
             "```",
             "",
         ]

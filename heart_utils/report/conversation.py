@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from heart_utils.runs import may_publish, visible_text
 
 __all__ = ["Reading", "read_conversation"]
 
-_BUBBLE = (
-    '<div class="heart-turn heart-{speaker}"><span class="heart-speaker">{label}</span>'
-    '<p dir="auto" style="white-space: pre-wrap">{text}</p></div>'
+_PAGES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("pages")),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
 )
 
 
@@ -63,11 +68,12 @@ def read_conversation(
             f"show counts, or choose a history under a free licence."
         )
     turns: Sequence[Mapping[str, str]] = history["turns"]  # type: ignore[assignment]
-    bubbles = [_bubble(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
-    bubbles += [_bubble("supporter heart-reply", label, text) for label, text in (replies or {}).items()]
-    caption = f'<p class="heart-who">{escape(str(history["history_id"]))}: {escape(who_wrote)}</p>'
-    return Reading(f'<div class="heart-conversation">{"".join(bubbles)}{caption}</div>')
+    bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
+    bubbles += [("supporter heart-reply", label, text) for label, text in (replies or {}).items()]
+    shown = [(kind, visible_text(label), visible_text(text)) for kind, label, text in bubbles]
+    return Reading(fill_page("conversation", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"))
 
 
-def _bubble(kind: str, label: str, text: str) -> str:
-    return _BUBBLE.format(speaker=kind, label=escape(visible_text(label)), text=escape(visible_text(text)))
+def fill_page(name: str, **values: Any) -> str:
+    """Fill a template of the folder ``pages``; whatever a value holds is shown as text, unless it is marked as HTML."""
+    return _PAGES.get_template(f"{name}.html").render(**values)

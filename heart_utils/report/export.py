@@ -43,10 +43,8 @@ def export_preferences(
     Returns
     -------
     pandas.DataFrame
-        ``prompt`` (the turns), ``chosen``, ``rejected`` (texts), ``margin`` where known,
-        ``p_chosen`` where the judge gave probabilities, ``dimension``, ``rater``, ``rater_kind``,
-        ``history_id``, ``pair_id``, ``licence`` and ``simulated``. Ready for ``to_json(lines=True,
-        orient="records")``.
+        ``prompt`` (the turns), ``chosen``, ``rejected`` (texts) and what is known of the verdict. Ready for
+        ``to_json(lines=True, orient="records")``.
 
     Raises
     ------
@@ -55,12 +53,9 @@ def export_preferences(
 
     Examples
     --------
-    >>> histories = pd.DataFrame({"history_id": ["h"], "licence": ["CC-BY-NC-4.0"],
-    ...     "turns": [[{"speaker": "seeker", "text": "Hm."}]]})
-    >>> verdicts = pd.DataFrame({"history_id": ["h"], "pair_id": ["p"], "verdict": ["a"], "state": ["valid"]})
-    >>> export_preferences(verdicts, verdicts, verdicts, histories)
+    >>> histories = pd.DataFrame({"history_id": ["h"], "licence": ["CC-BY-NC-4.0"]})
+    >>> export_preferences(histories, histories, histories, histories)
     Traceback (most recent call last):
-    ...
     heart_utils.report.export.ExportError: 1 of 1 histories may not be passed on: CC-BY-NC-4.0 (1). ...
     """
     _check_licences(verdicts, histories, licences)

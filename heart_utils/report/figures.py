@@ -6,29 +6,40 @@ measurement.
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from heart_utils.runs import find_root
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 __all__ = [
+    "CJK_FONT",
     "COLOURS",
     "KIND_COLOURS",
     "KIND_MARKERS",
     "MARKERS",
     "POPULATION_NAMES",
+    "cjk_style",
     "hatch_by_colour",
     "mark_simulated",
     "note_origin",
+    "plot_absent",
     "plot_boards",
+    "plot_forest",
+    "plot_intervals",
     "plot_leaderboard",
-    "plot_win_probabilities",
+    "plot_trend",
     "use_book_style",
+    "use_cjk_font",
 ]
 
 # seaborn's colorblind palette; the marker repeats what the colour says.
@@ -54,6 +65,19 @@ POPULATION_NAMES = {
     "none": "no population",
 }
 """What an interval speaks of, in words for a reader."""
+RATING = ("rating", "rating_low", "rating_high")
+ROOM = 0.5
+"""Share of a row over which several estimates in it are spread."""
+LONG = 24
+"""Characters from which the names of kinds stand above a figure and not beside it."""
+PLACES = (
+    *((0, up, "center", edge) for up, edge in ((7, "bottom"), (-7, "top"))),
+    *((across, 0, side, "center") for across, side in ((7, "left"), (-7, "right"))),
+    *((0, up, "center", edge) for up, edge in ((18, "bottom"), (-18, "top"), (29, "bottom"), (-29, "top"))),
+)
+"""Where a point's name is tried, in this order: offsets in points, and what of the text lies there."""
+CJK_FONT = "HeartBench Names SC"
+"""A cut of Noto Sans CJK SC (SIL Open Font License 1.1, ``data/fonts/OFL.txt``) with the characters of the names only."""
 
 
 def use_book_style() -> None:
@@ -90,6 +114,97 @@ def use_book_style() -> None:
     )
 
 
+def plot_intervals(
+    table: pd.DataFrame,
+    *,
+    value: str,
+    label: str,
+    by: str | None = None,
+    low: str | None = None,
+    high: str | None = None,
+    looks: Mapping[str, tuple[str, str]] | None = None,
+    reference: Mapping[str, float] | None = None,
+    xlabel: str | None = None,
+    simulated: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw one row for each label, with a marker for each estimate and a line for its interval.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        One row an estimate, in the order from top to bottom.
+    value : str
+        Column of the estimates.
+    label : str
+        Column that names the rows of the figure.
+    by : str, optional
+        Column of the colour and marker. Estimates of several kinds in one row are drawn below each other.
+    low, high : str, optional
+        Columns of the ends; by default ``<value>_low`` and ``<value>_high``, or else ``ci_low`` and ``ci_high``, where there
+        are such. An infinite end is drawn as an arrow.
+    looks : mapping of str to tuple, optional
+        Kind -> colour and marker, where they have a meaning of their own.
+    reference : mapping of str to float, optional
+        Words -> position of a thin line, such as ``{"a coin": 0.5}``.
+    xlabel : str, optional
+        What is drawn, with its unit and what the interval covers; by default `value`.
+    simulated : bool
+        Whether the figure says SIMULATED across its face; it also does if the column ``simulated`` says so.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    ValueError
+        If the table has no row, or more kinds of `by` than there are colours.
+
+    Examples
+    --------
+    >>> found = pd.DataFrame({"judge": ["x", "y"], "n_eff": [1.2, 2.0], "n_eff_low": [1.0, 1.5], "n_eff_high": [1.5, 3.0]})
+    >>> [text.get_text() for text in plot_intervals(found, value="n_eff", label="judge").get_yticklabels()]
+    ['x', 'y']
+    """
+    import matplotlib.pyplot as plt
+
+    rows, kinds = list(dict.fromkeys(table[label])), [None] if by is None else list(dict.fromkeys(table[by]))
+    if not rows:
+        raise ValueError("There is nothing to draw: the table has no row.")
+    if len(kinds) > len(COLOURS):
+        raise ValueError(f"{by} has {len(kinds)} kinds, and a reader can tell {len(COLOURS)} apart. Choose some of them.")
+    lanes = len(kinds) if table[label].duplicated().any() else 1
+    if ax is None:
+        size = (7.2 if by is None else 8.6, 1.0 + 0.32 * len(rows) * max(1.0, 0.55 * lanes))
+        _, ax = plt.subplots(figsize=size, layout="constrained")
+    found = ("ci_low", "ci_high") if f"{value}_low" not in table else (f"{value}_low", f"{value}_high")
+    columns = (value, low or found[0], high or found[1])
+    shifts = np.linspace(-ROOM / 2, ROOM / 2, lanes) if lanes > 1 else np.zeros(len(kinds))
+    for number, (kind, shift) in enumerate(zip(kinds, shifts, strict=True)):
+        part = table if by is None else table[table[by] == kind]
+        colour, marker = (looks or {}).get(str(kind), (COLOURS[number], MARKERS[number]))
+        heights = np.array([rows.index(name) for name in part[label]]) + shift
+        _draw_rows(ax, heights, part, columns, within=table, colour=colour, marker=marker, label=kind)
+    for words, place in (reference or {}).items():
+        ax.axvline(place, color="0.6", linewidth=1, linestyle=":", zorder=0)
+        above = ("data", "axes fraction")
+        ax.annotate(words, (place, 1.0), xycoords=above, fontsize="x-small", color="0.35", ha="center", va="bottom")
+    for row in range(1, len(rows) if lanes > 1 else 0, 2):
+        ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=-1)
+    ax.set_yticks(range(len(rows)), [str(name) for name in rows])
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel=xlabel or value)
+    if by is not None and max(len(str(kind)) for kind in kinds) > LONG:
+        ax.figure.legend(loc="outside upper center", ncols=2)
+    elif by is not None:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    mark_simulated(ax, simulated or table)
+    return ax
+
+
 def plot_leaderboard(
     board: pd.DataFrame, *, title: str | None = None, origin: str = "measured", ax: Axes | None = None
 ) -> Axes:
@@ -98,29 +213,24 @@ def plot_leaderboard(
     Parameters
     ----------
     board : pandas.DataFrame
-        Rows of the table ``ratings``, one a responder.
+        Rows of the table ``ratings``, one a responder; it is refused if it is empty or holds one more than once.
     title : str, optional
         What was rated and by whom.
     origin : str
         What the verdicts are, in a word or two, such as ``"replayed"``; simulated ones are called so whatever it says.
     ax : matplotlib.axes.Axes, optional
-        Drawn on a new figure if none is given.
+        Where to draw.
 
     Returns
     -------
     matplotlib.axes.Axes
-
-    Raises
-    ------
-    ValueError
-        If the table is empty or holds a responder more than once.
+        With what the leaderboard rests on, and every caveat, inside the figure.
 
     Examples
     --------
-    >>> board = pd.DataFrame({"responder": ["x", "y"], "responder_kind": "model", "rating": [1520.0, 1480.0],
-    ...     "rating_low": [1500.0, 1460.0], "rating_high": [1540.0, 1500.0], "ci_level": 0.95,
-    ...     "population": "dialogues", "n_verdicts": 40, "n_clusters": 30, "provisional": False,
-    ...     "penalised": False, "simulated": False})
+    >>> board = pd.DataFrame({"group": "g", "responder": ["x", "y"], "responder_kind": "model", "rating": [1520.0, 1480.0],
+    ...     "rating_low": [1500.0, 1460.0], "rating_high": [1540.0, 1500.0], "ci_level": 0.95, "population": "dialogues",
+    ...     "n_verdicts": 40, "n_clusters": 30, "tie_share": 0.2, "provisional": False, "penalised": False, "simulated": False})
     >>> [label.get_text() for label in plot_leaderboard(board).get_yticklabels()]
     ['y', 'x']
     """
@@ -131,9 +241,7 @@ def plot_leaderboard(
     if ax is None:
         _, ax = plt.subplots(figsize=(7, 1.1 + 0.32 * len(table)), layout="constrained")
     for kind, rows in table.groupby("responder_kind"):
-        colour = KIND_COLOURS[str(kind)]
-        draw_intervals(ax, rows.index, rows["rating_low"], rows["rating_high"], within=table, color=colour, linewidth=2)
-        ax.plot(rows["rating"], rows.index, KIND_MARKERS[str(kind)], color=colour, label=KIND_NAMES[str(kind)])
+        _draw_rows(ax, rows.index, rows, RATING, within=table, label=KIND_NAMES[str(kind)], **_look(kind))
     ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
     ax.set(
         yticks=list(table.index), yticklabels=[_label(row) for row in table.to_dict("records")], ylim=(-0.6, len(table) - 0.4)
@@ -147,36 +255,30 @@ def plot_leaderboard(
 
 
 def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str = "measured") -> Figure:
-    """Draw one small board for each value of a column, all with the same order and the same scale.
+    """Draw one small leaderboard for each value of a column, all with the same order and the same scale.
 
     Parameters
     ----------
     boards : pandas.DataFrame
-        Rows of the table ``ratings``, one a responder and value of `by`.
+        Rows of the table ``ratings``, one a responder and value of `by`; it is refused if it is empty.
     by : str
         Such as ``"dimension"``, ``"group"`` or ``"rater"``.
     columns : int
         Panels in a row.
     origin : str
-        What the verdicts are, in a word or two; simulated ones are called so whatever it says.
+        As in :func:`plot_leaderboard`.
 
     Returns
     -------
     matplotlib.figure.Figure
         Panels in the order in which the values first appear.
 
-    Raises
-    ------
-    ValueError
-        If the table is empty, or a panel would hold a responder twice.
-
     Examples
     --------
-    >>> board = pd.DataFrame({"group": ["u", "u", "v", "v"], "responder": ["x", "y"] * 2, "responder_kind": "model",
-    ...     "rating": [1520.0, 1480.0] * 2, "rating_low": [1500.0, 1460.0] * 2, "rating_high": [1540.0, 1500.0] * 2,
-    ...     "ci_level": 0.95, "population": "dialogues", "n_verdicts": 40, "n_clusters": 30, "tie_share": 0.25,
-    ...     "provisional": False, "penalised": False, "simulated": False})
-    >>> len(plot_boards(board, by="group").axes)
+    >>> board = pd.DataFrame({"group": "g", "responder": ["x", "y"], "responder_kind": "model", "rating": [1520.0, 1480.0],
+    ...     "rating_low": [1500.0, 1460.0], "rating_high": [1540.0, 1500.0], "ci_level": 0.95, "population": "dialogues",
+    ...     "n_verdicts": 40, "n_clusters": 30, "tie_share": 0.2, "provisional": False, "penalised": False, "simulated": False})
+    >>> len(plot_boards(pd.concat([board, board.assign(group="h")]), by="group").axes)
     2
     """
     import matplotlib.pyplot as plt
@@ -203,11 +305,7 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str 
         _check_board(board)
         for kind, of_kind in board.groupby("responder_kind"):
             height = of_kind["responder"].map(place)
-            colour = KIND_COLOURS[str(kind)]
-            draw_intervals(
-                ax, height, of_kind["rating_low"], of_kind["rating_high"], within=boards, color=colour, linewidth=1.6
-            )
-            ax.plot(of_kind["rating"], height, KIND_MARKERS[str(kind)], color=colour, markersize=4)
+            _draw_rows(ax, height, of_kind, RATING, within=boards, markersize=4, **_look(kind))
         ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
         ax.locator_params(axis="x", nbins=3)
         ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
@@ -232,77 +330,141 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str 
     return figure
 
 
-def plot_win_probabilities(
-    probabilities: pd.DataFrame, *, simulated: bool, title: str | None = None, ax: Axes | None = None
-) -> Axes:
-    """Draw how likely the responder of each row is to be preferred to that of each column.
+def plot_forest(effects: pd.DataFrame) -> Axes:
+    """Draw win shares of models over people with their intervals, a group below the other, words above each line.
+
+    The words are above the lines, not beside them, so that the figure can be read on a phone; some 50 characters fit.
 
     Parameters
     ----------
-    probabilities : pandas.DataFrame
-        Square, responders as index and as columns in the order to be drawn, values from 0 to 1;
-        the diagonal is left blank.
-    simulated : bool
-        Whether the verdicts behind it were simulated.
-    title : str, optional
-        What was rated and by whom.
-    ax : matplotlib.axes.Axes, optional
-        Drawn on a new figure if none is given.
+    effects : pandas.DataFrame
+        Rows of the table ``effects``, from top to bottom, with ``group`` and with ``line``, the words above each line. Quoted
+        effects are hollow; those without an interval are a marker alone.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Colour and marker repeat the groups; no more than eight.
+
+    Examples
+    --------
+    >>> row = {"line": "a study", "group": "Strangers", "win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7, "ci_level": 0.95}
+    >>> plot_forest(pd.DataFrame([{**row, "evidence": "measured"}])).get_xlabel()
+    "Share that the model's reply wins; bars: 95 % interval"
+    """
+    import matplotlib.pyplot as plt
+
+    groups = list(dict.fromkeys(effects["group"]))
+    if not 0 < len(groups) <= len(COLOURS):
+        raise ValueError(f"A forest has 1 to {len(COLOURS)} groups; this one has {len(groups)}.")
+    _, ax = plt.subplots(figsize=(4.4, 0.9 + 0.46 * (len(effects) + 0.8 * len(groups))), layout="constrained")
+    place = 0.0
+    for group, colour, marker in zip(groups, COLOURS, MARKERS, strict=False):
+        ax.text(0.0, place, group, weight="bold", color=colour, va="center")
+        place += 0.8
+        for row in effects[effects["group"] == group].to_dict("records"):
+            said = ax.text(
+                0.0, place, row["line"], fontsize="small", va="center", bbox={"fc": "white", "ec": "none", "pad": 1.0}
+            )
+            said.set_in_layout(False)
+            ax.hlines(place + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
+            face = "white" if row["evidence"] == "quoted" else colour
+            ax.plot(row["win_share"], place + 0.38, marker, color=colour, markerfacecolor=face, markersize=7)
+            place += 1.0
+    ax.axvline(0.5, color="0.6", linewidth=1, linestyle=":", zorder=0)
+    for side, words in {"right": "people better \u2190 ", "left": " \u2192 models better"}.items():
+        ax.text(0.5, -0.8, words, ha=side, va="center", fontsize="small", color="0.35")
+    ax.set(xlim=(0.0, 1.0), ylim=(place - 0.3, -1.2), yticks=[])
+    ax.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}".replace("%", " %"))
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel(f"Share that the model's reply wins; bars: {effects['ci_level'].max():.0%} interval".replace("%", " %"))
+    mark_simulated(ax, effects)
+    return ax
+
+
+def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, frontier: bool = False) -> Axes:
+    """Draw models by what they take and how they are rated, each with its name.
+
+    Parameters
+    ----------
+    models : pandas.DataFrame
+        ``responder``, `x`, ``rating`` and, if known, ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
+        ``simulated``. A model without a value of `x` is not drawn.
+    x, x_label : str
+        Drawn on a logarithmic scale.
+    y_label : str
+        What the rating is called.
+    frontier : bool
+        Whether to join those on the frontier.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        No name covers another, or a point.
+
+    Examples
+    --------
+    >>> models = pd.DataFrame({"responder": ["m"], "size": [7.0], "rating": [1500.0]})
+    >>> plot_trend(models, x="size", x_label="Size", y_label="Rating").texts[0].get_text()
+    'm'
+    """
+    import matplotlib.pyplot as plt
+
+    table = models.dropna(subset=[x, "rating"]).sort_values(["rating", x])
+    _, ax = plt.subplots(figsize=(7, 4.6), layout="constrained")
+    kinds = table["responder_kind"] if "responder_kind" in table else pd.Series("model", index=table.index)
+    if {"rating_low", "rating_high"} <= set(table):
+        ax.vlines(table[x], table["rating_low"], table["rating_high"], color="0.7", linewidth=1.5, zorder=1)
+    for kind in dict.fromkeys(kinds):
+        rows = table[kinds == kind]
+        ax.plot(rows[x], rows["rating"], KIND_MARKERS[kind], color=KIND_COLOURS[kind], zorder=2)
+    if frontier and "on_frontier" in table:
+        best = table[table["on_frontier"]].sort_values(x)
+        ax.step(best[x], best["rating"], where="post", color="0.4", linewidth=1, linestyle="--", zorder=0)
+    ax.set(xscale="log", xlabel=x_label, ylabel=y_label)
+    ax.margins(x=0.24, y=0.14)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _name_points(ax, table[x], table["rating"], table["responder"])
+    mark_simulated(ax, table)
+    return ax
+
+
+def plot_absent(message: str) -> Axes:
+    """Draw a frame that says why there is nothing to see.
+
+    Parameters
+    ----------
+    message : str
+        What is missing, and what brings it.
 
     Returns
     -------
     matplotlib.axes.Axes
 
-    Raises
-    ------
-    ValueError
-        If rows and columns differ.
-
     Examples
     --------
-    >>> chances = pd.DataFrame([[0.5, 0.7], [0.3, 0.5]], index=["x", "y"], columns=["x", "y"])
-    >>> plot_win_probabilities(chances, simulated=False).get_ylabel()
-    'This responder ...'
+    >>> plot_absent("No codes.").texts[0].get_text()
+    'No codes.'
     """
-    import matplotlib.pyplot as plt
-    import seaborn as sns
+    import textwrap
 
-    if list(probabilities.index) != list(probabilities.columns):
-        raise ValueError("Rows and columns must be the same responders in the same order.")
-    size = 2.2 + 0.5 * len(probabilities)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(size + 0.6, size), layout="constrained")
-    sns.heatmap(
-        probabilities,
-        mask=np.eye(len(probabilities), dtype=bool),
-        vmin=0,
-        vmax=1,
-        cmap="vlag",
-        annot=True,
-        fmt=".2f",
-        annot_kws={"fontsize": "x-small"},
-        square=True,
-        linewidths=0.5,
-        cbar_kws={"label": "Probability of being preferred", "shrink": 0.7},
-        ax=ax,
-    )
-    ax.set(xlabel="... is preferred to this one", ylabel="This responder ...")
-    ax.tick_params(axis="x", rotation=45)
-    if title:
-        ax.set_title(title)
-    mark_simulated(ax, pd.DataFrame({"simulated": [simulated]}))
+    import matplotlib.pyplot as plt
+
+    _, ax = plt.subplots(figsize=(7, 1.4), layout="constrained")
+    ax.text(0.5, 0.5, "\n".join(textwrap.wrap(message, 80)), ha="center", va="center", transform=ax.transAxes, color="0.3")
+    ax.set(xticks=[], yticks=[])
     return ax
 
 
-def mark_simulated(ax: Axes, table: pd.DataFrame, *, size: float = 30) -> None:
+def mark_simulated(ax: Axes, table: pd.DataFrame | bool, *, size: float = 30) -> None:
     """Write SIMULATED across a figure if any row behind it was simulated.
 
     Parameters
     ----------
     ax : matplotlib.axes.Axes
         Where to write.
-    table : pandas.DataFrame
-        What was drawn, with the column ``simulated``.
+    table : pandas.DataFrame or bool
+        What was drawn; if it has no column ``simulated``, nothing is written. Or whether to write.
     size : float
         Of the letters, in points.
 
@@ -314,7 +476,7 @@ def mark_simulated(ax: Axes, table: pd.DataFrame, *, size: float = 30) -> None:
     >>> ax.texts[0].get_text()
     'SIMULATED'
     """
-    if table["simulated"].any():
+    if table.get("simulated", pd.Series(dtype=bool)).any() if isinstance(table, pd.DataFrame) else table:
         ax.text(
             0.5, 0.5, "SIMULATED", transform=ax.transAxes, ha="center", va="center",
             rotation=20, fontsize=size, color="#b3261e", alpha=0.28, weight="bold", zorder=5,
@@ -348,17 +510,12 @@ def hatch_by_colour(ax: Axes) -> Axes:
     Parameters
     ----------
     ax : matplotlib.axes.Axes
-        With its bars and its legend.
+        With its bars and its legend, in no more than eight colours.
 
     Returns
     -------
     matplotlib.axes.Axes
         The same.
-
-    Raises
-    ------
-    ValueError
-        If there are more colours than hatches.
 
     Examples
     --------
@@ -384,21 +541,84 @@ def hatch_by_colour(ax: Axes) -> Axes:
     return ax
 
 
-def draw_intervals(ax: Axes, height: Any, low: pd.Series, high: pd.Series, *, within: pd.DataFrame, **style: Any) -> None:
-    """Draw bars from low to high; one without an end runs beyond all ratings of a table and ends in an arrow."""
-    finite = within[["rating", "rating_low", "rating_high"]].replace([np.inf, -np.inf], np.nan)
-    least, most = float(finite.min().min()), float(finite.max().max())
-    beyond = 0.1 * (most - least)
-    drawn = low.clip(lower=least - beyond), high.clip(upper=most + beyond)
-    ax.hlines(height, *drawn, **style)
-    for ends, shown, arrow in ((low, drawn[0], "<"), (high, drawn[1], ">")):
-        open_ended = np.isinf(ends.to_numpy(float))
-        ax.plot(shown[open_ended], np.asarray(height)[open_ended], arrow, color=style["color"], markersize=5)
+def use_cjk_font() -> None:
+    """Let every figure that follows fall back to the font for the characters its own lacks.
+
+    Examples
+    --------
+    >>> import matplotlib as mpl
+    >>> with mpl.rc_context():  # what was set before comes back after it
+    ...     use_cjk_font()
+    ...     mpl.rcParams["font.sans-serif"][-1]
+    'HeartBench Names SC'
+    """
+    import matplotlib as mpl
+    from matplotlib import font_manager
+
+    file = find_root() / "data" / "fonts" / "HeartBenchNamesSC.otf"
+    if CJK_FONT not in {entry.name for entry in font_manager.fontManager.ttflist}:
+        font_manager.fontManager.addfont(file)
+        # It has one weight; said twice, matplotlib does not complain where a text is bold.
+        regular = font_manager.fontManager.ttflist[-1]
+        font_manager.fontManager.ttflist.append(dataclasses.replace(regular, weight=700))
+    family = [name for name in mpl.rcParams["font.sans-serif"] if name != CJK_FONT]
+    # matplotlib looks for each character down the list of families, so the list itself must be the family.
+    there = {entry.name for entry in font_manager.fontManager.ttflist}
+    family = [name for name in family if name in there]
+    mpl.rcParams["font.sans-serif"] = [*family, CJK_FONT]
+    mpl.rcParams["font.family"] = [*family, CJK_FONT]
 
 
-def interval_words(table: pd.DataFrame) -> str:
-    """Name an interval by the level it has in a table, such as "95% interval"."""
-    return f"{table['ci_level'].max():.0%} interval"
+def cjk_style() -> str:
+    """Give a style element with the font inside, so that a page shows the names where a reader has no Chinese font.
+
+    Returns
+    -------
+    str
+        HTML; elements with ``lang="zh"`` and table cells use the font for what theirs lacks.
+
+    Examples
+    --------
+    >>> cjk_style().startswith("<style>@font-face")
+    True
+    """
+    content = (find_root() / "data" / "fonts" / "HeartBenchNamesSC.otf").read_bytes()
+    coded = base64.b64encode(content).decode()
+    return (
+        f'<style>@font-face {{ font-family: "{CJK_FONT}"; src: url("data:font/otf;base64,{coded}") format("opentype"); '
+        # Before the others, since Chromium draws the first cell without a fallback that arrives late; for Chinese alone.
+        f'unicode-range: U+2E80-FFEF }} td, th, [lang="zh"] {{ font-family: "{CJK_FONT}", system-ui, sans-serif }}</style>'
+    )
+
+
+def _draw_rows(
+    ax: Axes,
+    heights: Any,
+    rows: pd.DataFrame,
+    columns: tuple[str, str, str],
+    *,
+    within: pd.DataFrame,
+    colour: str,
+    marker: str,
+    label: str | None = None,
+    markersize: float | None = None,
+) -> None:
+    """Draw estimates and their bars; a bar without an end runs beyond all of a table and ends in an arrow."""
+    value, low, high = columns
+    if low in rows and high in rows:
+        finite = within[[*columns]].astype(float).replace([np.inf, -np.inf], np.nan)
+        least, most = float(finite.min().min()), float(finite.max().max())
+        beyond = 0.1 * (most - least)
+        ends = {"<": rows[low].clip(lower=least - beyond), ">": rows[high].clip(upper=most + beyond)}
+        ax.hlines(heights, ends["<"], ends[">"], color=colour, linewidth=2 if markersize is None else 1.6)
+        for arrow, name in (("<", low), (">", high)):
+            if (without_end := np.isinf(rows[name].to_numpy(float))).any():
+                ax.plot(ends[arrow][without_end], np.asarray(heights)[without_end], arrow, color=colour, markersize=5)
+    ax.plot(rows[value], heights, marker, color=colour, markersize=markersize, label=label)
+
+
+def _look(kind: object) -> dict[str, Any]:
+    return {"colour": KIND_COLOURS[str(kind)], "marker": KIND_MARKERS[str(kind)]}
 
 
 def _check_board(board: pd.DataFrame) -> None:
@@ -445,3 +665,19 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
         said.append("* always wins or loses: held by a weak prior")
     ax.text(0, 1.015, "; ".join(said), transform=ax.transAxes, fontsize="x-small", color="0.35", va="bottom", ha="left")
     mark_simulated(ax, board)
+
+
+def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None:
+    """Write each point's name beside it, at the first place where it covers no other name and no point."""
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # so that the layout stands before places are tried
+    points = ax.transData.transform(list(zip(x, y, strict=True)))
+    taken: list[Bbox] = []
+    for one, other, name, at in zip(x, y, names, points, strict=True):
+        text = ax.annotate(str(name), (one, other), xytext=(0, 7), textcoords="offset points", fontsize="x-small")
+        for across, up, side, edge in PLACES:
+            text.set(position=(across, up), ha=side, va=edge)
+            box = text.get_window_extent()
+            beside = [point for point in points if tuple(point) != tuple(at)]
+            if not any(box.overlaps(there) for there in taken) and not any(box.contains(*point) for point in beside):
+                break
+        taken.append(box)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from heart_utils.ratings.gate import Comparison, GateError, compare_responders
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report.figures import mark_simulated, plot_leaderboard
+from heart_utils.report.conversation import fill_page
+from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.runs import Run, RunError, find_root, open_run, write_atomically
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ __all__ = [
     "GateFailedError",
     "GateInconclusiveError",
     "Sides",
-    "markdown_summary",
-    "plot_drops",
     "read_sides",
     "require_pass",
     "run_gate",
@@ -47,16 +46,8 @@ class GateInconclusiveError(GateFailedError):
 class Sides:
     """Verdicts that put a baseline and a candidate into one fit.
 
-    Attributes
-    ----------
-    verdicts : pandas.DataFrame
-        The table ``verdicts``, with orders combined.
-    responders : pandas.DataFrame
-        The table ``responders`` for all of them.
-    baseline, candidate : str
-        What they are called in it; a name that two runs share carries its run.
-    note : str
-        Where the verdicts come from, in a sentence.
+    ``verdicts`` have their orders combined, ``responders`` is the table for all of them, a name that two runs share carries its
+    run, and ``note`` says where the verdicts come from.
     """
 
     verdicts: pd.DataFrame
@@ -67,31 +58,17 @@ class Sides:
 
 
 def run_gate(
-    baseline: str,
-    candidate: str,
-    *,
-    run: str | None = None,
-    mode: str = "regression",
-    max_drop: float = 25.0,
-    alpha: float = 0.05,
-    max_inconsistent: float = 0.5,
-    dimensions: Sequence[str] | None = None,
-    protocol: str | None = None,
-    n_resamples: int = 1000,
-    rng: np.random.Generator,
+    baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None, **options: Any
 ) -> Comparison:
     """Read two responders' verdicts and test the candidate against the baseline.
 
     Parameters
     ----------
-    baseline, candidate : str
-        A responder of `run`, or ``run:responder``.
-    run : str, optional
-        The run of a name that carries none.
-    mode, max_drop, alpha, max_inconsistent, dimensions, n_resamples, rng
-        As in :func:`heart_utils.ratings.gate.compare_responders`.
-    protocol : str, optional
-        Needed where a run holds verdicts under several.
+    baseline, candidate, run, protocol
+        As in :func:`read_sides`.
+    options
+        As in :func:`heart_utils.ratings.gate.compare_responders`: ``mode``, ``max_drop``, ``alpha``, ``max_inconsistent``,
+        ``dimensions``, ``n_resamples``, and ``rng``, which it needs.
 
     Returns
     -------
@@ -101,7 +78,7 @@ def run_gate(
     Raises
     ------
     GateError
-        If the two cannot be compared; see :func:`read_sides`.
+        If the two cannot be compared.
 
     Examples
     --------
@@ -122,19 +99,8 @@ def run_gate(
     >>> folder.cleanup()
     """
     sides = read_sides(baseline, candidate, run=run, protocol=protocol)
-    return compare_responders(
-        sides.verdicts,
-        baseline=sides.baseline,
-        candidate=sides.candidate,
-        mode=mode,
-        max_drop=max_drop,
-        alpha=alpha,
-        max_inconsistent=max_inconsistent,
-        dimensions=dimensions,
-        responders=sides.responders,
-        n_resamples=n_resamples,
-        rng=rng,
-    )
+    names: dict[str, Any] = {"baseline": sides.baseline, "candidate": sides.candidate, "responders": sides.responders}
+    return compare_responders(sides.verdicts, **names, **options)
 
 
 def read_sides(baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None) -> Sides:
@@ -156,7 +122,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     Returns
     -------
     Sides
-        Orders combined, people's verdicts left out: the gate speaks of judges.
+        Orders combined, people's verdicts left out: the gate is about judges.
 
     Raises
     ------
@@ -165,22 +131,9 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
 
     Examples
     --------
-    >>> from heart_utils import open_run
-    >>> from pathlib import Path
-    >>> import tempfile
-    >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> strengths, judges = {"old": 0.0, "new": -1.5, "x": 0.4, "y": -0.4}, [Panel("model", 1, 1)]
-    >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), strengths=strengths, n_dialogues=30, pairs="all", orders="both", panels=judges
-    ... )
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> run = open_run(Path(folder.name) / "run")
-    >>> for name in ("histories", "responders", "replies", "comparisons", "verdicts"):
-    ...     written = run.write(name, getattr(study, name))
-    >>> sides = read_sides("old", "new", run=str(run.folder))
-    >>> sorted(set(sides.verdicts["responder_a"]) | set(sides.verdicts["responder_b"]))
-    ['new', 'old', 'x', 'y']
-    >>> folder.cleanup()
+    >>> read_sides("old", "new", run="nowhere")
+    Traceback (most recent call last):
+    heart_utils.ratings.gate.GateError: There is no run 'nowhere'.
     """
     one, other = _parse(baseline, run), _parse(candidate, run)
     if one[0].folder == other[0].folder:
@@ -201,16 +154,18 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     _check_replies(one[0], other[0], opponents, sorted(set(mine["history_id"])))
     names = [f"{side[0].name}:{side[1]}" if one[1] == other[1] else side[1] for side in (one, other)]
     theirs = theirs.assign(**{column: other[0].name + ":" + theirs[column] for column in ("comparison_id", "pair_id")})
-    tables = [_rename(mine, one[1], names[0]), _rename(theirs, other[1], names[1])]
+    new = [{one[1]: names[0]}, {other[1]: names[1]}]
+    renamed = [
+        table.replace(dict.fromkeys(("responder_a", "responder_b"), name))
+        for table, name in zip((mine, theirs), new, strict=True)
+    ]
+    who = [
+        side[0].read("responders").query("responder in @kept").replace({"responder": name})
+        for side, kept, name in zip((one, other), ({one[1], *opponents}, {other[1]}), new, strict=True)
+    ]
     note = f"The baseline from the run {one[0].name!r}, the candidate from {other[0].name!r}."
-    responders = pd.concat(
-        [
-            _renamed(one[0].read("responders"), {one[1]: names[0]}, {one[1], *opponents}),
-            _renamed(other[0].read("responders"), {other[1]: names[1]}, {other[1]}),
-        ],
-        ignore_index=True,
-    )
-    return Sides(combine_orders(pd.concat(tables, ignore_index=True)), responders, names[0], names[1], note)
+    verdicts, responders = pd.concat(renamed, ignore_index=True), pd.concat(who, ignore_index=True)
+    return Sides(combine_orders(verdicts), responders, names[0], names[1], note)
 
 
 def require_pass(comparison: Comparison) -> None:
@@ -232,7 +187,6 @@ def require_pass(comparison: Comparison) -> None:
     Examples
     --------
     >>> from heart_utils.ratings.gate import compare_responders
-    >>> import pandas as pd
     >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
     >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
     >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
@@ -332,16 +286,13 @@ def _check_histories(one: Run, other: Run, mine: pd.DataFrame, theirs: pd.DataFr
             f"{len(ids[1] - ids[0])} in {other.name!r} alone. Let the candidate answer the baseline's histories."
         )
     turns = [run.read("histories").set_index("history_id")["turns"] for run in (one, other)]
-    changed = [name for name in sorted(ids[0]) if _words(turns[0][name]) != _words(turns[1][name])]
+    words = [{name: [(turn["speaker"], turn["text"]) for turn in told[name]] for name in ids[0]} for told in turns]
+    changed = [name for name in sorted(ids[0]) if words[0][name] != words[1][name]]
     if changed:
         raise GateError(
             f"{len(changed)} histories have the same id but other words in the two runs, such as {changed[0]!r}. "
             f"A comparison needs the same conversations."
         )
-
-
-def _words(turns: list[dict[str, str]]) -> list[tuple[str, str]]:
-    return [(turn["speaker"], turn["text"]) for turn in turns]
 
 
 def _check_replies(one: Run, other: Run, opponents: set[str], histories: list[str]) -> None:
@@ -362,22 +313,12 @@ def _check_replies(one: Run, other: Run, opponents: set[str], histories: list[st
         )
 
 
-def _rename(verdicts: pd.DataFrame, old: str, new: str) -> pd.DataFrame:
-    columns = ["responder_a", "responder_b"]
-    return verdicts.assign(**{column: verdicts[column].where(verdicts[column] != old, new) for column in columns})
-
-
-def _renamed(responders: pd.DataFrame, names: dict[str, str], kept: set[str]) -> pd.DataFrame:
-    return responders[responders["responder"].isin(kept)].replace({"responder": names})
-
-
 QUESTION = {
     "regression": "Is the candidate worse than its baseline?",
     "non-inferiority": "Is the candidate shown not to be worse by the margin?",
 }
-COLOURS = {"passed": "#0173b2", "failed": "#d55e00", "cannot tell": "#949494"}
+LOOKS = {"passed": (COLOURS[0], "o"), "failed": (COLOURS[4], "X"), "cannot tell": (COLOURS[5], "s")}
 RELEASES = 8  # in a series that one report speaks of
-MARKS = {"passed": "o", "failed": "X", "cannot tell": "s"}
 
 
 def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> list[Path]:
@@ -399,16 +340,14 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import tempfile
     >>> from heart_utils.ratings.gate import compare_responders
+    >>> import tempfile
     >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
     >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
     >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
     >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [file.name for file in write_reports(gate, Path(folder))]
-    ...
     ['gate.html', 'gate.xml', 'gate.md']
     """
     contents = {
@@ -444,128 +383,57 @@ def junit_xml(comparison: Comparison) -> str:
 
 
 def markdown_summary(comparison: Comparison, *, note: str = "") -> str:
-    """Sum the gate up for the page of a build or a pull request.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        What the gate found.
-    note : str
-        Where the verdicts come from.
-
-    Returns
-    -------
-    str
-        Markdown with one table.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from heart_utils.ratings.gate import compare_responders
-    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
-    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
-    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
-    >>> print(markdown_summary(gate).splitlines()[0])
-    ## new did not pass against old
-    """
-    lines = [f"## {_verdict(comparison)}", "", f"{_setting(comparison)} {note}".strip(), ""]
-    lines += ["| dimension | drop (points) | bounds | p (Holm) | dialogues | failed answers | outcome |"]
-    lines += ["| --- | ---: | ---: | ---: | ---: | ---: | --- |"]
-    for row in comparison.table.itertuples():
-        cells = [
-            row.dimension,
-            _number(row.drop),
-            _bounds(row),
-            _number(row.p_holm, 3),
-            row.n_dialogues,
-            row.n_failed,
-            row.outcome,
-        ]
-        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
-    lines += ["", *(f"- {str(message)}" for message in comparison.table["message"]), ""]
-    return "\n".join(lines)
+    """Sum the gate up, with a sentence on where the verdicts come from, for the page of a build or a pull request."""
+    shown = _shown(comparison).drop(columns="verdicts")
+    rule = ["---", *["---:"] * (len(shown.columns) - 2), "---"]
+    rows: list[list[str]] = [shown.columns.tolist(), rule, *shown.to_numpy().tolist()]
+    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in rows]
+    messages = [f"- {message}" for message in comparison.table["message"]]
+    return "\n".join(
+        [f"## {_verdict(comparison)}", "", f"{_setting(comparison)} {note}".strip(), "", *table, "", *messages, ""]
+    )
 
 
 def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
-    """Draw the drop on each dimension between its two one-sided bounds.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        What the gate found.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        Right of the solid line is worse than the baseline.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from heart_utils.ratings.gate import compare_responders
-    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
-    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
-    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
-    >>> plot_drops(gate).get_xlabel()
-    "Drop in rating points (right: worse); bars: one-sided 95% bounds or Holm's, over dialogues"
-    """
-    import matplotlib.pyplot as plt
-
-    table = comparison.table.iloc[::-1].reset_index(drop=True)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7, 1.2 + 0.4 * len(table)), layout="constrained")
-    for outcome, rows in table.groupby("outcome"):
-        colour, mark = COLOURS[str(outcome)], MARKS[str(outcome)]
-        ax.hlines(rows.index, rows["drop_low"], rows["drop_high"], color=colour)
-        ax.plot(rows["drop"], rows.index, mark, color=colour, label=outcome)
-    for row in table.index[table["drop"].isna()]:  # a drop that nobody knows is not a drop of zero
+    """Draw the drop on each dimension between its two one-sided bounds; right of the solid line is worse."""
+    table = comparison.table
+    level = 100 * (1 - comparison.alpha)
+    ax = plot_intervals(
+        table,
+        value="drop",
+        label="dimension",
+        by="outcome",
+        looks=LOOKS,
+        xlabel=f"Drop in rating points (right: worse); bars: one-sided {level:g}% bounds or Holm's, over dialogues",
+        simulated=_simulated(comparison),
+        ax=ax,
+    )
+    for row in np.flatnonzero(table["drop"].isna()).tolist():  # a drop that nobody knows is not a drop of zero
         ax.text(0.5, row, "no estimate", ha="center", va="center", color="0.35", transform=ax.get_yaxis_transform())
     ax.axvline(0, color="black", linewidth=1)
     if comparison.mode == "non-inferiority":
         ax.axvline(comparison.max_drop, color="black", linewidth=1, linestyle="--", label="margin")
-    level = 100 * (1 - comparison.alpha)
-    ax.set(yticks=table.index, yticklabels=table["dimension"], ylim=(-0.6, len(table) - 0.4))
-    ax.set_xlabel(f"Drop in rating points (right: worse); bars: one-sided {level:g}% bounds or Holm's, over dialogues")
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    if len(comparison.ratings):
-        mark_simulated(ax, comparison.ratings)
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return ax
 
 
 def _page(comparison: Comparison, note: str) -> str:
     """Put everything on one page that needs no other file."""
-    table = comparison.table
-    rows = "".join(
-        f"<tr><td>{html.escape(str(row.dimension))}</td><td>{_number(row.drop)}</td><td>{_bounds(row)}</td>"
-        f"<td>{_number(row.p_holm, 3)}</td><td>{row.n_dialogues}</td><td>{row.n_verdicts}</td><td>{row.n_failed}</td>"
-        f"<td class='{str(row.outcome).replace(' ', '-')}'>{row.outcome}</td></tr>"
-        for row in table.itertuples()
+    return fill_page(
+        "gate_report",
+        title=_verdict(comparison),
+        simulated=_simulated(comparison),
+        setting=f"{_setting(comparison)} {note}",
+        figure=Markup(_figure(comparison)),
+        alt=_alt(comparison),
+        headings=list(shown := _shown(comparison)),
+        rows=shown.to_numpy().tolist(),
+        messages=comparison.table["message"],
     )
-    said = "".join(f"<li>{html.escape(str(message))}</li>" for message in table["message"])
-    simulated = bool(len(comparison.ratings)) and bool(comparison.ratings["simulated"].any())
-    banner = "<p><strong>Simulated: these verdicts were drawn by a program.</strong></p>" if simulated else ""
-    title = html.escape(_verdict(comparison))
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
-body {{ color: #222; background: #fff }}
-table {{ border-collapse: collapse }} td, th {{ padding: .25rem .75rem; border-bottom: 1px solid #ddd; text-align: right }}
-td:first-child, th:first-child, td:last-child {{ text-align: left }} svg {{ max-width: 100%; height: auto }}
-.failed {{ color: #a33f00; font-weight: bold }} .passed {{ color: #01568a }} .cannot-tell {{ color: #555; font-style: italic }}
-</style></head><body>
-<h1>{title}</h1>{banner}
-<p>{html.escape(_setting(comparison))} {html.escape(note)}</p>
-<figure>{_figure(comparison)}<figcaption>{html.escape(_alt(comparison))}</figcaption></figure>
-<table><thead><tr><th>dimension</th><th>drop</th><th>bounds</th><th>p (Holm)</th><th>dialogues</th><th>verdicts</th>
-<th>failed answers</th><th>outcome</th></tr></thead><tbody>{rows}</tbody></table>
-<ul>{said}</ul>
-</body></html>
-"""
+
+
+def _simulated(comparison: Comparison) -> bool:
+    return bool(len(comparison.ratings)) and bool(comparison.ratings["simulated"].any())
 
 
 def _figure(comparison: Comparison) -> str:
@@ -608,16 +476,28 @@ def _setting(comparison: Comparison) -> str:
 
 def _alt(comparison: Comparison) -> str:
     counts = comparison.table["outcome"].value_counts()
-    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in COLOURS if outcome in counts)
+    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in LOOKS if outcome in counts)
     worst = comparison.table["drop"].max()
     largest = f"; the largest drop is {worst:.1f} points" if pd.notna(worst) else ""
     return f"Drop by dimension and ratings of all who were met: {said}{largest}."
 
 
-def _number(value: Any, digits: int = 1) -> str:
+def _shown(comparison: Comparison) -> pd.DataFrame:
+    """Give the cells of the table that the page and the summary show."""
+    table = comparison.table.reindex(columns=comparison.table.columns.union(["drop_low", "drop_high"]))
+    number = {name: table[name].map(_number) for name in ("drop", "drop_low", "drop_high")}
+    shown = {
+        "dimension": table["dimension"],
+        "drop (points)": number["drop"],
+        "bounds": number["drop_low"] + " to " + number["drop_high"],
+        "p (Holm)": table["p_holm"].map(lambda p: _number(p, 3)),
+        "dialogues": table["n_dialogues"],
+        "verdicts": table["n_verdicts"],
+        "failed answers": table["n_failed"],
+        "outcome": table["outcome"],
+    }
+    return pd.DataFrame(shown).astype(str)
+
+
+def _number(value: float, digits: int = 1) -> str:
     return "n/a" if pd.isna(value) else f"{value:.{digits}f}"
-
-
-def _bounds(row: object) -> str:
-    low, high = getattr(row, "drop_low", None), getattr(row, "drop_high", None)
-    return f"{_number(low)} to {_number(high)}"

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report.conversation import Reading, read_conversation
+from heart_utils.report.conversation import Reading, fill_page, read_conversation
 from heart_utils.runs import may_publish, strictest_licence, visible_text
 
 __all__ = ["WRITTEN_BY", "practise_comparisons"]
@@ -24,92 +25,6 @@ WRITTEN_BY = {
     "probe": "a rule, as a probe: what is wrong with it is known",
 }
 """What a reader is told about a reply, by its ``responder_kind``."""
-
-SCRIPT = """
-for (const box of document.querySelectorAll(".heart-practice")) {
-  const pages = [...box.querySelectorAll("article")], said = box.querySelector(".said"), end = box.querySelector(".end");
-  let votes = [];
-  const show = (part) => {
-    for (const other of [box.querySelector(".begin"), ...pages, end]) other.hidden = other !== part;
-    part.querySelector("h3").focus();
-  };
-  const begin = () => {
-    votes = [];
-    for (const page of pages) {
-      page.querySelector("form").reset();
-      page.querySelector("fieldset").disabled = false;
-      page.querySelector("details").hidden = page.querySelector(".next").hidden = true;
-      page.querySelector(".skip").hidden = false;
-    }
-    show(pages[0]);
-  };
-  const row = (cells, kind) => {
-    const line = document.createElement("tr");
-    cells.forEach((text, place) => {
-      const cell = document.createElement(kind ?? (place ? "td" : "th"));
-      if (cell.tagName === "TH") cell.scope = kind ? "col" : "row";
-      cell.textContent = text;
-      line.append(cell);
-    });
-    return line;
-  };
-  const count = () => {
-    const writers = new Map();
-    for (const { page, vote } of votes) for (const side of ["a", "b"]) {
-      const name = page.dataset[side], seen = writers.get(name) ?? [0, 0, 0];
-      writers.set(name, [seen[0] + 1, seen[1] + (vote === side), seen[2] + (vote === "tie")]);
-    }
-    const lines = [...writers].sort((one, other) => other[1][1] / other[1][0] - one[1][1] / one[1][0]);
-    const table = end.querySelector("table");
-    table.tHead.replaceChildren(row(["Written by", "Shown", "Chosen", "Tied"], "th"));
-    table.tBodies[0].replaceChildren(...lines.map(([name, seen]) => row([name, ...seen])));
-    const of = (side) => votes.filter(({ vote }) => vote === side).length;
-    end.querySelector(".sides").textContent = "Your choices: Reply A " + of("a") + ", Reply B " + of("b") + ", neither "
-      + of("tie") + "; skipped " + (pages.length - votes.length) + " of " + pages.length + ".";
-  };
-  pages.forEach((page, number) => {
-    const onward = () => {
-      said.textContent = "";
-      if (pages[number + 1]) return show(pages[number + 1]);
-      count();
-      show(end);
-    };
-    page.querySelector("form").addEventListener("submit", (event) => {
-      event.preventDefault();
-      const vote = new FormData(event.target).get("vote"), details = page.querySelector("details");
-      votes.push({ page, vote });
-      page.querySelector("fieldset").disabled = page.querySelector(".skip").hidden = true;
-      details.hidden = page.querySelector(".next").hidden = false;
-      details.open = true;
-      details.querySelector("summary").focus();
-      said.textContent = "Reply A was written by " + page.dataset.a + ", Reply B by " + page.dataset.b + ".";
-    });
-    page.querySelector(".next").addEventListener("click", onward);
-    page.querySelector(".skip").addEventListener("click", onward);
-  });
-  for (const button of box.querySelectorAll(".begin button, .end button")) button.addEventListener("click", begin);
-  box.classList.add("live");
-  for (const part of [...pages, end]) part.hidden = true;
-}
-"""
-
-STYLE = """
-.heart-practice { max-width: 60rem; margin: 1rem 0; padding: .8rem 1rem; border: 1px solid var(--pst-color-border, #767676); }
-.heart-practice:not(.live) .only-live { display: none; }
-.heart-practice h3 { margin-top: .2rem; font-size: 1.15rem; }
-.heart-practice .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(16rem, 100%), 1fr)); gap: .8rem; }
-.heart-practice .two > div { padding: .5rem .8rem; border: 1px dashed var(--pst-color-border, #767676); border-radius: .8rem; }
-.heart-practice .two p { white-space: pre-wrap; margin: 0; }
-.heart-practice fieldset { border: 0; padding: 0; margin: .8rem 0; min-width: 0; }
-.heart-practice legend { font-size: 1rem; font-weight: 600; }
-.heart-practice label { display: block; padding: .25rem 0; }
-.heart-practice textarea { display: block; width: 100%; max-width: 40rem; }
-.heart-practice button { padding: .3rem .8rem; margin: .4rem .4rem 0 0; }
-.heart-practice .simulated { background: #fff1e0; color: #8a3b00; padding: 0 .3rem; font-weight: 700; }
-.heart-practice table { display: block; overflow-x: auto; }
-.heart-practice th, .heart-practice td { padding: .2rem .6rem; text-align: left; vertical-align: top; min-width: 4rem; }
-.heart-practice th[scope=row] { min-width: 10rem; }
-"""
 
 
 def practise_comparisons(
@@ -170,32 +85,17 @@ def practise_comparisons(
     texts = replies.set_index("reply_id")["text"]
     told = open_ones.set_index("history_id", drop=False)
     articles = [
-        _article(
-            f"Comparison {number} of {len(chosen)}",
-            told.loc[pair["history_id"]],
-            _sides(pair, flip, texts, kinds),
-            _what_was_said(verdicts[verdicts["pair_id"] == pair["pair_id"]], flip, cautions or {}),
-            who_wrote,
-        )
-        for number, (pair, flip) in enumerate(zip(chosen.to_dict("records"), flips, strict=True), start=1)
+        {
+            "problem": _problem(told.loc[pair["history_id"]]),
+            "conversation": Markup(read_conversation(told.loc[pair["history_id"]], who_wrote=who_wrote)._repr_html_()),
+            "sides": _sides(pair, flip, texts, kinds),
+            "said": _what_was_said(rated := verdicts[verdicts["pair_id"] == pair["pair_id"]], flip),
+            "cautions": [cautions[rater] for rater in rated["rater"].unique() if rater in cautions] if cautions else [],
+        }
+        for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
     ]
     about = ", ".join(dict.fromkeys(_problem(told.loc[history]) for history in chosen["history_id"]))
-    begin = (
-        '<div class="begin"><h3 tabindex="-1">Content note</h3>'
-        f"<p>The {len(chosen)} conversations are about: {escape(about)}. Each says first what it is about, and can be skipped. "
-        "Stop whenever you like.</p><p>Your answers stay in this page: nothing is stored, nothing is sent, and a reload "
-        'forgets them.</p><button type="button" class="only-live">Show the first comparison</button></div>'
-    )
-    end = (
-        '<div class="end only-live"><h3 tabindex="-1">Your tally</h3><p class="sides"></p>'
-        "<table><caption>Whose replies you chose</caption><thead></thead><tbody></tbody></table><p>A handful of "
-        "choices says something about how choosing feels, and nothing about who writes better. If one side won much more often "
-        'than the other, remember that sides were drawn by lot.</p><button type="button">Start again</button></div>'
-    )
-    return Reading(
-        f'<section class="heart-practice mathjax_ignore" aria-label="Practice for raters"><style>{STYLE}</style>{begin}'
-        f'{"".join(articles)}{end}<p class="said" aria-live="polite"></p><script>{SCRIPT}</script></section>'
-    )
+    return Reading(fill_page("practice", articles=articles, about=about))
 
 
 def _choose(
@@ -228,53 +128,25 @@ def _written_by(responder: Mapping[Any, Any]) -> str:
 
 def _sides(pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Give who wrote the reply on each side of the page, and its words."""
-    both = [(kinds[pair[f"responder_{one}"]], str(texts[pair[f"reply_{one}"]])) for one in "ab"]
+    both = [(kinds[pair[f"responder_{one}"]], visible_text(str(texts[pair[f"reply_{one}"]]))) for one in "ab"]
     return dict(zip("AB", both[::-1] if flip else both, strict=True))
 
 
-def _article(title: str, history: pd.Series, sides: Mapping[str, tuple[str, str]], said: Iterable[str], who_wrote: str) -> str:
-    conversation = read_conversation(history, who_wrote=who_wrote)._repr_html_()
-    replies = "".join(
-        f'<div><strong>Reply {side}</strong><p dir="auto">{escape(visible_text(text))}</p></div>'
-        for side, (_, text) in sides.items()
-    )
-    votes = {"a": "Reply A", "tie": "Neither more than the other", "b": "Reply B"}
-    choices = "".join(
-        f'<label><input type="radio" name="vote" value="{vote}" required> {name}</label>' for vote, name in votes.items()
-    )
-    writers = "".join(f"<li><strong>Reply {side}</strong>: {escape(writer)}</li>" for side, (writer, _) in sides.items())
-    names = " ".join(f'data-{side.lower()}="{escape(writer)}"' for side, (writer, _) in sides.items())
-    return (
-        f'<article {names}><h3 tabindex="-1">{title}: {escape(_problem(history))}</h3>{conversation}'
-        f'<div class="two">{replies}</div><form class="only-live" autocomplete="off"><fieldset>'
-        f"<legend>Which reply feels more supportive?</legend>{choices}"
-        '<label>Why? (for yourself) <textarea rows="2"></textarea></label><button>Choose, and see who wrote them</button>'
-        "</fieldset></form><details><summary>Who wrote them, and what raters said</summary>"
-        f"<ul>{writers}{''.join(said)}</ul></details>"
-        '<button type="button" class="only-live skip">Skip this one</button>'
-        '<button type="button" class="only-live next">Go on</button></article>'
-    )
-
-
-def _what_was_said(verdicts: pd.DataFrame, flip: bool, cautions: Mapping[str, str]) -> list[str]:
+def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, bool]]:
     """Put the verdicts on one pair in terms of the sides of this page: judges one by one, people counted."""
-    if verdicts.empty:
-        return ["<li>Nobody has rated this pair.</li>"]
     side = {"a": "Reply B", "b": "Reply A", "tie": "neither"} if flip else {"a": "Reply A", "b": "Reply B", "tie": "neither"}
     lines = []
-    people = verdicts[verdicts["rater_kind"] == "human"]
-    for line, rows in people.groupby("dimension", sort=False):
+    for line, rows in verdicts[verdicts["rater_kind"] == "human"].groupby("dimension", sort=False):
         found = Counter(side[row["verdict"]] if row["state"] == "valid" else row["state"] for row in rows.to_dict("records"))
         counts = ", ".join(f"{count} {answer}" for answer, count in found.most_common())
-        lines.append(_line(f"People ({rows['rater'].nunique()}), {line}", counts, bool(rows["simulated"].any())))
+        lines.append((f"People ({rows['rater'].nunique()}), {line}", counts, bool(rows["simulated"].any())))
     models = verdicts[verdicts["rater_kind"] == "model"]
     for (rater, asked, protocol), rows in models.groupby(["rater", "dimension", "protocol"], sort=False):
         each = [_answer(row, side) for row in rows.to_dict("records")]
         joined = combine_orders(rows)
         if len(joined) < len(rows):
             each += [f"both orders joined: {_answer(row | {'order': None}, side)}" for row in joined.to_dict("records")]
-        lines.append(_line(f"{rater} (a model), {asked}, protocol {protocol}", "; ".join(each), bool(rows["simulated"].any())))
-    lines += [f"<li><em>{escape(cautions[rater])}</em></li>" for rater in verdicts["rater"].unique() if rater in cautions]
+        lines.append((f"{rater} (a model), {asked}, protocol {protocol}", "; ".join(each), bool(rows["simulated"].any())))
     return lines
 
 
@@ -285,14 +157,6 @@ def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:
     if row["state"] != "valid":
         return f"{row['state']}{when}"
     share = row.get("p_a")
-    p = (
-        ""
-        if pd.isna(share) or row["verdict"] == "tie"
-        else f" (probability {share if row['verdict'] == 'a' else 1 - share:.2f})"
-    )
-    return f"{side[row['verdict']]}{p}{when}"
-
-
-def _line(who: str, what: str, simulated: bool) -> str:
-    mark = '<span class="simulated">SIMULATED</span> ' if simulated else ""
-    return f"<li>{mark}<strong>{escape(who)}</strong>: {escape(what)}</li>"
+    if pd.isna(share) or row["verdict"] == "tie":
+        return f"{side[row['verdict']]}{when}"
+    return f"{side[row['verdict']]} (probability {share if row['verdict'] == 'a' else 1 - share:.2f}){when}"

@@ -64,20 +64,9 @@ PACKAGES = ("heart-utils", "numpy", "pandas", "scipy", "papermill", "jupyter-boo
 
 @dataclass(frozen=True)
 class TableNote:
-    """What one table, or one part of it, rests on.
+    """What one table, or one part of it, rests on: its name, its source in words, and its licence.
 
-    Attributes
-    ----------
-    table : str
-        The run and the file: ``"public/verdicts/mtbench"``; or the name of what a chapter made itself.
-    source : str
-        The data set or study, in words.
-    licence : str
-        As in ``LICENCES``.
-    rows : dict
-        Origin -> number of rows; ``"not recorded"`` where nobody said.
-    by : dict
-        Who rated (in verdicts and scores) or who wrote (in replies): kind -> number of rows.
+    ``rows`` counts rows by origin, ``"not recorded"`` where nobody said; ``by`` counts them by who rated or who wrote.
     """
 
     table: str
@@ -135,17 +124,9 @@ def show_banner(run: str | Run, *, tables: Sequence[str], made: Mapping[str, pd.
     made : mapping of str to pandas.DataFrame, optional
         Tables that the chapter made in memory.
 
-    Raises
-    ------
-    RunError
-        If the run has neither a folder nor settings in ``params/``; the message lists the runs there are.
-
     Examples
     --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     show_banner(folder, tables=["verdicts"])  # doctest: +ELLIPSIS
-    ...
+    >>> show_banner("sample", tables=[])  # doctest: +ELLIPSIS
     {'text/html': ...No data were found...}
     """
     from IPython.display import display
@@ -312,15 +293,9 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> import json
-    >>> from heart_utils.report.provenance import PREFIX
-    >>> import tempfile
-    >>> glued = {"data": {PREFIX + "text/plain": "0.25"}, "metadata": {"scrapbook": {"name": "gap"}}}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     copy = Path(folder) / "copy.ipynb"
-    ...     _ = copy.write_text(json.dumps({"cells": [{"cell_type": "code", "outputs": [glued]}]}))
-    ...     read_glued(copy)
-    {'gap': 0.25}
+    >>> read_glued("notebooks/01_the_histories.ipynb")
+    Traceback (most recent call last):
+    ValueError: notebooks/01_the_histories.ipynb glued nothing. Is it the executed copy?
     """
     file = Path(notebook)
     try:

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
-from heart_utils.report.estimates import plot_ceiling, plot_estimates
 from heart_utils.report.figures import (
     COLOURS,
     HATCHES,
@@ -17,13 +16,10 @@ from heart_utils.report.figures import (
     KIND_MARKERS,
     MARKERS,
     hatch_by_colour,
+    plot_intervals,
     plot_leaderboard,
 )
-from heart_utils.report.lead_plots import plot_shares
-from heart_utils.report.profiles import plot_profile_bars, plot_profile_radar, plot_rank_sweep
-from heart_utils.report.rater_plots import plot_raters
-from heart_utils.report.study_plots import plot_coverage, plot_gaps, plot_interval_kinds
-from heart_utils.report.trust_plots import EXPECTED_COLOURS, EXPECTED_MARKERS, plot_card, plot_drift
+from heart_utils.report.gate_report import LOOKS
 from heart_utils.runs import find_root
 from tools.notebooks import read_cells
 
@@ -114,9 +110,9 @@ def test_a_blue_and_a_green_are_mixed_up_by_who_sees_no_blue():
         list(zip(COLOURS, MARKERS, strict=True)),
         list(zip(COLOURS, HATCHES, strict=True)),
         [(KIND_COLOURS[kind], KIND_MARKERS[kind]) for kind in KIND_COLOURS],
-        [(EXPECTED_COLOURS[kind], EXPECTED_MARKERS[kind]) for kind in EXPECTED_COLOURS],
+        list(LOOKS.values()),
     ],
-    ids=["series", "bars", "authors", "probes"],
+    ids=["series", "bars", "authors", "outcomes of the gate"],
 )
 def test_no_two_looks_of_a_palette_are_mixed_up(looks):
     assert mixed_up(looks) == []
@@ -146,38 +142,10 @@ def draw_bars():
     return hatch_by_colour(ax)
 
 
-MEANS = pd.DataFrame(
-    [(f"r{one}", dimension, one + place) for one in range(6) for place, dimension in enumerate("uvw")],
-    columns=["responder", "dimension", "score"],
-)
-QUALITY = pd.DataFrame(
-    {"rater": ["x", "y"], "median_seconds": [40.0, 5.0], "reliability": [0.8, 0.5], "ci_low": 0.4, "ci_level": 0.95}
-)
-SWEPT = pd.DataFrame({"responder": ["a", "b"], "mean_rank": [1.2, 1.8], "best_rank": 1, "worst_rank": 2})
-PROFILES = pd.DataFrame([(f"p{one}", who, 1) for one in range(6) for who in "ab"], columns=["profile", "responder", "rank"])
-CARD = pd.DataFrame(
-    {"probe": list("xyz"), "expected": list(EXPECTED_COLOURS), "right": 0.5, "ci_low": 0.4, "ci_high": 0.6, "ci_level": 0.95}
-)
-PLANS = pd.DataFrame([(n, raters, 90 / raters) for n in (20, 80) for raters in range(1, 9)])
-PLANS.columns = ["n_dialogues", "n_raters", "gap_points"]
 FIGURES = {
     "leaderboard": lambda: plot_leaderboard(board()),
-    "intervals": lambda: plot_interval_kinds(
-        pd.concat([board(drawn=f"way {place}") for place in range(8)], ignore_index=True), by="drawn"
-    ),
-    "coverage": lambda: plot_coverage(
-        many(8, interval="votes", coverage=0.9, mc_error=0.01, promised=0.95, n_studies=9, simulated=True), by="name"
-    ),
-    "gaps": lambda: plot_gaps(PLANS, by="n_raters"),
-    "estimates": lambda: plot_estimates(many(8, row="x"), value="value", label="row", by="name"),
-    "ceiling": lambda: plot_ceiling([(f"n{place}", 0.8, 0.7) for place in range(7)]),
-    "shares": lambda: plot_shares(many(8, code="x", ci_low=0.1, ci_high=0.9), by="name", value="value"),
-    "radar": lambda: plot_profile_radar(MEANS, low=0, high=9),
-    "profile bars": lambda: plot_profile_bars(MEANS, scale="score"),
-    "sweep": lambda: plot_rank_sweep(SWEPT, PROFILES),
-    "raters": lambda: plot_raters(QUALITY.assign(ci_high=0.9), pd.DataFrame({"rater": ["x", "y"], "excluded": [False, True]})),
-    "card": lambda: plot_card(CARD.assign(outcome="tells", n=24), title="judge"),
-    "drift": lambda: plot_drift(many(8, rater=[f"j{place}" for place in range(8)], part=1, gap=0.0, ci_low=-0.1, ci_high=0.1)),
+    "intervals of several kinds in a row": lambda: plot_intervals(many(8, row="x"), value="value", label="row", by="name"),
+    "intervals of one kind a row": lambda: plot_intervals(many(8), value="value", label="name", by="name"),
     "bars": draw_bars,
 }
 
@@ -192,15 +160,9 @@ def test_what_a_figure_says_in_colour_it_says_in_another_way_too(name):
 
 
 def test_chapters_that_colour_by_a_column_repeat_it_by_a_mark_a_hatch_or_a_word():
-    """`legend=False` stands where the rows of the figure name what the colour says."""
-    repeated = re.compile(r"markers=|style=|hatch_by_colour\(|legend=False")
+    """`legend=False` and `annot` stand where the rows of the figure, or its cells, name what the colour says."""
+    repeated = re.compile(r"markers=|style=|hatch_by_colour\(|legend=False|annot=True|\"annot\": True")
     for notebook in sorted((find_root() / "notebooks").glob("*.ipynb")):
         for cell in read_cells(notebook):
             if cell["cell_type"] == "code" and re.search(r"\bhue=|\.plot\.bar|cmap=|colormap=|palette=", cell["source"]):
                 assert repeated.search(cell["source"]), (notebook.name, cell["source"])
-
-
-@pytest.mark.parametrize("simulated", [False, True])
-def test_a_card_of_simulated_answers_says_so(simulated):
-    ax = plot_card(CARD.assign(outcome="tells", n=24), title="judge", simulated=simulated)
-    assert any("simulated" in text.get_text().lower() for text in ax.texts) is simulated

@@ -3,7 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.report.figures import KIND_COLOURS, KIND_MARKERS, plot_boards, plot_leaderboard, plot_win_probabilities
+from heart_utils.report.figures import KIND_COLOURS, KIND_MARKERS, plot_boards, plot_leaderboard
 from heart_utils.tables import RESPONDER_KINDS
 
 mpl.use("Agg")
@@ -64,12 +64,9 @@ def test_simulated_rows_are_marked_across_the_figure_and_measured_ones_are_not()
     assert "600 verdicts, 40 dialogues; measured" in measured
 
 
-def test_every_small_board_and_heat_map_of_simulated_rows_is_marked():
+def test_every_small_board_of_simulated_rows_is_marked():
     two = pd.concat([board(simulated=True), board(simulated=True, group="g2")])
     assert all("SIMULATED" in texts(ax) for ax in plot_boards(two, by="group").axes)
-    chances = pd.DataFrame(np.full((2, 2), 0.5), index=["x", "y"], columns=["x", "y"])
-    assert "SIMULATED" in texts(plot_win_probabilities(chances, simulated=True))
-    assert "SIMULATED" not in texts(plot_win_probabilities(chances, simulated=False))
 
 
 def test_caveats_stand_in_the_figure():
@@ -107,11 +104,6 @@ def test_a_board_with_a_responder_twice_or_none_is_refused():
         plot_boards(board().head(0), by="group")
 
 
-def test_a_heat_map_needs_the_same_names_on_both_sides():
-    with pytest.raises(ValueError, match="same responders in the same order"):
-        plot_win_probabilities(pd.DataFrame([[0.5]], index=["x"], columns=["y"]), simulated=False)
-
-
 def test_an_open_end_is_an_arrow_beyond_all_ratings():
     ax = plot_leaderboard(board(rating_high=[np.inf, 1520.0, 1500.0], penalised=[True, False, False]))
     ends = [x for lines in ax.collections for path in lines.get_segments() for x in path[:, 0]]
@@ -119,9 +111,3 @@ def test_an_open_end_is_an_arrow_beyond_all_ratings():
     arrows = [line for line in ax.lines if line.get_marker() == ">" and len(line.get_xdata())]
     assert len(arrows) == 1
     assert np.isfinite(ax.get_xlim()).all()
-
-
-def test_a_label_names_the_level_of_its_table():
-    from heart_utils.report.figures import interval_words
-
-    assert interval_words(pd.DataFrame({"ci_level": [0.8, 0.8]})) == "80% interval"

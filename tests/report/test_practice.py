@@ -1,3 +1,5 @@
+from html import unescape
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,8 +86,8 @@ def test_every_dialogue_is_shown_once_and_pairs_of_responders_take_turns():
 
 
 def test_the_kind_of_each_writer_is_said_and_no_draft_passes_for_a_person():
-    html = page(run_of())
-    assert "draft (this project, drafted with a language model&#x27;s help: not a person&#x27;s own reply)" in html
+    html = unescape(page(run_of()))
+    assert "draft (this project, drafted with a language model's help: not a person's own reply)" in html
     assert "hand (a person)" in html
     assert "draft (a person" not in html
 

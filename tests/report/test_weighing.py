@@ -1,11 +1,12 @@
 import json
 import re
+from html import unescape
 
 import pandas as pd
 import pytest
 
 from heart_utils.ratings.scores import ScaleError
-from heart_utils.report.weighing import weigh_by_hand
+from heart_utils.report.leaderboard import weigh_by_hand
 
 MEANS = pd.DataFrame(
     {"responder": ["a", "a", "b", "b", "c<b>", "c<b>"], "dimension": ["safety", "warmth"] * 3, "score": [5, 1, 3, 4, 2, 2]}
@@ -24,7 +25,7 @@ def test_without_scripts_the_ranking_under_equal_weights_stands_there():
 
 def test_each_profile_is_a_button_that_knows_its_weights():
     html = page({"crisis line": {"safety": 0.75, "warmth": 0.25}, "safety alone": {"safety": 1.0}})
-    found = [json.loads(text.replace("&quot;", '"')) for text in re.findall(r'data-weights="(.*?)"', html)]
+    found = [json.loads(unescape(text)) for text in re.findall(r'data-weights="(.*?)"', html)]
     assert found == [{"safety": 50, "warmth": 50}, {"safety": 75, "warmth": 25}, {"safety": 100, "warmth": 0}]
 
 

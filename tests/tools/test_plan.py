@@ -105,6 +105,12 @@ def test_a_change_of_a_module_that_no_chapter_reaches_runs_none(reaching):
     assert stamps_changed(reaching, "heart_utils/report/gate_report.py", "# another") == ["code.stamp"]
 
 
+def test_a_change_of_a_page_runs_the_chapters_that_fill_it(two):
+    two.write_chapter("01_first", cell(PARAMETERS, tags=["parameters"]), cell("import heart_utils.report.leaderboard"))
+    changed = stamps_changed(two, "heart_utils/report/pages/leaderboard_weights.css", "p { margin: 0 }")
+    assert changed == ["code.stamp", "code/sample/01_first.stamp"]
+
+
 def test_a_change_of_the_package_itself_runs_whoever_imports_from_it(reaching):
     changed = stamps_changed(reaching, "heart_utils/__init__.py", "# another")
     assert changed == ["code.stamp", "code/sample/01_first.stamp", "code/sample/02_second.stamp"]

@@ -55,6 +55,7 @@ def test_every_public_name_stands_on_the_page_of_functions_and_every_module_on_o
         assert name.startswith("_") or f".{name}\n" in pages["api.md"]
     assert ".. automodule:: heart_utils.tables" in pages["api.md"]
     assert ".. automodule:: heart_utils.ratings.ratings" in pages["api_ratings.md"]
+    assert not any(":members: \n" in page for page in pages.values()), "a module that offers nothing has no section"
     assert sum("automodule:: heart_utils.ratings.ratings\n" in page for page in pages.values()) == 1
 
 
@@ -70,7 +71,9 @@ def test_a_figure_that_is_not_there_is_told_with_those_that_are(tmp_path):
 
 @pytest.fixture
 def staged(project, monkeypatch):
-    """A book of one page of prose and one chapter that has run."""
+    """A book of one page of prose and one chapter that has run; the pages of functions and code have tests of their own."""
+    monkeypatch.setattr("tools.stage.api_pages", lambda: {"api.md": "(api)=\n# Functions\n"})
+    monkeypatch.setattr("tools.stage.write_source_pages", lambda code, folder: None)
     monkeypatch.setattr("tools.stage.FRONT_FIGURE", ("notebooks/05_who_is_preferred.ipynb", FRONT_FIGURE[1]))
     project.write_chapter("05_who_is_preferred", cell("1"))
     project.write_parameters("chapters: [05_who_is_preferred]\n")

@@ -1,4 +1,4 @@
-"""Chinese names are drawn and not boxes, profiles refuse what they cannot show, exports keep to licences."""
+"""Chinese names are drawn and not boxes, and exports keep to licences."""
 
 import warnings
 
@@ -10,8 +10,7 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from heart_utils.report.export import ExportError, export_preferences
-from heart_utils.report.fonts import FONT, cjk_style, use_cjk_font
-from heart_utils.report.profiles import plot_profile_bars, plot_profile_radar, plot_rank_sweep
+from heart_utils.report.figures import CJK_FONT, cjk_style, use_cjk_font
 from heart_utils.runs import find_root
 from heart_utils.sources.heartbench import load_names
 
@@ -55,63 +54,12 @@ def test_chinese_labels_are_drawn_beside_english_ones():
 def test_the_font_can_be_asked_for_twice():
     use_cjk_font()
     use_cjk_font()
-    assert mpl.rcParams["font.family"].count(FONT) == 1
+    assert mpl.rcParams["font.family"].count(CJK_FONT) == 1
 
 
 def test_a_page_carries_the_font_inside():
     assert len(cjk_style()) < 60_000
     assert "http" not in cjk_style()
-
-
-MEANS = pd.DataFrame([(r, d, float(i + j)) for i, r in enumerate("ab") for j, d in enumerate("uvw")])
-MEANS.columns = ["responder", "dimension", "score"]
-
-
-def test_bars_show_each_score_at_its_place():
-    ax = plot_profile_bars(MEANS.assign(ci_low=MEANS["score"] - 1, ci_high=MEANS["score"] + 1), scale="Score")
-    drawn = {line.get_label(): list(line.get_xdata()) for line in ax.lines if not line.get_label().startswith("_")}
-    assert drawn == {"a": [0.0, 1.0, 2.0], "b": [1.0, 2.0, 3.0]}
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["u", "v", "w"]
-
-
-def test_a_radar_closes_its_polygons_and_starts_at_the_low_end():
-    ax = plot_profile_radar(MEANS, low=0, high=5)
-    assert list(ax.lines[1].get_ydata()) == [1.0, 2.0, 3.0, 1.0]
-    assert ax.get_ylim() == (0, 5)
-
-
-def test_names_round_a_radar_stand_clear_of_its_circle():
-    names = {"u": "informativeness", "v": "understanding", "w": "helpfulness"}
-    ax = plot_profile_radar(MEANS.assign(dimension=MEANS["dimension"].map(names)), low=0, high=5)
-    ax.figure.canvas.draw()
-    centre, edge = (ax.transData.transform((0, radius)) for radius in (0, 5))
-    radius = np.hypot(*(edge - centre))
-    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
-    corners = [[(x, y) for x in (box.x0, box.x1) for y in (box.y0, box.y1)] for box in boxes]
-    assert all(np.hypot(*(np.array(corner) - centre)) > radius for group in corners for corner in group)
-
-
-def test_a_simulated_profile_says_so_inside_the_figure():
-    assert "SIMULATED" in [text.get_text() for text in plot_profile_bars(MEANS, scale="Score", simulated=True).texts]
-
-
-def test_profiles_refuse_what_they_cannot_show():
-    with pytest.raises(ValueError, match="three dimensions or more; there are 2"):
-        plot_profile_radar(MEANS[MEANS["dimension"] != "w"], low=0, high=5)
-    with pytest.raises(ValueError, match="no score on some dimension"):
-        plot_profile_bars(MEANS.iloc[1:], scale="Score")
-    many = pd.concat(MEANS[MEANS["responder"] == "a"].assign(responder=f"r{i}") for i in range(7))
-    with pytest.raises(ValueError, match="7 responders cannot be told apart"):
-        plot_profile_bars(many, scale="Score")
-
-
-def test_the_sweep_puts_the_best_on_top_and_marks_profiles():
-    swept = pd.DataFrame({"responder": ["b", "a"], "mean_rank": [1.9, 1.1], "best_rank": 1, "worst_rank": 2})
-    profiles = pd.DataFrame({"profile": "crisis line", "responder": ["a", "b"], "rank": [2, 1]})
-    ax = plot_rank_sweep(swept, profiles)
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["b", "a"]
-    marked = next(line for line in ax.lines if line.get_label() == "crisis line")
-    assert dict(zip(np.round(marked.get_ydata()), marked.get_xdata(), strict=True)) == {1.0: 2, 0.0: 1}
 
 
 def make_study(licence="CC0-1.0"):

@@ -1,0 +1,29 @@
+for (const table of document.querySelectorAll("table.board")) {
+  const body = table.tBodies[0], part = table.closest("section"), said = part.querySelector(".said");
+  const search = part.querySelector("input");
+  search.addEventListener("input", () => {
+    const words = search.value.toLowerCase().split(/\s+/);
+    let shown = 0;
+    for (const row of body.rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+      shown += row.hidden ? 0 : 1;
+    }
+    said.textContent = shown + " of " + body.rows.length + " rows";
+  });
+  const buttons = table.tHead.querySelectorAll("button");
+  buttons.forEach((button, column) => button.addEventListener("click", () => {
+    const heading = button.parentElement;
+    const up = heading.getAttribute("aria-sort") !== "ascending";
+    buttons.forEach((other) => other.parentElement.removeAttribute("aria-sort"));
+    heading.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
+    const compare = (one, other) => {
+      const a = value(one), b = value(other);
+      if (a === "" || b === "") return (a === "") - (b === "");
+      const gap = a - b;
+      return (up ? 1 : -1) * (Number.isNaN(gap) ? a.localeCompare(b) : gap);
+    };
+    body.append(...Array.from(body.rows).sort(compare));
+  }));
+}
