@@ -6,7 +6,7 @@ import csv
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,8 @@ __all__ = ["ExportError", "PotatoAnswers"]
 COLUMNS = ["where", "person", "left", "right", "choice", "margin", "reason", "dimension", "seconds"]
 CHOICES = ("left", "right", "tie")
 NEEDED = ("rater", "left", "right", "choice")
+LABEL_STUDIO = {"rater": "completed_by", "left": "left_reply", "right": "right_reply"}
+"""What Label Studio's export calls what every row needs."""
 HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
 """Potato's file of every answer, and its name for the pages around the study."""
 TEXTS = ("reply", "reason")
@@ -273,37 +275,21 @@ def _page(behaviour: dict[str, Any], orders: dict[str, Any]) -> dict[str, Any]:
 def _task(task: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
     data = task.get("data") or {}
     for annotation in task.get("annotations") or []:
-        if not data.get("left_reply") or not data.get("right_reply"):
-            raise ExportError(
-                f"{where}: its data name no left_reply or no right_reply, so a side is missing. Give both when you "
-                f"import tasks."
-            )
         who = annotation.get("completed_by")
-        person = (who.get("email") or who.get("id")) if isinstance(who, dict) else who
-        if person in (None, ""):
-            raise ExportError(f"{where}: annotation {annotation.get('id')} has no completed_by, so nobody knows whose it is.")
-        choice = margin = reason = None
+        said = {name: data.get(theirs) for name, theirs in LABEL_STUDIO.items() if name != "rater"}
+        said["rater"] = (who.get("email") or who.get("id")) if isinstance(who, dict) else who
+        said["seconds"] = annotation.get("lead_time")
         for result in [] if annotation.get("was_cancelled") else annotation.get("result") or []:
             value = result.get("value") or {}
             if result.get("type") == "pairwise":
-                choice = value.get("selected")
+                said["choice"] = value.get("selected")
             elif result.get("type") == "choices" and [str(word).lower() for word in value.get("choices") or []] == ["tie"]:
-                choice = "tie"
+                said["choice"] = "tie"
             elif result.get("type") == "rating":
-                margin = value.get("rating")
+                said["margin"] = value.get("rating")
             elif result.get("type") == "textarea":
-                reason = "\n".join(value.get("text") or [])
-        yield {
-            "where": where,
-            "person": str(person),
-            "left": data["left_reply"],
-            "right": data["right_reply"],
-            "choice": _choice(choice, where),
-            "margin": _margin(margin, where),
-            "reason": reason,
-            "dimension": "overall",
-            "seconds": annotation.get("lead_time"),
-        }
+                said["reason"] = "\n".join(value.get("text") or [])
+        yield _row(said, where, LABEL_STUDIO)
 
 
 def _check_header(header: list[str], file: Path) -> None:
@@ -319,37 +305,32 @@ def _check_header(header: list[str], file: Path) -> None:
 def _line(header: list[str], cells: list[str], where: str) -> dict[str, Any]:
     if len(cells) != len(header):
         raise ExportError(f"{where} has {len(cells)} cells, expected {len(header)}. The file may have been cut short there.")
-    row = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+    return _row({name: cell.strip() for name, cell in zip(header, cells, strict=True)}, where, {})
+
+
+def _row(said: Mapping[str, Any], where: str, called: Mapping[str, str]) -> dict[str, Any]:
+    """Make a row of what one person said of two replies, whatever the format; `called` has the format's own names."""
+    given = {name: None if value == "" else value for name, value in said.items()}
     for name in ("rater", "left", "right"):
-        if not row[name]:
-            raise ExportError(f"{where}: {name} is empty. A verdict needs a rater and both sides.")
-    seconds = row.get("seconds") or None
-    if seconds is not None and not seconds.replace(".", "", 1).isdigit():
-        raise ExportError(f"{where}: seconds is {seconds!r}, expected a number of 0 or more.")
-    return {
-        "where": where,
-        "person": row["rater"],
-        "left": row["left"],
-        "right": row["right"],
-        "choice": _choice(row["choice"] or None, where),
-        "margin": _margin(row.get("margin") or None, where),
-        "reason": row.get("reason") or None,
-        "dimension": row.get("dimension") or "overall",
-        "seconds": float(seconds) if seconds else None,
-    }
-
-
-def _choice(choice: str | None, where: str) -> str | None:
-    if choice is not None and choice not in CHOICES:
+        if given.get(name) is None:
+            raise ExportError(f"{where}: {called.get(name, name)} is empty. A verdict needs a rater and both sides.")
+    choice, margin, seconds = given.get("choice"), given.get("margin"), given.get("seconds")
+    if choice not in (None, *CHOICES):
         raise ExportError(
             f"{where}: the choice is {choice!r}, expected {', '.join(CHOICES)}, or nothing where no answer was given."
         )
-    return choice
-
-
-def _margin(margin: object, where: str) -> float | None:
-    if margin is None:
-        return None
-    if str(margin) not in {"1", "2", "3", "4", "5", "1.0", "2.0", "3.0", "4.0", "5.0"}:
+    if margin is not None and str(margin).removesuffix(".0") not in {"1", "2", "3", "4", "5"}:
         raise ExportError(f"{where}: the margin is {margin!r}, expected a whole number from 1 to 5, or nothing.")
-    return float(str(margin))
+    if seconds is not None and not str(seconds).replace(".", "", 1).isdigit():
+        raise ExportError(f"{where}: seconds is {seconds!r}, expected a number of 0 or more.")
+    return {
+        "where": where,
+        "person": str(given["rater"]),
+        "left": given["left"],
+        "right": given["right"],
+        "choice": choice,
+        "margin": None if margin is None else float(margin),
+        "reason": given.get("reason"),
+        "dimension": given.get("dimension") or "overall",
+        "seconds": None if seconds is None else float(seconds),
+    }

@@ -10,48 +10,51 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from heart_utils.judging.design import digest
-from heart_utils.people.exports import read_csv, read_label_studio, read_potato
-from heart_utils.people.matching import StudyImportError, match_pages, match_potato, match_table, people_of
+from heart_utils.people.exports import PotatoAnswers, read_csv, read_label_studio, read_potato
 from heart_utils.people.privacy import code_people, redact_text, suspicious_text
-from heart_utils.runs import Run, open_run
+from heart_utils.runs import Run, open_run, read_csv_text, read_yaml
+from heart_utils.sources.files import complete
 from heart_utils.sources.replies import flag_reply
 from heart_utils.tables import KEYS, check_table, empty_table
 
 __all__ = ["ImportedStudy", "StudyImportError", "add_people", "import_ratings", "main"]
 
+TIE = "No difference"
+QUESTIONS = ("preference", "strength", "reason", "dimension")
+MATCHED = [
+    *("person", "comparison_id", "pair_id", "dimension", "verdict", "margin"),
+    *("order", "reason", "seconds", "position", "pasted_share", "where"),
+]
 STATEMENT = ("population", "language", "pay")
 PASTED_SHARE = 0.5
 SHARED = "people"
 """The part of comparisons and of responders that all studies of a run share."""
 
 
+class StudyImportError(ValueError):
+    """Answers do not fit the study they are said to come from."""
+
+
 @dataclass(frozen=True, eq=False)
 class ImportedStudy:
-    """Rows for the run.
+    """Rows for the run, as in :mod:`heart_utils.tables`; those that the kind of study does not fill are empty.
 
-    Attributes
-    ----------
-    verdicts, comparisons, replies, responders, raters : pandas.DataFrame
-        As in :mod:`heart_utils.tables`; those that the kind of study does not fill have no rows.
-    n_withdrawn : int
-        People whose answers were left out because they asked for it.
-    licence : str
-        Under which people agreed that their answers be published; what is not stated is not published.
-    rehearsal : bool
-        Whether the study was one. Somebody or some program gave these answers to try the pages out.
+    ``n_withdrawn`` people's answers were left out because they asked for it. ``licence`` is under which people agreed that
+    their answers be published; what is not stated is not published. To a ``rehearsal`` somebody or some program gave the
+    answers, to try the pages out.
     """
 
-    verdicts: pd.DataFrame = field(repr=False)
-    comparisons: pd.DataFrame = field(repr=False)
-    replies: pd.DataFrame = field(repr=False)
-    responders: pd.DataFrame = field(repr=False)
     raters: pd.DataFrame
     n_withdrawn: int
+    verdicts: pd.DataFrame = field(default_factory=lambda: empty_table("verdicts"), repr=False)
+    comparisons: pd.DataFrame = field(default_factory=lambda: empty_table("comparisons"), repr=False)
+    replies: pd.DataFrame = field(default_factory=lambda: empty_table("replies"), repr=False)
+    responders: pd.DataFrame = field(default_factory=lambda: empty_table("responders"), repr=False)
     licence: str = "none stated"
     rehearsal: bool = False
 
@@ -158,12 +161,12 @@ def import_ratings(
         licence = settings["licence"] or licence
         rehearsal = settings["rehearsal"] is True
         simulated = simulated or rehearsal
-        judged, raters = match_potato(source, read_potato(source), settings["rating"])
+        judged, raters = _match_potato(source, read_potato(source), settings["rating"])
         comparisons = check_table("comparisons", pd.read_parquet(source / "comparisons.parquet"))
     else:
         said = _statement(statement or {}, False)
         rows = read_label_studio(source) if source.suffix == ".json" else read_csv(source)
-        judged = match_table(rows, run.read("comparisons"), source.name)
+        judged = _match_table(rows, run.read("comparisons"), source.name)
         raters = judged.groupby("person").size().rename("n_shown").reset_index()
         raters = raters.assign(n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True)
         comparisons = run.read("comparisons")
@@ -179,8 +182,6 @@ def import_ratings(
     return ImportedStudy(
         verdicts=verdicts,
         comparisons=check_table("comparisons", kept),
-        replies=empty_table("replies"),
-        responders=empty_table("responders"),
         raters=_raters_table(raters, codes, _name(run, source), said, simulated),
         n_withdrawn=n_withdrawn,
         licence=licence,
@@ -201,8 +202,8 @@ def import_replies(
     said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
     simulated = settings["rehearsal"] is True
     found = read_potato(source)
-    shown = match_pages(source, found)
-    raters = people_of(found, shown)
+    shown = _match_pages(source, found)
+    raters = _people_of(found, shown)
     written = (
         found.answers[found.answers["question"] == "reply"]
         .merge(shown, on=["person", "item_id"])
@@ -219,22 +220,12 @@ def import_replies(
         )
     study = _name(run, source)
     rows = [_reply(row, study, codes, turns[row["history_id"]], redact, simulated) for row in written.to_dict("records")]
-    replies = pd.DataFrame(rows, columns=empty_table("replies").columns)
+    replies = check_table("replies", complete("replies", pd.DataFrame(rows))) if rows else empty_table("replies")
     _warn_of(replies["flags"], "replies")
-    responder = {
-        "responder": "human",
-        "responder_kind": "human",
-        "family": None,
-        "model": None,
-        "size": None,
-        "released": None,
-        "price": None,
-    }
+    who = pd.DataFrame({"responder": ["human"], "responder_kind": "human", "simulated": simulated})
     return ImportedStudy(
-        verdicts=empty_table("verdicts"),
-        comparisons=empty_table("comparisons"),
-        replies=check_table("replies", replies),
-        responders=check_table("responders", pd.DataFrame([{**responder, "simulated": simulated}])),
+        replies=replies,
+        responders=check_table("responders", who),
         raters=_raters_table(raters, codes, _name(run, source), said, simulated),
         n_withdrawn=n_withdrawn,
         licence=settings["licence"] or "none stated",
@@ -317,7 +308,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         source = named if named.is_dir() else Path(options.source).resolve()
         if not source.exists():
             raise StudyImportError(f"There is no {options.source} in {run.folder / 'study'}, and no such file.")
-        statement = _read_statement(Path(options.statement)) if options.statement else None
+        statement = (
+            read_yaml(Path(options.statement), dict[Literal["population", "language", "pay"], str | None], StudyImportError)
+            if options.statement
+            else None
+        )
         if (
             source.is_dir()
             and (source / "study.json").is_file()
@@ -384,18 +379,6 @@ def _statement(given: Mapping[str, str], rehearsal: object) -> dict[str, str]:
     return said
 
 
-def _read_statement(file: Path) -> dict[str, str]:
-    import yaml
-
-    try:
-        given = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise StudyImportError(f"The rater statement {file} cannot be read ({error}).") from None
-    if not isinstance(given, dict):
-        raise StudyImportError(f"The rater statement {file} holds no names; expected population, language and pay.")
-    return given
-
-
 def _without(rows: pd.DataFrame, raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame, int]:
     unknown = sorted(set(withdrawn) - set(raters["person"]))
     if unknown:
@@ -419,6 +402,125 @@ def _refuse_twice(judged: pd.DataFrame) -> None:
         )
 
 
+def _match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:
+    r"""Join each answered page with the assignment."""
+    assignment = read_csv_text((folder / "assignment.csv").read_text(encoding="utf-8"), dtype={"check": "Int64"})
+    pages = found.pages.merge(assignment, on="item_id", how="left", validate="many_to_one")
+    strange = pages[pages["seat"].isna()]
+    if len(strange):
+        first = strange.iloc[0]
+        raise StudyImportError(
+            f"{len(strange)} answers are to pages that were never shown in this study, first {first['item_id']!r} by "
+            f"{first['person']!r}. "
+            f"Are the answers from another folder, or was the assignment changed?"
+        )
+    seats = pages.groupby("person")["seat"].nunique()
+    if (seats > 1).any():
+        raise StudyImportError(
+            f"{seats.idxmax()!r} answered pages of {seats.max()} seats; each person has one. Pages of another's seat "
+            f"were never shown to them."
+        )
+    sitters = pages.groupby("seat")["person"].nunique()
+    if (sitters > 1).any():
+        raise StudyImportError(
+            f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. The same rater may have "
+            f"come twice under two names."
+        )
+    return pages[["person", "item_id", *[column for column in assignment.columns if column != "item_id"]]]
+
+
+def _match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    r"""Read a rating study's answers in terms of a and b, and its attention checks."""
+    shown = _match_pages(folder, found)
+    twice = found.answers.duplicated(["person", "item_id", "question"])
+    if twice.any():
+        first = found.answers[twice].iloc[0]
+        raise StudyImportError(
+            f"{first['person']!r} gave two answers to the question {first['question']} of the page "
+            f"{first['item_id']!r}; the export is damaged."
+        )
+    given = found.answers.pivot_table(index=["person", "item_id"], columns="question", values="value", aggfunc="first")
+    given = given.reindex(columns=list(QUESTIONS))
+    pages = shown.merge(found.pages, on=["person", "item_id"]).join(given, on=["person", "item_id"])
+    rated = pages[pages["task"] == "rate"].assign(dimension_name="overall")
+    if asked["dimension"]:
+        second = rated.assign(preference=rated["dimension"].str.removeprefix("Reply "), dimension_name=asked["dimension_name"])
+        rated = pd.concat([rated, second.assign(strength=None, reason=None)], ignore_index=True)
+    side = rated["preference"].replace(TIE, "tie")
+    odd = side.notna() & ~side.isin(["A", "B", "tie"])
+    if odd.any():
+        raise StudyImportError(
+            f"The page {rated.loc[odd, 'item_id'].iloc[0]!r} has the side {side[odd].iloc[0]!r}, expected A, B or tie."
+        )
+    left_is_a = (rated["order"] == "ab") ^ rated["swapped"].astype(bool)
+    chosen = pd.Series(
+        ["a" if left == (one == "A") else "b" for one, left in zip(side, left_is_a, strict=True)], index=rated.index
+    )
+    verdict = side.where(side.isna() | (side == "tie"), chosen)
+    matched = rated.assign(
+        verdict=verdict,
+        margin=pd.to_numeric(rated["strength"], errors="coerce").where(verdict.isin(["a", "b"])),
+        order=left_is_a.map({True: "ab", False: "ba"}),
+        dimension=rated["dimension_name"],
+        where=rated["item_id"],
+    )
+    return matched[MATCHED], _with_checks(_people_of(found, shown), pages, folder)
+
+
+def _match_table(rows: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Find the comparison that each row of a table of sides is about."""
+    people = rows["person"].drop_duplicates()
+    plain = people.str.strip().str.casefold()
+    if plain.duplicated().any():
+        same = people[plain == plain[plain.duplicated()].iloc[0]].tolist()
+        raise StudyImportError(
+            f"The same rater appears twice in {name}, as {' and as '.join(map(repr, same))}. Give each person one spelling."
+        )
+    by_sides: dict[tuple[str, str], dict[Any, Any]] = {}
+    for row in comparisons.to_dict("records"):
+        left, right = (row["reply_a"], row["reply_b"]) if row["order"] == "ab" else (row["reply_b"], row["reply_a"])
+        by_sides.setdefault((left, right), row)  # the run's own come first, and no study imported since takes their place
+    found = []
+    for row in rows.to_dict("records"):
+        shown = by_sides.get((row["left"], row["right"]))
+        if shown is None:
+            raise StudyImportError(
+                f"{row['where']}: {row['left']!r} on the left of {row['right']!r} was never shown; the run has no such "
+                f"comparison. "
+                f"Check the reply ids, and which side was which."
+            )
+        left, right = shown["order"]
+        sides: dict[object, str] = {"left": left, "right": right, "tie": "tie"}
+        verdict = sides.get(row["choice"])
+        judged = dict(row)
+        judged.update({name: shown[name] for name in ("comparison_id", "pair_id", "order")})
+        judged.update(verdict=verdict, margin=row["margin"] if verdict in ("a", "b") else None)
+        found.append(judged)
+    table = pd.DataFrame(found)
+    return table.assign(position=table.groupby("person").cumcount() + 1, pasted_share=0.0)
+
+
+def _people_of(found: PotatoAnswers, shown: pd.DataFrame) -> pd.DataFrame:
+    """Count what each person was shown and answered, checks apart."""
+    answered = shown[shown["task"] != "check"].groupby("person").size()
+    raters = found.people.assign(n_answered=found.people["person"].map(answered).fillna(0).astype(int))
+    return raters.assign(n_checks=0, n_checks_passed=0)
+
+
+def _with_checks(raters: pd.DataFrame, pages: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Count the attention checks that each person answered, and passed: the side and the strength that the page asked for."""
+    checks = pages[pages["task"] == "check"]
+    passed = (checks["preference"] == checks["check_side"]) & (
+        pd.to_numeric(checks["strength"], errors="coerce") == checks["check_strength"]
+    )
+    raters["n_checks"] = raters["person"].map(checks.groupby("person").size()).fillna(0).astype(int)
+    raters["n_checks_passed"] = raters["person"].map(passed.groupby(checks["person"]).sum()).fillna(0).astype(int)
+    assignment = pd.read_csv(folder / "assignment.csv")
+    per_seat = (assignment["task"] == "check").groupby(assignment["seat"]).sum()
+    seat = pages.drop_duplicates("person").set_index("person")["seat"]
+    return raters.assign(n_shown=raters["n_shown"] - raters["person"].map(seat.map(per_seat)).fillna(0).astype(int))
+
+
 def _verdicts(
     run: Run, judged: pd.DataFrame, comparisons: pd.DataFrame, codes: Mapping[str, str], redact: str, simulated: bool
 ) -> pd.DataFrame:
@@ -440,19 +542,13 @@ def _verdicts(
     rows = table.assign(
         rater=table["person"].map(codes),
         rater_kind="human",
-        dimension_position=None,
-        p_a=None,
         state=table["verdict"].notna().map({True: "valid", False: "abstained"}),
-        answer_format=None,
-        repeat=0,
-        group=None,
         flags=pd.Series(flags, index=table.index, dtype=object),
         rationale=pd.Series(kept, index=table.index, dtype=object),
-        call_id=None,
         simulated=simulated,
     )
     columns = [*empty_table("verdicts").columns, "seconds", "position"]
-    rows = rows[columns].sort_values(["rater", "position", "dimension"], kind="stable")
+    rows = complete("verdicts", rows)[columns].sort_values(["rater", "position", "dimension"], kind="stable")
     _warn_of(rows["flags"], "reasons")
     return check_table("verdicts", rows.astype({"verdict": object, "margin": float, "seconds": float}))
 
@@ -467,7 +563,6 @@ def _reply(
     flags += ["pasted"] if row["pasted_share"] >= PASTED_SHARE else []
     flags += [*(["redacted"] if text != was else []), *suspicious_text(text)]
     reply_id = f"human-{digest(study, writer, row['history_id'])}"
-    nothing = dict.fromkeys(("ttft_ms", "prompt_tokens", "completion_tokens", "cost_usd", "call_id"))
     return {
         "reply_id": reply_id,
         "history_id": row["history_id"],
@@ -479,7 +574,6 @@ def _reply(
         "flags": flags,
         "state": "valid" if text else "abstained",
         "simulated": simulated,
-        **nothing,
     }
 
 

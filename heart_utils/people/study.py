@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import html
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -29,9 +31,9 @@ from heart_utils.judging.design import pair_replies
 from heart_utils.judging.instructions import REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
 from heart_utils.people.exports import ExportError, restore_answers
-from heart_utils.people.raters import STATEMENT
-from heart_utils.people.study_pages import check_item, rating_pages, reply_pages, study_config, study_item, to_json
-from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, write_atomically
+from heart_utils.people.raters import STATEMENT, TIE
+from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, read_yaml, visible_text, write_atomically
+from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
 
 __all__ = ["KINDS", "StudyError", "StudyFolder"]
 
@@ -40,6 +42,17 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ASKED_OF_PUBLIC = ("support_line", "researcher", "review_board", "withdraw_contact", "withdraw_until", "retention", "pay")
 SERVER_SECONDS = 60.0
 STOP_SECONDS = 30.0
+SPEAKERS = {"seeker": "Seeker", "supporter": "Supporter"}
+LABELS = ["Reply A", "Reply B"]
+CHECK = (
+    "This page is a check that pages are being read. Please choose this reply, {side}, with strength "
+    "{strength}, and write the word read."
+)
+"""What a check says, in the reply that it asks for."""
+
+CLOSED_TAG = "<\u2060"
+"""A less-than sign and a word joiner. Potato 2.12 copies items into a script element without escaping them, so that a
+reply holding a closing script tag would run in every rater's browser. With a joiner it looks the same and closes nothing."""
 
 
 class StudyError(ValueError):
@@ -70,15 +83,10 @@ class StudyFolder:
 
 def load_settings(run: Run) -> dict[str, Any]:
     """Read what a study is told to be: ``study.yaml`` in the run, else the rehearsal in ``data/study``."""
-    default = run.root / "data" / "study" / "settings.yaml"
-    settings: dict[str, Any] = yaml.safe_load(default.read_text(encoding="utf-8"))
+    settings: dict[str, Any] = read_yaml(run.root / "data" / "study" / "settings.yaml", dict[str, Any])
     file = run.folder / "study.yaml"
     if file.is_file():
-        try:
-            given = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-        except yaml.YAMLError as error:
-            raise StudyError(f"{file} is not YAML: {error}") from None
-        settings = _merged(settings, given, file)
+        settings = _merged(settings, read_yaml(file, dict[str, Any] | None, StudyError) or {}, file)
     if settings["rehearsal"] is not True:
         _check_filled_in(settings, file)
     return settings
@@ -108,9 +116,8 @@ def write_study(
     if kind == "rating":
         replies = run.read("replies")
         assignment, comparisons = _rating_assignment(run, replies[replies["history_id"].isin(turns)], settings, rng, top_up)
-        assignment = _with_checks(assignment, yaml.safe_load((texts / "checks.yaml").read_text(encoding="utf-8")))
+        assignment = _with_checks(assignment, read_yaml(texts / "checks.yaml", list[dict[str, Any]]))
         items = _rating_items(assignment, comparisons, turns, dict(zip(replies["reply_id"], replies["text"], strict=True)))
-        pages = rating_pages(texts, settings)
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
         rules = settings["reply"]
@@ -120,22 +127,56 @@ def write_study(
             task="write"
         )
         items = _reply_items(assignment, turns)
-        pages = reply_pages(texts, settings, REPLY_INSTRUCTIONS)
     assignment = assignment.assign(item_id=[item["id"] for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
-    config = study_config(kind, settings, texts, pages, seats, secrets.token_hex(32))
+    pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32))
     files = {
-        "study.json": to_json({"run": run.name, "kind": kind, "settings": dict(settings)}),
+        "study.json": _json({"run": run.name, "kind": kind, "settings": dict(settings)}),
         "assignment.csv": csv_text(assignment).encode(),
         "items.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode(),
         "study.css": (texts / "study.css").read_bytes(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
-        **{f"pages/{page}.json": to_json(schemes) for page, schemes in pages.items()},
+        **{f"pages/{page}.json": _json(schemes) for page, schemes in pages.items()},
         **extra,
     }
     for file, content in files.items():  # config.yaml holds the key that signs sessions; answers will come beside it
         write_atomically(folder / file, content, private=True)
     return StudyFolder(folder, len(seats), len(assignment))
+
+
+def study_pages(
+    kind: str, settings: Mapping[str, Any], texts: Path, seats: Mapping[str, Sequence[str]], secret: str
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
+    """Make the pages around a study, and Potato's configuration, as ``potato.yaml.jinja`` describes both."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    def filled(name: str, words: Mapping[str, str]) -> str:
+        """Fill the words in braces, as text; what a rehearsal leaves empty is shown as empty."""
+
+        def fill(match: re.Match[str]) -> str:
+            word = match[1]
+            text = words[word] if word in words else str(settings[word]).strip() or f"[not filled in: {word}]"
+            return html.escape(text)
+
+        return re.sub(r"\{(\w+)\}", fill, (texts / name).read_text(encoding="utf-8"))
+
+    pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
+    pages.filters["escape"] = html.escape
+    content = pages.get_template("potato.yaml.jinja").render(
+        kind=kind,
+        settings=settings,
+        seats=seats,
+        secret=secret,
+        filled=filled,
+        practice=read_yaml(texts / "practice.yaml", list[dict[str, Any]]) if kind == "rating" else [],
+        instructions=REPLY_INSTRUCTIONS,
+        limits=f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words",
+        speakers=SPEAKERS,
+        labels=LABELS,
+        tie=TIE,
+    )
+    made = yaml.safe_load(content)
+    return made["pages"], made["config"]
 
 
 def start_study(
@@ -366,30 +407,49 @@ def _rating_items(
     assignment: pd.DataFrame, comparisons: pd.DataFrame, turns: Mapping[str, Any], texts_of: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     pair = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
-    length = assignment.groupby("seat").size()
     items = []
-    for row in assignment.to_dict("records"):
-        page, title = f"{row['seat']}.{row['position']:03d}", f"{row['position']} of {length[row['seat']]}"
+    for row, title in _titled(assignment):
+        page = f"{row['seat']}.{row['position']:03d}"
         if row["task"] == "check":
-            check = {name: row[f"check_{name}"] for name in ("side", "strength", "topic")}
-            items.append(check_item(f"{page}.check-{row['check']}", title, check))
-            continue
-        a, b = pair.loc[row["pair_id"]]
-        shown = [texts_of[a], texts_of[b]] if row["order"] == "ab" else [texts_of[b], texts_of[a]]
-        items.append(study_item(f"{page}.{row['comparison_id']}", title, turns[row["history_id"]], shown))
+            asks = CHECK.format(side=row["check_side"], strength=row["check_strength"])
+            shown = ["Thank you for telling me. How was it?", asks]
+            said = [("supporter", "What has been on your mind?"), ("seeker", row["check_topic"])]
+            talk = [{"speaker": speaker, "text": str(text)} for speaker, text in said]
+            items.append(_item(f"{page}.check-{row['check']}", title, talk, shown if row["check_side"] == "B" else shown[::-1]))
+        else:
+            a, b = pair.loc[row["pair_id"]]
+            shown = [texts_of[a], texts_of[b]] if row["order"] == "ab" else [texts_of[b], texts_of[a]]
+            items.append(_item(f"{page}.{row['comparison_id']}", title, turns[row["history_id"]], shown))
     return items
 
 
 def _reply_items(assignment: pd.DataFrame, turns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    length = assignment.groupby("seat").size()
     return [
-        study_item(
-            f"{row['seat']}.{row['position']:03d}.{row['history_id']}",
-            f"{row['position']} of {length[row['seat']]}",
-            turns[row["history_id"]],
-        )
-        for row in assignment.to_dict("records")
+        _item(f"{row['seat']}.{row['position']:03d}.{row['history_id']}", title, turns[row["history_id"]])
+        for row, title in _titled(assignment)
     ]
+
+
+def _titled(assignment: pd.DataFrame) -> list[tuple[dict[Any, Any], str]]:
+    """Give each page of a seat the title that counts them."""
+    length = assignment.groupby("seat").size()
+    return [(row, f"{row['position']} of {length[row['seat']]}") for row in assignment.to_dict("records")]
+
+
+def _item(item_id: str, title: str, turns: Sequence[Mapping[str, str]], replies: Sequence[str] = ()) -> dict[str, Any]:
+    """Make one page of a seat: the conversation, and the replies in the order shown."""
+    talk = [{"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in turns]
+    item: dict[str, Any] = {"id": item_id, "title": title, "conversation": talk}
+    return item | ({"replies": [_inert(text) for text in replies]} if replies else {})
+
+
+def _inert(text: str) -> str:
+    return visible_text(text).replace("<", CLOSED_TAG)
+
+
+def _json(value: object) -> bytes:
+    """Write a page or a list as JSON, in the order given."""
+    return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def _find_potato(potato: Path | None) -> Path:

@@ -58,16 +58,8 @@ def consistency(
     ----------
     verdicts : pandas.DataFrame
         As for :func:`heart_utils.ratings.ratings.fit_ratings`.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
-    dimension : str
-        A line of the rubric.
-    cluster : str
-        The dialogues.
-    n_resamples : int
-        Bootstrap resamples of dialogues, for the standard errors.
-    ci_level : float
-        Such as 0.95.
+    rng, dimension, cluster, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------
@@ -197,19 +189,15 @@ def head_to_head(
         One row per verdict; two orders joined, if both were asked.
     responders : pandas.DataFrame
         Names the ``responder_kind`` of each ``responder``; only ``human`` is a person.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
     by : sequence of str
         Columns of `verdicts` to split by, such as ``rater_kind`` or ``slice``.
-    dimension : str
-        A line of the rubric.
     cluster : str or two str
         Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
         and raters like these: a two-way variance, with a t quantile of the smaller number.
     n_resamples : int
         Bootstrap resamples, where there is one cluster.
-    ci_level : float
-        Such as 0.95.
+    rng, dimension, ci_level
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------

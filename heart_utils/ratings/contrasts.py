@@ -152,16 +152,10 @@ def twin_contrasts(
         Of both slices; ``dialogue_id`` is that of the original, which twins share.
     contrasts : mapping, optional
         Name -> responder -> weight; every pair of responders by default.
-    dimension : str
-        A line of the rubric.
-    weights : {"pairs", "verdicts"}
-        As in :func:`heart_utils.ratings.ratings.fit_ratings`.
     n_resamples, n_flips : int
         Resamples, and ways to flip signs (all of them where dialogues are few).
-    ci_level : float
-        Such as 0.95.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    dimension, weights, ci_level, rng
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------

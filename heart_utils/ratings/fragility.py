@@ -53,12 +53,10 @@ def find_fragility(
         As for :func:`heart_utils.ratings.ratings.fit_ratings`.
     unit : str
         ``"verdict"``, or a column such as ``"dialogue_id"`` or ``"rater"``.
-    dimension : str
-        A line of the rubric.
-    weights : {"pairs", "verdicts"}
-        What weighs the same.
     cluster : str
         The dialogues over which pairs are averaged.
+    dimension, weights
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------

@@ -11,6 +11,7 @@ from scipy import stats
 
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.ratings.resampling import standard_error
+from heart_utils.ratings.verdicts import won_by_a
 
 __all__ = ["MODES", "Comparison", "GateError", "compare_responders", "hold_all"]
 
@@ -128,13 +129,9 @@ def compare_responders(
     if unknown or not names:
         there = ", ".join(kept["dimension"].unique())
         raise GateError(f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are {there}.")
-    rows, boards = [], []
-    for dimension in names:
-        row, board = _drop(kept, dimension, baseline, candidate, responders, n_resamples, rng)
-        rows.append(row)
-        boards.append(board)
-    table = pd.DataFrame(rows)
-    table = _judge(table, mode, max_drop, alpha, max_inconsistent)
+    found = [_drop(kept, dimension, baseline, candidate, responders, n_resamples, rng) for dimension in names]
+    rows, boards = zip(*found, strict=True)
+    table = _judge(pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent)
     return Comparison(table, pd.concat(boards, ignore_index=True), baseline, candidate, mode, max_drop, alpha)
 
 
@@ -184,7 +181,9 @@ def _comparable_part(verdicts: pd.DataFrame, baseline: str, candidate: str) -> p
     for role, name in (("baseline", baseline), ("candidate", candidate)):
         if name not in known:
             raise GateError(f"The {role} {name!r} appears in no verdict. Responders there: {', '.join(known) or 'none'}.")
-    met = {name: _met(verdicts, name) for name in (baseline, candidate)}
+    met = {
+        name: {*_of(verdicts, name)[["responder_a", "responder_b"]].to_numpy().flat} - {name} for name in (baseline, candidate)
+    }
     direct = candidate in met[baseline]
     opponents = met[baseline] & met[candidate]
     if not opponents and not direct:
@@ -194,28 +193,20 @@ def _comparable_part(verdicts: pd.DataFrame, baseline: str, candidate: str) -> p
         )
     field = {baseline, candidate, *opponents}
     kept = verdicts[verdicts["responder_a"].isin(field) & verdicts["responder_b"].isin(field)]
-    for column, what in (
-        ("history_id", "histories"),
-        ("rater", "raters"),
-        ("protocol", "protocols"),
-        ("answer_format", "formats"),
-    ):
+    alike = {"history_id": "histories", "rater": "raters", "protocol": "protocols", "answer_format": "formats"}
+    for column, what in alike.items():
         if column in kept:
             _check_alike(kept, baseline, candidate, column, what)
     return kept
 
 
-def _met(verdicts: pd.DataFrame, name: str) -> set[str]:
-    one, other = verdicts["responder_a"], verdicts["responder_b"]
-    return set(other[one == name]) | set(one[other == name])
+def _of(verdicts: pd.DataFrame, name: str) -> pd.DataFrame:
+    return verdicts[(verdicts["responder_a"] == name) | (verdicts["responder_b"] == name)]
 
 
 def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: str, what: str) -> None:
     """Refuse a comparison in which one side was judged on, by or under something that the other was not."""
-    sides = []
-    for name in (baseline, candidate):
-        rows = verdicts[(verdicts["responder_a"] == name) | (verdicts["responder_b"] == name)]
-        sides.append(set(rows[column].fillna("none")))
+    sides = [set(_of(verdicts, name)[column].fillna("none")) for name in (baseline, candidate)]
     if sides[0] == sides[1]:
         return
     only = [sorted(mine - theirs) for mine, theirs in (sides, sides[::-1])]
@@ -242,36 +233,27 @@ def _drop(
     """Fit one dimension and give the drop, its standard error and how much it rests on."""
     rows = verdicts[verdicts["dimension"] == dimension]
     entered = rows[rows["state"].isin(["valid", "inconsistent"])]
-    told = entered["verdict"].isin(["a", "b"])
-    if "p_a" in entered:
-        told |= entered["p_a"].notna() & entered["p_a"].ne(0.5)
+    told = won_by_a(entered).ne(0.5)
+    shared = set(_of(entered, baseline)["dialogue_id"]) & set(_of(entered, candidate)["dialogue_id"])
     turned = entered["state"] == "inconsistent"
     both = turned | entered["order"].isna() if "order" in entered else turned.eq(turned)  # a row of one order names it
     row: dict[str, object] = {
         "dimension": dimension,
         "drop": np.nan,
         "se": np.nan,
-        "n_dialogues": _shared_dialogues(entered, baseline, candidate),
+        "n_dialogues": len(shared),
         "n_verdicts": len(entered),
         "n_both_orders": int(both.sum()),
         "n_inconsistent": int(turned.sum()),
         "n_failed": len(rows) - len(entered),
     }
-    if not told.any() or row["n_dialogues"] in (0, 1):
+    if not told.any() or len(shared) < 2:
         return row, pd.DataFrame()
     fit = fit_ratings(entered, responders=responders, dimension=dimension, n_resamples=n_resamples, rng=rng)
     row["drop"] = POINTS * (fit.strength[baseline] - fit.strength[candidate])
     gap = (fit.replicates[baseline] - fit.replicates[candidate]).to_numpy()
     row["se"] = POINTS * float(standard_error(gap[:, None], fit.n_clusters)[0])
     return row, fit.table
-
-
-def _shared_dialogues(verdicts: pd.DataFrame, baseline: str, candidate: str) -> int:
-    sides = [
-        set(verdicts.loc[(verdicts["responder_a"] == name) | (verdicts["responder_b"] == name), "dialogue_id"])
-        for name in (baseline, candidate)
-    ]
-    return len(sides[0] & sides[1])
 
 
 def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float, max_inconsistent: float) -> pd.DataFrame:

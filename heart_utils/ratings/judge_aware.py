@@ -278,16 +278,12 @@ def fit_judge_aware(
         ``rater``, ``rater_kind`` and ``order``.
     responders : pandas.DataFrame, optional
         Names the ``responder_kind`` of each ``responder``.
-    dimension : str
-        A line of the rubric.
-    cluster : str
-        Column of what is drawn together.
     need_people : bool
         Whether to refuse verdicts of models alone.
-    ci_level : float
-        Such as 0.95.
     rng : numpy.random.Generator, optional
         For the rank ranges, which come from normal draws; by default one with a fixed seed.
+    dimension, cluster, ci_level
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------

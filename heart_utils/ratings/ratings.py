@@ -134,13 +134,13 @@ LARGEST = 700.0
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """How far strengths may be off."""
+    """How far strengths may be off; ``draws`` are the strengths in each resample, or normal draws for a sandwich."""
 
-    low: Array  # ends of each strength's interval; ``nan`` where there is none
+    low: Array  # ends of each strength's interval; nan where there is none
     high: Array
-    draws: Array  # strengths in each resample; for a sandwich, normal draws with its covariance
+    draws: Array
     met: NDArray[np.int64]  # clusters in which each responder was judged: the fewer of dialogues and raters, if both vary
-    n_clusters: int  # of the clusters that vary; the fewer of two
+    n_clusters: int  # that vary; the fewer of two
     n_degenerate: int = 0  # resamples in which someone else than the penalised separated
 
 
@@ -379,7 +379,7 @@ def fit_ratings(
     wins in both directions) has no finite maximum. They are lent a quarter of a win and a quarter of a
     loss against the mean responder, in the data and in every resample, and are flagged ``penalised``
     and ``provisional``. Resamples cannot tell how far such a strength may be off: its interval is one-sided
-    (``intervals.one_sided_ends``), with an infinite end where nothing bounds it.
+    (``one_sided_ends``), with an infinite end where nothing bounds it.
     Who separates in some resample only gets the same there; such resamples are kept and counted.
 
     Parameters

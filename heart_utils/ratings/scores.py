@@ -213,12 +213,8 @@ def pairs_against_scores(
         of ``comparisons``.
     scores : pandas.DataFrame
         The table ``scores``, by the same raters on the same dimensions.
-    n_resamples : int
-        Bootstrap replicates over dialogues.
-    ci_level : float
-        Of the interval.
-    rng : numpy.random.Generator, optional
-        Draws them; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------

@@ -140,12 +140,8 @@ def fit_style(
         Says which replies stood behind each ``comparison_id``: ``reply_a``, ``reply_b``.
     features : pandas.DataFrame
         Index ``reply_id``, one number a column, such as :func:`style_features` gives.
-    dimension : str
-        A line of the rubric.
-    cluster : str
-        Column of what is drawn together.
-    ci_level : float
-        Such as 0.95.
+    dimension, cluster, ci_level
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------

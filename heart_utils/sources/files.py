@@ -52,10 +52,13 @@ file does not state is ``none stated``, the strictest, so nothing is published b
 """
 
 
-def read_file(table: str, path: str | os.PathLike[str]) -> pd.DataFrame:
-    r"""Read a user's file as one of the project's tables."""
-    file = Path(path).expanduser().resolve()
-    rows = _read(file, table)
+def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame) -> pd.DataFrame:
+    """Read a user's file, or take their DataFrame, as one of the project's tables."""
+    if isinstance(given, pd.DataFrame):
+        file, rows = Path("the DataFrame"), given.copy()
+    else:
+        file = Path(given).expanduser().resolve()
+        rows = _read(file, table)
     try:
         if rows.empty:
             raise DataError("it has no rows.")

@@ -21,15 +21,15 @@ __all__ = ["load_histories", "load_scores", "load_tallies", "load_verdicts"]
 
 
 def load_histories(
-    name_or_path: str | os.PathLike[str], *, twins: bool = False, mirror: str | os.PathLike[str] | None = None
+    name_or_path: str | os.PathLike[str] | pd.DataFrame, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None
 ) -> pd.DataFrame:
     """Load histories: dialogues that stop where a supporter must answer.
 
     Parameters
     ----------
-    name_or_path : str or path
+    name_or_path : str, path or pandas.DataFrame
         ``"sample"`` (36 drafted for this project), ``"heart"`` (HEART's 280 standard and 20
-        adversarial ones), ``"esconv"`` (1,300 dialogues whole), or a file of one's own
+        adversarial ones), ``"esconv"`` (1,300 dialogues whole), or a file or DataFrame of one's own
         (``.csv``, ``.parquet``, ``.jsonl``).
     twins : bool
         With ``"heart"``, add the calm original of each adversarial history.
@@ -56,7 +56,7 @@ def load_histories(
     """
     name = _name(name_or_path, ("sample", "heart", "esconv"), "histories")
     if twins and name not in ("heart", "sample"):
-        raise DataError(f"twins=True adds HEART's calm originals; {os.fspath(name_or_path)} has none.")
+        raise DataError(f"twins=True adds HEART's calm originals; {_called(name_or_path)} has none.")
     if name == "sample":
         return read_sample("histories")
     if name == "heart":
@@ -67,14 +67,17 @@ def load_histories(
 
 
 def load_scores(
-    name_or_path: str | os.PathLike[str], *, as_published: bool = False, mirror: str | os.PathLike[str] | None = None
+    name_or_path: str | os.PathLike[str] | pd.DataFrame,
+    *,
+    as_published: bool = False,
+    mirror: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame:
     """Load scores: numbers that raters gave to one reply alone.
 
     Parameters
     ----------
-    name_or_path : str or path
-        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file of one's own.
+    name_or_path : str, path or pandas.DataFrame
+        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file or DataFrame of one's own.
     as_published : bool
         With ``"mentalalign"``, count as its published tables do (zeros and sixes are scores).
     mirror : path, optional
@@ -107,7 +110,7 @@ def load_scores(
     """
     name = _name(name_or_path, _studies("scores"), "scores")
     if as_published and name != "mentalalign":
-        raise DataError(f"as_published=True is about mentalalign's tables; {os.fspath(name_or_path)} has none.")
+        raise DataError(f"as_published=True is about mentalalign's tables; {_called(name_or_path)} has none.")
     if name is None:
         return read_file("scores", name_or_path)
     return _published(name, mirror, as_published=as_published)
@@ -154,7 +157,7 @@ def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[
 
 
 def load_verdicts(
-    name_or_path: str | os.PathLike[str],
+    name_or_path: str | os.PathLike[str] | pd.DataFrame,
     *,
     dimension: str | None = None,
     raters: str | Iterable[str] | None = None,
@@ -164,9 +167,9 @@ def load_verdicts(
 
     Parameters
     ----------
-    name_or_path : str or path
+    name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores
-        by :func:`scores_to_verdicts`), or a file of one's own.
+        by :func:`scores_to_verdicts`), or a file or DataFrame of one's own.
     dimension : str, optional
         Keep one line of the rubric.
     raters : str or iterable of str, optional
@@ -204,7 +207,7 @@ def load_verdicts(
         scores = load_scores(name, mirror=mirror)
         return scores_to_verdicts(_select_raters(_select_dimension(scores, dimension, name), raters))
     verdicts = _published(name, mirror) if name == "mtbench" else read_file("verdicts", name_or_path)
-    return _select_raters(_select_dimension(verdicts, dimension, os.fspath(name_or_path)), raters)
+    return _select_raters(_select_dimension(verdicts, dimension, _called(name_or_path)), raters)
 
 
 def _studies(table: str) -> tuple[str, ...]:
@@ -222,8 +225,14 @@ def _published(name: str, mirror: str | os.PathLike[str] | None, *, as_published
     return check_table(table, read_parquet(file))
 
 
-def _name(name_or_path: str | os.PathLike[str], known: tuple[str, ...], table: str) -> str | None:
-    """Tell a known name from a path."""
+def _called(name_or_path: str | os.PathLike[str] | pd.DataFrame) -> str:
+    return "the DataFrame" if isinstance(name_or_path, pd.DataFrame) else os.fspath(name_or_path)
+
+
+def _name(name_or_path: str | os.PathLike[str] | pd.DataFrame, known: tuple[str, ...], table: str) -> str | None:
+    """Tell a known name from a path or a table."""
+    if isinstance(name_or_path, pd.DataFrame):
+        return None
     given = os.fspath(name_or_path)
     if given in known:
         return given

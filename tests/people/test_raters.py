@@ -16,8 +16,7 @@ from study_builders import AGREED, STATEMENT, answer_seat, assignment, note_hist
 
 from heart_utils.judging.design import pair_replies
 from heart_utils.people.exports import ExportError, read_csv, read_label_studio, read_potato, restore_answers
-from heart_utils.people.matching import StudyImportError
-from heart_utils.people.raters import import_ratings, import_replies, main
+from heart_utils.people.raters import StudyImportError, import_ratings, import_replies, main
 from heart_utils.people.study import StudyError, StudyFolder, load_settings, start_study, write_study
 from heart_utils.report.provenance import banner_html, note_tables
 from heart_utils.runs import Run
@@ -506,7 +505,7 @@ def test_a_csv_needs_a_rater_statement_too(compared, tmp_path, capsys):
     assert set(compared.read("raters")["population"]) == {"friends"}
     said.write_text("friends")
     assert main([str(compared.folder), str(file), "--statement", str(said)]) == 1
-    assert "expected population, language and pay" in capsys.readouterr().err
+    assert "statement.yaml: the file: Input should be a valid dictionary (it is 'friends')" in capsys.readouterr().err
 
 
 # Several imports side by side
@@ -621,9 +620,9 @@ def test_a_label_studio_export_becomes_verdicts(compared):
     [
         (
             [{**task(), "data": {"left_reply": "person-h00"}}],
-            "task 7 of export.json: its data name no left_reply or no right_reply",
+            "task 7 of export.json: right_reply is empty. A verdict needs a rater and both sides",
         ),
-        ([task(completed_by=None)], "annotation 1 has no completed_by"),
+        ([task(completed_by=None)], "task 7 of export.json: completed_by is empty"),
         ([task(), task()], "second answers to one comparison, first task 7 of export.json and task 7 of export.json"),
         ([{**task(), "annotations": []}], "holds 1 tasks and no annotation"),
         ({"tasks": []}, "expected a list of tasks"),

@@ -353,10 +353,10 @@ def test_settings_that_are_none_are_refused(run):
     with pytest.raises(StudyError, match="raters is no setting"):
         load_settings(run)
     (run.folder / "study.yaml").write_text("a: [1\n")
-    with pytest.raises(StudyError, match="is not YAML"):
+    with pytest.raises(StudyError, match="cannot be read as YAML"):
         load_settings(run)
     (run.folder / "study.yaml").write_text("just words\n")
-    with pytest.raises(StudyError, match="holds a str, expected settings by name"):
+    with pytest.raises(StudyError, match="study.yaml: .*Input should be a valid dictionary"):
         load_settings(run)
 
 

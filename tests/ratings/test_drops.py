@@ -72,11 +72,9 @@ def test_the_bounds_say_what_the_p_value_says(rng):
 
 
 @pytest.mark.parametrize("p", [[0.04], [0.01, 0.04, 0.03], [0.2, 0.02, 0.02, 0.9], [0.016, 0.017, 0.04, 0.0], [0.05] * 3])
-def test_holm_agrees_with_statsmodels(p):
-    ours = hold_all(pd.Series(p), 0.05)
-    rejected, adjusted, *_ = multipletests(p, 0.05, method="holm")
-    assert ours["p_holm"].tolist() == pytest.approx(adjusted.tolist())
-    assert (pd.Series(p) <= ours["level"]).tolist() == rejected.tolist()
+def test_each_hypothesis_is_met_at_the_level_that_says_what_holm_says(p):
+    held = hold_all(pd.Series(p), 0.05)
+    assert (pd.Series(p) <= held["level"]).tolist() == multipletests(p, 0.05, method="holm")[0].tolist()
 
 
 def test_a_judge_that_tells_nobody_apart_passes_nothing(rng):

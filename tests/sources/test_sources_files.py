@@ -57,6 +57,17 @@ def test_a_whole_table_survives_a_file_of_the_users(tmp_path, suffix):
     assert again["simulated"].tolist() == [True, False]
 
 
+def test_a_dataframe_is_read_like_a_file_and_stays_as_it_was(tmp_path):
+    row = {"history_id": "h", "responder_a": "bot", "responder_b": "ann", "rater": "eve", "rater_kind": "human", "verdict": "a"}
+    mine = pd.DataFrame([row])
+    file = tmp_path / "mine.csv"
+    mine.to_csv(file, index=False)
+    pd.testing.assert_frame_equal(load_verdicts(mine), load_verdicts(file))
+    assert mine.columns.tolist() == list(row)
+    with pytest.raises(DataError, match="the DataFrame: verdicts: missing rater"):
+        load_verdicts(mine.drop(columns="rater"))
+
+
 def test_defaults_are_for_columns_that_the_tables_have():
     for table, defaults in DEFAULTS.items():
         assert set(defaults) <= set(TABLES[table])
