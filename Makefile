@@ -80,11 +80,7 @@ data: env ## print licence and citation of data set NAME, fetch it, check it and
 	@$(PYTHON) -m heart_utils.sources $(NAME)
 
 collect: env ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
-ifneq (,$(filter heartbench%,$(RUN)))
-	@$(PYTHON) -m heart_utils.collect.heartbench $(RUN) $(ARGS)
-else
 	@$(PYTHON) -m heart_utils.collect $(RUN) $(ARGS)
-endif
 
 full: env ## draw a simulated study of HEART's size into runs/full, run the chapters on it, build build/html-full
 	@$(PYTHON) -m tools.full_study

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import sqlalchemy as sa
 
-from heart_utils.calls.asking import ask_all
 from heart_utils.calls.batch import can_batch
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import calls, check_calls, export_calls, keys_in, merge_calls
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid
@@ -214,8 +214,9 @@ def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: s
     histories, responders = tables["histories"], tables["responders"].set_index("responder")["responder_kind"]
     licence = strictest_licence(list(histories["licence"].unique()))
     written_by = {"human": "published", "source": "published", "model": asked, "reference": "drafted", "probe": "drafted"}
+    published = recipe.questions or recipe.histories in ("heart", "esconv")
     origins: dict[str, Any] = {
-        "histories": {"sample": "drafted", "heart": "published", "esconv": "published"}.get(recipe.histories, "live"),
+        "histories": "published" if published else "drafted" if recipe.histories == "sample" else "live",
         "responders": "drafted",  # names and kinds, nobody's words
         "replies": tables["replies"]["responder"].map(responders).map(written_by).value_counts().to_dict(),
         "comparisons": "drafted",
@@ -230,7 +231,7 @@ def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: s
 def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     """Say what each step would take; replies that are not there yet have 40 words, and at the most as many as fit."""
     replies = add_people(run, recipe_replies(recipe, histories, ledger=ledger, mode="dry"), histories)
-    longest = lengthen_planned(replies, recipe.responders)
+    longest = lengthen_planned(replies, recipe.responders, free=bool(recipe.questions))
     plan = _plan_for(recipe, histories, replies, ledger)
     if longest is not replies and len(plan):
         plan["at_most_usd"] = _plan_for(recipe, histories, longest, ledger)["at_most_usd"]
@@ -238,7 +239,7 @@ def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> 
 
 
 def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
-    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions}
+    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
     steps = [("replies", plan_replies(histories, recipe.responders, ledger=ledger, **asked), "responder")]
     comparisons = recipe_comparisons(recipe, replies)
     steps.append(("verdicts", recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True), "rater"))

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from heart_utils.calls.asking import ask_all
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Model, Request
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from heart_utils.calls.engine import event_loop
 from heart_utils.calls.ledger import batches, now
-from heart_utils.calls.models import Call, Model, ModelError, Request, load_litellm
+from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, load_litellm
 from heart_utils.calls.outcomes import is_filtered, read_plain, redact
 from heart_utils.calls.prices import cost, reserve
 
@@ -47,19 +46,7 @@ class BatchError(ValueError):
 
 @dataclass(frozen=True)
 class BatchCount:
-    """What came of the batches of a ledger when they were looked at.
-
-    Attributes
-    ----------
-    open : int
-        Batches that are not finished.
-    waiting : int
-        Requests in them.
-    recorded : int
-        Answers that were written into the ledger now.
-    freed : int
-        Requests that a batch came back without; they may be asked again.
-    """
+    """What came of a ledger's batches when looked at: those open, requests waiting in them, and answered or given back now."""
 
     open: int
     waiting: int

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from heart_utils.calls.asking import ask_all
-from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
+from heart_utils.calls.ledger import Ledger, LedgerError
 from heart_utils.calls.models import Call, Request
 
 __all__ = ["ClusterError"]
@@ -27,6 +24,7 @@ class ClusterError(ValueError):
 def run_on_cluster(
     requests: Sequence[Request],
     *,
+    ask_shard: Callable[[Sequence[Request], str, int | None, float | None], tuple[int, list[Call]]],
     ledger: Ledger,
     scheduler: str,
     max_concurrency: int | None = None,
@@ -54,7 +52,7 @@ def run_on_cluster(
             raise ClusterError(f"The scheduler at {scheduler} has no worker; start some with `dask worker {scheduler}`.")
         shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
         futures = [
-            client.submit(_ask_shard, shard, address, max_concurrency, budget_usd, pure=False, key=f"shard-{shard[0].key}")
+            client.submit(ask_shard, shard, address, max_concurrency, budget_usd, pure=False, key=f"shard-{shard[0].key}")
             for shard in shards
         ]
         try:
@@ -64,18 +62,3 @@ def run_on_cluster(
         finally:
             client.cancel(futures)
     return lost
-
-
-def _ask_shard(
-    requests: Sequence[Request], address: str, max_concurrency: int | None, budget_usd: float | None
-) -> tuple[int, list[Call]]:
-    """Ask for a shard's requests, in a worker; give the calls that could not be made at all."""
-    ledger = _ledger(address)
-    calls = ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=False)
-    recorded = ledger.find([call.call_id for call in calls])
-    return len(requests), [call for call in calls if call.call_id not in recorded]
-
-
-@lru_cache(maxsize=1)
-def _ledger(address: str) -> Ledger:
-    return open_ledger(os.environ.get("HEART_LEDGER") or address)

@@ -1,4 +1,8 @@
-"""A queue for each model: what waits, what is claimed, and how fast its provider wants to be asked."""
+"""Asking models: from the ledger what it has, from them what it lacks. Every call goes through ``ask_all``.
+
+Each model has a queue: what waits, what is claimed, and how fast its provider wants to be asked. All queues run on one
+event loop; answers are committed together, a few times a second.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +18,28 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from heart_utils.calls.ledger import LedgerError
-from heart_utils.calls.models import ROOM_OPTIONS, Call, Model, Request, key_fault, load_litellm
+from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, open_ledger
+from heart_utils.calls.models import ROOM_OPTIONS, Call, Model, ModelError, Request, event_loop, key_fault, load_litellm
 from heart_utils.calls.outcomes import CUT, Answer, Failure, failure_of, read_plain, read_stream, redact
-from heart_utils.calls.prices import MAX_GROWTH, BudgetError, answer_bound, cost, estimate, plan_call, reserve, text_bound
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
+from heart_utils.calls.prices import (
+    MAX_GROWTH,
+    BudgetError,
+    answer_bound,
+    check_money,
+    cost,
+    estimate,
+    plan_call,
+    reserve,
+    text_bound,
+)
 
 __all__ = ["Lane"]
+
+MODES = ("replay", "missing", "dry", "batch")
+ROUNDS = 3
+"""So often is asked again what is not in the ledger afterwards: another program may have damaged or deleted it."""
 
 MAX_CLAIM = 256
 
@@ -42,34 +57,10 @@ is turned away."""
 class Lane:
     """One model's queue; it changes as the work goes on.
 
-    Attributes
-    ----------
-    model : Model
-        Who is asked.
-    requests : list of Request
-        All of them, in their order.
-    batch : int
-        How many are claimed at once.
-    waiting, ready : deque of Request
-        Not claimed yet; claimed and not asked yet.
-    elsewhere : list of Request
-        Claimed by another process.
-    refill : asyncio.Task, optional
-        A claim that is being made.
-    closed : str, optional
-        Why nothing more is asked.
-    answers : int
-        Attempts that were answered.
-    failures : int
-        Attempts in a row without any answer.
-    silent_since : float, optional
-        When the first of them ended.
-    said : str
-        What the last of them was told.
-    heard : bool
-        Whether a request was answered with a text.
-    turned_down : int
-        Requests that the provider will not answer; if the first few all are, the fault is in the settings.
+    Requests are `waiting` until this process claims them, then `ready`; `elsewhere` are those that another process
+    claimed. `closed` says why nothing more is asked. `failures` are attempts in a row without any answer, the first of
+    which ended at `silent_since`. `turned_down` are requests that the provider will not answer: if the first few all are,
+    the fault is in the settings.
     """
 
     model: Model
@@ -290,6 +281,93 @@ MAX_ATTEMPTS = 8
 MAX_EMPTY = 3
 
 
+def ask_all(
+    requests: Sequence[Request],
+    *,
+    ledger: Ledger,
+    mode: str = "missing",
+    max_concurrency: int | None = None,
+    budget_usd: float | None = None,
+    max_paid_calls: int | None = None,
+    progress: bool = True,
+    scheduler: str | None = None,
+) -> list[Call]:
+    """Answer requests from the ledger, and ask for what it lacks."""
+    if mode not in MODES:
+        raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
+    asked = requests
+    if mode == "batch":
+        from heart_utils.calls.batch import collect_batches
+
+        collect_batches(ledger)
+    recorded = ledger.find([request.key for request in asked])
+    again = () if mode in ("replay", "batch") else ("error",)
+    damaged = [r for r in asked if r.key in ledger.damaged]
+    if damaged:
+        then = "They count as errors; `make collect` asks again." if mode in ("replay", "dry") else "They are asked again."
+        about = f" about {damaged[0].tag}" if damaged[0].tag else ""
+        warnings.warn(
+            f"{len(damaged)} answers in {ledger.url} are damaged, the first by {damaged[0].model.name}{about}. {then}",
+            stacklevel=2,
+        )
+        again = again if mode == "replay" else ("error",)
+    todo = {r.key: r for r in asked if r.key not in recorded or recorded[r.key].status in again}
+    if mode == "replay" and todo:
+        raise explain_miss(ledger, list(todo.values()), total=len(asked))
+    if mode == "batch" and todo:
+        from heart_utils.calls.batch import submit_batches
+
+        check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
+        submit_batches(list(todo.values()), ledger=ledger, budget_usd=budget_usd)
+    if mode in ("dry", "batch"):
+        recorded |= {key: plan_call(request) for key, request in todo.items()}
+    elif todo:
+        missing = list(todo.values())
+        check_money(missing, budget_usd=budget_usd, max_paid_calls=max_paid_calls)
+        how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
+        ask: Callable[..., dict[str, Call]] = run
+        if scheduler is not None:
+            from heart_utils.calls.cluster import run_on_cluster
+
+            ask = partial(run_on_cluster, ask_shard=_ask_shard, scheduler=scheduler)
+        recorded |= _ask_until_recorded(missing, ask, ledger=ledger, **how)
+    return [recorded[request.key] for request in asked]
+
+
+def _ask_until_recorded(
+    requests: Sequence[Request], ask: Callable[..., dict[str, Call]], *, ledger: Ledger, **how: Any
+) -> dict[str, Call]:
+    """Ask, and once more what is not in the ledger afterwards."""
+    recorded: dict[str, Call] = {}
+    missing = list(requests)
+    for _ in range(ROUNDS):
+        recorded |= ask(missing, ledger=ledger, **how) | ledger.find([request.key for request in requests])
+        missing = [request for request in missing if request.key not in recorded]
+        if not missing:
+            return recorded
+    raise LedgerError(
+        f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}: another program deletes from it."
+    )
+
+
+def _ask_shard(
+    requests: Sequence[Request], address: str, max_concurrency: int | None, budget_usd: float | None
+) -> tuple[int, list[Call]]:
+    """Ask for a shard's requests, in a worker of a cluster; give the calls that could not be made at all."""
+    ledger = _shared_ledger(os.environ.get("HEART_LEDGER") or address)
+    known = ledger.find([request.key for request in requests])
+    todo = [request for request in requests if request.key not in known or known[request.key].status == "error"]
+    how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": False}
+    calls = _ask_until_recorded(todo, run, ledger=ledger, **how) if todo else {}
+    recorded = ledger.find(list(calls))
+    return len(requests), [call for key, call in calls.items() if key not in recorded]
+
+
+@lru_cache(maxsize=1)
+def _shared_ledger(address: str) -> Ledger:
+    return open_ledger(address)
+
+
 def run(
     requests: Sequence[Request],
     *,
@@ -339,14 +417,6 @@ def run(
             f"Mode 'batch' collects it once it is there; the others are recorded."
         )
     return flow.lost()
-
-
-@lru_cache(maxsize=1)
-def event_loop(_: int) -> asyncio.AbstractEventLoop:
-    """Give the process its event loop for calls, in a thread of its own: a kernel's main thread runs one already."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
-    return loop
 
 
 class _Flow:

@@ -361,17 +361,7 @@ class Money:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a process got when it claimed requests.
-
-    Attributes
-    ----------
-    won : frozenset of str
-        Keys that are this process's to ask.
-    unfit : int
-        How many, from the end, the budget did not reach for.
-    money : Money
-        As it stood before.
-    """
+    """What a process got: the keys that it may ask, how many from the end the budget did not reach for, the money before."""
 
     won: frozenset[str]
     unfit: int

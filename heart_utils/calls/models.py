@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 import json
 import os
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from heart_utils.tables import ANSWER_FORMATS
+from pydantic import Field
+
+from heart_utils.settings import read_strictly
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -47,6 +51,11 @@ KEY_VALUES = re.compile(
     r"^(sk-|pk-|rk-|xai-|gsk_|hf_|ghp_|AIza|Bearer\s)\S{8,}|^(?=[^ ]*\d)(?=[^ ]*[A-Za-z])[A-Za-z0-9+_=-]{36,}$"
 )
 VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]{2,}$")
+
+
+Positive = Annotated[int, Field(ge=1)]
+Usd = Annotated[float, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0.001)]
 
 
 class ModelError(ValueError):
@@ -99,17 +108,17 @@ class Model:
     api_base: str | None = None
     api_key_env: str | None = None
     family: str | None = None
-    answer_format: str = "json"
+    answer_format: Literal["json", "logprob"] = "json"
     json_schema: bool | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    max_concurrency: int = 8
-    price_prompt: float | None = None
-    price_completion: float | None = None
-    budget_usd: float | None = None
-    timeout_s: float = 120.0
-    patience_s: float = 900.0
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    max_concurrency: Positive = 8
+    price_prompt: Usd | None = None
+    price_completion: Usd | None = None
+    budget_usd: Usd | None = None
+    timeout_s: Seconds = 120.0
+    patience_s: Seconds = 900.0
     served_id: str | None = None
     checksum: str | None = None
 
@@ -307,56 +316,20 @@ def _read_model(number: int, entry: Any) -> Model:
         raise ModelError(f"{where}: expected a name, a model and options, got {type(entry).__name__}.")
     where = str(entry.get("name", where))
     _refuse_keys(where, entry)
-    known = [f.name for f in dataclasses.fields(Model)]
-    unknown = sorted(str(name) for name in entry if name not in known)
-    if unknown:
-        raise ModelError(f"{where}: unknown option {', '.join(unknown)}. A model has {', '.join(known)}.")
     missing = [name for name in ("name", "model") if not isinstance(entry.get(name), str) or not entry[name].strip()]
     if missing:
         raise ModelError(f"{where}: needs {' and '.join(missing)}, as text.")
-    _check_types(where, entry)
-    if entry["model"] != EMBEDDED:
-        return Model(**entry)
+    whole = {name: int(value) for name, value in entry.items() if isinstance(value, float) and value.is_integer()}
+    given = {name: value for name, value in {**entry, **whole}.items() if value is not None}
+    model = read_strictly(Model, given, where, ModelError)
+    strange = sorted(option for option in model.options if option not in OPTIONS)
+    if strange:
+        raise ModelError(f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}.")
+    if model.model != EMBEDDED:
+        return model
     from heart_utils.calls.local import local_model
 
-    return dataclasses.replace(local_model(), **{name: value for name, value in entry.items() if name != "model"})
-
-
-def _check_types(where: str, entry: Mapping[str, Any]) -> None:
-    """Refuse what would fail later, or worse, would not."""
-    wants = {
-        "requests_per_minute": int,
-        "tokens_per_minute": int,
-        "max_concurrency": int,
-        "price_prompt": float,
-        "price_completion": float,
-        "budget_usd": float,
-        "timeout_s": float,
-        "patience_s": float,
-    }
-    for name, value in entry.items():
-        if name in wants:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            whole = wants[name] is float or (number and float(value).is_integer())
-            low = 0 if name.startswith(("price", "budget")) else 1 if wants[name] is int else 0.001
-            if value is not None and not (number and whole and value >= low):
-                raise ModelError(f"{where}: {name}: expected {'a whole number' if wants[name] is int else 'a number'} "
-                                 f"of {low:g} or more, got {value!r}.")  # fmt: skip
-        elif name == "options":
-            if not isinstance(value, Mapping):
-                raise ModelError(f"{where}: options: expected a mapping such as {{temperature: 0.7}}, got {value!r}.")
-            strange = sorted(str(option) for option in value if option not in OPTIONS)
-            if strange:
-                raise ModelError(f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}.")
-        elif name == "json_schema":
-            if value is not None and not isinstance(value, bool):
-                raise ModelError(f"{where}: json_schema: expected true or false, got {value!r}.")
-        elif value is not None and not isinstance(value, str):
-            raise ModelError(f"{where}: {name}: expected text, got {value!r}.")
-    if entry.get("answer_format", "json") not in ANSWER_FORMATS:
-        raise ModelError(
-            f"{where}: answer_format: expected one of {', '.join(ANSWER_FORMATS)}, got {entry['answer_format']!r}."
-        )
+    return dataclasses.replace(local_model(), **{name: getattr(model, name) for name in given if name != "model"})
 
 
 def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: object = "") -> None:
@@ -394,6 +367,14 @@ def load_litellm() -> ModuleType:
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm
+
+
+@lru_cache(maxsize=1)
+def event_loop(_: int) -> asyncio.AbstractEventLoop:
+    """Give the process its event loop for calls, in a thread of its own: a kernel's main thread runs one already."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
+    return loop
 
 
 _json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode

@@ -28,29 +28,7 @@ MAX_WORDS = 400
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer as it came.
-
-    Attributes
-    ----------
-    text : str
-        Raw.
-    finish_reason : str or None
-        Why it ended.
-    refused : bool
-        Whether the provider's filter or the model's refusal field says so.
-    logprobs : tuple of (str, float), or None
-        Alternatives for the first token that is not blank.
-    ttft_ms : float or None
-        To the first text, if streamed.
-    total_ms : float
-        To the end.
-    prompt_tokens, completion_tokens : int or None
-        As the provider counted; None where it did not.
-    served_model, fingerprint : str or None
-        Which model the provider says answered, and the fingerprint of its system.
-    cached_tokens : int or None
-        Of the prompt, those that the provider had in a cache.
-    """
+    """One answer as it came; tokens as the provider counted them, None where it did not."""
 
     text: str
     finish_reason: str | None

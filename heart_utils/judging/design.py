@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from heart_utils.judging.protocols import load_protocol
+from heart_utils.judging.prompts import load_protocol
 from heart_utils.tables import check_table, empty_table
 
 __all__ = ["DesignError", "pair_replies"]

@@ -18,8 +18,12 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.calls.models import Model
+from heart_utils.judging.design import pair_replies
+from heart_utils.judging.judge import collect_verdicts, plan_verdicts
 from heart_utils.judging.respond import PROBES as RULES
+from heart_utils.judging.respond import describe_responders
 from heart_utils.runs import find_root
+from heart_utils.sources import load_histories, load_replies, load_responders
 from heart_utils.tables import check_table
 
 if TYPE_CHECKING:
@@ -99,10 +103,6 @@ def make_probes() -> Probes:
     >>> len(probes.histories), len(probes.comparisons)  # 24 histories, 9 probes, 2 orders
     (24, 432)
     """
-    from heart_utils.judging.design import pair_replies
-    from heart_utils.judging.respond import describe_responders
-    from heart_utils.sources import load_histories, load_replies, load_responders
-
     histories = load_histories("sample")
     histories = histories[histories["slice"] == SLICE].reset_index(drop=True)
     base = load_replies("sample").set_index("history_id").loc[histories["history_id"]].reset_index()
@@ -125,8 +125,6 @@ def make_probes() -> Probes:
 
 def judge_probes(judges: Sequence[Model], *, ledger: Ledger, seed: int, plan: bool = False, **how: Any) -> pd.DataFrame:
     """Have judges compare each probe with the reply it was made from, in both orders, on ``overall``."""
-    from heart_utils.judging.judge import collect_verdicts, plan_verdicts
-
     probes = make_probes()
     asked: dict[str, Any] = {"responders": probes.responders, "dimensions": ["overall"], "seed": seed}
     step = plan_verdicts if plan else collect_verdicts

@@ -1,27 +1,60 @@
-"""The words a judge reads: from what stays the same to what varies, with the replies verbatim between markers.
+"""What judges and coders read: rubrics, protocols and the words around them, from what stays the same to what varies.
 
 A prompt runs from the rules (the same in every call) over the conversation and the replies to the
 dimensions, so that a server that keeps the prefix of its last prompts reads most of each only once.
+Replies stand verbatim between markers. The words themselves are in ``data``: ``prompts.yaml``, ``protocols`` and ``rubrics``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from heart_utils.judging.protocols import Protocol
-from heart_utils.judging.rubric import Dimension, Rubric
+import pandas as pd
+import yaml
+from pydantic import Field
 
-__all__ = ["Form", "prompt_hash"]
+from heart_utils.calls.models import Call
+from heart_utils.judging.readings import Reading, read_dimensions, read_hits, read_labels
+from heart_utils.runs import find_root
+from heart_utils.settings import Text, read_strictly, read_yaml
+from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
+from heart_utils.tables import SPEAKERS
+
+__all__ = [
+    "REPLY_INSTRUCTIONS",
+    "Dimension",
+    "Form",
+    "Protocol",
+    "ProtocolError",
+    "Rubric",
+    "RubricError",
+    "load_protocol",
+    "load_rubric",
+    "prompt_hash",
+]
+
+T = TypeVar("T")
 
 Messages = tuple[Mapping[str, str], ...]
 
+# Beside the code and not in a run's own project: another word there asks another question.
+PROMPTS = yaml.safe_load((Path(__file__).parents[2] / "data" / "prompts.yaml").read_text(encoding="utf-8"))
+LANGUAGES = tuple(PROMPTS["items"])
+REPLY_INSTRUCTIONS: str = PROMPTS["reply"].format(sentences=MAX_SENTENCES, words=MAX_WORDS)
+"""What whoever writes a reply is told: the same words for a model and for a person in a study."""
+
+LABELS = dict(zip(SPEAKERS, ("Seeker", "Supporter"), strict=True))
+RESERVED = ("reasoning", "winner", "margin", "score")
+"""Names that the answer of a judge uses itself."""
 CODE_LETTERS = "CDEFGHJKLMNPRTVWX"
 """For codes: no A and B, which sound like grades, and nothing that looks like a digit."""
 LETTERS = ("A", "B")
@@ -30,8 +63,8 @@ PLACES = ("‹first›", "‹second›")
 """Where codes stand in a text that is kept for all pairs."""
 MAX_REPEATED = 4_000
 """Characters of an unreadable answer that a repair question shows again."""
+REASON_PER_ITEM = 60
 
-SPEAKERS = ("Seeker", "Supporter")
 ORDERS_A_JUDGE = re.compile(
     r"""
     \b(?i:choose|pick|select|prefer|vote\ for|rank|output|answer|the\ winner\ is|winner:?)
@@ -48,26 +81,265 @@ ORDERS_A_JUDGE = re.compile(
 )
 
 
+class RubricError(ValueError):
+    """A rubric's file does not say what a rubric must say."""
+
+
+class ProtocolError(ValueError):
+    """A protocol's file does not say what a protocol must say."""
+
+
 @dataclass(frozen=True)
-class Form:
-    """What one call asks, and in which form the answer must come.
+class Dimension:
+    """One line of a rubric: its name in the tables, what to ask of a reply, and what a reply at either end does."""
+
+    name: Text
+    question: Text
+    high: Text
+    low: Text
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", self.name):
+            raise ValueError(f"the name {self.name!r} is not in snake_case; write it as in 'task_following'.")
+        if self.name in RESERVED:
+            raise ValueError(f"the name {self.name!r} is a word that a judge's answer uses itself; choose another.")
+
+
+@dataclass(frozen=True)
+class Rubric:
+    """Dimensions in the order of their file; `title` is a line for captions, `about` says where the words come from."""
+
+    name: Text
+    title: Text
+    dimensions: Annotated[tuple[Dimension, ...], Field(min_length=1)]
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        twice = sorted({name for name in self.names if self.names.count(name) > 1})
+        if twice:
+            raise ValueError(f"the name {twice[0]!r} stands twice; expected each dimension once.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the dimensions."""
+        return tuple(dimension.name for dimension in self.dimensions)
+
+    def select(self, names: Iterable[str]) -> Rubric:
+        """Keep some dimensions, in the rubric's own order."""
+        wanted = [names] if isinstance(names, str) else list(names)
+        unknown = [name for name in wanted if name not in self.names]
+        if unknown or not wanted or len(set(wanted)) < len(wanted):
+            fault = (
+                f"{unknown[0]!r} is not one of them" if unknown else "one of them stands twice" if wanted else "none was named"
+            )
+            raise RubricError(f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {fault}.")
+        return replace(self, dimensions=tuple(one for one in self.dimensions if one.name in wanted))
+
+
+def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
+    """Read a rubric and check it.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        A bare name means ``data/rubrics/<name>.yaml`` of the project; anything with a separator or
+        a suffix is a file of the user's, with the keys of ``data/rubrics/heart.yaml``.
+
+    Returns
+    -------
+    Rubric
+        Its dimensions, in the order of the file.
+
+    Raises
+    ------
+    RubricError
+        If there is no such file, it is not YAML, a key is missing, unknown or empty, or a
+        dimension's name is not in snake_case, stands twice, or is a word that answers use.
+
+    Examples
+    --------
+    >>> load_rubric("heart").names[:3]
+    ('human_alignment', 'empathic_responsiveness', 'attunement')
+    """
+    _, rubric = _read_from(name_or_path, Rubric, RubricError)
+    lines = [replace(one, **{name: str(text).strip() for name, text in vars(one).items()}) for one in rubric.dimensions]
+    return replace(rubric, name=rubric.name.strip(), title=rubric.title.strip(), dimensions=tuple(lines))
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How judges are asked.
 
     Attributes
     ----------
-    protocol : Protocol
-        How judges are asked.
-    dimensions : tuple of Dimension
-        In the order shown.
+    name : str
+        The word in the column ``protocol``.
+    about : str
+        A line for captions.
+    asks : str
+        About a ``pair`` of replies, or one ``reply`` alone.
+    rubric : str
+        The rubric it asks about, by name or path.
+    rules : str
+        What a judge is told first; the same in every call.
+    turn_labels : str
+        By ``speaker`` as stored, or by ``parity``: the first turn is labelled as the seeker's,
+        the second as the supporter's and so on, whoever spoke.
+    dimension_order : str
+        ``shuffled`` for each call, or ``fixed`` as in the rubric.
+    dimensions_per_call : str
+        ``all`` in one call, or ``one``.
+    reasoning : str
+        Before ``each`` dimension's verdict, or ``once`` before all of them.
+    names_emotion : bool
+        Whether the judge is told the seeker's emotion, where the history has one.
+    orders : str
+        Of a pair: ``both``, or one at ``random``.
+    ties : bool
+        Whether a judge may call a tie.
+    margin : str
+        A ``number`` from 1 to 5, or one to five ``plus`` signs.
     codes : tuple of str
-        What the replies are called, in the order shown; for the format ``logprob`` A and B.
-    answer_format : str
-        ``"json"`` or ``"logprob"``.
+        What the reply shown first and the one shown second are called; drawn for each pair if empty.
     """
+
+    name: Text
+    about: Text
+    asks: Literal["pair", "reply"]
+    rubric: Text
+    rules: Text
+    turn_labels: Literal["speaker", "parity"]
+    dimension_order: Literal["shuffled", "fixed"]
+    dimensions_per_call: Literal["all", "one"]
+    reasoning: Literal["each", "once"]
+    names_emotion: bool
+    orders: Literal["both", "random"] = "both"
+    ties: bool = True
+    margin: Literal["number", "plus"] = "number"
+    codes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.margin == "plus" and self.reasoning == "each":
+            raise ValueError("plus signs stand beside a code, with no room for reasoning: expected reasoning: once.")
+        if self.codes and (len(self.codes) != 2 or len(set(self.codes)) < 2 or not all(self.codes)):
+            raise ValueError(
+                f"codes is {list(self.codes)!r}, expected two different texts, for the reply shown first and second."
+            )
+
+
+def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
+    """Read a protocol and check it.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        A bare name means ``data/protocols/<name>.yaml`` of the project; else a file of the user's,
+        with the keys of ``data/protocols/heart.yaml``.
+
+    Returns
+    -------
+    Protocol
+        What the file says.
+
+    Raises
+    ------
+    ProtocolError
+        If there is no such file, it is not YAML, a key is missing, unknown or empty, or a value is
+        none of its choices.
+
+    Examples
+    --------
+    >>> load_protocol("heart-release").turn_labels
+    'parity'
+    """
+    file, protocol = _read_from(name_or_path, Protocol, ProtocolError)
+    if file.parent == find_root() / "data" / "protocols" and protocol.name != file.stem:
+        raise ProtocolError(
+            f"{file}: name is {protocol.name!r}, expected the file's own, {file.stem!r}: it finds the file again."
+        )
+    return protocol
+
+
+def _read_from(name_or_path: str | os.PathLike[str], kind: type[T], error: type[ValueError]) -> tuple[Path, T]:
+    """Read a YAML file of the project's ``data`` folder by name, or a user's by path."""
+    given, word = os.fspath(name_or_path), kind.__name__.lower()
+    shelf = find_root() / "data" / f"{word}s"
+    bare = Path(given).name == given and not Path(given).suffix
+    file = shelf / f"{given}.yaml" if bare else Path(given).expanduser().resolve()
+    if not file.is_file():
+        there = ", ".join(sorted(path.stem for path in shelf.glob("*.yaml")))
+        raise error(
+            f"There is no {word} {given!r} (looked for {file}). By name there are {there}; or give a path to a YAML file."
+        )
+    return file, read_strictly(kind, read_yaml(file, error), file, error)
+
+
+def show_turns(turns: Sequence[Mapping[str, str]]) -> str:
+    """Write a conversation down, each turn under the one who spoke it."""
+    return "\n".join(f"{LABELS[turn['speaker']]}: {' '.join(turn['text'].split())}" for turn in turns)
+
+
+def reply_messages(turns: Sequence[Mapping[str, str]], instructions: str = REPLY_INSTRUCTIONS) -> Messages:
+    """Ask a model for the supporter's next turn.
+
+    The conversation stands in one message, as a transcript, since it may begin with either speaker, and not every
+    provider lets an assistant speak first.
+    """
+    return (
+        {"role": "system", "content": instructions},
+        {"role": "user", "content": f"The conversation so far:\n\n{show_turns(turns)}\n\nYour reply as the supporter:"},
+    )
+
+
+def item_reply_messages(turns: Sequence[Mapping[str, str]], language: str) -> Messages:
+    """Ask for the next turn as HeartBench does: in one message, with no limit of length."""
+    words = PROMPTS["items"][language]
+    return ({"role": "user", "content": words["reply"].format(history=transcript(turns, language))},)
+
+
+def transcript(turns: Sequence[Mapping[str, str]], language: str) -> str:
+    """Write a conversation down as HeartBench shows it."""
+    words = PROMPTS["items"][language]
+    return "\n".join(f"{words[turn['speaker']]}：{' '.join(turn['text'].split())}" for turn in turns)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A question about a pair, or about one reply: its dimensions in the order shown, and what the replies are called."""
 
     protocol: Protocol
     dimensions: tuple[Dimension, ...]
     codes: tuple[str, ...]
     answer_format: str = "json"
+    title: ClassVar[str] = "judgement"
+    repairable: ClassVar[tuple[str, ...]] = ("ok",)
+    """What may have become of a call whose answer is asked for once more, if it cannot be read."""
+
+    @property
+    def name(self) -> str:
+        """The word in the column ``protocol``."""
+        return self.protocol.name
+
+    @property
+    def cells(self) -> list[tuple[str, str | None]]:
+        """What a reading is about, in the order read: dimension, and item where there are any."""
+        return [(dimension.name, None) for dimension in self.dimensions]
+
+    @property
+    def room(self) -> int:
+        """Tokens for an answer in JSON."""
+        return 200 + 120 * len(self.dimensions)
+
+    def again(self, answer: str | None, fault: str) -> Messages:
+        """Ask once more for an answer that could not be read."""
+        return _once_more((answer or "").strip()[:MAX_REPEATED], fault, "judgement", self.answer_form())
+
+    def read(self, call: Call) -> tuple[list[Reading], str | None]:
+        """Read what a call answered, one reading a dimension, and what is wrong with it."""
+        names = [dimension.name for dimension in self.dimensions]
+        how = self.protocol
+        return read_dimensions(call, names, self.codes, letter=self.answer_format == "logprob", scores=how.asks == "reply",
+                               ties=how.ties, plus=how.margin == "plus", once=how.reasoning == "once")  # fmt: skip
 
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
@@ -113,11 +385,132 @@ class Form:
         return _object(reasoning | verdicts if once else verdicts)
 
 
+@dataclass(frozen=True)
+class Code:
+    """One label of a codebook: what a reply does where it holds, and its lexicon, if the codebook has one."""
+
+    name: Text
+    says: Text
+    words: tuple[str, ...] = ()
+
+
+Codebook = tuple[Code, ...]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A question about which labels of a codebook hold of one reply."""
+
+    codes: Codebook
+    name: ClassVar[str] = "codes"
+    answer_format: ClassVar[str] = "json"
+    title: ClassVar[str] = "labels"
+    repairable: ClassVar[tuple[str, ...]] = ("ok", "truncated")
+
+    @property
+    def cells(self) -> list[tuple[str, str | None]]:
+        """The labels, in the order shown."""
+        return [(code.name, None) for code in self.codes]
+
+    @property
+    def room(self) -> int:
+        """Tokens for an answer."""
+        return 60 + 16 * len(self.codes)
+
+    def messages(self, history: str, replies: Sequence[str]) -> Messages:
+        """Write the prompt."""
+        open_, close = text_markers((history, *replies))
+        labels = "\n".join(f"- {code.name}: {code.says}" for code in self.codes)
+        content = (
+            f"The conversation so far:\n{open_}\n{history}\n{close}\n\n"
+            f"The reply:\n{open_}\n{replies[0]}\n{close}\n\nLabels:\n{labels}\n\n{self.answer_form()}"
+        )
+        return {"role": "system", "content": PROMPTS["coder"]}, {"role": "user", "content": content}
+
+    def answer_form(self) -> str:
+        """Say in words, and by a pattern, how to answer."""
+        pattern = json.dumps(dict.fromkeys((code.name for code in self.codes), "true or false"))
+        return f"Answer with one JSON object and nothing else, every label with true or false, after this pattern:\n{pattern}"
+
+    def again(self, answer: str, fault: str) -> Messages:
+        """Ask once more for an answer that could not be read."""
+        return _once_more(answer.strip(), fault, "labels", self.answer_form())
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the answer."""
+        return _object({code.name: {"type": "boolean"} for code in self.codes})
+
+    def read(self, call: Call) -> tuple[list[Reading], str | None]:
+        """Read an answer: one reading a label."""
+        return read_labels(call, [code.name for code in self.codes])
+
+
+@dataclass(frozen=True)
+class Items:
+    """A question about which items of a rubric one reply hits, as HeartBench asks it: reasons first."""
+
+    items: tuple[Mapping[str, Any], ...]
+    language: str
+    exact: bool = False
+    """Whether the schema fixes the number of hits; not every provider takes that."""
+    name: ClassVar[str] = "heartbench"
+    answer_format: ClassVar[str] = "json"
+    title: ClassVar[str] = "hits"
+    repairable: ClassVar[tuple[str, ...]] = ("ok", "truncated")
+
+    @property
+    def cells(self) -> list[tuple[str, str | None]]:
+        """The ability that each item is about, and the item."""
+        return [(item["ability"], item["item"]) for item in self.items]
+
+    @property
+    def room(self) -> int:
+        """Tokens for an answer."""
+        return 500 + 60 * len(self.items)
+
+    def messages(self, history: str, replies: Sequence[str]) -> Messages:
+        """Write the prompt."""
+        points = ["" if pd.isna(item["points"]) else f"{item['points']:+g}" for item in self.items]
+        shown = "\n".join(
+            f"{number}. [{item['ability']}][{worth}] {item['content']}"
+            for number, (item, worth) in enumerate(zip(self.items, points, strict=True), start=1)
+        )
+        words = PROMPTS["items"][self.language]["judge"]
+        said = words.format(n=len(self.items), history=history, reply=replies[0], items=shown)
+        return ({"role": "user", "content": said},)
+
+    def again(self, answer: str, fault: str) -> Messages:
+        """Ask once more for an answer that cannot be used."""
+        said = PROMPTS["items"][self.language]["again"].format(fault=fault, n=len(self.items))
+        return {"role": "assistant", "content": answer}, {"role": "user", "content": said}
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the answer."""
+        n = len(self.items)
+        hits: dict[str, Any] = {"type": "array", "items": {"enum": [1, 0, None]}}
+        reason: dict[str, Any] = {"type": "string"}
+        if self.exact:
+            hits |= {"minItems": n, "maxItems": n}
+            reason |= {"minLength": 1, "maxLength": REASON_PER_ITEM * n}
+        return _object({"reason": reason, "hits": hits})
+
+    def read(self, call: Call) -> tuple[list[Reading], str | None]:
+        """Read an answer: all items or none."""
+        return read_hits(call, len(self.items))
+
+
+def _once_more(answer: str, fault: str, what: str, form: str) -> Messages:
+    said = f"That answer could not be read: {fault}. Give the same {what} again. {form}"
+    return {"role": "assistant", "content": answer or "(nothing)"}, {"role": "user", "content": said}
+
+
 def history_block(history: Mapping[Any, Any], protocol: Protocol) -> str:
     """Write a conversation as a judge shall read it."""
     turns = history["turns"]
     if protocol.turn_labels == "parity":
-        labels = [SPEAKERS[number % 2] for number in range(len(turns))]
+        labels = [list(LABELS.values())[number % 2] for number in range(len(turns))]
     else:
         labels = [turn["speaker"].capitalize() for turn in turns]
     lines = [f"{label}: {turn['text']}" for label, turn in zip(labels, turns, strict=True)]
@@ -151,13 +544,6 @@ def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str
             return codes
 
 
-def repair_messages(messages: Messages, answer: str | None, fault: str, form: Form) -> Messages:
-    """Ask once more for an answer that could not be read."""
-    came = (answer or "").strip()[:MAX_REPEATED] or "(nothing)"
-    again = f"That answer could not be read: {fault}. Give the same judgement again. {form.answer_form()}"
-    return (*messages, {"role": "assistant", "content": came}, {"role": "user", "content": again})
-
-
 def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json") -> str:
     """Give the SHA-256 of what a judge is told beside the conversation and the replies, for a run's manifest.
 
@@ -177,8 +563,8 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 
     Examples
     --------
-    >>> from heart_utils.judging.protocols import load_protocol
-    >>> from heart_utils.judging.rubric import load_rubric
+    >>> from heart_utils.judging.prompts import load_protocol
+    >>> from heart_utils.judging.prompts import load_rubric
     >>> rubric = load_rubric("heart")
     >>> len(prompt_hash(load_protocol("heart"), rubric))
     64

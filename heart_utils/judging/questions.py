@@ -1,65 +1,52 @@
-"""Put questions to judges: the same steps for pairs of replies and for one reply alone."""
+"""Put questions to models and read their answers: one way for pairs, for scores, for labels and for rubric items.
+
+What the ledger holds is not asked again. An answer that cannot be read is asked for once more, with what was
+wrong with it; what cannot be read then is ``unparsed``, never a tie, a number or the absence of a label.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from heart_utils.calls.asking import ask_all
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.models import Call, Model, Request, supports_schema
 from heart_utils.calls.prices import bound, plan_call
-from heart_utils.judging.prompts import Form, Messages, repair_messages
-from heart_utils.judging.readings import Reading, read_call
+from heart_utils.judging.prompts import Form, Items, Labels, Messages
+from heart_utils.judging.readings import Reading
 
 if TYPE_CHECKING:
     from heart_utils.calls.ledger import Ledger
 
-__all__ = ["Answer", "Question"]
+__all__ = ["Answer", "JudgeError", "Question"]
 
-ROOM = 200
-"""Tokens for an answer in JSON, whatever it is about."""
-ROOM_PER_DIMENSION = 120
 CHUNK = 2_000
 SCHEMA = "schema"
 """Under this and a model's digest the ledger notes whether the model is asked with a JSON schema."""
 LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
 
 
-class Question(NamedTuple):
-    """One call: what one judge is asked about one comparison, or one reply.
+class JudgeError(ValueError):
+    """Replies cannot be put to judges as asked."""
 
-    Attributes
-    ----------
-    about : mapping
-        The row that is judged, as its table has it, and what its verdicts need of the history.
-    judge : Model
-        Who is asked.
-    form : Form
-        Which dimensions, in which order, and how to answer.
-    history : str
-        The conversation as shown.
-    shown : tuple of str
-        The replies in the order shown.
-    flags : tuple of str
-        For the verdicts or scores.
-    repeat : int
-        The number of a repeated call.
-    """
+
+class Question(NamedTuple):
+    """One call: what one judge is asked about the row `about`, the replies `shown` in their order, and under which form."""
 
     about: Mapping[Any, Any]
     judge: Model
-    form: Form
+    form: Form | Labels | Items
     history: str
     shown: tuple[str, ...]
-    flags: tuple[str, ...]
-    repeat: int
+    flags: tuple[str, ...] = ()
+    repeat: int = 0
 
     @property
     def messages(self) -> Messages:
@@ -73,36 +60,24 @@ class Question(NamedTuple):
 
     def request(self, *, schema: bool) -> Request:
         """Make the request."""
-        return Request(self.judge, self.messages, self._options(schema), self.repeat, tag=str(self.about["history_id"]))
+        options: dict[str, Any] = {}
+        if not self.in_json:
+            options = LETTER_OPTIONS
+        elif not self.judge.limits_room:
+            options["max_tokens"] = self.form.room
+        if schema and self.in_json:
+            what = {"name": self.form.title, "strict": True, "schema": self.form.schema}
+            options["response_format"] = {"type": "json_schema", "json_schema": what}
+        return Request(self.judge, self.messages, options, self.repeat, tag=str(self.about["history_id"]))
 
     def repair(self, request: Request, answer: str, fault: str) -> Request:
         """Ask once more, with what was wrong with the answer."""
-        messages = repair_messages(self.messages, answer, fault, self.form)
-        return replace(request, messages=messages)
-
-    def _options(self, schema: bool) -> dict[str, Any]:
-        if self.form.answer_format == "logprob":
-            return LETTER_OPTIONS
-        options: dict[str, Any] = {}
-        if not self.judge.limits_room:
-            options["max_tokens"] = ROOM + ROOM_PER_DIMENSION * len(self.form.dimensions)
-        if schema:
-            what = {"name": "judgement", "strict": True, "schema": self.form.schema}
-            options["response_format"] = {"type": "json_schema", "json_schema": what}
-        return options
+        return replace(request, messages=(*request.messages, *self.form.again(answer, fault)))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question was answered.
-
-    Attributes
-    ----------
-    question : Question
-        What was asked.
-    calls : tuple of Call
-        One, or two where the first answer had to be asked for again.
-    """
+    """What a question was answered: in one call, in two where it had to be asked again, in none where there was no reply."""
 
     question: Question
     calls: tuple[Call, ...]
@@ -110,13 +85,15 @@ class Answer:
     @cached_property
     def first(self) -> tuple[list[Reading], str | None]:
         """The first answer's readings, and what is wrong with it."""
-        return read_call(self.calls[0], self.question.form)
+        return self.question.form.read(self.calls[0])
 
-    def readings(self) -> list[tuple[Reading, Call, bool]]:
+    def readings(self) -> list[tuple[Reading, Call | None, bool]]:
         """Read the answer; what its repair makes readable counts, and what was readable before stands."""
-        merged = [(reading, self.calls[0], False) for reading in self.first[0]]
+        if not self.calls:
+            return [(Reading(self.question.about["state"]), None, False)] * len(self.question.form.cells)
+        merged: list[tuple[Reading, Call | None, bool]] = [(reading, self.calls[0], False) for reading in self.first[0]]
         for call in self.calls[1:]:
-            again, _ = read_call(call, self.question.form)
+            again, _ = self.question.form.read(call)
             for place, reading in enumerate(again):
                 if merged[place][0].state == "unparsed" and reading.state in ("valid", "abstained"):
                     merged[place] = (reading, call, True)
@@ -140,61 +117,43 @@ def collector_paused() -> Iterator[None]:
 
 
 def ask_questions(
-    questions: Sequence[Question],
-    *,
-    ledger: Ledger,
-    mode: str = "missing",
-    max_concurrency: int | None = None,
-    budget_usd: float | None = None,
-    max_paid_calls: int | None = None,
-    scheduler: str | None = None,
-    progress: bool = True,
+    questions: Sequence[Question], *, ledger: Ledger, mode: str = "missing", max_paid_calls: int | None = None, **asking: Any
 ) -> list[Answer]:
     """Ask what the ledger lacks, and ask once more for what cannot be read."""
-    asking: dict[str, Any] = {"ledger": ledger, "mode": mode, "max_concurrency": max_concurrency, "budget_usd": budget_usd}
-    asking |= {"scheduler": scheduler, "progress": progress}
+    if mode not in ("missing", "replay"):
+        raise JudgeError(f"mode is {mode!r}, expected 'missing' or 'replay'; a plan says what would be asked.")
+    asking |= {"ledger": ledger, "mode": mode}
     calls, missing = _look_up(questions, ledger, again=mode != "replay")
     if missing and mode != "replay":
         note_schemas([questions[place].judge for place in missing if questions[place].in_json], ledger)
     new = ask_all(list(missing.values()), max_paid_calls=max_paid_calls, **asking) if missing else []
     calls |= zip(missing, new, strict=True)
     answers = [Answer(question, (calls[place],)) for place, question in enumerate(questions)]
-    unread = {place: answer for place, answer in enumerate(answers) if answer.calls[0].status == "ok" and answer.first[1]}
+    unread = {
+        place: answer
+        for place, answer in enumerate(answers)
+        if answer.calls[0].status in answer.question.form.repairable and answer.first[1]
+    }
     asked = question_requests([answer.question for answer in unread.values()], ledger)
     repairs = {
         place: answer.question.repair(request, answer.calls[0].text, str(answer.first[1]))
         for (place, answer), request in zip(unread.items(), asked, strict=True)
     }
-    if max_paid_calls is not None:
-        paid = {call.call_id for call in new if call.cost_usd != 0}
-        max_paid_calls = max(max_paid_calls - len(paid), 0)
-    for place, call in ask_repairs(repairs, max_paid_calls=max_paid_calls, **asking).items():
-        answers[place] = Answer(answers[place].question, (*answers[place].calls, call))
-    return answers
-
-
-def ask_repairs(repairs: Mapping[int, Request], *, ledger: Ledger, mode: str, **asking: Any) -> dict[int, Call]:
-    """Ask once more what could not be read; a replay takes only what was asked, so that a new parser needs no call."""
-    if mode == "replay":
+    if mode == "replay":  # takes only what was asked, so that a new parser needs no call
         known = ledger.find([request.key for request in repairs.values()])
         repairs = {place: request for place, request in repairs.items() if request.key in known}
-    calls = ask_all(list(repairs.values()), ledger=ledger, mode=mode, **asking) if repairs else []
-    return dict(zip(repairs, calls, strict=True))
-
-
-def question_requests(questions: Sequence[Question], ledger: Ledger) -> Iterator[Request]:
-    """Make the request of each question, as ``settle_requests`` settles its form."""
-    return settle_requests(((q.judge if q.in_json else None, partial(_ask, q)) for q in questions), ledger)
-
-
-def _ask(question: Question, schema: bool) -> Request:
-    return question.request(schema=schema)
+    if max_paid_calls is not None:
+        max_paid_calls = max(max_paid_calls - len({call.call_id for call in new if call.cost_usd != 0}), 0)
+    second = ask_all(list(repairs.values()), max_paid_calls=max_paid_calls, **asking) if repairs else []
+    for place, call in zip(repairs, second, strict=True):
+        answers[place] = Answer(answers[place].question, (*answers[place].calls, call))
+    return answers
 
 
 def count_questions(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFrame:
     """Say what asking would take, judge by judge, without asking."""
     asked = (
-        ((question.judge.name, question.form.protocol.name, question.form.answer_format), request)
+        ((question.judge.name, question.form.name, question.form.answer_format), request)
         for question, request in zip(questions, question_requests(questions, ledger), strict=True)
     )
     return count_calls(asked, by=("rater", "protocol", "answer_format"), ledger=ledger)
@@ -240,23 +199,23 @@ def takes_schema(model: Model, ledger: Ledger) -> bool:
     return "yes" in noted.values() if noted else supports_schema(model)
 
 
-def settle_requests(asked: Iterable[tuple[Model | None, Callable[[bool], Request]]], ledger: Ledger) -> Iterator[Request]:
+def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator[Request]:
     """Make each request with a JSON schema or without: in the form in which it is recorded, or else its model's."""
-    asked = iter(asked)
+    questions = iter(questions)
     schemas: dict[tuple[str, bool | None], bool] = {}
-    while chunk := list(islice(asked, CHUNK)):
+    while chunk := list(islice(questions, CHUNK)):
         wanted = []
-        for model, _ in chunk:
-            who = None if model is None else (model.identity_digest, model.json_schema)
-            if model is not None and who is not None and who not in schemas:
-                schemas[who] = takes_schema(model, ledger)
-            wanted.append(who is not None and schemas[who])
-        requests = [make(schema) for schema, (_, make) in zip(wanted, chunk, strict=True)]
+        for question in chunk:
+            who = question.judge.identity_digest, question.judge.json_schema
+            if question.in_json and who not in schemas:
+                schemas[who] = takes_schema(question.judge, ledger)
+            wanted.append(question.in_json and schemas[who])
+        requests = [question.request(schema=schema) for question, schema in zip(chunk, wanted, strict=True)]
         known = ledger.statuses([request.key for request in requests])
         others = {
-            place: make(not wanted[place])
-            for place, (model, make) in enumerate(chunk)
-            if model is not None and model.json_schema is None and requests[place].key not in known
+            place: question.request(schema=not wanted[place])
+            for place, question in enumerate(chunk)
+            if question.in_json and question.judge.json_schema is None and requests[place].key not in known
         }
         there = ledger.statuses([request.key for request in others.values()])
         for place, request in enumerate(requests):

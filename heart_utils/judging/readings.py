@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from heart_utils.calls.models import Call
-from heart_utils.judging.prompts import Form
 
 __all__ = ["Reading"]
 
@@ -25,6 +24,7 @@ DECODER = json.JSONDecoder(strict=False)  # a raw line break inside a string is 
 TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 PLUS_SIGNS = re.compile(r"[^\w+]*(\w+)[^\w+]*(\+*)[^\w+]*")
 WRAPPERS = ("dimensions", "verdicts", "scores", "answer", "result", "judgement", "judgment", "scales")
+TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 NO_ANSWER = ("abstain", "none", "cannot judge", "n/a")
 REFUSAL = re.compile(
     r"""^\W*(?:[^.!?\n]{0,40}(?:\bsorry\b|\bapologi[sz]e\b|\bunfortunately\b|\bas\ an\ ai\b)[^.!?\n]{0,60}?)?
@@ -36,24 +36,11 @@ REFUSAL = re.compile(
 
 
 class Reading(NamedTuple):
-    """What an answer says on one dimension, in terms of the order shown.
+    """What an answer says on one dimension, label or item, in terms of the order shown.
 
-    Attributes
-    ----------
-    state : str
-        ``valid``, ``abstained``, ``refused``, ``unparsed`` or ``error``.
-    winner : str or None
-        ``first``, ``second`` or ``tie``.
-    margin : float or None
-        1 to 5; None for a tie, or where the answer gives none that can be read.
-    p_first : float or None
-        The probability that the reply shown first is better.
-    score : float or None
-        1 to 5, for a reply alone.
-    rationale : str or None
-        The reason given.
-    little_mass : bool
-        Whether the two letters together had less than half of the next token's probability.
+    The winner is ``first``, ``second`` or ``tie``; the margin, 1 to 5, is None for a tie, or where the answer gives none
+    that can be read; `p_first` is the probability that the reply shown first is better; `little_mass` says that the two
+    letters together had less than half of the next token's probability.
     """
 
     state: str
@@ -65,36 +52,79 @@ class Reading(NamedTuple):
     little_mass: bool = False
 
 
-def read_call(call: Call, form: Form) -> tuple[list[Reading], str | None]:
-    """Read what a call answered."""
-    names = [dimension.name for dimension in form.dimensions]
-    if call.status in ("error", "refused"):
-        return [Reading(call.status)] * len(names), None
-    if form.answer_format == "logprob":
-        return [_read_letter(call, form)], None
-    found = _find_object(call.text, names)
+def read_dimensions(
+    call: Call, names: Sequence[str], codes: Sequence[str], *, letter: bool, scores: bool, ties: bool, plus: bool, once: bool
+) -> tuple[list[Reading], str | None]:
+    """Read a judgement of a pair, or of one reply alone."""
+    if letter:
+        failed = call.status in ("error", "refused")
+        return [Reading(call.status) if failed else _read_letter(call, codes)], None
+    found, failure = _answer(call, names, lambda text: find_object(text, names), "of the form asked for")
     if found is None:
-        if REFUSAL.match(call.text):
-            return [Reading("refused")] * len(names), None
-        return [Reading("unparsed")] * len(names), "it holds no JSON object of the form asked for"
-    shared = _text(found.get("reasoning")) if form.protocol.reasoning == "once" else None
-    readings, faults = [], []
-    for name in names:
-        reading, fault = _read_dimension(name, found, form, shared)
-        readings.append(reading)
-        if fault:
-            faults.append(fault)
-    return readings, "; ".join(faults) or None
+        return failure
+    shared = _text(found.get("reasoning")) if once else None
+    words = {codes[0]: "first", codes[-1]: "second"} | ({"tie": "tie"} if ties else {})
+    read = [
+        (Reading("unparsed"), f"{name} is missing")
+        if name not in found
+        else _read_score(name, found[name], shared)
+        if scores
+        else _read_winner(name, found[name], words, shared, plus=plus)
+        for name in names
+    ]
+    return [reading for reading, _ in read], "; ".join(fault for _, fault in read if fault) or None
 
 
-def _read_letter(call: Call, form: Form) -> Reading:
+def read_labels(call: Call, names: Sequence[str]) -> tuple[list[Reading], str | None]:
+    """Read which labels hold; one that is left out is ``unparsed``, never absent."""
+    found, failure = _answer(call, names, lambda text: last_object(text, names), "with the labels")
+    if found is None:
+        return failure
+    read = {name: _truth(found.get(name)) for name in names}
+    faults = [f"{name} is {json.dumps(found.get(name))[:40]}" for name, value in read.items() if value is None]
+    readings = [Reading("unparsed") if value is None else Reading("valid", score=float(value)) for value in read.values()]
+    return readings, f"{', '.join(faults)}; expected true or false" if faults else None
+
+
+def read_hits(call: Call, n: int) -> tuple[list[Reading], str | None]:
+    """Read exactly as many hits as items, each 1, 0 or null, or none at all."""
+    found, failure = _answer(call, range(n), lambda text: last_object(text, ["hits"]), "with hits")
+    if found is None:
+        return failure
+    hits, fault = found["hits"], None
+    if not isinstance(hits, list):
+        fault = f"hits is {type(hits).__name__}, expected a list"
+    elif len(hits) != n:
+        fault = f"hits has {len(hits)} entries, expected {n}"
+    elif wrong := [at for at, hit in enumerate(hits) if not (hit is None or (type(hit) is int and hit in (0, 1)))]:
+        fault = f"entry {wrong[0] + 1} of hits is {json.dumps(hits[wrong[0]])[:40]}, expected 1, 0 or null"
+    elif _text(found.get("reason")) is None:
+        fault = "it gives no reason"
+    if fault is not None:
+        return [Reading("unparsed")] * n, fault
+    return [Reading("abstained") if hit is None else Reading("valid", score=hit) for hit in hits], None
+
+
+def _answer(
+    call: Call, cells: Sequence[Any], find: Callable[[str], dict[str, Any] | None], form: str
+) -> tuple[dict[str, Any] | None, tuple[list[Reading], str | None]]:
+    """Find the object in an answer; where there is none, what every cell is then, and what is wrong."""
+    if call.status not in ("ok", "truncated"):
+        return None, ([Reading("refused" if call.status == "refused" else "error")] * len(cells), None)
+    found = find(call.text)
+    if found is None and REFUSAL.match(call.text):
+        return None, ([Reading("refused")] * len(cells), None)
+    return found, ([Reading("unparsed")] * len(cells), f"it holds no JSON object {form}")
+
+
+def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
     """Renormalise the next token's probability over the two letters.
 
     A letter that is not listed is taken to be as probable as the least probable token listed: the most it can be, so
     that no certainty is made up. With neither listed there is no answer.
     """
     listed = [(_letter(token), math.exp(logprob)) for token, logprob in call.logprobs or ()]
-    mass = [sum(share for letter, share in listed if letter == code) for code in form.codes]
+    mass = [sum(share for letter, share in listed if letter == code) for code in codes]
     if not any(mass):
         return Reading("unparsed")
     least = min(share for _, share in listed)
@@ -110,29 +140,40 @@ def _letter(token: str) -> str:
     return token.strip(" \t\n▁Ġ*\"'().")
 
 
-def _find_object(text: str, names: list[str]) -> dict[str, Any] | None:
+def last_object(text: str, names: Sequence[str]) -> dict[str, Any] | None:
+    """Find the last object in a text that has any of these keys."""
+    return _last(text, lambda content: content if isinstance(content, dict) and set(names) & set(content) else None)
+
+
+def find_object(text: str, names: Sequence[str]) -> dict[str, Any] | None:
     """Find the last object in a text that speaks of the dimensions, whole or cut short."""
     try:
         return _speaking(DECODER.decode(text), names)
     except (ValueError, RecursionError):
         pass
     for candidate in (text, TRAILING_COMMA.sub(r"\1", text)):
-        found, start = None, candidate.find("{")
-        while start >= 0:
-            try:
-                content, end = DECODER.raw_decode(candidate, start)
-                found = _speaking(content, names) or found
-            except (ValueError, RecursionError):
-                end = start + 1
-            start = candidate.find("{", end)
         # Dimension by dimension only where no whole object speaks of them: the answer was cut short.
-        found = found or _pieces(candidate, names)
+        found = _last(candidate, lambda content: _speaking(content, names)) or _pieces(candidate, names)
         if found is not None:
             return found
     return None
 
 
-def _speaking(content: Any, names: list[str]) -> dict[str, Any] | None:
+def _last(text: str, take: Callable[[Any], dict[str, Any] | None]) -> dict[str, Any] | None:
+    """Go through the objects in a text, and give the last that is taken."""
+    found, start = None, text.find("{")
+    while start >= 0:
+        end = start + 1
+        try:
+            content, end = DECODER.raw_decode(text, start)
+            found = take(content) or found
+        except (ValueError, RecursionError):
+            pass
+        start = text.find("{", end)
+    return found
+
+
+def _speaking(content: Any, names: Sequence[str]) -> dict[str, Any] | None:
     """Give the mapping of dimensions in an answer, out of its wrapping and with its keys in snake_case."""
     if isinstance(content, list):
         lines = [line for line in content if isinstance(line, dict)]
@@ -155,7 +196,7 @@ def _speaking(content: Any, names: list[str]) -> dict[str, Any] | None:
     return None
 
 
-def _pieces(text: str, names: list[str]) -> dict[str, Any] | None:
+def _pieces(text: str, names: Sequence[str]) -> dict[str, Any] | None:
     """Read the values that are whole in an object that is not."""
     found: dict[str, Any] = {}
     for name in (*names, "reasoning"):
@@ -168,42 +209,37 @@ def _pieces(text: str, names: list[str]) -> dict[str, Any] | None:
     return found if any(name in found for name in names) else None
 
 
-def _read_dimension(name: str, found: Mapping[str, Any], form: Form, shared: str | None) -> tuple[Reading, str | None]:
-    if name not in found:
-        return Reading("unparsed"), f"{name} is missing"
-    value = found[name]
+def _read_score(name: str, value: Any, shared: str | None) -> tuple[Reading, str | None]:
+    cells = value if isinstance(value, dict) else {}
+    rationale, told = shared or _text(cells.get("reasoning")), cells.get("score", value)
+    score = _whole(told)
+    if score is None:
+        return Reading("unparsed", rationale=rationale), f"the score on {name} is {told!r}, expected one of 1, 2, 3, 4, 5"
+    return Reading("valid", score=score, rationale=rationale), None
+
+
+def _read_winner(
+    name: str, value: Any, words: Mapping[str, str], shared: str | None, *, plus: bool
+) -> tuple[Reading, str | None]:
     cells = value if isinstance(value, dict) else {}
     rationale = shared or _text(cells.get("reasoning"))
-    if form.protocol.asks == "reply":
-        said = cells.get("score", value)
-        score = _whole(said)
-        if score is None:
-            return Reading("unparsed", rationale=rationale), f"the score on {name} is {said!r}, expected one of 1, 2, 3, 4, 5"
-        return Reading("valid", score=score, rationale=rationale), None
     said, margin = cells.get("winner", value), _whole(cells.get("margin"))
-    if form.protocol.margin == "plus" and isinstance(said, str):
-        signs = PLUS_SIGNS.fullmatch(said)
-        if signs:
-            said, count = signs[1], len(signs[2])
-            margin = margin if not count else float(count) if count <= MAX_MARGIN else None
+    signs = PLUS_SIGNS.fullmatch(said) if plus and isinstance(said, str) else None
+    if signs:
+        said, count = signs[1], len(signs[2])
+        margin = margin if not count else float(count) if count <= MAX_MARGIN else None
     if (isinstance(said, str) and said.strip().lower() in NO_ANSWER) or (said is None and "winner" in cells):
         return Reading("abstained", rationale=rationale), None
-    words = {form.codes[0]: "first", form.codes[1]: "second"} | ({"tie": "tie"} if form.protocol.ties else {})
-    winner = words.get(said) if isinstance(said, str) else None
+    winner = (words.get(said) or _loosely(said, words)) if isinstance(said, str) else None
     if winner is None:
-        winner = _loosely(said, words)
-    if winner is None:
-        shown = said if isinstance(said, str) else type(said).__name__
-        return Reading(
-            "unparsed", rationale=rationale
-        ), f"the winner on {name} is {shown!r}, expected one of {', '.join(words)}"
+        shown = repr(said) if isinstance(said, str) else repr(type(said).__name__)
+        fault = f"the winner on {name} is {shown}, expected one of {', '.join(words)}"
+        return Reading("unparsed", rationale=rationale), fault
     return Reading("valid", winner, None if winner == "tie" else margin, None, None, rationale), None
 
 
-def _loosely(said: Any, words: Mapping[str, str]) -> str | None:
+def _loosely(said: str, words: Mapping[str, str]) -> str | None:
     """Read "Reply k482." as K482, and nothing else: what names both, or more than a code, is not a verdict."""
-    if not isinstance(said, str):
-        return None
     bare = re.sub(
         r"^(?:the\s+)?(?:reply|response|respondent)\s+", "", said.strip(" \t\n\"'*.()[]"), flags=re.IGNORECASE
     ).lower()
@@ -218,6 +254,10 @@ def _whole(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if value in (1, 2, 3, 4, 5) else None
+
+
+def _truth(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else TRUTHS.get(str(value).strip().lower())
 
 
 def _text(value: Any) -> str | None:

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-import yaml
+from pydantic import Field
 
 from heart_utils.calls.models import Model, Request, read_models
-from heart_utils.judging.instructions import REPLY_INSTRUCTIONS
+from heart_utils.judging.codebook import CODEBOOKS, load_codebooks
+from heart_utils.judging.design import pair_replies
+from heart_utils.judging.judge import (
+    AGAIN,
+    ask_again,
+    collect_codes,
+    collect_hits,
+    collect_scores,
+    collect_verdicts,
+    plan_codes,
+    plan_hits,
+    plan_questions,
+    plan_score_questions,
+    plan_scores,
+    plan_verdicts,
+)
+from heart_utils.judging.probes import judge_probes
+from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, Protocol, load_protocol
+from heart_utils.judging.questions import note_schemas, question_requests
 from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
 from heart_utils.runs import find_root
+from heart_utils.settings import read_strictly, read_yaml
+from heart_utils.sources import load_histories, load_replies, load_responders
+from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.tables import SLICES, check_table, empty_table
 
 if TYPE_CHECKING:
     from heart_utils.calls.ledger import Ledger
-    from heart_utils.judging.protocols import Protocol
 
 __all__ = [
     "Recipe",
@@ -39,6 +59,8 @@ __all__ = [
 ]
 
 TWINNED = "calm_twin"
+MODELS = ("responders", "judges", "coders")
+Positive = Annotated[int, Field(ge=1)]
 
 
 class RecipeError(ValueError):
@@ -90,7 +112,7 @@ class Recipe:
         Whether the judges are asked about probes with known answers too; see
         :mod:`heart_utils.judging.probes`.
     asked_again : int
-        About how many pairs the judges are asked again, in the ways of :mod:`heart_utils.judging.again`.
+        About how many pairs the judges are asked again, in the ways of :mod:`heart_utils.judging.judge`.
     together : sequence of str
         Dimensions that those ask about in one call and one a call; what ``protocols`` says of ``heart`` by default.
     seed : int
@@ -101,60 +123,47 @@ class Recipe:
         Judging calls in flight, all judges together.
     recorded : str, optional
         A file of recorded calls that the ledger is seeded with, from the project's root.
+    questions : str, optional
+        ``heartbench``, or a file like its own: then each of its questions is answered by the responders, in their own
+        length, and the judges go through its rubric item by item; there are no histories, pairs or protocols to name.
+    n_questions : int, optional
+        So many of them, those with the shortest texts: a small model's context is short.
+    language : str
+        ``zh`` or ``en``, of what models are told about them.
     """
 
     run: str
-    histories: str
+    histories: str = ""
     twins: bool = False
-    slices: Mapping[str, int] = field(default_factory=dict)
+    slices: Mapping[str, Positive] = field(default_factory=dict)
     given_replies: bool = True
     responders: tuple[Model, ...] = ()
     probes: tuple[str, ...] = ()
     instructions: str = REPLY_INSTRUCTIONS
-    repeats: int = 1
+    repeats: Positive = 1
     judges: tuple[Model, ...] = ()
-    protocols: Mapping[str, Sequence[str] | None] = field(default_factory=lambda: {"heart": None})
-    orders: str = "both"
-    pairs: str | int = "all"
-    judge_repeats: int = 1
+    protocols: Mapping[str, tuple[str, ...] | None] = field(default_factory=lambda: {"heart": None})
+    orders: Literal["both", "random"] = "both"
+    pairs: Positive | Literal["all"] = "all"
+    judge_repeats: Positive = 1
     coders: tuple[Model, ...] = ()
-    codebooks: Sequence[str] = ("release", "esconv", "focus", "safety")
-    coded: Sequence[str] = ()
+    codebooks: tuple[str, ...] = CODEBOOKS
+    coded: tuple[str, ...] = ()
     report_card: bool = False
-    asked_again: int = 0
-    together: Sequence[str] = ()
+    asked_again: Annotated[int, Field(ge=0)] = 0
+    together: tuple[str, ...] = ()
     seed: int = 20260109
     budget_usd: float | None = None
-    max_concurrency: int | None = None
+    max_concurrency: Positive | None = None
     recorded: str | None = None
+    questions: str | None = None
+    n_questions: Positive | None = None
+    language: Literal["zh", "en"] = "zh"
 
-
-KINDS: dict[str, tuple[type, ...]] = {
-    "histories": (str,),
-    "twins": (bool,),
-    "slices": (dict,),
-    "given_replies": (bool,),
-    "responders": (list,),
-    "probes": (list,),
-    "instructions": (str,),
-    "repeats": (int,),
-    "judges": (list,),
-    "protocols": (dict,),
-    "orders": (str,),
-    "pairs": (str, int),
-    "judge_repeats": (int,),
-    "coders": (list,),
-    "codebooks": (list,),
-    "coded": (list,),
-    "report_card": (bool,),
-    "asked_again": (int,),
-    "together": (list,),
-    "seed": (int,),
-    "budget_usd": (int, float),
-    "max_concurrency": (int,),
-    "recorded": (str,),
-}
-"""Setting -> what YAML may give for it."""
+    @property
+    def asked_language(self) -> str | None:
+        """The language of HeartBench's prompts, where they are used."""
+        return self.language if self.questions else None
 
 
 def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Recipe:
@@ -186,19 +195,12 @@ def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Reci
     ('sample', ['SmolLM2-135M-judge'])
     """
     path = find_root() / "params" / f"{run}.yaml" if file is None else Path(file)
-    try:
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RecipeError(f"{path} cannot be read ({error.strerror}); a run's settings stand in params/RUN.yaml.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    block = settings.get("collect") if isinstance(settings, dict) else None
+    if not path.is_file():
+        raise RecipeError(f"{path} cannot be read; a run's settings stand in params/RUN.yaml.")
+    block = read_yaml(path, RecipeError).get("collect")
     if not isinstance(block, dict):
         raise RecipeError(f"{path} has no block `collect:`, so there is nothing to collect for {run!r}.")
-    try:
-        return _read_block(run, block)
-    except RecipeError as error:
-        raise RecipeError(f"{path}, collect: {error}") from None
+    return _read_block(run, block, f"{path}, collect")
 
 
 def recipe_ledger(recipe: Recipe) -> Ledger:
@@ -254,8 +256,9 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     >>> recipe_histories(Recipe("mine", "sample", slices={"standard": 2, "adversarial": 1}))["slice"].tolist()
     ['standard', 'standard', 'adversarial']
     """
-    from heart_utils.sources import load_histories
-
+    if recipe.questions:
+        histories = load_question_histories(recipe.questions)
+        return histories[histories["history_id"].isin(_chosen_questions(recipe)["question_id"])]
     given = recipe.histories
     if Path(given).suffix:  # from the root, since chapters run in a folder of their own
         given = str(find_root() / Path(given).expanduser())
@@ -303,8 +306,6 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
     >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))[["responder", "responder_kind"]].values.tolist()
     [['reference', 'reference'], ['echo', 'probe']]
     """
-    from heart_utils.sources import load_responders
-
     tables = [load_responders(recipe.histories)] if recipe.given_replies else []
     tables.append(describe_responders([*recipe.responders, *recipe.probes]))
     return check_table("responders", pd.concat([table for table in tables if len(table)], ignore_index=True))
@@ -337,11 +338,9 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     {'echo': 13}
     """
     responders: list[Model | str] = [*recipe.responders, *recipe.probes]
-    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions}
+    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
     replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
     if recipe.given_replies:
-        from heart_utils.sources import load_replies
-
         given = load_replies(recipe.histories, twins=recipe.twins)
         replies.insert(0, given[given["history_id"].isin(set(histories["history_id"]))])
     return check_table("replies", pd.concat([table for table in replies if len(table)], ignore_index=True))
@@ -373,8 +372,6 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     >>> len(comparisons), comparisons["pair_id"].nunique(), comparisons["protocol"].unique().tolist()
     (28, 14, ['heart'])
     """
-    from heart_utils.judging.design import pair_replies
-
     tables = [
         pair_replies(
             replies,
@@ -430,8 +427,6 @@ def recipe_verdicts(
     >>> plan[["rater", "n_calls", "n_recorded"]].values.tolist()
     [['judge', 28, 0]]
     """
-    from heart_utils.judging.judge import collect_verdicts, plan_verdicts
-
     step, responders, tables = plan_verdicts if plan else collect_verdicts, recipe_responders(recipe), []
     for protocol in _protocols(recipe, "pair"):
         theirs = comparisons[comparisons["protocol"] == protocol.name]
@@ -467,8 +462,6 @@ def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: 
     >>> recipe_probes(mine, ledger=open_ledger("sqlite://"), plan=True)[["rater", "n_calls"]].values.tolist()
     [['judge', 432]]
     """
-    from heart_utils.judging.probes import judge_probes
-
     if not (recipe.report_card and recipe.judges):
         return empty_table("verdicts")
     return judge_probes(recipe.judges, ledger=ledger, seed=recipe.seed, plan=plan, **how)
@@ -510,8 +503,6 @@ def recipe_again(
     >>> int(plan["n_calls"].sum())
     20
     """
-    from heart_utils.judging.again import PROTOCOL, ask_again
-
     if not (recipe.asked_again and recipe.judges):
         return empty_table("verdicts")
     return ask_again(
@@ -522,7 +513,7 @@ def recipe_again(
         ledger=ledger,
         responders=recipe_responders(recipe),
         n_pairs=recipe.asked_again,
-        dimensions=recipe.protocols.get(PROTOCOL),
+        dimensions=recipe.protocols.get(AGAIN),
         several=list(recipe.together) or None,
         seed=recipe.seed,
         plan=plan,
@@ -534,10 +525,6 @@ def recipe_requests(
     recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
 ) -> list[Request]:
     """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers."""
-    from heart_utils.judging.judge import plan_questions
-    from heart_utils.judging.questions import note_schemas, question_requests
-    from heart_utils.judging.score import plan_score_questions
-
     judges, responders = list(recipe.judges), recipe_responders(recipe)
     questions = []
     for protocol in _protocols(recipe, "pair"):
@@ -547,12 +534,13 @@ def recipe_requests(
     for protocol in _protocols(recipe, "reply"):
         asked = {"dimensions": recipe.protocols[protocol.name], "protocol": protocol}
         questions += plan_score_questions(histories, replies, judges, responders=responders, seed=recipe.seed, **asked)
-    requests = list(question_requests(questions, ledger))
-    note_schemas([judge for judge in judges if judge.answer_format == "json"], ledger)
     if recipe.coders:
-        from heart_utils.judging.code import code_requests
-
-        requests += code_requests(histories, _coded(recipe, replies), recipe.coders, ledger=ledger, **_coding(recipe))
+        questions += plan_codes(histories, _coded(recipe, replies), recipe.coders, **_coding(recipe))[0]
+    if recipe.questions:
+        chosen = _chosen_questions(recipe)
+        questions += plan_hits(chosen, histories, replies, judges, responders=responders, language=recipe.language)[0]
+    requests = list(question_requests(questions, ledger))
+    note_schemas([question.judge for question in questions if question.in_json], ledger)
     return requests
 
 
@@ -582,15 +570,12 @@ def recipe_scores(
     >>> recipe_scores(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
     [['judge', 28]]
     """
-    from heart_utils.judging.score import collect_scores, plan_scores
-
+    if recipe.questions:
+        asked: dict[str, Any] = {"responders": recipe_responders(recipe), "language": recipe.language, "plan": plan}
+        return collect_hits(_chosen_questions(recipe), histories, replies, recipe.judges, ledger=ledger, **asked, **how)
     step, responders, tables = plan_scores if plan else collect_scores, recipe_responders(recipe), []
     for protocol in _protocols(recipe, "reply"):
-        asked: dict[str, Any] = {
-            "protocol": protocol,
-            "dimensions": recipe.protocols[protocol.name],
-            "seed": recipe.seed,
-        }
+        asked = {"protocol": protocol, "dimensions": recipe.protocols[protocol.name], "seed": recipe.seed}
         tables.append(step(histories, replies, list(recipe.judges), ledger=ledger, responders=responders, **asked, **how))
     return pd.concat(tables, ignore_index=True) if tables else empty_table("scores")
 
@@ -621,12 +606,9 @@ def recipe_codes(
     >>> recipe_codes(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
     [['coder', 28]]
     """
-    from heart_utils.judging.code import collect_codes, plan_codes
-
     if not recipe.coders:
         return empty_table("codes")
-    step = plan_codes if plan else collect_codes
-    return step(histories, _coded(recipe, replies), recipe.coders, ledger=ledger, **_coding(recipe), **how)
+    return collect_codes(histories, _coded(recipe, replies), recipe.coders, ledger=ledger, plan=plan, **_coding(recipe), **how)
 
 
 def _coded(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
@@ -634,56 +616,53 @@ def _coded(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
 
 def _coding(recipe: Recipe) -> dict[str, Any]:
-    from heart_utils.judging.codebook import load_codebooks
-
     books = load_codebooks()
     return {"codebooks": {name: books[name] for name in recipe.codebooks}, "seed": recipe.seed}
 
 
 def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
-    from heart_utils.judging.protocols import load_protocol
+    asked = recipe.judges and not recipe.questions
+    return [protocol for protocol in map(load_protocol, recipe.protocols) if protocol.asks == asks] if asked else []
 
-    return [protocol for protocol in map(load_protocol, recipe.protocols) if protocol.asks == asks and recipe.judges]
+
+def _chosen_questions(recipe: Recipe) -> pd.DataFrame:
+    """Load the items of a recipe's questions, those with the shortest texts if it names a number."""
+    questions = load_questions(str(recipe.questions))
+    n, there = recipe.n_questions, questions["question_id"].nunique()
+    if n is None:
+        return questions
+    if n > there:
+        raise RecipeError(f"n_questions: {n} were asked for, and there are {there}.")
+    size = questions.assign(size=questions["content"].str.len()).groupby("question_id").agg({"n_turns": "first", "size": "sum"})
+    return questions[questions["question_id"].isin(size.sort_values(["n_turns", "size"]).index[:n])]
 
 
-def _read_block(run: str, block: Mapping[str, Any]) -> Recipe:
-    unknown = sorted(str(name) for name in block if name not in KINDS)
-    if unknown:
-        raise RecipeError(f"unknown setting {', '.join(unknown)}. Known are {', '.join(KINDS)}.")
-    if "histories" not in block:
-        raise RecipeError("needs histories: sample, heart, esconv, or a file of your own.")
-    settings: dict[str, Any] = {}
-    for name, value in block.items():
-        if value is None:
-            continue
-        if not isinstance(value, KINDS[name]) or (isinstance(value, bool) and bool not in KINDS[name]):
-            words = " or ".join(kind.__name__ for kind in KINDS[name])
-            raise RecipeError(f"{name}: expected {words}, got {value!r}.")
-        settings[name] = tuple(value) if isinstance(value, list) else value
-    for name in ("responders", "judges", "coders"):
-        settings[name] = tuple(read_models(block.get(name) or []))
-    for name in ("repeats", "judge_repeats", "max_concurrency"):
-        if settings.get(name, 1) < 1:
-            raise RecipeError(f"{name}: expected 1 or more, got {settings[name]}.")
-    _check_words("probes", settings.get("probes", ()), PROBES)
-    if settings.get("asked_again", 0) < 0:
-        raise RecipeError(f"asked_again: expected 0 or more pairs, got {settings['asked_again']}.")
-    if settings["coders"]:
-        from heart_utils.judging.codebook import load_codebooks
-
-        _check_words("codebooks", settings.get("codebooks", ()), load_codebooks())
-    _check_words("slices", tuple(settings.get("slices", {})), SLICES)
-    if Path(block["histories"]).suffix and settings.get("given_replies", True):
-        raise RecipeError("given_replies: no replies come with a file of histories; say given_replies: false.")
+def _read_block(run: str, block: Mapping[str, Any], where: str) -> Recipe:
+    """Read the block ``collect:`` strictly; models by themselves, since no message may repeat a key."""
+    given = {name: value for name, value in block.items() if value is not None}
+    models: dict[str, Any] = {}
+    for name in MODELS:
+        entries = given.pop(name, [])
+        if not isinstance(entries, list):
+            raise RecipeError(f"{where}: {name} is {type(entries).__name__}, expected a list.")
+        models[name] = tuple(read_models(entries))
+    if "run" in given:
+        raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
+    recipe = replace(read_strictly(Recipe, {"run": run, **given}, where, RecipeError), **models)
+    if not (recipe.histories or recipe.questions):
+        raise RecipeError(f"{where}: needs histories: sample, heart, esconv, or a file of your own.")
     shelf = find_root() / "data" / "protocols"
-    _check_words("protocols", tuple(settings.get("protocols", {})), sorted(file.stem for file in shelf.glob("*.yaml")))
-    wrong = [f"{name}: {n!r}" for name, n in settings.get("slices", {}).items() if not isinstance(n, int) or n < 1]
-    if wrong:
-        raise RecipeError(f"slices: expected whole numbers of 1 or more, got {', '.join(wrong)}.")
-    return Recipe(run=run, **settings)
-
-
-def _check_words(name: str, given: Sequence[Any], known: Sequence[str] | Mapping[str, Any]) -> None:
-    strange = [str(word) for word in given if word not in known]
-    if strange:
-        raise RecipeError(f"{name}: unknown {', '.join(strange)}. Known are {', '.join(known)}.")
+    known = {"probes": PROBES, "slices": SLICES, "protocols": sorted(file.stem for file in shelf.glob("*.yaml"))}
+    known |= {"codebooks": load_codebooks()} if recipe.coders else {}
+    for name, words in known.items():
+        strange = [str(word) for word in given.get(name, ()) if word not in words]
+        if strange:
+            raise RecipeError(f"{where}: {name}: unknown {', '.join(strange)}. Known are {', '.join(words)}.")
+    if recipe.questions:
+        absent = [name for name in MODELS[:2] if not models[name]]
+        if absent:
+            raise RecipeError(f"{where}: no {' and no '.join(absent)}; name at least one model each.")
+        return replace(recipe, histories=recipe.questions, given_replies=False, protocols={})
+    if Path(recipe.histories).suffix and recipe.given_replies:
+        raise RecipeError(f"{where}: given_replies: no replies come with a file of histories; say given_replies: false.")
+    return recipe

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from heart_utils.calls.asking import ask_all
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.calls.outcomes import CUT
 from heart_utils.calls.prices import price, text_bound
-from heart_utils.judging.instructions import REPLY_INSTRUCTIONS, reply_messages
+from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, item_reply_messages, reply_messages
 from heart_utils.judging.questions import count_calls
-from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
+from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS, flag_reply
 from heart_utils.tables import check_table, empty_table
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ __all__ = ["PROBES", "RespondError", "collect_replies"]
 
 REPLY_OPTIONS = {"max_tokens": 120}
 """Room for a reply, unless a model's own options say otherwise: 40 words take some 60 tokens."""
+FREE_OPTIONS = {"max_tokens": 600}
+"""Where the length is the model's, as in HeartBench."""
 
 STAND_IN = " ".join(["filler"] * MAX_WORDS)
 LABEL = re.compile(r"^\s*(?:\*\*)?(?:supporter|assistant|reply)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
@@ -66,11 +68,9 @@ def collect_replies(
     ledger: Ledger,
     repeats: int = 1,
     instructions: str = REPLY_INSTRUCTIONS,
-    mode: str = "missing",
+    language: str | None = None,
     max_concurrency: int | None = 1,
-    budget_usd: float | None = None,
-    max_paid_calls: int | None = None,
-    progress: bool = True,
+    **asking: Any,
 ) -> pd.DataFrame:
     """Let each responder answer each history once.
 
@@ -91,14 +91,14 @@ def collect_replies(
         Replies of each model to each history; a probe always says the same, once.
     instructions : str
         What a model is told before it reads a conversation.
-    mode : str
-        As in ``ask_all``. In mode ``"dry"`` a reply that is not
-        recorded is 40 words of filler, flagged ``planned``: good for estimates only.
+    language : str, optional
+        Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length, the answer taken as it is.
     max_concurrency : int, optional
         More than 1 is faster, and replies whose times were taken beside others are flagged
         ``timed_beside_others``.
-    budget_usd, max_paid_calls, progress
-        As in ``ask_all``.
+    **asking
+        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``, as in ``ask_all``. In mode
+        ``"dry"`` a reply that is not recorded is 40 words of filler, flagged ``planned``: good for estimates only.
 
     Returns
     -------
@@ -127,30 +127,32 @@ def collect_replies(
     histories = check_table("histories", histories)
     _check_responders(responders)
     _check_last_speaker(histories)
-    skipped = set(skipped_histories(histories)["history_id"])
-    answerable = histories[~histories["history_id"].isin(skipped)]
-    wanted = [
-        (history, responder, repeat)
-        for history in answerable.to_dict("records")
-        for responder in responders
-        for repeat in range(repeats if isinstance(responder, Model) else 1)
+    wanted = _wanted(histories, responders, repeats)
+    requests = [
+        _request(history, model, repeat, instructions, language)
+        for history, model, repeat in wanted
+        if isinstance(model, Model)
     ]
-    requests = [_request(history, model, repeat, instructions) for history, model, repeat in wanted if isinstance(model, Model)]
-    calls = ask_all(
-        requests,
-        ledger=ledger,
-        mode=mode,
-        max_concurrency=max_concurrency,
-        budget_usd=budget_usd,
-        max_paid_calls=max_paid_calls,
-        progress=progress,
-    )
-    answers = iter(calls)
+    answers = iter(ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, **asking))
     rows = [
-        _reply(history, responder.name, repeat, next(answers)) if isinstance(responder, Model) else _probe(history, responder)
+        _reply(history, responder.name, repeat, next(answers), as_it_came=language is not None)
+        if isinstance(responder, Model)
+        else _probe(history, responder)
         for history, responder, repeat in wanted
     ]
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
+
+
+def _wanted(
+    histories: pd.DataFrame, responders: Sequence[Model | str], repeats: int
+) -> list[tuple[dict[Any, Any], Model | str, int]]:
+    skipped = set(skipped_histories(histories)["history_id"])
+    return [
+        (history, responder, repeat)
+        for history in histories[~histories["history_id"].isin(skipped)].to_dict("records")
+        for responder in responders
+        for repeat in range(repeats if isinstance(responder, Model) else 1)
+    ]
 
 
 def plan_replies(
@@ -160,25 +162,24 @@ def plan_replies(
     ledger: Ledger,
     repeats: int = 1,
     instructions: str = REPLY_INSTRUCTIONS,
+    language: str | None = None,
 ) -> pd.DataFrame:
-    """Say what :func:`collect_replies` would take, without asking anything."""
-    skipped = set(skipped_histories(histories)["history_id"])
-    answerable = histories[~histories["history_id"].isin(skipped)].to_dict("records")
+    """Say what :func:`collect_replies` would take, model by model, without asking anything."""
     asked = (
-        ((model.name,), _request(history, model, repeat, instructions))
+        ((model.name,), _request(history, model, repeat, instructions, language))
         for model in models
-        for history in answerable
-        for repeat in range(repeats)
+        for history, _, repeat in _wanted(histories, [model], repeats)
     )
     return count_calls(asked, by=("responder",), ledger=ledger)
 
 
-def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model]) -> pd.DataFrame:
+def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bool = False) -> pd.DataFrame:
     """Make replies that are only planned as long as they may be, so that judging them can be priced at the most."""
     planned = replies["flags"].map(lambda flags: "planned" in flags).astype(bool)
     if not planned.any():
         return replies
-    rooms = {model.name: text_bound(Request(model, (), {} if model.limits_room else REPLY_OPTIONS)) for model in models}
+    room = FREE_OPTIONS if free else REPLY_OPTIONS
+    rooms = {model.name: text_bound(Request(model, (), {} if model.limits_room else room)) for model in models}
     fill = [("filler " * rooms[name])[: rooms[name]] for name in replies.loc[planned, "responder"]]
     return replies.assign(text=replies["text"].mask(planned, pd.Series(fill, index=replies.index[planned], dtype=object)))
 
@@ -228,28 +229,30 @@ def _check_last_speaker(histories: pd.DataFrame) -> None:
         )
 
 
-def _request(history: Mapping[Any, Any], model: Model, repeat: int, instructions: str) -> Request:
-    options = {} if model.limits_room else REPLY_OPTIONS
-    return Request(
-        model, reply_messages(history["turns"], instructions), options, repeat, stream=True, tag=str(history["history_id"])
-    )
+def _request(history: Mapping[Any, Any], model: Model, repeat: int, instructions: str, language: str | None) -> Request:
+    free = language is not None
+    options = {} if model.limits_room else FREE_OPTIONS if free else REPLY_OPTIONS
+    turns = history["turns"]
+    messages = item_reply_messages(turns, language) if language is not None else reply_messages(turns, instructions)
+    return Request(model, messages, options, repeat, stream=True, tag=str(history["history_id"]))
 
 
-def _reply(history: Mapping[Any, Any], responder: str, repeat: int, call: Call) -> dict[str, Any]:
+def _reply(history: Mapping[Any, Any], responder: str, repeat: int, call: Call, *, as_it_came: bool = False) -> dict[str, Any]:
     """Read a call; nothing here asks anything, so a better reading needs no new call."""
-    text, unwrapped = _unwrap(call.text)
+    text, unwrapped = (call.text.strip(), False) if as_it_came else _unwrap(call.text)
     state = {"ok": "valid", "truncated": "valid", "planned": "valid", "refused": "refused"}.get(call.status, "error")
     state = "error" if state == "valid" and call.status != "planned" and not text else state
     flags = [flag for flag, applies in (("unwrapped", unwrapped), ("truncated", call.status == "truncated"),
                                         ("cut", call.finish_reason == CUT),
                                         ("timed_beside_others", call.in_flight > 1),
                                         ("writes_seeker", bool(SEEKER.search(text)))) if applies]  # fmt: skip
+    flags += [] if as_it_came else _flags(history, text)
     text = STAND_IN if call.status == "planned" else text
     measured = {name: getattr(call, name) for name in NOTHING if hasattr(call, name)}
     return {
         **_row(history, responder, text if state == "valid" else None, state, repeat),
         **measured,
-        "flags": ["planned"] if call.status == "planned" else [*flags, *_flags(history, text)] if state == "valid" else [],
+        "flags": ["planned"] if call.status == "planned" else flags if state == "valid" else [],
     }
 
 
@@ -265,8 +268,6 @@ def _row(history: Mapping[Any, Any], responder: str, text: str | None, state: st
 
 
 def _flags(history: Mapping[Any, Any], text: str) -> list[str]:
-    from heart_utils.sources.replies import flag_reply
-
     before = sum(turn["speaker"] == "supporter" for turn in history["turns"])
     sentences = len(re.findall(r"[.!?…。！？]+(?=\s|$|[\"”')])", text.strip())) or 1
     flags = flag_reply(text, n_before=before, n_after=0)

@@ -28,7 +28,7 @@ import pandas as pd
 import yaml
 
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.instructions import REPLY_INSTRUCTIONS
+from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
 from heart_utils.people.exports import ExportError, restore_answers
 from heart_utils.people.raters import STATEMENT, TIE

@@ -1,6 +1,6 @@
 """Published studies as tables: from their official files, and what ``data/sources.yaml`` says of these (``reading``).
 
-Each function takes a study with its files and gives its rows; :func:`derive` fills in what is evident and checks.
+Each function takes a study with its files and gives its rows; ``derive`` fills in what is evident and checks.
 Three of them hold what their description does not say.
 
 - ``therapists``: replies of people and bots were classed by people, those of the five models by GPT-4o, and none by

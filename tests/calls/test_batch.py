@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from server import Provider, finish_batch, serving
 
 from heart_utils.calls import ledger as database
-from heart_utils.calls.asking import ask_all
 from heart_utils.calls.batch import BatchCount, BatchError, collect_batches, submit_batches
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
 from heart_utils.calls.local import local_model
 from heart_utils.calls.models import Model, Request

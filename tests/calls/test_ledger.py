@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heart_utils.calls import ledger as database
-from heart_utils.calls.asking import ask_all
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import (
     DAMAGED,
     Ledger,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from heart_utils.calls import local
-from heart_utils.calls.asking import ask_all
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.local import NotInstalledError, local_model, serve_local
 from heart_utils.calls.models import ModelError, Request

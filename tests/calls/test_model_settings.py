@@ -59,9 +59,9 @@ def test_a_setting_is_taken_or_refused_by_name(name, value, taken):
         ([{"name": " ", "model": ""}], "needs name and model, as text"),
         ([{"name": 3, "model": "x/m"}], "3: needs name, as text"),
         ([settings(), settings()], "m appears more than once"),
-        ([settings(max_concurrency=0)], "expected a whole number of 1 or more, got 0"),
-        ([settings(timeout_s=0)], "expected a number of 0.001 or more, got 0"),
-        ([settings(price_prompt=-1)], "expected a number of 0 or more, got -1"),
+        ([settings(max_concurrency=0)], "max_concurrency is 0, expected 1 or more"),
+        ([settings(timeout_s=0)], "timeout_s is 0, expected 0.001 or more"),
+        ([settings(price_prompt=-1)], "price_prompt is -1, expected 0 or more"),
     ],
 )
 def test_what_is_no_list_of_models_is_said(config, words):

@@ -13,7 +13,7 @@ import worker
 from server import Provider, serving
 
 from heart_utils.calls import ledger as database
-from heart_utils.calls.asking import ask_all
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, Money, ReplayError, export_calls, open_ledger
 from heart_utils.calls.models import Call, Model, ModelError, Request, read_models, supports_schema
 from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
@@ -665,13 +665,13 @@ def test_settings_become_models():
         ({"name": "m"}, "a list"),
         (["gpt-4o"], "model 0: expected a name"),
         ([{"name": "m"}], "needs model"),
-        ([{"name": "m", "model": "x/m", "temprature": 1}], "unknown option temprature"),
+        ([{"name": "m", "model": "x/m", "temprature": 1}], "unknown temprature"),
         ([{"name": "m", "model": "x/m", "options": {"temprature": 1}}], "unknown sampling option temprature"),
         ([{"name": "m", "model": "x/m", "options": 3}], "expected a mapping"),
-        ([{"name": "m", "model": "x/m", "max_concurrency": 0}], "whole number of 1 or more"),
-        ([{"name": "m", "model": "x/m", "requests_per_minute": "60"}], "whole number of 1 or more, got '60'"),
-        ([{"name": "m", "model": "x/m", "price_prompt": -1}], "a number of 0 or more"),
-        ([{"name": "m", "model": "x/m", "answer_format": "xml"}], "one of json, logprob"),
+        ([{"name": "m", "model": "x/m", "max_concurrency": 0}], "expected 1 or more"),
+        ([{"name": "m", "model": "x/m", "requests_per_minute": "60"}], "requests_per_minute is '60', expected a whole number"),
+        ([{"name": "m", "model": "x/m", "price_prompt": -1}], "expected 0 or more"),
+        ([{"name": "m", "model": "x/m", "answer_format": "xml"}], "one of 'json' or 'logprob'"),
         ([{"name": "m", "model": "x/m"}, {"name": "m", "model": "x/n"}], "m appears more than once"),
     ],
 )

@@ -7,9 +7,7 @@ from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_s
 
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Call
-from heart_utils.judging.again import ARMS, ask_again
-from heart_utils.judging.blinding import JudgeError
-from heart_utils.judging.judge import collect_verdicts
+from heart_utils.judging.judge import ARMS, JudgeError, ask_again, collect_verdicts
 from heart_utils.judging.recipe import (
     RecipeError,
     read_recipe,
@@ -80,7 +78,7 @@ def test_a_recipe_without_the_setting_asks_nothing_again_and_a_negative_number_i
     file.write_text("collect: {histories: sample}\n")
     assert read_recipe("mine", file=file).asked_again == 0
     file.write_text("collect: {histories: sample, asked_again: -1}\n")
-    with pytest.raises(RecipeError, match="asked_again: expected 0 or more"):
+    with pytest.raises(RecipeError, match="asked_again is -1, expected 0 or more"):
         read_recipe("mine", file=file)
 
 

@@ -8,9 +8,8 @@ import pytest
 from judging_case import JUDGE, StandIn, make_histories, make_replies
 
 from heart_utils.calls.models import Call
-from heart_utils.judging.blinding import JudgeError
-from heart_utils.judging.code import collect_codes, plan_codes
 from heart_utils.judging.codebook import Code, load_codebooks
+from heart_utils.judging.judge import JudgeError, collect_codes
 
 BOOK = {"two": (Code("question", "It asks."), Code("advice", "It advises."))}
 
@@ -20,7 +19,6 @@ class Coder(StandIn):
 
     def __init__(self, monkeypatch, say):
         super().__init__(monkeypatch, say, schema=True)
-        monkeypatch.setattr("heart_utils.judging.code.ask_all", self.ask_all)
 
 
 def labels_in(request):
@@ -103,13 +101,13 @@ def test_a_replay_asks_nothing_and_gives_the_same_table(monkeypatch):
 
 
 def test_the_plan_counts_calls(monkeypatch):
-    plan = plan_codes(make_histories(), make_replies(), [JUDGE], ledger=Coder(monkeypatch, None), codebooks=BOOK)
+    plan = collect_codes(make_histories(), make_replies(), [JUDGE], ledger=Coder(monkeypatch, None), codebooks=BOOK, plan=True)
     assert plan[["rater", "n_calls", "n_recorded"]].to_numpy().tolist() == [["judge", 6, 0]]
 
 
 def test_the_plan_knows_what_is_recorded(monkeypatch):
     _, ledger = code(monkeypatch, lambda request: '{"question": true, "advice": false}')
-    plan = plan_codes(make_histories(), make_replies(), [JUDGE], ledger=ledger, codebooks=BOOK)
+    plan = collect_codes(make_histories(), make_replies(), [JUDGE], ledger=ledger, codebooks=BOOK, plan=True)
     assert plan[["n_recorded", "prompt_tokens", "cost_usd"]].to_numpy().tolist() == [[6, 0, 0]]
 
 
@@ -125,5 +123,5 @@ def test_a_codebook_of_ones_own_needs_names_and_definitions(tmp_path):
     file.write_text("codebooks: {mine: [{name: x}]}")
     with pytest.raises(JudgeError, match="each code needs a name of its own and what it says"):
         load_codebooks(file)
-    with pytest.raises(JudgeError, match="holds no codebooks"):
+    with pytest.raises(JudgeError, match="none.yaml cannot be read"):
         load_codebooks(tmp_path / "none.yaml")

@@ -7,10 +7,9 @@ import pytest
 import yaml
 from server import Provider, serving
 
-from heart_utils.judging import heartbench
-from heart_utils.judging.heartbench import HeartBenchError, choose_questions, collect_heartbench, main
-from heart_utils.runs import may_publish, open_run
-from heart_utils.sources.heartbench import load_questions
+from heart_utils.collect import main
+from heart_utils.judging.recipe import Recipe, recipe_histories
+from heart_utils.runs import find_root, may_publish, open_run
 
 QUESTIONS = [
     {
@@ -39,7 +38,7 @@ def settings(tmp_path, monkeypatch):
     names = tmp_path / "data" / "heartbench"
     names.mkdir(parents=True)
     for name in ("heartbench/names.csv", "sources.yaml"):
-        shutil.copy(heartbench.find_root() / "data" / name, tmp_path / "data" / name)
+        shutil.copy(find_root() / "data" / name, tmp_path / "data" / name)
     monkeypatch.setenv("HEART_ROOT", str(tmp_path))
     questions = tmp_path / "questions.jsonl"
     questions.write_text("\n".join(json.dumps(question) for question in QUESTIONS), encoding="utf-8")
@@ -61,9 +60,9 @@ def test_a_run_is_collected_and_collected_again_without_a_call(settings):
     with serving(Provider(answer=answer)) as provider:
         free = {"price_prompt": 0, "price_completion": 0}
         settings(responders=served(provider, "m", **free), judges=served(provider, "j", "k", **free))
-        assert collect_heartbench("heartbench") == 0
+        assert main(["heartbench", "--quiet"]) == 0
         n = len(provider.requests)
-        assert collect_heartbench("heartbench") == 0
+        assert main(["heartbench", "--quiet"]) == 0
         assert len(provider.requests) == n == 2 + 2 * 2
     scores = open_run("heartbench").read("scores")
     assert scores.groupby("rater").size().to_dict() == {"j": 4, "k": 4}
@@ -74,17 +73,17 @@ def test_the_manifest_says_what_each_table_rests_on(settings):
     with serving(Provider(answer=answer)) as provider:
         free = {"price_prompt": 0, "price_completion": 0}
         settings(responders=served(provider, "m", **free), judges=served(provider, "j", **free))
-        assert collect_heartbench("heartbench") == 0
+        assert main(["heartbench", "--quiet"]) == 0
     tables = open_run("heartbench").manifest["tables"]
     assert set(tables) == {"histories", "responders", "replies", "scores"}
     assert {name: entry["origin"] for name, entry in tables.items()} == {
         "histories": "published",
         "responders": "drafted",
-        "replies": "live",
+        "replies": {"live": 2},
         "scores": "live",
     }
     assert [tables[name]["licence"] for name in ("histories", "replies", "scores")] == ["none stated"] * 3
-    assert tables["histories"]["source"] == "the questions of questions"
+    assert tables["histories"]["source"].endswith("questions.jsonl, as params/heartbench.yaml says")
 
 
 @pytest.mark.mirror
@@ -93,17 +92,18 @@ def test_what_is_made_of_heartbench_may_not_be_published(settings, mirror):
         free = {"price_prompt": 0, "price_completion": 0}
         models = {"responders": served(provider, "m", **free), "judges": served(provider, "j", **free)}
         settings(questions="heartbench", n_questions=1, **models)
-        assert collect_heartbench("heartbench") == 0
+        assert main(["heartbench", "--quiet"]) == 0
     tables = open_run("heartbench").manifest["tables"]
     assert {may_publish(tables[name]["licence"]) for name in ("histories", "replies", "scores")} == {False}
 
 
 def test_paid_calls_are_refused_without_a_yes(settings, capsys):
     with serving(Provider(answer=answer)) as provider:
-        settings(responders=served(provider, "m", price_prompt=1, price_completion=2), judges=served(provider, "j"))
+        prices = {"price_prompt": 1, "price_completion": 2}
+        settings(responders=served(provider, "m", **prices), judges=served(provider, "j", **prices))
         assert main(["heartbench"]) == 2
         assert not provider.requests
-    assert "paid" in capsys.readouterr().err
+    assert "calls cost money" in capsys.readouterr().err
     assert not open_run("heartbench").tables()
 
 
@@ -113,34 +113,29 @@ def test_a_dry_run_asks_nothing(settings, capsys):
         assert main(["heartbench", "--dry-run"]) == 0
         assert not provider.requests
     said = capsys.readouterr().out
-    assert "2 questions with 4 rubric items" in said
-    assert "2 of 2 replies are not recorded yet" in said
+    assert "heartbench: 2 histories." in said
+    assert "4 calls to make" in said
 
 
 BAD = {
-    "colour; known settings are questions": {"colour": "red"},
-    "n_questions; known settings": {"n_questions": "six"},
+    "unknown colour. The keys are run, histories": {"colour": "red"},
+    "n_questions is 'six', expected a whole number": {"n_questions": "six"},
+    "language is 'de', expected one of 'zh' or 'en'": {"language": "de"},
     "no judges; name at least one": {"judges": []},
     "3 were asked for, and there are 2": {"n_questions": 3},
 }
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_settings_that_cannot_be_used_say_why(settings, message):
+def test_settings_that_cannot_be_used_say_why(settings, capsys, message):
     settings(**BAD[message])
-    with pytest.raises(HeartBenchError, match=message):
-        collect_heartbench("heartbench", dry_run=True)
-
-
-def test_a_run_without_settings_says_where_they_go(settings):
-    with pytest.raises(HeartBenchError, match="nowhere.yaml is not there; a run's settings stand in params/RUN.yaml"):
-        collect_heartbench("nowhere")
+    assert main(["heartbench", "--dry-run"]) == 1
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.mirror
 def test_the_shortest_questions_are_chosen(mirror):
-    questions = load_questions(mirror=mirror)
-    six = choose_questions(questions, 6)
-    assert six["question_id"].nunique() == 6
-    assert six["n_turns"].max() == 1
-    assert choose_questions(questions, None) is questions
+    six = recipe_histories(Recipe("mine", questions="heartbench", n_questions=6))
+    assert len(six) == 6
+    assert six["turns"].map(len).max() == 1
+    assert len(recipe_histories(Recipe("mine", questions="heartbench"))) > 200

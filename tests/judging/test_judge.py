@@ -10,14 +10,10 @@ from hypothesis import strategies as st
 from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_study
 
 from heart_utils.calls.models import Call, Model
-from heart_utils.judging.blinding import JudgeError, draw_form
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import collect_verdicts, parse_answers, plan_questions, plan_verdicts
-from heart_utils.judging.prompts import Form
-from heart_utils.judging.protocols import load_protocol
+from heart_utils.judging.judge import JudgeError, collect_verdicts, draw_form, parse_answers, plan_questions, plan_verdicts
+from heart_utils.judging.prompts import Form, load_protocol, load_rubric
 from heart_utils.judging.questions import Answer, Question, question_requests
-from heart_utils.judging.readings import read_call
-from heart_utils.judging.rubric import load_rubric
 from heart_utils.tables import DIMENSIONS, TableError
 
 LETTERS = replace(JUDGE, answer_format="logprob")
@@ -157,7 +153,7 @@ KEYS = st.sampled_from(["attunement", "winner", "margin", "verdicts"])
 
 @given(st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8))
 def test_any_json_gives_one_reading_with_a_winner_only_where_valid(content):
-    readings, fault = read_call(Call("c", "ok", json.dumps(content)), form())
+    readings, fault = form().read(Call("c", "ok", json.dumps(content)))
     assert len(readings) == 1
     assert (readings[0].winner is not None) == (readings[0].state == "valid")
     assert (fault is not None) == (readings[0].state == "unparsed")
@@ -571,7 +567,7 @@ def test_tables_that_do_not_fit_are_refused_before_any_call(monkeypatch, change,
         ([JUDGE], {"repeats": 0}, "repeats is 0, expected a whole number"),
         ([JUDGE], {"dimensions": ["warmth"]}, "'warmth' is not one of them"),
         ([JUDGE], {"protocol": "likert"}, "asks about one reply alone"),
-        ([JUDGE], {"mode": "dry"}, "plan_verdicts says what would be asked"),
+        ([JUDGE], {"mode": "dry"}, "a plan says what would be asked"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(monkeypatch, judges, options, said):

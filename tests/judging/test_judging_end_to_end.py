@@ -12,8 +12,7 @@ from server import Provider, serving
 from heart_utils.calls.ledger import ReplayError, open_ledger
 from heart_utils.calls.local import NotInstalledError, local_model
 from heart_utils.calls.models import Model
-from heart_utils.judging.judge import collect_verdicts, plan_verdicts
-from heart_utils.judging.score import collect_scores
+from heart_utils.judging.judge import collect_scores, collect_verdicts, plan_verdicts
 
 
 def choose_second(body):

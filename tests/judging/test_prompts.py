@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from heart_utils.judging.prompts import (
     CODE_LETTERS,
     Form,
+    ProtocolError,
     draw_codes,
     history_block,
     instructs_judge,
+    load_protocol,
+    load_rubric,
     prompt_hash,
-    repair_messages,
 )
-from heart_utils.judging.protocols import ProtocolError, load_protocol
-from heart_utils.judging.rubric import load_rubric
 
 HISTORY = {
     "turns": [{"speaker": "supporter", "text": "Hello."}, {"speaker": "seeker", "text": "I am low."}],
@@ -198,22 +198,20 @@ def test_the_hash_of_a_prompt_changes_with_a_word_of_rules_or_rubric_and_with_th
 
 def test_a_repair_shows_the_answer_and_what_was_wrong_with_it():
     asked = form()
-    before = prompt(asked)
-    after = repair_messages(before, "K482 wins", "it holds no JSON object", asked)
-    assert after[: len(before)] == before
-    assert after[2] == {"role": "assistant", "content": "K482 wins"}
-    assert "it holds no JSON object" in after[3]["content"]
-    assert asked.answer_form() in after[3]["content"]
-    assert repair_messages(before, "", "it is empty", asked)[2]["content"] == "(nothing)"
+    answer, again = asked.again("K482 wins", "it holds no JSON object")
+    assert answer == {"role": "assistant", "content": "K482 wins"}
+    assert "it holds no JSON object" in again["content"]
+    assert asked.answer_form() in again["content"]
+    assert asked.again("", "it is empty")[0]["content"] == "(nothing)"
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("asks: pair", "lacks name"),
-        ("orders: sometimes", "orders is 'sometimes', expected one of both, random"),
-        ("ties: maybe", "ties is 'maybe', expected one of True, False"),
-        ("rules: ''", "rules is '', expected text"),
+        ("orders: sometimes", "orders is 'sometimes', expected one of 'both' or 'random'"),
+        ("ties: maybe", "ties is 'maybe', expected true or false"),
+        ("rules: ''", "rules is empty, expected text"),
         ("codes: [X1, X1]", "expected two different texts"),
         ("votes: 3", "unknown votes"),
         ("margin: plus", "no room for reasoning"),

@@ -5,10 +5,8 @@ import json
 import pytest
 
 from heart_utils.calls.models import Call
-from heart_utils.judging.prompts import Form
-from heart_utils.judging.protocols import load_protocol
-from heart_utils.judging.readings import Reading, read_call
-from heart_utils.judging.rubric import load_rubric
+from heart_utils.judging.prompts import Form, load_protocol, load_rubric
+from heart_utils.judging.readings import Reading
 
 CODES = ("K482", "T905")
 UNPARSED = Reading("unparsed")
@@ -22,7 +20,7 @@ def form(name="heart", dimensions=("overall",), answer_format="json"):
 
 
 def read(text, asked=None, **call):
-    return read_call(Call("c", **{"status": "ok", "text": text, **call}), asked or form())
+    return (asked or form()).read(Call("c", **{"status": "ok", "text": text, **call}))
 
 
 def one(text, asked=None, **call):

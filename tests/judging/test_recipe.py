@@ -332,15 +332,15 @@ def test_calm_twins_are_those_of_the_adversarial_histories_chosen(project, mirro
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"histroies": "sample"}, "unknown setting histroies"),
+        ({"histroies": "sample"}, "unknown histroies"),
         ({"probes": ["ecko"]}, "probes: unknown ecko"),
         ({"slices": {"normal": 3}}, "slices: unknown normal"),
-        ({"slices": {"standard": 0}}, "whole numbers of 1 or more"),
+        ({"slices": {"standard": 0}}, "slices: standard is 0, expected 1 or more"),
         ({"slices": {"standard": 99}}, "99 standard histories were asked for"),
-        ({"twins": "yes"}, "twins: expected bool, got 'yes'"),
-        ({"repeats": 0}, "repeats: expected 1 or more"),
-        ({"seed": True}, "seed: expected int, got True"),
-        ({"judges": {"name": "j"}}, "judges: expected list"),
+        ({"twins": "yes"}, "twins is 'yes', expected true or false"),
+        ({"repeats": 0}, "repeats is 0, expected 1 or more"),
+        ({"seed": True}, "seed is True, expected a whole number"),
+        ({"judges": {"name": "j"}}, "judges is dict, expected a list"),
     ],
 )
 def test_settings_that_are_wrong_are_named(project, capsys, change, words):

@@ -6,7 +6,7 @@ from server import Provider, serving
 
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Call, Model
-from heart_utils.judging.instructions import REPLY_INSTRUCTIONS, reply_messages
+from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.judging.respond import PROBES, RespondError, _reply, collect_replies, describe_responders, skipped_histories
 
 

@@ -3,7 +3,7 @@ import re
 import pytest
 import yaml
 
-from heart_utils.judging.rubric import RubricError, load_rubric
+from heart_utils.judging.prompts import RubricError, load_rubric
 from heart_utils.tables import DIMENSIONS
 
 GOOD = {
@@ -66,19 +66,19 @@ def test_a_selection_that_is_no_part_of_the_rubric_is_an_error(names, said):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("- a list", "holds list .*expected a mapping"),
+        ("- a list", "holds \\['a list'\\], expected a mapping"),
         ("", "holds empty"),
         ("name: [", "is not YAML"),
         ({**GOOD, "title": ""}, "title is empty, expected text"),
         ({**GOOD, "dimensions": []}, "dimensions is empty, expected a list with at least one entry"),
-        ({**GOOD, "dimensions": "warmth"}, "dimensions is str 'warmth', expected a list"),
-        ({**GOOD, "dimensions": ["warmth"]}, "dimension 0 is str 'warmth', expected a mapping"),
+        ({**GOOD, "dimensions": "warmth"}, "dimensions is 'warmth', expected a list"),
+        ({**GOOD, "dimensions": ["warmth"]}, "dimensions: 0 is 'warmth', expected a mapping"),
         ({**GOOD, "scale": "1-5"}, "unknown scale"),
         ({"name": "mine", "title": "x"}, "lacks dimensions"),
         (changed(name="Task Following"), "'Task Following' is not in snake_case"),
         (changed(name="reasoning"), "a word that a judge's answer uses itself"),
         (changed(high=None), "high is empty, expected text"),
-        (changed(low=3), "low is int '3', expected text"),
+        (changed(low=3), "low is 3, expected text"),
         ({**GOOD, "dimensions": GOOD["dimensions"] * 2}, "'warmth' stands twice"),
     ],
 )

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from server import Provider, serving
 
 from heart_utils.calls.ledger import open_ledger
-from heart_utils.calls.models import Model
+from heart_utils.calls.models import Call, Model
 from heart_utils.heartbench.formula import score_rubric
-from heart_utils.judging.blinding import JudgeError
-from heart_utils.judging.rubric_prompts import again_message, hits_schema, judge_message, read_hits
-from heart_utils.judging.rubric_score import collect_hits, collect_rubric_replies, plan_hits
+from heart_utils.judging.judge import JudgeError, collect_hits
+from heart_utils.judging.prompts import Items
+from heart_utils.judging.readings import read_hits
+from heart_utils.judging.respond import collect_replies
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.tables import check_table
 
@@ -126,10 +127,10 @@ def test_everything_comes_from_the_ledger_the_second_time(questions, ledger):
     with serving(Provider(answer=hits(1, 0))) as provider:
         judge = Model("judge", "openai/judge", api_base=provider.address)
         asked = {"ledger": ledger, "language": "en", "progress": False}
-        before = plan_hits(rubric, histories, make_replies(), [judge], ledger=ledger, language="en")
+        before = collect_hits(rubric, histories, make_replies(), [judge], ledger=ledger, language="en", plan=True)
         first = collect_hits(rubric, histories, make_replies(), [judge], **asked)
         n = len(provider.requests)
-        after = plan_hits(rubric, histories, make_replies(), [judge], ledger=ledger, language="en")
+        after = collect_hits(rubric, histories, make_replies(), [judge], ledger=ledger, language="en", plan=True)
         again = collect_hits(rubric, histories, make_replies(), [judge], mode="replay", **asked)
         assert len(provider.requests) == n == 4
     pd.testing.assert_frame_equal(first, again)
@@ -154,7 +155,7 @@ def test_replies_are_asked_for_in_one_message(questions, ledger):
     histories = load_question_histories(questions)
     with serving(Provider(answer=" I am here. ")) as provider:
         model = Model("m", "openai/m", api_base=provider.address)
-        replies = collect_rubric_replies(histories, [model], ledger=ledger, progress=False)
+        replies = collect_replies(histories, [model], ledger=ledger, language="zh", progress=False)
     assert replies["text"].tolist() == ["I am here."] * 2
     assert replies["state"].tolist() == ["valid"] * 2
     assert len(provider.requests[0]["messages"]) == 1
@@ -164,7 +165,9 @@ def test_replies_are_asked_for_in_one_message(questions, ledger):
 def test_an_empty_reply_is_an_error(questions, ledger):
     with serving(Provider(answer="  ")) as provider:
         model = Model("m", "openai/m", api_base=provider.address, timeout_s=5)
-        replies = collect_rubric_replies(load_question_histories(questions).iloc[:1], [model], ledger=ledger, progress=False)
+        replies = collect_replies(
+            load_question_histories(questions).iloc[:1], [model], ledger=ledger, language="zh", progress=False
+        )
     assert replies["state"].tolist() == ["error"]
     assert replies["text"].isna().all()
 
@@ -199,10 +202,14 @@ BAD_ANSWERS = {
 }
 
 
+def read(text, n):
+    return read_hits(Call("key", "ok", text), n)
+
+
 @pytest.mark.parametrize("text", BAD_ANSWERS)
 def test_an_answer_that_cannot_be_used_says_why(text):
-    found, fault = read_hits(text, 3)
-    assert found == []
+    found, fault = read(text, 3)
+    assert {reading.state for reading in found} == {"unparsed"}
     assert BAD_ANSWERS[text] in fault
 
 
@@ -212,27 +219,43 @@ def test_what_models_put_around_json_does_not_matter():
         f"```json\n{hits(1, 0, None)}\n```",
         f"First {{draft}}.\n{hits(0, 0, 0)}\nNo:\n{hits(1, 0, None)}",
     ):
-        assert read_hits(text, 3) == ([1, 0, None], None)
+        found, fault = read(text, 3)
+        assert [(reading.state, reading.score) for reading in found] == [("valid", 1), ("valid", 0), ("abstained", None)]
+        assert fault is None
 
 
 @settings(max_examples=50)
 @given(values=st.lists(st.sampled_from([0, 1, None]), min_size=1, max_size=23), n=st.integers(1, 23))
 def test_hits_are_read_whole_or_not_at_all(values, n):
-    found, fault = read_hits(hits(*values), n)
-    assert (found == values and fault is None) if len(values) == n else (found == [] and fault is not None)
+    found, fault = read(hits(*values), n)
+    assert len(found) == n
+    if len(values) == n:
+        assert ([reading.score for reading in found], fault) == (values, None)
+    else:
+        assert fault is not None
+        assert {reading.state for reading in found} == {"unparsed"}
+
+
+ITEM = {"item": "Q1-01", "ability": "warmth", "points": 1.0, "content": "z"}
 
 
 def test_reasons_come_before_hits_in_prompt_and_schema():
     for language in ("zh", "en"):
-        asked = judge_message([{"speaker": "seeker", "text": "x"}], "y", [("warmth", 1.0, "z")], language)[0]["content"]
+        asked = Items((ITEM,), language).messages("x", ("y",))[0]["content"]
         assert asked.rindex('"reason"') < asked.rindex('"hits"')
-    schema = hits_schema(3, exact=True)["json_schema"]["schema"]
-    assert list(schema["properties"]) == ["reason", "hits"]
-    assert schema["properties"]["hits"]["minItems"] == schema["properties"]["hits"]["maxItems"] == 3
-    assert "minItems" not in hits_schema(3, exact=False)["json_schema"]["schema"]["properties"]["hits"]
+    exact, loose = (Items((ITEM,) * 3, "en", exact=exact).schema["properties"] for exact in (True, False))
+    assert list(exact) == ["reason", "hits"]
+    assert exact["hits"]["minItems"] == exact["hits"]["maxItems"] == 3
+    assert "minItems" not in loose["hits"]
 
 
 def test_the_second_question_keeps_the_first_answer():
-    answer, again = again_message("{", "it holds no JSON object with hits", 3, "en")
+    answer, again = Items((ITEM,) * 3, "en").again("{", "it holds no JSON object with hits")
     assert answer == {"role": "assistant", "content": "{"}
     assert "no JSON object" in again["content"]
+
+
+def test_a_refusal_in_words_is_refused_and_not_asked_for_again(questions, ledger):
+    scores, provider = ask(questions, ledger, "I'm sorry, but I can't help with that.")
+    assert set(scores["state"]) == {"refused"}
+    assert len(provider.requests) == 2

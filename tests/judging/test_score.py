@@ -5,8 +5,7 @@ import pytest
 from judging_case import JUDGE, StandIn, dimensions_in, make_histories, make_replies
 
 from heart_utils.calls.models import Call, Model
-from heart_utils.judging.blinding import JudgeError
-from heart_utils.judging.score import collect_scores, plan_score_questions, plan_scores
+from heart_utils.judging.judge import JudgeError, collect_scores, plan_score_questions, plan_scores
 from heart_utils.tables import DIMENSIONS
 
 

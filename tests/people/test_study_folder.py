@@ -18,7 +18,7 @@ import yaml
 from study_builders import STATEMENT, answer_seat, assignment, seat_answers, small_run
 
 from heart_utils.calls.ledger import open_ledger
-from heart_utils.judging.instructions import REPLY_INSTRUCTIONS
+from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
 from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_replies
 from heart_utils.people.raters import import_ratings
 from heart_utils.people.study import ASKED_OF_PUBLIC, StudyError, StudyFolder, load_settings, main, start_study, write_study

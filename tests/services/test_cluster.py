@@ -8,8 +8,8 @@ import time
 import pytest
 from server import Provider, serving
 
-from heart_utils.calls.asking import ask_all
 from heart_utils.calls.cluster import ClusterError
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import LedgerError, open_ledger
 from heart_utils.calls.models import Model, Request
 

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
-from heart_utils.calls.asking import ask_all
+from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, calls, check_calls, open_ledger, owners
 from heart_utils.calls.models import Call, Model, Request, load_litellm
 from tools.bench import Figure
@@ -107,7 +107,7 @@ def _throughput(in_flight: int, n: int, pairs: int) -> Iterator[Figure]:
 
 def _ask_bare(requests: Sequence[Request], in_flight: int) -> None:
     """Send requests with litellm and nothing else, on the loop that ours uses too."""
-    from heart_utils.calls.engine import event_loop
+    from heart_utils.calls.models import event_loop
 
     litellm = load_litellm()
     queue = list(requests)

@@ -1,0 +1,77 @@
+"""Settings written as YAML, read strictly: what is missing, unknown or of the wrong kind is named, with its file."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError
+
+__all__ = ["Text"]
+
+T = TypeVar("T")
+
+Text = Annotated[str, Field(pattern=r"\S")]
+"""Words, and not only blanks."""
+
+EXPECTED = {
+    "string_type": "text", "string_pattern_mismatch": "text", "bool_type": "true or false", "int_type": "a whole number",
+    "int_from_float": "a whole number", "float_type": "a number", "list_type": "a list", "tuple_type": "a list",
+    "dict_type": "a mapping", "mapping_type": "a mapping", "dataclass_type": "a mapping",
+    "too_short": "a list with at least one entry", "literal_error": "one of {expected}", "enum": "one of {expected}",
+    "greater_than_equal": "{ge:g} or more", "greater_than": "more than {gt:g}",
+}  # fmt: skip
+"""What pydantic found -> what was expected, in words."""
+
+
+def read_yaml(file: str | os.PathLike[str], error: type[ValueError]) -> dict[str, Any]:
+    """Read a file that holds a mapping."""
+    try:
+        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise error(f"{file} cannot be read ({fault.strerror}).") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as fault:
+        raise error(f"{file} is not YAML: {' '.join(str(fault).split())}") from None
+    if not isinstance(content, dict):
+        raise error(f"{file} holds {said(content)}, expected a mapping of keys to values.")
+    return content
+
+
+def read_strictly(kind: type[T], content: Any, where: object, error: type[ValueError]) -> T:
+    """Make a dataclass of settings, or say what is wrong with the first of them that is."""
+    known = list(getattr(kind, "__dataclass_fields__", {}))
+    try:
+        reader: TypeAdapter[T] = _reader(kind)  # type: ignore[arg-type]  # a class is hashable
+        read = reader.validate_json(json.dumps(content, default=str), strict=True, extra="forbid")
+    except ValidationError as faults:
+        raise error(f"{where}: {_words(faults.errors()[0], known)}") from None
+    return read
+
+
+@lru_cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _words(fault: Any, known: list[str]) -> str:
+    *path, name = [str(part) for part in fault["loc"]] or [""]
+    at = f"{' '.join(path)}: " if path else ""
+    keys = "" if path else f" The keys are {', '.join(known)}."
+    if fault["type"] == "missing":
+        return f"{at}lacks {name}.{keys}"
+    if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"{at}has unknown {name}.{keys}"
+    if fault["type"] == "value_error":
+        inside = " ".join(map(str, fault["loc"]))
+        return f"{inside}: {fault['ctx']['error']}" if inside else str(fault["ctx"]["error"])
+    expected = EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
+    return f"{at}{name} is {said(fault['input'])}, expected {expected}."
+
+
+def said(value: object) -> str:
+    """Show a value in a message, cut short."""
+    return "empty" if value in (None, "", [], {}) else repr(value)[:60]
