@@ -150,7 +150,7 @@ def _collect(options: argparse.Namespace) -> int:
     _tell_states("verdicts", verdicts, "rater")
     scores = recipe_scores(recipe, histories, replies, **judging)
     _tell_states("scores", scores, "rater")
-    # Codes stay in the ledger: chapter 7 writes that table, with those that a program computes.
+    # Codes stay in the ledger: chapter 12 writes that table, with those that a program computes.
     _keep(run, recipe, {**made, "verdicts": verdicts, "scores": scores}, "live" if asked_now else "replayed")
     codes = recipe_codes(recipe, histories, replies, **judging)
     _tell_states("codes", codes, "coder")

@@ -158,7 +158,7 @@ class Run:
         Parameters
         ----------
         **entries
-            JSON values, such as ``parameters={"05_who_is_preferred": {...}}``.
+            JSON values, such as ``parameters={"02_who_is_preferred": {...}}``.
         """
         with _locked(self.folder):
             manifest = _read_manifest(self.folder)

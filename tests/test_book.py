@@ -69,9 +69,8 @@ def test_every_picture_has_words_in_its_place(pages):
 def test_every_table_with_a_name_has_a_number_and_its_caption_above_it(pages):
     named = 0
     for page in pages:
-        number = r"\d+ " if page.name.startswith("00_") else r"\d+\.\d+"  # the first part of the book is not numbered
         for figure in re.findall(r'<figure[^>]*id="tab-[\w-]+".*?</figure>', page.read_text(encoding="utf-8"), re.DOTALL):
-            above = re.match(rf'<figure[^>]*>\s*<figcaption>\s*<p><span class="caption-number">Table {number}', figure)
+            above = re.match(rf'<figure[^>]*>\s*<figcaption>\s*<p><span class="caption-number">Table \d+\.\d+', figure)
             assert above, figure[:300]
             named += 1
     assert named > 50
@@ -148,7 +147,7 @@ def test_a_browser_finds_nothing_to_complain_of_and_asks_nobody_outside(pages, b
 @pytest.mark.services
 def test_mathematics_is_set_without_a_network(pages, browser):
     tab = browser.new_page()
-    tab.goto((HTML / "notebooks" / "05_who_is_preferred.html").as_uri())
+    tab.goto((HTML / "notebooks" / "02_who_is_preferred.html").as_uri())
     tab.wait_for_selector("mjx-container svg", timeout=90_000)
     tab.close()
 
@@ -199,12 +198,12 @@ def test_a_book_from_the_repository_alone_rests_on_published_votes(tmp_path):
     assert "MentalAlign-70k" in front
     assert "Public votes: none" not in front
     executed = tmp_path / "build" / "executed" / "sample"
-    assert "ESConv is not here" in (executed / "06_do_judges_agree.ipynb").read_text(encoding="utf-8")
+    assert "ESConv is not here" in (executed / "03_do_judges_agree.ipynb").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 @pytest.mark.mirror
 def test_the_book_in_build_rests_on_the_whole_mirror_where_there_is_one(mirror):
     assert "MT-Bench" in (HTML / "book" / "intro.html").read_text(encoding="utf-8")
-    told = (HTML / "notebooks" / "06_do_judges_agree.html").read_text(encoding="utf-8")
+    told = (HTML / "notebooks" / "03_do_judges_agree.html").read_text(encoding="utf-8")
     assert "ESConv (CC BY-NC 4.0; only aggregates are shown)" in told

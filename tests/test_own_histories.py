@@ -24,7 +24,7 @@ from heart_utils.sources import load_verdicts
 from tools.execute_notebook import execute_notebook
 
 RECIPE = """\
-chapters: [01_the_histories, 02_the_replies, 03_the_judging, 04_the_raters, 05_who_is_preferred]
+chapters: [09_the_conversations, 09_the_conversations, 10_the_judging, 11_the_raters, 02_who_is_preferred]
 
 collect:
   histories: mine/histories.jsonl

@@ -33,7 +33,7 @@ from tools.source_pages import write_source_pages
 
 __all__ = ["api_pages", "page_banner", "stage_book"]
 
-FRONT_FIGURE = ("notebooks/00_who_supports_better.ipynb", "fig-forest")
+FRONT_FIGURE = ("notebooks/01_who_supports_better.ipynb", "fig-forest")
 """The figure that the front page shows, taken from its chapter with its words."""
 
 

@@ -293,9 +293,9 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> read_glued("notebooks/01_the_histories.ipynb")
+    >>> read_glued("notebooks/09_the_conversations.ipynb")
     Traceback (most recent call last):
-    ValueError: notebooks/01_the_histories.ipynb glued nothing. Is it the executed copy?
+    ValueError: notebooks/09_the_conversations.ipynb glued nothing. Is it the executed copy?
     """
     file = Path(notebook)
     try:

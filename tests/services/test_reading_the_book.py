@@ -57,7 +57,7 @@ def visit(pages, chromium):
 
 
 # They hold one of everything: conversations, figures, listings, boards, the practice, the sliders, functions.
-KINDS_OF_PAGES = ("intro", "01_the_histories", "04_the_raters", "05_who_is_preferred", "10_heartbench", "api_report", "search")
+KINDS_OF_PAGES = ("intro", "09_the_conversations", "11_the_raters", "02_who_is_preferred", "05_scores_and_weights", "api_report", "search")
 
 
 # Contrast by the formula of WCAG 2, of each visible word with what lies under it: large letters need 3 to 1, others 4.5.
@@ -161,7 +161,7 @@ def press_to(page, element):
 
 
 def test_a_comparison_is_read_voted_on_and_revealed_by_the_keyboard_alone(visit):
-    page = visit("notebooks/04_the_raters.html")
+    page = visit("notebooks/11_the_raters.html")
     box = page.locator(".heart-practice")
     kept, asked = page.evaluate("JSON.stringify({...localStorage}) + document.cookie"), len(page.asked)
     first = box.locator("article").first
@@ -196,7 +196,7 @@ def test_a_comparison_is_read_voted_on_and_revealed_by_the_keyboard_alone(visit)
 
 
 def test_without_scripts_the_comparisons_stand_there_and_open_by_themselves(visit):
-    page = visit("notebooks/04_the_raters.html", java_script_enabled=False)
+    page = visit("notebooks/11_the_raters.html", java_script_enabled=False)
     article = page.locator(".heart-practice article").nth(1)
     assert article.is_visible()
     assert not article.get_by_role("button").first.is_visible()
@@ -205,7 +205,7 @@ def test_without_scripts_the_comparisons_stand_there_and_open_by_themselves(visi
 
 
 def test_a_slider_moves_the_ranking_to_what_the_weights_give(visit):
-    page = visit("notebooks/10_heartbench.html")
+    page = visit("notebooks/05_scores_and_weights.html")
     box = page.locator(".heart-weights")
     sliders = box.get_by_role("slider")
     names = [slider.get_attribute("name") for slider in sliders.all()]
@@ -244,7 +244,7 @@ def test_a_slider_moves_the_ranking_to_what_the_weights_give(visit):
 
 
 def test_a_board_in_its_chapter_sorts_by_the_keyboard(visit):
-    page = visit("notebooks/05_who_is_preferred.html")
+    page = visit("notebooks/02_who_is_preferred.html")
     board = page.locator("table.board").first
     heading = board.get_by_role("button", name="Rating")
     heading.focus()
@@ -285,7 +285,7 @@ def test_the_front_page_is_there_soon(visit):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_each_colour_of_a_listing_can_be_read(visit, scheme):
     """Contrast of 4.5 to 1 at least, by the formula of WCAG 2, for each colour that a listing of the book uses."""
-    page = visit("notebooks/03_the_judging.html", color_scheme=scheme)
+    page = visit("notebooks/10_the_judging.html", color_scheme=scheme)
     colours = page.evaluate(
         """() => [...new Set([...document.querySelectorAll("div.cell_input div.highlight")].flatMap((listing) =>
           [...listing.querySelectorAll("pre span")].map((word) =>

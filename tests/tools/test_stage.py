@@ -74,19 +74,19 @@ def staged(project, monkeypatch):
     """A book of one page of prose and one chapter that has run; the pages of functions and code have tests of their own."""
     monkeypatch.setattr("tools.stage.api_pages", lambda: {"api.md": "(api)=\n# Functions\n"})
     monkeypatch.setattr("tools.stage.write_source_pages", lambda code, folder: None)
-    monkeypatch.setattr("tools.stage.FRONT_FIGURE", ("notebooks/05_who_is_preferred.ipynb", FRONT_FIGURE[1]))
-    project.write_chapter("05_who_is_preferred", cell("1"))
-    project.write_parameters("chapters: [05_who_is_preferred]\n")
+    monkeypatch.setattr("tools.stage.FRONT_FIGURE", ("notebooks/02_who_is_preferred.ipynb", FRONT_FIGURE[1]))
+    project.write_chapter("02_who_is_preferred", cell("1"))
+    project.write_parameters("chapters: [02_who_is_preferred]\n")
     rests_on = cell("show_banner()")
     rests_on["outputs"] = [
         {"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": {"heart_rests_on": [note(origin="simulated")]}}
     ]
-    copy = project.root / "build" / "executed" / "sample" / "05_who_is_preferred.ipynb"
+    copy = project.root / "build" / "executed" / "sample" / "02_who_is_preferred.ipynb"
     write_notebook(copy, cell("(q)=\n# Who?", kind="markdown"), rests_on, drawing(FRONT_FIGURE[1]))
     (project.root / "book" / "intro.md").write_text("# Front\n\n```{include} front.txt\n```\n")
     (project.root / "_toc.yml").write_text(
         "format: jb-book\nroot: book/intro\n"
-        "parts:\n- chapters: [{file: notebooks/05_who_is_preferred}, {file: notebooks/06_not_run}]\n"
+        "parts:\n- chapters: [{file: notebooks/02_who_is_preferred}, {file: notebooks/06_not_run}]\n"
     )
     (project.root / "_config.yml").write_text(
         "only_build_toc_files: true\nexecute: {execute_notebooks: 'off'}\nsphinx: {config: {html_theme_options: {}}}\n"
@@ -96,7 +96,7 @@ def staged(project, monkeypatch):
 
 def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a_page(staged):
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
-    assert json.loads((stage / "notebooks" / "05_who_is_preferred.ipynb").read_text())["cells"][1]["outputs"]
+    assert json.loads((stage / "notebooks" / "02_who_is_preferred.ipynb").read_text())["cells"][1]["outputs"]
     assert "06_not_run" not in (stage / "_toc.yml").read_text()
     assert "SIMULATED" in (stage / "_config.yml").read_text()
     assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
@@ -105,7 +105,7 @@ def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a
 def test_a_chapter_that_the_run_leaves_out_has_a_page_that_says_so_and_holds_its_labels(staged):
     words = "(why-not)=\n# Why not?\n\nWords.\n\n(a-part)=\n### A part"
     staged.write_chapter("06_not_run", cell(words, kind="markdown"), cell("glue('n', 1)"))
-    staged.write_parameters("chapters: [05_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n")
+    staged.write_parameters("chapters: [02_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n")
     intro = "# Front\n\n{ref}`why-not` {ref}`a-part` {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n"
     (staged.root / "book" / "intro.md").write_text(intro)
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
