@@ -70,7 +70,7 @@ def test_every_table_with_a_name_has_a_number_and_its_caption_above_it(pages):
     named = 0
     for page in pages:
         for figure in re.findall(r'<figure[^>]*id="tab-[\w-]+".*?</figure>', page.read_text(encoding="utf-8"), re.DOTALL):
-            above = re.match(rf'<figure[^>]*>\s*<figcaption>\s*<p><span class="caption-number">Table \d+\.\d+', figure)
+            above = re.match(r'<figure[^>]*>\s*<figcaption>\s*<p><span class="caption-number">Table \d+\.\d+', figure)
             assert above, figure[:300]
             named += 1
     assert named > 50

@@ -57,7 +57,15 @@ def visit(pages, chromium):
 
 
 # They hold one of everything: conversations, figures, listings, boards, the practice, the sliders, functions.
-KINDS_OF_PAGES = ("intro", "09_the_conversations", "11_the_raters", "02_who_is_preferred", "05_scores_and_weights", "api_report", "search")
+KINDS_OF_PAGES = (
+    "intro",
+    "09_the_conversations",
+    "11_the_raters",
+    "02_who_is_preferred",
+    "05_scores_and_weights",
+    "api_report",
+    "search",
+)
 
 
 # Contrast by the formula of WCAG 2, of each visible word with what lies under it: large letters need 3 to 1, others 4.5.
