@@ -333,8 +333,8 @@ def rate_writers(
     Notes
     -----
     In 200 simulated studies (12 writers, three a history, 60 dialogues, two raters a pair, a spread of 0.5)
-    the interval for writers like these held the truth in 96%, that for these writers in 97.5%, and that
-    of the spread in 97.5%; they said 95%.
+    the interval for writers like these held the truth in 92.5%, that for these writers in 95%, and that
+    of the spread in 95%; they said 95%.
 
     Examples
     --------
