@@ -31,7 +31,7 @@ class SourceFile:
     """One file of a data set: its name here, where its official place has it, and what is known of it.
 
     ``kept`` says what is kept of it: all, or ``labels``, ``ratings`` or ``dialogues``, as
-    :mod:`heart_utils.sources.fetch` describes; ``sha256`` is the checksum of that.
+    ``heart_utils.sources.fetch`` describes; ``sha256`` is the checksum of that.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
