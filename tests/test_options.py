@@ -31,6 +31,7 @@ WITHOUT_DIALOGUES = (
     "icc",
     "krippendorff_alpha",
     "read_verdicts",
+    "share_ci",
     "read_votes",
 )
 """Functions whose example has none; their own tests name the cluster."""
