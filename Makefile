@@ -63,7 +63,7 @@ test: book ## pytest, and the executed notebooks once more, compared
 
 test-services: book .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
-	@$(PYTEST) -m "slow or services"
+	@$(PYTEST) -n $(JOBS) --dist loadfile -m "slow or services"
 
 coverage: book ## the tests of `make test` with the share of branches they reach: 90 % or more
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services" --cov --cov-report=term
