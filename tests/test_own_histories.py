@@ -39,11 +39,10 @@ collect:
   protocols: {heart: [overall]}
 """
 QUICK = {
-    "01": {},
-    "02": {},
-    "03": {"n_resamples": 20},
-    "04": {"n_studies": 1},
-    "05": {"n_resamples": 20, "rater_kind": "human"},
+    "09": {},
+    "10": {"n_resamples": 20},
+    "11": {"n_studies": 1},
+    "02": {"n_resamples": 20, "rater_kind": "human"},
 }
 WHO = {"population": "one invented rater", "language": "English", "pay": "none"}
 
@@ -97,7 +96,7 @@ def test_replies_that_people_wrote_reach_the_judges_and_the_tables(own, capsys):
     met = verdicts[(verdicts["responder_a"] == "human") | (verdicts["responder_b"] == "human")]
     assert (len(verdicts), len(met)) == (72, 48)
     assert (met["state"] == "valid").all()
-    # Chapter 3 pairs what the run's folder holds; everything that it asks about is recorded.
+    # Chapter 10 pairs what the run's folder holds; everything that it asks about is recorded.
     recipe, replies = read_recipe("own"), run.read("replies")
     assert replies["responder"].value_counts()["human"] == 8
     ledger = open_ledger("own")
@@ -118,19 +117,19 @@ def test_people_s_replies_to_a_history_that_is_no_longer_chosen_stop_the_run_bef
 
 
 @pytest.mark.slow
-def test_replies_that_people_wrote_are_on_the_boards_of_chapters_3_and_4(own, tmp_path):
+def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters(own, tmp_path):
     assert collect.main(["own", "--quiet", "--yes"]) == 0
     run = open_run("own")
     write_replies(run)
     assert collect.main(["own", "--quiet", "--yes"]) == 0
     shown = {}
-    for number in ("01", "02", "03", "04"):
+    for number in ("09", "10", "11"):
         [chapter] = (own / "notebooks").glob(f"{number}_*.ipynb")
         shown[number] = tmp_path / chapter.name
         execute_notebook(chapter, shown[number], {"run": "own", **QUICK[number]}, root=own)
-    assert read_glued(shown["03"])["n-verdicts"] == 72
-    assert ">human<" in shown["03"].read_text()
-    assert "The writers of the run `own` cannot be rated one by one: 2 writers and 3 others" in shown["04"].read_text()
+    assert read_glued(shown["10"])["n-verdicts"] == 72
+    assert ">human<" in shown["10"].read_text()
+    assert "The writers of the run `own` cannot be rated one by one: 2 writers and 3 others" in shown["11"].read_text()
 
 
 def vote(comparisons: pd.DataFrame, file: Path) -> None:
@@ -147,7 +146,7 @@ def vote(comparisons: pd.DataFrame, file: Path) -> None:
 
 
 @pytest.mark.slow
-def test_chapters_1_to_5_run_on_a_file_of_histories_recorded_answers_and_votes(tmp_path, monkeypatch):
+def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_answers_and_votes(tmp_path, monkeypatch):
     with serving(Provider(answer=stand_in, keys=(KEY,))) as provider:
         root = make_project(tmp_path / "project", provider.address)
         for name, value in {"HEART_ROOT": str(root), "MY_SERVER_KEY": KEY}.items():
@@ -162,9 +161,9 @@ def test_chapters_1_to_5_run_on_a_file_of_histories_recorded_answers_and_votes(t
     shutil.rmtree(root / "runs" / "own")
     settings.write_text(settings.read_text() + "  recorded: mine/calls.jsonl\n")
     said = {}
-    for number in ("01", "02", "03", "04", "05"):
+    for number in QUICK:
         [chapter] = (root / "notebooks").glob(f"{number}_*.ipynb")
-        if number == "04":
+        if number == "11":
             run = open_run("own")
             vote(run.read("comparisons"), root / "mine" / "votes.csv")
             import_ratings(run, root / "mine" / "votes.csv", statement=WHO, simulated=True).write(run)
@@ -172,8 +171,8 @@ def test_chapters_1_to_5_run_on_a_file_of_histories_recorded_answers_and_votes(t
         execute_notebook(chapter, copy, {"run": "own", **QUICK[number]}, root=root)
         said[number] = read_glued(copy)
 
-    counts = {"01": ("n-histories", 4), "02": ("n-replies", 12), "03": ("n-verdicts", 24), "04": ("n-histories", 4)}
-    assert {number: said[number][name] for number, (name, _) in counts.items()} == {n: k for n, (_, k) in counts.items()}
+    counts = {("09", "n-histories"): 4, ("09", "n-replies"): 12, ("10", "n-verdicts"): 24, ("11", "n-histories"): 4}
+    assert {(number, name): said[number][name] for number, name in counts} == counts
 
     # By hand: my-model and generic-comfort each win half of the first conversation and all of the other two against
     # the echo: 5/6 by conversations, odds of 5 to 1, where 3 of 4 votes would be 3 to 1. Between the two it is even.
