@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, draw_weights, interval_of
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes
+from heart_utils.ratings.verdicts import SHARES, AgreementError, Array, Codes
 from heart_utils.tables import need_columns
 
 __all__ = ["OUTCOMES", "share_won", "strategy_shares", "track_recipients"]
@@ -17,7 +17,6 @@ OUTCOMES = ("seeker_empathy", "seeker_relevance", "distress_drop")
 """The seeker's scores of the supporter, and distress before minus distress after."""
 
 HIGHEST = 5.0
-SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
 CHUNK = 200
 
 

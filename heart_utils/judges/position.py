@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from statsmodels.stats.multitest import multipletests
 
-from heart_utils.ratings.gate import hold_all
 from heart_utils.ratings.regression import fit_logistic
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Interval, bootstrap_ci
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Interval, bootstrap_ci, share_ci
 from heart_utils.ratings.style import style_features
-from heart_utils.ratings.verdicts import SHARES, combine_orders
+from heart_utils.ratings.verdicts import SHARES, combine_orders, won_by_a
 
 __all__ = ["BiasError", "feature_bias", "margin_profile", "mark_orders", "position_bias", "text_features"]
 
@@ -210,7 +210,7 @@ def feature_bias(
     pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
     joined = combine_orders(verdicts)
     joined = joined[joined["state"].isin(["valid", "inconsistent"]) & joined["pair_id"].isin(pairs.index)]
-    won = joined["p_a"].astype(float).fillna(joined["verdict"].map(SHARES).astype(float)).fillna(0.5)
+    won = won_by_a(joined)
     sides = [features.reindex(joined["pair_id"].map(pairs[side])).to_numpy(float) for side in ("reply_a", "reply_b")]
     gaps = pd.DataFrame(sides[0] - sides[1], columns=features.columns, index=joined.index)
     rows = []
@@ -265,9 +265,7 @@ def _share(
         return {"value": np.nan, "ci_low": np.nan, "ci_high": np.nan, **row, "why": without}
     if clusters.nunique() < 2:
         return {"value": said.mean(), "ci_low": np.nan, "ci_high": np.nan, **row, "why": "one dialogue only, so no interval"}
-    table = pd.DataFrame({"sum": said, "n": 1.0, "cluster": clusters.to_numpy()})
-    found = bootstrap_ci(table, lambda sums: sums["sum"] / sums["n"], cluster="cluster", rng=rng,
-                         n_resamples=n_resamples, ci_level=ci_level, least=0.0, most=1.0)  # fmt: skip
+    found = share_ci(said, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level)
     return {"value": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high, **row, "why": ""}
 
 
@@ -321,7 +319,7 @@ def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_
     if not fitted["se"].all():
         return table.assign(why=table["why"].where(table["why"] != "", "every pair is a tie or undecided"))
     table.loc[there, list(fitted.columns)] = fitted.to_numpy()
-    table.loc[there, "p_holm"] = hold_all(table.loc[there, "p"], 1.0 - ci_level)["p_holm"]
+    table.loc[there, "p_holm"] = multipletests(table.loc[there, "p"], method="holm")[1]
     return table
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
-from heart_utils.ratings.gate import hold_all
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, wilson_ends
 from heart_utils.ratings.verdicts import SHARES, combine_orders
 
@@ -116,7 +116,7 @@ def grade_probes(
     table = pd.DataFrame(rows)
     table["p_holm"] = np.nan
     for _, card in table.dropna(subset=["p"]).groupby("rater"):
-        table.loc[card.index, "p_holm"] = hold_all(card["p"], alpha)["p_holm"]
+        table.loc[card.index, "p_holm"] = multipletests(card["p"], method="holm")[1]
     beyond = (table["right"] - 0.5).where(table["p_holm"] <= alpha, 0.0).fillna(0.0)
     words = [OUTCOMES[known, int(np.sign(side))] for known, side in zip(table["expected"], beyond, strict=True)]
     return table.assign(outcome=pd.Series(words, index=table.index).where(table["n"] > 0, "no valid answer"))

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci, share_ci
 from heart_utils.ratings.verdicts import SHARES, combine_orders
 
 __all__ = ["compare_answers", "dimension_overlap", "profile_by", "score_drift"]
@@ -66,9 +66,8 @@ def compare_answers(
                 continue
             first = [np.where(valid["order"] == "ba", 1.0 - share, share) for share in
                      (valid[name].map(SHARES).astype(float) for name in ("verdict", "verdict_after"))]  # fmt: skip
-            sums = pd.DataFrame({"same": valid["verdict"].eq(valid["verdict_after"]).astype(float), "n": 1.0})
-            found = bootstrap_ci(sums, lambda sums: sums["same"] / sums["n"], cluster=valid[cluster], rng=rng,
-                                 n_resamples=n_resamples, ci_level=ci_level, least=0.0, most=1.0)  # fmt: skip
+            same = valid["verdict"].eq(valid["verdict_after"])
+            found = share_ci(same, 1, cluster=valid[cluster], rng=rng, n_resamples=n_resamples, ci_level=ci_level)
             rows.append((rater, dimension, one, other, found.estimate, found.ci_low, found.ci_high,
                          float((first[1] - first[0]).mean()), len(valid), len(met) - len(valid), found.n_clusters,
                          found.provisional))  # fmt: skip
@@ -159,13 +158,11 @@ def dimension_overlap(
             continue
         both = [wide[one].notna() & wide[other].notna() for one, other in two]
         same = [wide[one].eq(wide[other]) & there for (one, other), there in zip(two, both, strict=True)]
-        sums = pd.DataFrame({"same": np.sum(same, axis=0), "n": np.sum(both, axis=0)}, index=wide.index).astype(float)
-        clusters = sums.index.get_level_values(cluster).to_series()
+        clusters = wide.index.get_level_values(cluster).to_series().reset_index(drop=True)
         if clusters.nunique() < 2:
             continue
-        found = bootstrap_ci(sums.reset_index(drop=True), lambda sums: sums["same"] / sums["n"].where(sums["n"] > 0),
-                             cluster=clusters.reset_index(drop=True), rng=rng, n_resamples=n_resamples,
-                             ci_level=ci_level, least=0.0, most=1.0)  # fmt: skip
+        counts = np.sum(same, axis=0), np.sum(both, axis=0)
+        found = share_ci(*counts, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level)
         rows.append(
             (rater, protocol, form, found.estimate, found.ci_low, found.ci_high, len(wide), wide.shape[1], found.provisional)
         )

@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
+from statsmodels.stats.multitest import multipletests
 
-from heart_utils.ratings.gate import hold_all
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_of, p_value, standard_error
 
 __all__ = ["SelfPreferenceError", "family_ties", "self_preference"]
@@ -185,7 +185,7 @@ def self_preference(
     table["provisional"] = table["n_clusters"] < ENOUGH_CLUSTERS
     table["p_holm"] = np.nan
     for _, family in table.dropna(subset=["p"]).groupby(["against", "scale"]):
-        table.loc[family.index, "p_holm"] = hold_all(family["p"], 1.0 - ci_level)["p_holm"]
+        table.loc[family.index, "p_holm"] = multipletests(family["p"], method="holm")[1]
     return table
 
 

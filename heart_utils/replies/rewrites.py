@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.ratings.contrasts import TWINS
-from heart_utils.ratings.verdicts import SHARES
+from heart_utils.ratings.verdicts import won_by_a
 from heart_utils.replies.codes import code_reasons
 from heart_utils.replies.cues import describe_turns
 
@@ -167,9 +167,7 @@ def mean_wins(rows: pd.DataFrame) -> pd.Series:
     {('x', 'd'): 0.75, ('y', 'd'): 0.0, ('z', 'd'): 0.75}
     """
     valid = rows[rows["state"].isin(["valid", "inconsistent"])]
-    won = valid["verdict"].map(SHARES).where(valid["state"] == "valid", 0.5)
-    if "p_a" in valid:
-        won = valid["p_a"].where(valid["p_a"].notna(), won)
+    won = won_by_a(valid)
     sides = [
         pd.DataFrame({"responder": valid[f"responder_{own}"], "other": valid[f"responder_{other}"],
                       "dialogue_id": valid["dialogue_id"], "won": part})

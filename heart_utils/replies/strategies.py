@@ -19,7 +19,7 @@ from scipy import stats
 
 from heart_utils.ratings.regression import fit_logistic
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci
-from heart_utils.ratings.verdicts import SHARES
+from heart_utils.ratings.verdicts import won_by_a
 from heart_utils.replies.codes import CodesError
 from heart_utils.tables import need_columns
 
@@ -422,11 +422,7 @@ def associate_preference(
 ) -> pd.DataFrame:
     r"""Ask of each code whether the reply that has it is preferred, length held equal. Exploratory."""
     rows = verdicts[(verdicts["dimension"] == dimension) & verdicts["state"].isin(["valid", "inconsistent"])]
-    won = rows["verdict"].map(SHARES)
-    won = won.where(rows["state"] == "valid", 0.5)
-    if "p_a" in rows:
-        won = rows["p_a"].where(rows["p_a"].notna(), won)
-    rows = rows.assign(won=won).dropna(subset=["won"])
+    rows = rows.assign(won=won_by_a(rows)).dropna(subset=["won"])
     if rows.empty:
         raise CodesError(f"No verdict on {dimension!r} says which reply was preferred.")
     wide = codes.pivot_table(index="reply_id", columns="code", values="probability", aggfunc="mean")
