@@ -1,4 +1,4 @@
-"""Chapters 1 to 5 on a reader's own conversations: a file of histories, recorded answers, and votes in a sheet."""
+"""A study and a board from a reader's own conversations: a file of histories, recorded answers, and votes in a sheet."""
 
 import math
 import shutil
