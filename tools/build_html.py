@@ -52,6 +52,15 @@ def build_html(stage: Path, html: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     # Maps only serve debugging of the theme, and its locales only the build.
     shutil.copytree(built, part, ignore=shutil.ignore_patterns("*.map", "locales"))
+    # Sphinx keeps pages and pictures of earlier builds, such as those of a chapter that has another name now.
+    staged = {path.relative_to(stage).with_suffix("") for path in stage.rglob("*") if path.suffix in (".md", ".ipynb")}
+    for folder in (part, part / "_sources"):
+        for page in (*folder.glob("book/**/*.*"), *folder.glob("notebooks/*.*")):
+            if page.relative_to(folder).with_suffix("") not in staged:
+                page.unlink()
+    for page in part.glob("code/**/*.html"):
+        if not (stage / "book" / "extra" / page.relative_to(part)).is_file():
+            page.unlink()
     words = (stage / "built_on.txt").read_text(encoding="utf-8")
     shown: set[str] = set()
     for page in part.rglob("*.html"):
@@ -59,7 +68,7 @@ def build_html(stage: Path, html: Path) -> None:
         shown.update(PICTURE.findall(text))
         page.write_text(text, encoding="utf-8")
     for picture in (part / "_images").glob("*"):
-        if picture.name not in shown:  # from an earlier build: Sphinx keeps them all
+        if picture.name not in shown:
             picture.unlink()
     shutil.rmtree(html, ignore_errors=True)
     os.replace(part, html)

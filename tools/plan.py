@@ -118,6 +118,9 @@ def write_plan(root: Path, plan: Plan) -> None:
         From :func:`read_plan`.
     """
     build = root / "build"
+    for copy in (build / "executed" / plan.run).glob("*.ipynb"):
+        if not (root / "notebooks" / copy.name).is_file():  # the chapter has another name now
+            copy.unlink()
     for name, values in plan.parameters.items():
         text = yaml.safe_dump(values, allow_unicode=True, sort_keys=False)
         write_atomically(build / "parameters" / plan.run / f"{name}.yaml", text.encode())
@@ -129,15 +132,15 @@ def write_plan(root: Path, plan: Plan) -> None:
     write_atomically(build / "data.stamp", _data_found(root))
     arrows: list[str] = []
     for chapter in plan.chapters:
-        copy = f"build/executed/{plan.run}/{chapter.name}.ipynb"
+        executed = f"build/executed/{plan.run}/{chapter.name}.ipynb"
         for table in chapter.writes:
             stamp = _stamp(plan.run, table)
             before = (root / stamp).read_text() if (root / stamp).is_file() else ""
             stamp_table(root, plan.run, table)
             if before.strip() not in ("", "absent") and (root / stamp).read_text().strip() == "absent":
-                (root / copy).unlink(missing_ok=True)  # somebody removed the table: write it again
-            arrows.append(f"{stamp}: {copy}; @:")
-        arrows += [f"{copy}: {stamp}" for stamp in _stamps_read(root, plan, chapter)]
+                (root / executed).unlink(missing_ok=True)  # somebody removed the table: write it again
+            arrows.append(f"{stamp}: {executed}; @:")
+        arrows += [f"{executed}: {stamp}" for stamp in _stamps_read(root, plan, chapter)]
     listed = "CHAPTERS := " + " ".join(chapter.name for chapter in plan.chapters)
     write_atomically(build / "graph" / f"{plan.run}.mk", ("\n".join([listed, *arrows]) + "\n").encode())
 

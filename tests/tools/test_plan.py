@@ -88,6 +88,16 @@ def reaching(two):
     return two
 
 
+def test_the_executed_copy_of_a_chapter_that_is_gone_goes_too(two):
+    plan = read_plan(two.root, "sample")
+    copies = [two.root / "build" / "executed" / "sample" / f"{name}.ipynb" for name in (plan.chapters[0].name, "99_gone")]
+    for copy in copies:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text("{}")
+    write_plan(two.root, plan)
+    assert [copy.exists() for copy in copies] == [True, False]
+
+
 def test_a_change_of_the_data_runs_everything(two):
     assert stamps_changed(two, "data/more.csv", "a,b\n") == ["data.stamp"]
 

@@ -4,6 +4,7 @@ import base64
 import datetime
 import json
 import os
+import shutil
 
 import pytest
 from small_project import cell, write_notebook
@@ -156,6 +157,18 @@ def test_a_picture_of_an_earlier_build_that_no_page_shows_is_not_kept(staged):
     kept = {path.name for path in (html / "_images").iterdir()}
     assert "newer.png" in kept
     assert "older.png" not in kept
+
+
+def test_a_page_of_an_earlier_build_that_is_no_longer_in_the_book_is_not_kept(staged):
+    stage, html = stage_book(staged.root, read_plan(staged.root, "sample")), staged.root / "build" / "html"
+    build_html(stage, html)
+    left = stage.parent / f".{stage.name}.out" / "_build" / "html" / "notebooks"
+    shutil.copy(left / "02_who_is_preferred.html", left / "05_who_is_preferred.html")
+    (left.parent / "code").mkdir()
+    (left.parent / "code" / "gone.html").write_text("a module that has moved")
+    build_html(stage, html)
+    assert [page.name for page in (html / "notebooks").iterdir()] == ["02_who_is_preferred.html"]
+    assert not (html / "code" / "gone.html").exists()
 
 
 def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
