@@ -21,7 +21,7 @@ HEADS = {
     "responder": "written by",
     "responder_a": "reply a by",
     "responder_b": "reply b by",
-    "rater_kind": "raters",
+    "rater_kind": "kind of rater",
     "dialogue_id": "dialogue",
     "win_probability": "preferred to the field",
     "tie_share": "ties",
@@ -144,7 +144,8 @@ def _in_words(table: pd.DataFrame) -> pd.DataFrame:
     truths = [name for name in table.columns if table[name].dtype == bool] if table.columns.is_unique else []
     constant = [name for name in truths if len(table) > 1 and table[name].all() == table[name].any()]
     said = table.assign(**{name: table[name].map({True: "yes", False: "no"}) for name in truths if isinstance(name, str)})
-    said = said.drop(columns=constant).rename(columns=_say)
+    said = said.drop(columns=constant)
+    said = said.rename(columns=_say) if said.rename(columns=_say).columns.is_unique else said
     return said.rename_axis(index=_say, columns=_say)
 
 
