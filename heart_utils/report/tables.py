@@ -16,7 +16,7 @@ LONG = 36
 """Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays whole."""
 
 
-def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False) -> Styler:
+def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False, filtered: bool = False) -> Styler:
     """Lay a table out for reading.
 
     Parameters
@@ -27,6 +27,8 @@ def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False) -> S
         Of numbers that are not whole by type.
     wrap : bool
         Whether each cell may go on in the next line, for tables of words; otherwise only a sentence may.
+    filtered : bool
+        Whether the book's page lets readers choose rows by words and by columns of few entries, for long tables.
 
     Returns
     -------
@@ -45,8 +47,9 @@ def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False) -> S
     kept = table[says] if len(table) else table
     if not kept.index.is_unique:  # such an index is not shown
         kept = kept.reset_index(drop=True)
+    kind = "dataframe heart-filter" if filtered else "dataframe"
     # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
-    shown = kept.style.format(precision=digits, na_rep=DASH).set_table_attributes('class="dataframe"').map(_give_room)
+    shown = kept.style.format(precision=digits, na_rep=DASH).set_table_attributes(f'class="{kind}"').map(_give_room)
     if wrap:
         shown = shown.set_properties(None, **{"white-space": "normal"})
     return shown.hide(axis="index") if isinstance(kept.index, pd.RangeIndex) else shown
