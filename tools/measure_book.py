@@ -1,6 +1,7 @@
 """Count how long the chapters are, how much of them is code, and how much of the code is folded.
 
-``python -m tools.measure_book`` (`make measure-book`) reads the notebooks; screens are counted in the built pages if a browser is there.
+``python -m tools.measure_book`` (`make measure-book`) reads the notebooks, and counts screens in the built pages if a browser
+is there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ HIDING = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 SCREEN = 1_000
 """Pixels of height, at 1,400 of width."""
 
-ANCHORS = "For comparison: ThinkBayes2 has 74.5 code cells a chapter, 2 lines in the median, 13.7 words a line; QuantEcon 21.9, 5, 10.2."
+ANCHORS = (
+    "For comparison: ThinkBayes2 has 74.5 code cells a chapter, 2 lines in the median, 13.7 words a line; "
+    "QuantEcon 21.9, 5, 10.2."
+)
 
 
 def count_cells(notebook: Path) -> dict[str, float]:
@@ -41,7 +45,8 @@ def count_cells(notebook: Path) -> dict[str, float]:
     words, seen, folded = 0, [], 0
     for cell in read_cells(notebook):
         if cell["cell_type"] == "markdown":
-            words += len(re.findall(r"\w+(?:['.,-]\w+)*", re.sub(r"\{[\w:]+\}|```.*?```", " ", cell["source"], flags=re.DOTALL)))
+            prose = re.sub(r"\{[\w:]+\}|```.*?```", " ", cell["source"], flags=re.DOTALL)
+            words += len(re.findall(r"\w+(?:['.,-]\w+)*", prose))
             continue
         lines = sum(1 for line in cell["source"].splitlines() if line.strip() and not line.strip().startswith("#"))
         if HIDING & set(cell["metadata"].get("tags", [])):
@@ -89,7 +94,8 @@ def main() -> int:
     table["screens"] = pd.Series(screens, dtype=float)
     whole = table[["words", "code cells", "screens"]].sum()
     print(table.round(2).to_string(na_rep="-"))
-    print(f"\nTogether {whole['words']:,.0f} words, {whole['code cells']:.0f} code cells in sight, {whole['screens']:.0f} screens.")
+    counts = f"{whole['words']:,.0f} words, {whole['code cells']:.0f} code cells in sight, {whole['screens']:.0f} screens"
+    print(f"\nTogether {counts}.")
     print(ANCHORS if screens else f"Screens need a built book, Chromium and playwright (make test-services). {ANCHORS}")
     return 0
 
