@@ -124,8 +124,8 @@ class Flow:
             return {self._in(node.id, "run")} if node.id in self.runs else self.rests.get(node.id, set())
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.runs:
             return set()  # its name or its folder
-        if isinstance(node, ast.Call) and _called(node) == "glue" and node.args and _text(node.args[0]):
-            self.glued[_text(node.args[0])] = self._look(node.args[1])
+        if isinstance(node, ast.Call) and _called(node).startswith("glue") and node.args:
+            self._glue(node)
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)):
@@ -141,6 +141,16 @@ class Flow:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             inside.append({FOLDERS[_text(node.right)]} if _text(node.right) in FOLDERS else set())
         return set().union(*inside)
+
+    def _glue(self, call: ast.Call) -> None:
+        """Note what each number rests on that is glued by a name written out."""
+        first = call.args[0]
+        if isinstance(first, ast.Dict):
+            prefix = next((_text(word.value) for word in call.keywords if word.arg == "prefix"), "")
+            found = {prefix + _text(key): self._look(value) for key, value in zip(first.keys, first.values, strict=True) if key}
+            self.glued |= found
+        elif _text(first):
+            self.glued[_text(first)] = self._look(call.args[1])
 
     def _call(self, call: ast.Call) -> set[str]:
         called = _called(call)
@@ -178,8 +188,8 @@ class Flow:
     def _texts(self, node: ast.expr) -> list[str]:
         """List the tables that an expression names, itself or by the names in it."""
         parts = list(ast.walk(node))
-        named = [table for part in parts for table in self.tables.get(getattr(part, "id", ""), [])]
-        return named + [part.value for part in parts if isinstance(part, ast.Constant) and part.value in TABLES]
+        named = (table for part in parts for table in self.tables.get(getattr(part, "id", ""), []))
+        return sorted({*named, *(part.value for part in parts if isinstance(part, ast.Constant) and part.value in TABLES)})
 
     def _in(self, name: str, table: str) -> str:
         return f"{self.runs[name]}/{table}".strip("/")

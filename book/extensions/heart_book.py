@@ -21,7 +21,7 @@ import heart_utils
 ROOT = Path(heart_utils.__path__[0]).resolve().parent
 BOX = "pst-scrollable-table-container"
 THEBE = (init_thebe_core, update_thebe_context)
-TABLE = re.compile(r'<table (?:border="1" class="dataframe"|id="T_\w+"(?: class="dataframe")?)>.*?</table>', re.DOTALL)
+TABLE = re.compile(r'<table (?:border="1" class="dataframe"|id="T_\w+"(?: class="dataframe[^"]*")?)>.*?</table>', re.DOTALL)
 PICTURE = re.compile(r'<img [^>]*src="[^"]*_images/[^>]*>')
 SCROLLED = '<div class="heart-scroll" tabindex="0" role="group" aria-label="Table">{}</div>'
 
