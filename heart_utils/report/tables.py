@@ -69,6 +69,8 @@ def show_table(
     (True, True, False, False)
     >>> "white-space: normal" in show_table(table, wrap=True).to_html()
     True
+    >>> show_table(pd.DataFrame({"rater_kind": ["human"], "raters": [9]})).data.columns.tolist()
+    ['rater_kind', 'raters']
     >>> 'class="dataframe heart-filter"' in show_table(table, filtered=True).to_html()
     True
     >>> board = pd.DataFrame({"win_share": [0.58], "ci_low": [0.561], "ci_high": [0.603], "ci_level": [0.95]})
@@ -151,7 +153,9 @@ def _in_words(table: pd.DataFrame) -> pd.DataFrame:
     truths = [name for name in table.columns if table[name].dtype == bool] if table.columns.is_unique else []
     constant = [name for name in truths if len(table) > 1 and table[name].all() == table[name].any()]
     said = table.assign(**{name: table[name].map({True: "yes", False: "no"}) for name in truths if isinstance(name, str)})
-    said = said.drop(columns=constant).rename(columns=_say)
+    said = said.drop(columns=constant)
+    if said.columns.is_unique:  # two columns never get one name
+        said = said.rename(columns={name: _say(name) for name in said if _say(name) not in said})
     return said.rename_axis(index=_say, columns=_say)
 
 
