@@ -21,7 +21,7 @@ HEADS = {
     "responder": "written by",
     "responder_a": "reply a by",
     "responder_b": "reply b by",
-    "rater_kind": "raters",
+    "rater_kind": "kind of rater",
     "dialogue_id": "dialogue",
     "win_probability": "preferred to the field",
     "tie_share": "ties",
@@ -69,8 +69,6 @@ def show_table(
     (True, True, False, False)
     >>> "white-space: normal" in show_table(table, wrap=True).to_html()
     True
-    >>> show_table(pd.DataFrame({"rater_kind": ["human"], "raters": [9]})).data.columns.tolist()
-    ['rater_kind', 'raters']
     >>> 'class="dataframe heart-filter"' in show_table(table, filtered=True).to_html()
     True
     >>> board = pd.DataFrame({"win_share": [0.58], "ci_low": [0.561], "ci_high": [0.603], "ci_level": [0.95]})
@@ -154,8 +152,7 @@ def _in_words(table: pd.DataFrame) -> pd.DataFrame:
     constant = [name for name in truths if len(table) > 1 and table[name].all() == table[name].any()]
     said = table.assign(**{name: table[name].map({True: "yes", False: "no"}) for name in truths if isinstance(name, str)})
     said = said.drop(columns=constant)
-    if said.columns.is_unique:  # two columns never get one name
-        said = said.rename(columns={name: _say(name) for name in said if _say(name) not in said})
+    said = said.rename(columns=_say) if said.rename(columns=_say).columns.is_unique else said
     return said.rename_axis(index=_say, columns=_say)
 
 
