@@ -2,6 +2,11 @@
 
 import re
 
+import pytest
+import yaml
+
+import heart_utils
+from heart_utils.report.provenance import read_glued
 from heart_utils.runs import find_root
 from tools.notebooks import read_cells
 
@@ -33,3 +38,35 @@ def test_each_finding_on_the_front_page_is_made_by_one_cell_and_its_paragraph_li
 
 def test_nothing_glued_on_the_front_page_is_written_in_a_way_that_the_test_above_does_not_see():
     assert sum(text.count("{glue") for text in PARAGRAPHS) == sum(len(GLUED.findall(text)) for text in PARAGRAPHS)
+
+
+HOLDS = {
+    "plausible for lay people; not for therapists": lambda at: (
+        at("01", "share-strangers-low") > 50
+        and at("01", "share-commenters-low") > 50
+        and at("01", "share-therapists-high") < 50
+    ),
+    "same direction": lambda at: at("01", "share-therapists-high") < 50,
+    "cannot be checked; says little alone": lambda at: at("03", "n-attributes-above") < at("03", "n-attributes") / 2,
+    "counts hold; its judge prompt swaps": lambda at: (at("07", "n-regular"), at("07", "n-adversarial")) == (280, 20),
+    "too few: interval": lambda at: float(at("06", "fisher-ends").split()[0]) < 0.1,
+}
+"""A verdict on the front page -> whether the numbers of the chapters bear it out."""
+
+
+def test_each_verdict_on_heart_s_claims_follows_from_the_numbers_of_the_chapters():
+    executed = {path.name[:2]: read_glued(path) for path in (ROOT / "build" / "executed" / "sample").glob("0*.ipynb")}
+    if not executed:
+        pytest.skip("needs book: run `make book`")
+    [table] = [text for text in PARAGRAPHS if text.startswith("| HEART claims")]
+    verdicts = [row.split("|")[3].strip() for row in table.splitlines()[2:]]
+    assert len(verdicts) == len(HOLDS) == 5
+    for verdict, (start, holds) in zip(verdicts, HOLDS.items(), strict=True):
+        assert verdict.startswith(start)
+        assert holds(lambda chapter, key: executed[chapter][key]), verdict
+
+
+def test_the_front_page_and_the_citation_file_name_this_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
+    assert cited == heart_utils.__version__
+    assert f"Version {heart_utils.__version__}." in "".join(PARAGRAPHS)

@@ -201,6 +201,8 @@ class Protocol:
         A ``number`` from 1 to 5, or one to five ``plus`` signs.
     codes : tuple of str
         What the reply shown first and the one shown second are called; drawn for each pair if empty.
+    authors : tuple of str
+        Whom the reply shown first and the one shown second are said to be from, whoever wrote them; nothing is said if empty.
     """
 
     name: Text
@@ -217,8 +219,11 @@ class Protocol:
     ties: bool = True
     margin: Literal["number", "plus"] = "number"
     codes: tuple[str, ...] = ()
+    authors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.authors and (self.asks != "pair" or len(self.authors) != 2 or not all(self.authors)):
+            raise ValueError(f"authors is {list(self.authors)!r}, expected two texts, for the reply shown first and second.")
         if self.margin == "plus" and self.reasoning == "each":
             raise ValueError("plus signs stand beside a code, with no room for reasoning: expected reasoning: once.")
         if self.codes and (len(self.codes) != 2 or len(set(self.codes)) < 2 or not all(self.codes)):
@@ -346,6 +351,8 @@ class Form:
         open_, close = text_markers((history, *replies))
         parts = [f"The conversation so far:\n{open_}\n{history}\n{close}"]
         names = [f"Reply {code}" for code in self.codes] if self.protocol.asks == "pair" else ["The reply"]
+        if self.protocol.authors:
+            names = [f"{name}, written by {author}" for name, author in zip(names, self.protocol.authors, strict=True)]
         parts += [f"{name}:\n{open_}\n{text}\n{close}" for name, text in zip(names, replies, strict=True)]
         parts.append(self.task())
         return (

@@ -16,6 +16,7 @@ from heart_utils.judging.recipe import (
     recipe_comparisons,
     recipe_histories,
     recipe_replies,
+    recipe_verdicts,
 )
 from heart_utils.runs import find_root
 
@@ -97,3 +98,14 @@ def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
     codes = recipe_codes(recipe, histories, replies, **replay)
     assert codes["reply_id"].nunique() == 36 * len(recipe.coded)
     assert set(codes["state"]) <= {"valid", "unparsed"}
+
+
+def test_the_recorded_calls_answer_what_the_sample_s_judge_is_told_of_authors():
+    recipe = read_recipe("label")
+    replay = {"ledger": open_ledger("sqlite://", seed_file=find_root() / recipe.recorded), "mode": "replay", "progress": False}
+    histories = recipe_histories(recipe)
+    replies = recipe_replies(recipe, histories, **replay)
+    verdicts = recipe_verdicts(recipe, histories, replies, recipe_comparisons(recipe, replies), **replay)
+    asked = verdicts.groupby(["protocol", "order"]).size()
+    assert asked.to_dict() == {(name, order): 36 for name in ("told-first", "told-second") for order in ("ab", "ba")}
+    assert (verdicts["state"] == "valid").all()

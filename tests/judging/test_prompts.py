@@ -1,5 +1,6 @@
 import json
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -56,6 +57,16 @@ def test_prompts_of_one_pair_share_all_but_the_dimension():
 def test_turns_carry_their_true_speakers_but_in_the_released_protocol():
     assert history_block(HISTORY, load_protocol("heart")) == "Supporter: Hello.\nSeeker: I am low."
     assert history_block(HISTORY, load_protocol("heart-release")).splitlines()[1:] == ["Seeker: Hello.", "Supporter: I am low."]
+
+
+def test_a_label_stands_beside_the_reply_shown_in_its_place_whoever_wrote_it():
+    dimension = load_rubric("heart").dimensions[:1]
+    said = {}
+    for name in ("told-first", "told-second"):
+        _, asked = Form(load_protocol(name), dimension, ("K", "M")).messages("Seeker: I am low.", ("One.", "Two."))
+        said[name] = re.findall(r"^Reply (\w), written by ([^:]+):$", asked["content"], flags=re.MULTILINE)
+    assert said == {"told-first": [("K", "a person"), ("M", "an AI")], "told-second": [("K", "an AI"), ("M", "a person")]}
+    assert load_protocol("told-first").rules == load_protocol("told-second").rules
 
 
 def test_only_the_released_protocol_names_the_emotion_and_only_if_it_is_known():
@@ -213,6 +224,7 @@ def test_a_repair_shows_the_answer_and_what_was_wrong_with_it():
         ("ties: maybe", "ties is 'maybe', expected true or false"),
         ("rules: ''", "rules is empty, expected text"),
         ("codes: [X1, X1]", "expected two different texts"),
+        ("authors: [a person]", "expected two texts, for the reply shown first and second"),
         ("votes: 3", "unknown votes"),
         ("margin: plus", "no room for reasoning"),
     ],
