@@ -21,7 +21,7 @@ HEADS = {
     "responder": "written by",
     "responder_a": "reply a by",
     "responder_b": "reply b by",
-    "rater_kind": "raters",
+    "rater_kind": "kind of rater",
     "dialogue_id": "dialogue",
     "win_probability": "preferred to the field",
     "tie_share": "ties",
@@ -38,7 +38,9 @@ DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
 P_VALUES = ("p", "p_value", "p value", "corrected", "corrected (BH)", "corrected (Holm)")
 
 
-def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False, percent: Sequence[str] = ()) -> Styler:
+def show_table(
+    table: pd.DataFrame, *, digits: int = 3, wrap: bool = False, percent: Sequence[str] = (), filtered: bool = False
+) -> Styler:
     """Lay a table out for reading.
 
     Parameters
@@ -52,6 +54,8 @@ def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False, perc
         Whether each cell may go on in the next line, for tables of words; otherwise only a sentence may.
     percent : sequence of str
         Columns of shares to show in percent, with their ends; ``"ci"`` for ``ci_low`` and ``ci_high``.
+    filtered : bool
+        Whether the book's page lets readers choose rows by words and by columns of few entries, for long tables.
 
     Returns
     -------
@@ -65,6 +69,8 @@ def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False, perc
     (True, True, False, False)
     >>> "white-space: normal" in show_table(table, wrap=True).to_html()
     True
+    >>> 'class="dataframe heart-filter"' in show_table(table, filtered=True).to_html()
+    True
     >>> board = pd.DataFrame({"win_share": [0.58], "ci_low": [0.561], "ci_high": [0.603], "ci_level": [0.95]})
     >>> html = show_table(board, percent=["win_share", "ci"]).to_html()
     >>> "58 %" in html, "56 to 60 %" in html, "95 % interval" in html, "ci_" in html
@@ -75,8 +81,9 @@ def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False, perc
     kept = kept[says] if len(kept) else kept
     if not kept.index.is_unique:  # such an index is not shown
         kept = kept.reset_index(drop=True)
+    kind = "dataframe heart-filter" if filtered else "dataframe"
     # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
-    shown = kept.style.format(precision=digits, na_rep=DASH, thousands=",").set_table_attributes('class="dataframe"')
+    shown = kept.style.format(precision=digits, na_rep=DASH, thousands=",").set_table_attributes(f'class="{kind}"')
     shown = shown.map(_give_room)
     if wrap:
         shown = shown.set_properties(None, **{"white-space": "normal"})
@@ -144,7 +151,8 @@ def _in_words(table: pd.DataFrame) -> pd.DataFrame:
     truths = [name for name in table.columns if table[name].dtype == bool] if table.columns.is_unique else []
     constant = [name for name in truths if len(table) > 1 and table[name].all() == table[name].any()]
     said = table.assign(**{name: table[name].map({True: "yes", False: "no"}) for name in truths if isinstance(name, str)})
-    said = said.drop(columns=constant).rename(columns=_say)
+    said = said.drop(columns=constant)
+    said = said.rename(columns=_say) if said.rename(columns=_say).columns.is_unique else said
     return said.rename_axis(index=_say, columns=_say)
 
 
