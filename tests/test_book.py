@@ -51,11 +51,25 @@ def test_the_worked_pages_are_among_the_pages_looked_at(pages):
     assert worked <= {page.stem for page in pages if page.parent.name == "adapt"}
 
 
-def test_every_page_says_what_it_rests_on(pages):
-    for page in pages:
-        notes = [attributes for tag, attributes in tags(page) if "heart-rests-on" in attributes.get("class", "")]
-        assert notes, page
-        assert all(attributes["role"] == "note" for attributes in notes), page
+def test_every_chapter_says_what_it_rests_on_and_leads_there(pages):
+    for page in (page for page in pages if page.parent.name == "notebooks"):
+        text = page.read_text(encoding="utf-8")
+        strip = re.search(r'<div class="heart-strip.*?</div>', text, re.DOTALL)
+        assert strip, page
+        assert re.search(r'class="heart-chip heart-\w+".*?<a class="reference internal" href="#', strip[0], re.DOTALL), page
+        assert "SIMULATED:" not in text, page
+
+
+def test_nearly_every_figure_and_table_has_a_chip(pages):
+    captions = [
+        caption
+        for page in pages
+        if page.parent.name == "notebooks"
+        for caption in re.findall(r"<figcaption>.*?</figcaption>", page.read_text(encoding="utf-8"), re.DOTALL)
+    ]
+    without = [caption for caption in captions if "heart-chip" not in caption]
+    assert len(captions) > 100
+    assert len(without) <= 0.1 * len(captions), without
 
 
 def test_every_picture_has_words_in_its_place(pages):
@@ -176,17 +190,6 @@ def test_the_search_finds_a_word_of_the_glossary(pages, browser):
     tab.close()
 
 
-@pytest.mark.services
-def test_the_line_at_the_top_opens_by_the_keyboard(pages, browser):
-    tab = browser.new_page()
-    tab.goto((HTML / "book" / "intro.html").as_uri())
-    tab.focus("details.heart-rests-on summary")
-    tab.keyboard.press("Enter")
-    assert tab.is_visible("details.heart-rests-on li")
-    assert "commit" in tab.inner_text("details.heart-rests-on")
-    tab.close()
-
-
 CHOSEN = "03_do_judges_agree"
 """The chapter of a stranger's book that is run here: it reads published data, and says what is absent without a mirror."""
 
@@ -224,6 +227,5 @@ def test_a_chapter_from_the_repository_alone_rests_on_published_votes(tmp_path):
 @pytest.mark.slow
 @pytest.mark.mirror
 def test_the_book_in_build_rests_on_the_whole_mirror_where_there_is_one(mirror):
-    assert "MT-Bench" in (HTML / "book" / "intro.html").read_text(encoding="utf-8")
     told = (HTML / "notebooks" / "03_do_judges_agree.html").read_text(encoding="utf-8")
     assert "ESConv (CC BY-NC 4.0; only aggregates are shown)" in told
