@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import threading
 import time
 import warnings
@@ -45,6 +46,12 @@ MAX_CLAIM = 256
 
 DEAF = 5
 """So many attempts in a row without any answer, and a model is out: one call at a time looks whether it is back."""
+
+UNHEARD_S = 60.0
+"""A model that never answered anything on this ledger is given up after so long: its server is not out, it is wrong."""
+
+_SILENT: dict[tuple[str, str | None], float] = {}
+"""Since when models were silent that were given up in this process: its next step does not wait as long once more."""
 
 MIN_LOOK_S, MAX_LOOK_S = 0.5, 30.0
 MIN_GAP_S, MAX_GAP_S = 0.005, 10.0
@@ -93,6 +100,7 @@ class Lane:
     def answered(self) -> None:
         """Note an answer: the model is there, and may be asked a little faster."""
         self.answers, self.failures, self.silent_since = self.answers + 1, 0, None
+        _SILENT.pop((self.model.identity, self.model.api_base), None)
         self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
 
     def failed(self, words: str, clock: float, *, throttled: bool) -> None:
@@ -145,7 +153,8 @@ def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list
     lanes = []
     for queue in by_model.values():
         batch = min(MAX_CLAIM, queue[0].model.max_concurrency, max_concurrency or MAX_CLAIM)
-        lanes.append(Lane(queue[0].model, queue, batch, deque(queue)))
+        model = queue[0].model
+        lanes.append(Lane(model, queue, batch, deque(queue), silent_since=_SILENT.get((model.identity, model.api_base))))
     return lanes
 
 
@@ -170,7 +179,7 @@ async def attempt(request: Request, room: int, address: str | None) -> Answer | 
             answer = await read_stream(response, started, longest)
     except Exception as error:
         failure = failure_of(error, request)
-        if streams and failure.kind == "never" and "stream" in failure.words.lower():
+        if streams and failure.kind == "never" and re.search(r"\bstream", failure.words, re.I):
             _WHOLE.add(request.model.identity)
             return replace(failure, kind="again")
         if request.stream and not streams:
@@ -593,9 +602,14 @@ class _Flow:
             answers = lane.answers
             self._unsettled += reserve(request, room) if failure.billed else 0.0
             patience, silence = request.model.patience_s, lane.silence(clock())
+            if silence > UNHEARD_S and not lane.heard:
+                lane.heard = await self._on_ledger(self.ledger.knows, request)
+                patience = patience if lane.heard else min(patience, UNHEARD_S)
             if failure.kind == "closed" or silence > patience or (failure.after_s or 0.0) > patience:
                 wait = f" (it asks to wait {failure.after_s:g} s)" if failure.after_s else ""
-                wait = f" (for {silence:.0f} s nothing was answered)" if silence > patience else wait
+                if silence > patience and lane.silent_since is not None:
+                    wait = f" (for {silence:.0f} s nothing was answered{'' if lane.heard else ', nor ever before'})"
+                    _SILENT[request.model.identity, request.model.api_base] = lane.silent_since
                 lane.closed = lane.closed or f"{failure.words}{wait}"
                 return None
             spent_out = faults >= (MAX_EMPTY if isinstance(came, Answer) else MAX_ATTEMPTS)
