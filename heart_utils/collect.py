@@ -121,7 +121,9 @@ def _collect(options: argparse.Namespace) -> int:
     print(_describe(plan, ledger))
     if ledger.damaged:
         whole = f"`make collect RUN={recipe.run}`"
-        print(f"{len(ledger.damaged)} stored answers are damaged: {whole} asks for them again, and with ARGS=--check says which.")
+        print(
+            f"{len(ledger.damaged)} stored answers are damaged: {whole} asks for them again, and with ARGS=--check says which."
+        )
     if not recipe.judges:
         print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
     asked_now = _asked_now(recipe, plan)

@@ -570,7 +570,7 @@ class _Flow:
 
     async def _ask(self, lane: Lane, request: Request) -> Call | None:
         """Ask until there is an answer, or no use in asking; None if the request was given back."""
-        attempts = faults = pauses = 0
+        attempts = faults = empty = pauses = 0
         answers, clock = lane.answers, asyncio.get_running_loop().time
         usd, room = 0.0, answer_bound(request)
         while True:
@@ -591,7 +591,8 @@ class _Flow:
                 if came.text or came.refused or truncated:
                     status = "refused" if came.refused else "truncated" if truncated else "ok"
                     return answered_call(request, status, came, attempts=attempts, in_flight=in_flight, usd=usd)
-            failure = came if isinstance(came, Failure) else Failure("again", f"the answer was empty, {attempts} times")
+            empty += isinstance(came, Answer)
+            failure = came if isinstance(came, Failure) else Failure("again", f"the answer was empty, {empty} times")
             throttled = failure.kind == "throttled"
             if throttled or failure.kind == "again" and isinstance(came, Failure):
                 lane.failed(failure.words, clock(), throttled=throttled)
@@ -612,7 +613,7 @@ class _Flow:
                     _SILENT[request.model.identity, request.model.api_base] = lane.silent_since
                 lane.closed = lane.closed or f"{failure.words}{wait}"
                 return None
-            spent_out = faults >= (MAX_EMPTY if isinstance(came, Answer) else MAX_ATTEMPTS)
+            spent_out = faults >= MAX_ATTEMPTS or empty >= MAX_EMPTY
             paid = failure.billed or isinstance(came, Answer)  # an empty answer is billed like any other
             broke = paid and not spent_out and not await self._afford(request, room)
             if spent_out or broke or failure.kind in ("never", "refused"):

@@ -338,6 +338,22 @@ def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_a
     assert {call.status for call in good} == {"ok"}
 
 
+def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.engine.FIRST_PAUSE_S", 0.2)
+    provider.latency_s, said = 0.02, [None, None, "", None, "", "I hear you."]
+
+    def answer(body):
+        text = said.pop(0) if body["messages"][0]["content"] == "bad" else "I hear you."
+        if text is None:
+            raise RuntimeError("which the server makes a status of 500")
+        return text
+
+    provider.answer = answer
+    bad, *_ = answer_all(ask(model(provider, max_concurrency=2), "bad", *(f"w{i}" for i in range(120))), ledger)
+    assert (bad.status, bad.attempts) == ("ok", 6)
+    assert said == []
+
+
 def test_a_provider_that_turns_calls_away_is_asked_more_slowly(provider, ledger):
     """With 64 in flight and no Retry-After; a second try for each would be 120."""
     provider.per_s = 30.0
