@@ -29,7 +29,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env notebooks book test test-services coverage check data collect full record study bench release clean
+.PHONY: help env notebooks book test test-services coverage check data collect full record study bench measure-book release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -100,6 +100,9 @@ study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or
 
 bench: env ## measure speed and coverage, side by side with other programs; NAME= for one bench
 	@$(PYTHON) -m tools.bench $(NAME) $(ARGS)
+
+measure-book: env ## count screens, words and lines of code of the chapters
+	@$(PYTHON) -m tools.measure_book
 
 release: env ## pack the public book and the source in build/release; says first what keeps it from being published
 	@$(PYTHON) -m tools.release --check

@@ -17,7 +17,7 @@ def makers(chapter, key):
     for cell in read_cells(ROOT / "notebooks" / f"{chapter}.ipynb"):
         if cell["cell_type"] == "markdown":
             label = (re.findall(r"^\(([\w-]+)\)=$", cell["source"], flags=re.MULTILINE) or [label])[-1]
-        elif re.search(rf"""glue\(\s*["']{re.escape(key)}["']""", cell["source"]):
+        elif re.search(rf"""(glue\(\s*["']{re.escape(key)}["']|["']{re.escape(key)}["']:)""", cell["source"]):
             found.append(label)
     return found
 

@@ -15,7 +15,7 @@ from pathlib import Path
 __all__ = ["BUILT_ON", "build_html"]
 
 BUILT_ON = "@built-on@"
-"""Stands in the staged banner for when, and from which commit; `built_on.txt` in the stage says it."""
+"""Stands in the staged footer for when, and from which commit; `built_on.txt` in the stage says it."""
 
 PICTURE = re.compile(r'_images/([^"#?]+)"')
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+from heart_utils.report.provenance import TableNote
 from heart_utils.runs import may_publish, strictest_licence, write_atomically
 from heart_utils.sources.catalogue import SOURCES, DataError, Source
 from heart_utils.sources.fetch import find_data
 from tools.settings import contact_words, launch_words, read_settings
 
-__all__ = ["shared_inputs", "write_governance"]
+__all__ = ["absent_sets", "shared_inputs", "write_governance"]
 
 DOWNLOADS = ("sample/README.md", "sample/croissant.json", "heart/README.md", "heart/croissant.json")
 COLAB, NO_ADDRESS = "hosted/colab.ipynb", 'repository = \\"\\"'
 
 
-def write_governance(root: Path, book: Path, notes: Iterable[dict[str, Any]]) -> None:
+def write_governance(root: Path, book: Path, notes: Iterable[TableNote]) -> None:
     """Write the pieces that prose pages of a staged book include.
 
     Parameters
@@ -28,12 +27,12 @@ def write_governance(root: Path, book: Path, notes: Iterable[dict[str, Any]]) ->
         The project's root.
     book : pathlib.Path
         The staged folder of prose.
-    notes : iterable of dict
-        What each executed chapter noted (:class:`heart_utils.report.provenance.TableNote`).
+    notes : iterable of TableNote
+        Of the tables that the chapters read.
     """
     settings = read_settings(root)
     pieces = {"launch.txt": launch_words(settings), "contact.txt": contact_words(settings)}
-    pieces["shared.txt"] = shared_inputs(notes, sets=_sets_read())
+    pieces["shared.txt"] = shared_inputs(notes, sets=[one for one in _unshipped() if one.name not in absent_sets()])
     for name, text in pieces.items():
         write_atomically(book / name, text.encode())
     for name in DOWNLOADS:
@@ -44,12 +43,12 @@ def write_governance(root: Path, book: Path, notes: Iterable[dict[str, Any]]) ->
         write_atomically(book / COLAB, words.replace(NO_ADDRESS, address, 1).encode())
 
 
-def shared_inputs(notes: Iterable[dict[str, Any]], *, sets: Iterable[Source] = ()) -> str:
+def shared_inputs(notes: Iterable[TableNote], *, sets: Iterable[Source] = ()) -> str:
     """Write which of the inputs of a book may be passed on, and on which terms.
 
     Parameters
     ----------
-    notes : iterable of dict
+    notes : iterable of TableNote
         As for :func:`write_governance`.
     sets : iterable of Source
         Data sets that chapters count in without keeping a table of them.
@@ -61,15 +60,15 @@ def shared_inputs(notes: Iterable[dict[str, Any]], *, sets: Iterable[Source] = (
 
     Examples
     --------
-    >>> note = {"table": "sample/verdicts", "source": "a class of ten", "licence": "CC-BY-NC-4.0", "rows": {}, "by": {}}
+    >>> note = TableNote("sample/verdicts", "a class of ten", "CC-BY-NC-4.0", {})
     >>> print(shared_inputs([note]).splitlines()[0])
     - **figures only**, CC-BY-NC-4.0: a class of ten (sample/verdicts)
     """
     tables: dict[tuple[str, str], set[str]] = {(one.title, one.licence): {"counts in chapters, no table"} for one in sets}
     for note in notes:
-        made_up = set(note["rows"]) == {"simulated"}
-        source = "simulated by this project" if made_up else note["source"].partition(" (CC ")[0]
-        tables.setdefault((source, note["licence"]), set()).add(note["table"])
+        made_up = set(note.rows) == {"simulated"}
+        source = "simulated by this project" if made_up else note.source.partition(" (CC ")[0]
+        tables.setdefault((source, note.licence), set()).add(note.table)
     if not tables:
         return "No table was read for this copy.\n"
     lines = [
@@ -80,12 +79,16 @@ def shared_inputs(notes: Iterable[dict[str, Any]], *, sets: Iterable[Source] = (
     return "\n".join([*lines, "", f"The strictest of them is **{strictest}**.", ""])
 
 
-def _sets_read() -> list[Source]:
-    """List the sets with terms of their own that were at hand, so that chapters counted in them."""
-    found = []
-    for source in SOURCES.values():
-        if not source.ships:
-            with contextlib.suppress(DataError):
-                find_data(source.name)
-                found.append(source)
+def absent_sets() -> set[str]:
+    """Name the sets with terms of their own that are not at hand, so that no chapter could count in them."""
+    found = set()
+    for source in _unshipped():
+        try:
+            find_data(source.name)
+        except DataError:
+            found.add(source.name)
     return found
+
+
+def _unshipped() -> list[Source]:
+    return [source for source in SOURCES.values() if not source.ships]

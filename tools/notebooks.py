@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from heart_utils.tables import TABLES
+from tools.flow import Flow, is_table
 
-__all__ = ["Chapter", "NotebookError", "read_chapter"]
+__all__ = ["Chapter", "NotebookError", "parse_cell", "read_cells", "read_chapter"]
 
 
 class NotebookError(ValueError):
@@ -32,10 +33,8 @@ class Chapter:
     parameters : dict
         Name -> default value, from the cell tagged ``parameters``.
     reads : tuple of str
-        What ``run.read("…")`` and ``show_banner(..., tables=[...])`` name: ``"verdicts"``,
-        ``"verdicts/people"`` (one part) or ``"public/verdicts"`` (another run's).
-    shown : tuple of str
-        Those of them that the banner tells the reader of.
+        What ``run.read("…")`` names: ``"verdicts"``, ``"verdicts/people"`` (one part) or ``"public/verdicts"``
+        (another run's).
     writes : tuple of str
         The tables, or parts of tables, that ``run.write("…")`` replaces in this run.
     imports : tuple of str
@@ -45,7 +44,6 @@ class Chapter:
     name: str
     parameters: dict[str, Any]
     reads: tuple[str, ...]
-    shown: tuple[str, ...]
     writes: tuple[str, ...]
     imports: tuple[str, ...]
 
@@ -69,15 +67,15 @@ def read_chapter(notebook: Path) -> Chapter:
         If the file is no notebook, has two parameters cells, or a parameter that is not a literal.
     """
     cells = read_cells(notebook)
-    trees = [_tree(notebook, number, cell) for number, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]
+    trees = [parse_cell(notebook, number, cell) for number, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    shown = [table for call in calls for table in _shown(notebook, call)]
+    flow = Flow()
+    sources = (source for tree in trees for source in sorted(flow.follow(tree)))
     return Chapter(
         name=notebook.stem,
         parameters=_parameters(notebook, cells),
-        reads=tuple(dict.fromkeys([*shown, *(table for call in calls for table in _parts(call, "read", 1))])),
-        shown=tuple(dict.fromkeys(shown)),
-        writes=tuple(dict.fromkeys(table for call in calls for table in _parts(call, "write", 2))),
+        reads=tuple(dict.fromkeys(source for source in sources if is_table(source))),
+        writes=tuple(dict.fromkeys(table for call in calls for table in _written(call))),
         imports=tuple(dict.fromkeys(name for tree in trees for name in _imports(tree))),
     )
 
@@ -91,7 +89,7 @@ def read_cells(notebook: Path) -> list[dict[str, Any]]:
     return [{**cell, "source": "".join(cell["source"])} for cell in cells]
 
 
-def _tree(notebook: Path, number: int, cell: dict[str, Any]) -> ast.Module:
+def parse_cell(notebook: Path | str, number: int, cell: dict[str, Any]) -> ast.Module:
     """Parse a code cell without its magics; a cell in another language has no tree."""
     if cell["source"].startswith("%%"):
         return ast.Module([], [])
@@ -123,20 +121,6 @@ def _parameters(notebook: Path, cells: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _shown(notebook: Path, call: ast.Call) -> Iterator[str]:
-    if _name(call.func) != "show_banner":
-        return
-    for keyword in call.keywords:
-        if keyword.arg == "tables":
-            try:
-                yield from ast.literal_eval(keyword.value)
-            except ValueError:
-                raise NotebookError(
-                    f"{notebook}: show_banner(tables=...) takes a list of names written out, since `make` reads it too; "
-                    f"found `{ast.unparse(keyword.value)}`."
-                ) from None
-
-
 def _imports(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "heart_utils":
@@ -145,17 +129,13 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.partition(".")[0] == "heart_utils")
 
 
-def _parts(call: ast.Call, method: str, place: int) -> Iterator[str]:
-    """Name the table, and the part of it, that ``run.read`` or ``run.write`` is called for."""
+def _written(call: ast.Call) -> Iterator[str]:
+    """Name the table, and the part of it, that ``run.write`` is called for."""
     texts = [_text(argument) for argument in call.args]
-    if _name(call.func) == method and texts and texts[0] in TABLES:
-        parts = [*texts[place : place + 1], *(_text(keyword.value) for keyword in call.keywords if keyword.arg == "part")]
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "write" and texts and texts[0] in TABLES:
+        parts = [*texts[2:3], *(_text(keyword.value) for keyword in call.keywords if keyword.arg == "part")]
         yield "/".join(filter(None, [texts[0], *parts]))
 
 
 def _text(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def _name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

@@ -234,8 +234,6 @@ def _stamps_read(root: Path, plan: Plan, chapter: Chapter) -> list[str]:
     for name in chapter.reads:
         first, _, rest = name.partition("/")
         run, table = (plan.run, name) if first in TABLES else (first, rest)
-        if table.partition("/")[0] not in TABLES:
-            raise NotebookError(f"{chapter.name}: show_banner names {name!r}, which is no table. Tables: {', '.join(TABLES)}.")
         if run == "public":
             continue  # its tables are data found, and data.stamp holds them
         folder = root / "runs" / run

@@ -1,40 +1,42 @@
 """Lay out the book of one run where Jupyter Book can build it.
 
 ``python -m tools.stage sample`` fills ``build/stage/sample`` with the prose of ``book/``, the executed
-copies in place of the source notebooks, the API pages made from the package itself, and a banner for
-every page that says what the book rests on, taken from what the executed chapters noted.
+copies in place of the source notebooks, with chips that say what each figure, table and section rests on, and the API
+pages made from the package itself.
 """
 
 from __future__ import annotations
 
 import datetime
-import html
 import importlib
 import json
+import os
 import pkgutil
 import shutil
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 import heart_utils
-from heart_utils.report.provenance import MIME_NOTE, ORIGINS, current_commit
-from heart_utils.runs import find_root, strictest_licence, write_atomically
+from heart_utils.report.provenance import current_commit
+from heart_utils.runs import Run, find_root, open_run, write_atomically
 from tools.absent import page_without, unglue
 from tools.build_html import BUILT_ON
+from tools.evidence import Evidence, check_chips, mark_chapter
 from tools.figure import read_figure
-from tools.governance import write_governance
+from tools.governance import absent_sets, write_governance
 from tools.notebooks import NotebookError, read_cells
 from tools.plan import Plan, PlanError, read_plan
 from tools.source_pages import write_source_pages
 
-__all__ = ["api_pages", "page_banner", "stage_book"]
+__all__ = ["api_pages", "stage_book"]
 
 FRONT_FIGURE = ("notebooks/01_who_supports_better.ipynb", "fig-forest")
 """The figure that the front page shows, taken from its chapter with its words."""
+
+MARKERS = [Path(__file__).with_name(f"{name}.py") for name in ("stage", "evidence", "flow")]
 
 
 def stage_book(root: Path, plan: Plan) -> Path:
@@ -59,8 +61,8 @@ def stage_book(root: Path, plan: Plan) -> Path:
     ran = {chapter.name for chapter in plan.chapters}
     copies = [root / "build" / "executed" / plan.run / f"{name}.ipynb" for name in sorted(ran)]
     (stage / "notebooks").mkdir()
-    for copy in copies:
-        _stage_copy(copy, stage / "notebooks" / copy.name)
+    run, absent = open_run(root / "runs" / plan.run), absent_sets()
+    evidence = {copy.stem: _stage_copy(copy, stage / "notebooks" / copy.name, run, absent) for copy in copies}
     for notebook in sorted((root / "notebooks").glob("*.ipynb")):
         if notebook.stem not in ran:
             instead = page_without(notebook, plan.run, plan.left_out.get(notebook.stem, ""))
@@ -69,13 +71,12 @@ def stage_book(root: Path, plan: Plan) -> Path:
         words = page.read_text(encoding="utf-8")
         if (kept := unglue(words, ran)) != words:
             write_atomically(page, kept.encode())
+        check_chips(kept, {name: said.glued for name, said in evidence.items()}, page.name)
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     options = config["sphinx"]["config"]["html_theme_options"]
-    commit, today = current_commit(root), datetime.date.today()
-    built = _built_on(commit, today)
     # Sphinx lays every page anew when its settings change; what changes with each commit is put in when the pages are.
-    notes = _notes(copies)
-    options["announcement"] = page_banner(plan.run, notes, commit, today).replace(built, BUILT_ON)
+    options["extra_footer"] = f"<p>{BUILT_ON}</p>"
+    built = f"Built on {datetime.date.today().isoformat()} from commit {current_commit(root)}, run {plan.run}."
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     files = {
         "built_on.txt": built,
@@ -86,19 +87,23 @@ def stage_book(root: Path, plan: Plan) -> Path:
         write_atomically(stage / name, text.encode())
     shutil.copytree(_kept_api_pages(root), stage / "book", dirs_exist_ok=True)  # with their times
     _stage_front_figure(stage)
-    write_governance(root, stage / "book", notes)
+    write_governance(root, stage / "book", [note for said in evidence.values() for note in said.notes])
     return stage
 
 
-def _stage_copy(copy: Path, place: Path) -> None:
-    """Fold the cell in which papermill repeats the values of this run; the cell above it has them, each with its unit."""
+def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence:
+    """Mark what the chapter rests on, and fold the cell in which papermill repeats the values of this run."""
     notebook = json.loads(copy.read_text(encoding="utf-8"))
-    for cell in notebook["cells"]:
+    notebook["cells"] = cells = read_cells(copy)
+    for cell in cells:
         if "injected-parameters" in (tags := cell["metadata"].get("tags", [])):
             tags.append("hide-input")
             cell["metadata"]["mystnb"] = {"code_prompt_show": "Show the values that this page was built with"}
+    evidence = mark_chapter(cells, copy.stem, run, absent)
     place.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
-    shutil.copystat(copy, place)  # so that Sphinx reads again only what ran again
+    newest = max(copy.stat().st_mtime_ns, *(file.stat().st_mtime_ns for file in MARKERS))
+    os.utime(place, ns=(newest, newest))  # so that Sphinx reads again only what ran again, or is marked in another way
+    return evidence
 
 
 def _stage_front_figure(stage: Path) -> None:
@@ -109,56 +114,6 @@ def _stage_front_figure(stage: Path) -> None:
         write_atomically(stage / "book" / "front.png", figure.png)
         front = f"```{{figure}} front.png\n:name: fig-front\n:alt: {figure.alt}\n:class: heart-fit\n\n{figure.caption}\n```\n"
     write_atomically(stage / "book" / "front.txt", front.encode())
-
-
-def page_banner(run: str, notes: Iterable[dict[str, Any]], commit: str, date: datetime.date) -> str:
-    """Say in HTML what the book as a whole rests on.
-
-    Parameters
-    ----------
-    run : str
-        The run that the book shows.
-    notes : iterable of dict
-        What each executed chapter noted (:class:`heart_utils.report.provenance.TableNote`).
-    commit : str
-        Of the checkout that the book was built from.
-    date : datetime.date
-        Of the build.
-
-    Returns
-    -------
-    str
-        A line, and the details behind it.
-
-    Examples
-    --------
-    >>> page_banner("sample", [], "0f1e2d3c4b5a", datetime.date(2026, 1, 9))[:52]
-    '<details class="heart-rests-on heart-none" role="note'
-    """
-    unique = list({json.dumps(note, sort_keys=True): note for note in notes}.values())
-    rows: dict[str, int] = {}
-    for note in unique:
-        for origin, count in note["rows"].items():
-            rows[origin] = rows.get(origin, 0) + count
-    public = sorted({note["source"].partition(":")[0] for note in unique if "published" in note["rows"]})
-    made_up = rows.get("simulated", 0)
-    kind = "simulated" if made_up else "measured" if rows else "none"
-    said = ["PARTLY SIMULATED"] if made_up and len(rows) > 1 else ["SIMULATED"] if made_up else []
-    said.append("Public votes: " + (", ".join(public) if public else "none were found for this book"))
-    said.append(f"run {run}")
-    details = [f"{count:,} rows {ORIGINS.get(origin, origin)}" for origin, count in sorted(rows.items())]
-    details += [f"{note['table']}: {note['source']}, licence {note['licence']}" for note in unique]
-    details.append(
-        f"strictest licence: {strictest_licence([note['licence'] for note in unique])}" if unique else "no table was read"
-    )
-    details.append(_built_on(commit, date))
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in details)
-    head = " · ".join(f"<strong>{html.escape(part)}</strong>" if "SIMULATED" in part else html.escape(part) for part in said)
-    return f'<details class="heart-rests-on heart-{kind}" role="note"><summary>{head}</summary><ul>{items}</ul></details>'
-
-
-def _built_on(commit: str, date: datetime.date) -> str:
-    return f"built on {date.isoformat()} from commit {commit}"
 
 
 def api_pages() -> dict[str, str]:
@@ -251,12 +206,6 @@ def _members(module: str) -> str:
 
 def _home(name: str) -> str:
     return str(getattr(heart_utils, name).__module__).removeprefix("heart_utils.")
-
-
-def _notes(copies: Iterable[Path]) -> list[dict[str, Any]]:
-    """Collect what the chapters noted about the tables they read."""
-    outputs = [output for copy in copies for cell in read_cells(copy) for output in cell.get("outputs", [])]
-    return [note for output in outputs for note in output.get("metadata", {}).get(MIME_NOTE, [])]
 
 
 def _listed(toc: dict[str, Any], chapters: set[str]) -> dict[str, Any]:

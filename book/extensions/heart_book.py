@@ -21,9 +21,17 @@ import heart_utils
 ROOT = Path(heart_utils.__path__[0]).resolve().parent
 BOX = "pst-scrollable-table-container"
 THEBE = (init_thebe_core, update_thebe_context)
-TABLE = re.compile(r'<table (?:border="1" class="dataframe"|id="T_\w+"(?: class="dataframe")?)>.*?</table>', re.DOTALL)
+TABLE = re.compile(r'<table (?:border="1" class="dataframe"|id="T_\w+"(?: class="dataframe[^"]*")?)>.*?</table>', re.DOTALL)
 PICTURE = re.compile(r'<img [^>]*src="[^"]*_images/[^>]*>')
 SCROLLED = '<div class="heart-scroll" tabindex="0" role="group" aria-label="Table">{}</div>'
+
+CHIPS = {
+    "measured": "Published data, computed here",
+    "quoted": "Figures that papers or their authors state",
+    "simulated": "Drawn by a program, to see what a method can find",
+    "demo": "The sample run: drafted conversations and a small model, which show that the steps work and nothing else",
+}
+"""Kinds of evidence, and what they mean."""
 
 UNDECLARED = ("sphinx_jupyterbook_latex", "sphinx_multitoc_numbering")
 """They do not say that pages may be read side by side: the first does nothing for HTML, the second counts when all are read."""
@@ -51,8 +59,14 @@ class NumberTables(SphinxTransform):
                     caption.__class__ = table_caption
 
 
+def draw_chip(kind: str, rawtext: str, text: str, *rest: Any, **more: Any) -> tuple[list[nodes.Node], list[nodes.Node]]:
+    """Draw a kind of evidence as a chip, with the data set that the text names, if any."""
+    words = f"{kind.capitalize()} {text}" if text != "-" else kind.capitalize()
+    return [nodes.abbreviation(rawtext, words, classes=["heart-chip", f"heart-{kind}"], explanation=CHIPS[kind])], []
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Take thebe out of the pages, let a docstring name a function as its users import it, and build on all cores."""
+    """Draw chips, leave thebe out, let a docstring name a function as its users import it, and build on all cores."""
     app.connect("missing-reference", resolve_short_name)
     app.connect("html-page-context", mend_page, priority=900)  # after the theme
     app.connect("env-before-read-docs", read_side_by_side)
@@ -60,13 +74,15 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_enumerable_node(captioned_table, "table", html=(_open_table, _close_table))
     app.add_node(table_caption, html=(_open_caption, _close_caption))
     app.add_transform(NumberTables)
+    for kind in CHIPS:
+        app.add_role(kind, draw_chip)
     app.parallel = max(app.parallel, int(os.environ.get("JOBS", "2")))  # Jupyter Book has no option for it
     # thebe names a script and a repository outside of the book, and declares its constants twice,
     # which a browser reports as an error on every page. Jupyter Book always loads it.
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 10}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 11}
 
 
 def _open_table(writer: Any, node: nodes.Element) -> None:

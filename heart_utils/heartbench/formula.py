@@ -9,30 +9,12 @@ import pandas as pd
 
 from heart_utils.tables import need_columns
 
-__all__ = ["RubricError", "score_points", "score_rubric", "simulate_hits", "simulate_questions"]
+__all__ = ["RubricError", "score_points", "score_rubric", "simulate_hits"]
 
 SPECIAL = "special"
 VETOES = ("paper", "released")
 STRATA = ("difficulty", "scene")
 QUESTION = ["rater", "responder", "question_id"]
-N_QUESTIONS = {
-    "verbal_expression": 292,
-    "emotional_coping": 218,
-    "curiosity": 221,
-    "emotional_understanding": 200,
-    "warmth": 207,
-    "first_person_usage": 294,
-    "emotional_perception": 191,
-    "proactivity": 70,
-    "motivation": 30,
-    "autonomy": 26,
-    "humor": 27,
-    "emotional_reaction": 25,
-    "self_awareness": 27,
-    "relationship_building": 23,
-    "morality": 18,
-}
-"""Questions that have each ability, as counted in the release; for invented rubrics alone."""
 
 
 class RubricError(ValueError):
@@ -187,48 +169,6 @@ def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: 
             "simulated": True,
         }
     )
-
-
-def simulate_questions(*, n_questions: int = 296, n_items: int = 2818, rng: np.random.Generator) -> pd.DataFrame:
-    """Invent a rubric of HeartBench's size and rough shape, for where its own cannot be had.
-
-    Fifteen abilities with HeartBench's numbers of questions as chances, one item in five a penalty,
-    one veto item without points a question. No item has a text.
-
-    Parameters
-    ----------
-    n_questions, n_items : int
-        Size; veto items come on top.
-    rng : numpy.random.Generator
-        Draws everything.
-
-    Returns
-    -------
-    pandas.DataFrame
-        As `questions` of :func:`score_rubric`, with ``difficulty``, ``scene``, and a column
-        ``simulated`` that is true in every row.
-
-    Examples
-    --------
-    >>> questions = simulate_questions(rng=np.random.default_rng(1))
-    >>> len(questions), questions["ability"].nunique()
-    (3114, 16)
-    """
-    extra = rng.choice(n_questions, n_items - n_questions)
-    question = np.sort(np.concatenate([np.arange(n_questions), extra]))
-    first = np.r_[True, question[1:] != question[:-1]]
-    chance = np.array(list(N_QUESTIONS.values()), dtype=float)
-    ability = rng.choice(list(N_QUESTIONS), size=n_items, p=chance / chance.sum())
-    bonus = first | (rng.random(n_items) < 0.8)
-    table = pd.DataFrame({"question": question, "ability": ability, "points": np.where(bonus, 3.0, -5.0)})
-    veto = pd.DataFrame({"question": np.arange(n_questions), "ability": SPECIAL, "points": np.nan})
-    table = pd.concat([table, veto]).sort_values("question", kind="stable", ignore_index=True)
-    hard, scene = rng.random(n_questions) < 84 / 296, rng.integers(0, 5, n_questions)
-    table["question_id"] = [f"q{number:04d}" for number in table["question"]]
-    table["item"] = table["question_id"] + "-" + (table.groupby("question").cumcount() + 1).astype(str)
-    table["difficulty"] = np.where(hard[table["question"]], "hard", "normal")
-    table["scene"] = [f"scene {number + 1}" for number in scene[table["question"]]]
-    return table.drop(columns="question").assign(simulated=True)
 
 
 def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:

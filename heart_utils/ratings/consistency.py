@@ -23,7 +23,7 @@ from heart_utils.ratings.resampling import (
 )
 from heart_utils.ratings.verdicts import Entries, RatingsError, is_simulated, need, read_verdicts
 
-__all__ = ["OUTCOMES", "consistency", "head_to_head", "without_flag"]
+__all__ = ["OUTCOMES", "consistency", "head_to_head"]
 
 Array = NDArray[np.float64]
 
@@ -256,31 +256,3 @@ def head_to_head(
             counted = {"ci_level": ci_level, "n_verdicts": len(said), "n_clusters": found.n_clusters}
             parts.append({**dict(zip(by, group, strict=True)), **of_share, **counted, "provisional": found.provisional})
     return pd.DataFrame(parts).assign(simulated=is_simulated(rows))
-
-
-def without_flag(verdicts: pd.DataFrame, flag: str) -> tuple[pd.DataFrame, int]:
-    """Leave out the verdicts that carry a flag, and say how many.
-
-    A board without the verdicts flagged ``own_family`` is what judges of other families say: what a
-    model maker's judge says of its relatives is left out.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        With a column ``flags``.
-    flag : str
-        Such as ``"own_family"``.
-
-    Returns
-    -------
-    tuple of pandas.DataFrame and int
-        The rest, and how many were left out.
-
-    Examples
-    --------
-    >>> rest, n_left_out = without_flag(pd.DataFrame({"flags": [["own_family"], [], ["greeting"]]}), "own_family")
-    >>> len(rest), n_left_out
-    (2, 1)
-    """
-    flagged = np.array([flag in flags for flags in verdicts["flags"]], dtype=bool)
-    return verdicts[~flagged], int(flagged.sum())

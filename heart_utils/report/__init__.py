@@ -1,1 +1,1 @@
-"""From tables to what people look at: figures, boards, banners, the gate."""
+"""From tables to what people look at: figures, leaderboards, the gate."""

@@ -1,32 +1,61 @@
-"""Tables as a reader meets them: rounded, with a dash where there is no value, without columns that say nothing."""
+"""Tables and numbers as a reader meets them: heads in words, rounded, intervals in one column, a dash for no value."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-__all__ = ["show_table"]
+__all__ = ["glue_numbers", "show_table"]
 
 DASH = "–"
 LONG = 36
 """Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays whole."""
 
+HEADS = {
+    "responder": "written by",
+    "responder_a": "reply a by",
+    "responder_b": "reply b by",
+    "rater_kind": "kind of rater",
+    "dialogue_id": "dialogue",
+    "win_probability": "preferred to the field",
+    "tie_share": "ties",
+    "n_verdicts": "verdicts",
+    "n_clusters": "dialogues",
+    "p": "p value",
+    "p_value": "p value",
+    "log_odds": "log-odds",
+    "author_only": "author-only baseline",
+}
+"""What the columns of the project's tables are called before readers; of any other, the underscores go."""
+DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
 
-def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False) -> Styler:
+P_VALUES = ("p", "p_value", "p value", "corrected", "corrected (BH)", "corrected (Holm)")
+
+
+def show_table(
+    table: pd.DataFrame, *, digits: int = 3, wrap: bool = False, percent: Sequence[str] = (), filtered: bool = False
+) -> Styler:
     """Lay a table out for reading.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        Any; it is not changed. An index that only counts is not shown, nor a column without a value in any row.
+        Any; it is not changed. An index that only counts is not shown, nor a column without a value in any row. Two
+        columns ``x_low`` and ``x_high`` become one; ``ci_level`` names the interval and is not shown.
     digits : int
         Of numbers that are not whole by type.
     wrap : bool
         Whether each cell may go on in the next line, for tables of words; otherwise only a sentence may.
+    percent : sequence of str
+        Columns of shares to show in percent, with their ends; ``"ci"`` for ``ci_low`` and ``ci_high``.
+    filtered : bool
+        Whether the book's page lets readers choose rows by words and by columns of few entries, for long tables.
 
     Returns
     -------
@@ -40,16 +69,95 @@ def show_table(table: pd.DataFrame, *, digits: int = 3, wrap: bool = False) -> S
     (True, True, False, False)
     >>> "white-space: normal" in show_table(table, wrap=True).to_html()
     True
+    >>> 'class="dataframe heart-filter"' in show_table(table, filtered=True).to_html()
+    True
+    >>> board = pd.DataFrame({"win_share": [0.58], "ci_low": [0.561], "ci_high": [0.603], "ci_level": [0.95]})
+    >>> html = show_table(board, percent=["win_share", "ci"]).to_html()
+    >>> "58 %" in html, "56 to 60 %" in html, "95 % interval" in html, "ci_" in html
+    (True, True, True, False)
     """
-    says = [column for column in table.columns if not (table[column].isna() | table[column].astype(str).eq("")).all()]
-    kept = table[says] if len(table) else table
+    kept = _in_words(_join_ends(table, digits, percent))
+    says = [column for column in kept.columns if not (kept[column].isna() | kept[column].astype(str).eq("")).all()]
+    kept = kept[says] if len(kept) else kept
     if not kept.index.is_unique:  # such an index is not shown
         kept = kept.reset_index(drop=True)
+    kind = "dataframe heart-filter" if filtered else "dataframe"
     # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
-    shown = kept.style.format(precision=digits, na_rep=DASH).set_table_attributes('class="dataframe"').map(_give_room)
+    shown = kept.style.format(precision=digits, na_rep=DASH, thousands=",").set_table_attributes(f'class="{kind}"')
+    shown = shown.map(_give_room)
     if wrap:
         shown = shown.set_properties(None, **{"white-space": "normal"})
     return shown.hide(axis="index") if isinstance(kept.index, pd.RangeIndex) else shown
+
+
+def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> None:
+    """Glue each number or name under its key, for sentences to quote; nothing is shown.
+
+    Parameters
+    ----------
+    values : mapping or pandas.Series
+        What is glued, by the key that sentences use.
+    prefix : str
+        Put before each key.
+
+    Examples
+    --------
+    >>> glue_numbers({"n-votes": 3355, "share": 0.58}, prefix="people-")  # doctest: +SKIP
+    """
+    from myst_nb import glue  # a book's tool, which those who use tables alone need not have
+
+    for key, value in values.items():
+        glue(f"{prefix}{key}", value.item() if hasattr(value, "item") else value, display=False)
+
+
+def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.DataFrame:
+    """Write the two ends of an interval into one column, and shares and ratings as a reader expects them."""
+    kept = table.copy()
+    if kept.columns.nlevels > 1:
+        return kept
+    level = kept.pop("ci_level").max() if "ci_level" in kept else None
+    interval = "interval" if level is None else f"{100 * level:g} % interval"
+    names = [name for name in kept.columns if isinstance(name, str)]
+    pairs = [name[:-4] for name in names if name.endswith("_low") and f"{name[:-4]}_high" in names]
+    several = len({*pairs} - {"rank"}) > 1
+    for base in pairs:
+        low, high = kept[f"{base}_low"], kept.pop(f"{base}_high")
+        unit, places = (" %" if base in percent else ""), DIGITS.get(base, digits)
+        written = [(_number(one, places, unit), _number(two, places, unit)) for one, two in zip(low, high, strict=True)]
+        ends = [one if one == two else f"{one.removesuffix(unit)} to {two}" for one, two in written]
+        kept[f"{base}_low"] = pd.Series(ends, kept.index, dtype=object).where(low.notna(), None)
+        name = base if base == "rank" else f"interval of {_say(base)}" if several and base != "ci" else interval
+        kept = kept.rename(columns={f"{base}_low": name})
+    for name in names:
+        if name in kept and (name in percent or name in DIGITS):
+            unit, places = (" %" if name in percent else ""), DIGITS.get(name, digits)
+            values = [_number(value, places, unit) for value in kept[name]]
+            kept[name] = pd.Series(values, kept.index, dtype=object).where(kept[name].notna(), None)
+        elif name in P_VALUES:
+            kept[name] = kept[name].map(lambda p: "< 0.001" if p < 0.001 else f"{p:.3f}", na_action="ignore")
+    return kept
+
+
+def _number(value: Any, digits: int, unit: str) -> str:
+    if isinstance(value, str) or pd.isna(value):
+        return str(value)
+    if math.isinf(value):
+        return "no limit"
+    return f"{100 * value:.0f} %" if unit else f"{value:,.{digits}f}"
+
+
+def _in_words(table: pd.DataFrame) -> pd.DataFrame:
+    """Give columns, the index and columns of truth values words; a column that is true or false throughout goes."""
+    truths = [name for name in table.columns if table[name].dtype == bool] if table.columns.is_unique else []
+    constant = [name for name in truths if len(table) > 1 and table[name].all() == table[name].any()]
+    said = table.assign(**{name: table[name].map({True: "yes", False: "no"}) for name in truths if isinstance(name, str)})
+    said = said.drop(columns=constant)
+    said = said.rename(columns=_say) if said.rename(columns=_say).columns.is_unique else said
+    return said.rename_axis(index=_say, columns=_say)
+
+
+def _say(name: Any) -> Any:
+    return HEADS.get(name, name.replace("_", " ")) if isinstance(name, str) else name
 
 
 def _give_room(value: object) -> str:

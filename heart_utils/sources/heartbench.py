@@ -15,7 +15,7 @@ from heart_utils.sources.fetch import find_data
 from heart_utils.sources.files import complete, read_lines
 from heart_utils.tables import check_table
 
-__all__ = ["load_names", "load_questions"]
+__all__ = ["load_names", "load_questions", "load_rubric"]
 
 SPECIAL = "special"
 SPEAKERS = {"A": "seeker", "B": "supporter"}
@@ -106,6 +106,24 @@ def load_question_histories(
         for question in _read(name_or_path, mirror)
     ]
     return check_table("histories", complete("histories", pd.DataFrame(rows)))
+
+
+def load_rubric() -> pd.DataFrame:
+    """Load the points of HeartBench's rubric items, which come with the project; their words do not.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty`` and ``scene``, as :func:`load_questions`
+        gives them.
+
+    Examples
+    --------
+    >>> rubric = load_rubric()
+    >>> len(rubric), rubric["question_id"].nunique()
+    (3114, 296)
+    """
+    return pd.read_parquet(find_root() / "data" / "heartbench" / "rubric.parquet")
 
 
 def load_names() -> pd.DataFrame:

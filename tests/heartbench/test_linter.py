@@ -7,7 +7,7 @@ import pytest
 from heart_utils.heartbench.board import rubric_board
 from heart_utils.heartbench.formula import RubricError, score_points, score_rubric
 from heart_utils.heartbench.linter import EVERYTHING, degenerate_replies, lint_rubric, lint_rule
-from heart_utils.sources.heartbench import load_questions
+from heart_utils.sources.heartbench import load_rubric
 from heart_utils.tables import check_table
 
 
@@ -145,9 +145,8 @@ def test_a_scorer_that_gives_no_scores_is_told_so():
         degenerate_replies(HISTORIES, language="de")
 
 
-@pytest.mark.mirror
-def test_heartbench_as_released_pays_85_for_hitting_everything(mirror):
-    questions = load_questions(mirror=mirror)
+def test_heartbench_as_released_pays_85_for_hitting_everything():
+    questions = load_rubric()
     found = lint_rule(released, questions, n_questions=5, rng=np.random.default_rng(1)).set_index("check")["found"]
     assert found["no item hit"] == "17.43"
     assert found["everything at once"] == "85.24"

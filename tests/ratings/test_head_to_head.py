@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.ratings.consistency import head_to_head, without_flag
+from heart_utils.ratings.consistency import head_to_head
 from heart_utils.ratings.ratings import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
 
@@ -58,12 +58,6 @@ def test_shares_of_a_simulated_study_lie_in_their_intervals(rng):
         assert abs(row["share"] - share) < reach
         assert reach < 0.04
     assert found["simulated"].all()
-
-
-def test_own_family_verdicts_can_be_left_out_and_are_counted():
-    rows = votes(ROWS).assign(flags=[["own_family"], [], ["own_family", "greeting"], *[[] for _ in range(5)]])
-    rest, n_left_out = without_flag(rows, "own_family")
-    assert (len(rest), n_left_out) == (6, 2)
 
 
 def test_a_run_without_people_is_told_so(rng):

@@ -7,7 +7,7 @@ import pytest
 
 from heart_utils.runs import find_root, may_publish, strictest_licence
 from heart_utils.sources.catalogue import DataError, find_source
-from heart_utils.sources.heartbench import load_names, load_question_histories, load_questions
+from heart_utils.sources.heartbench import load_names, load_question_histories, load_questions, load_rubric
 
 LINE = {
     "question_id": "Q1",
@@ -93,6 +93,12 @@ def questions(mirror):
 @pytest.fixture(scope="module")
 def published():
     return pd.read_csv(find_root() / "data" / "published" / "heartbench_counts.csv")
+
+
+@pytest.mark.mirror
+def test_the_points_that_come_with_the_project_are_those_of_the_official_file(questions):
+    rubric = load_rubric()
+    pd.testing.assert_frame_equal(rubric, questions[list(rubric)])
 
 
 @pytest.mark.mirror

@@ -55,3 +55,12 @@ def test_no_word_and_no_number_of_a_table_is_lost(lay_out):
     for made in (table.to_html(), show_table(table).to_html()):
         before = made[made.index("<table") :]
         assert words(lay_out(before)) == words(before)
+
+
+def test_the_ends_of_an_interval_share_a_column_and_heads_are_words():
+    board = pd.DataFrame({"responder": ["x"], "rating": [1643.2], "rating_low": [1600.2], "rating_high": [float("inf")]})
+    ranked = board.assign(rank_low=[1], rank_high=[3], ci_level=0.9, n_verdicts=[12345], p_value=[0.0001], tied=[True])
+    said = words(show_table(ranked).to_html())
+    assert {"1,643", "1,600 to no limit", "1 to 3", "12,345", "< 0.001", "yes"} <= set(said)
+    assert {"written by", "90 % interval", "rank", "p value"} <= set(said)
+    assert not [word for word in said if "_" in word]

@@ -1,7 +1,6 @@
-"""What is laid out for the book: a banner for every page, the chapters that ran, and the functions there are."""
+"""What is laid out for the book: the chapters that ran, and the functions there are."""
 
 import base64
-import datetime
 import json
 import os
 import shutil
@@ -16,38 +15,16 @@ from tools.build_html import build_html
 from tools.figure import read_figure
 from tools.notebooks import NotebookError
 from tools.plan import read_plan
-from tools.stage import FRONT_FIGURE, api_pages, page_banner, stage_book
+from tools.stage import FRONT_FIGURE, api_pages, stage_book
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-DAY = datetime.date(2026, 1, 9)
-
-
-def note(table="codes", origin="live", licence="MIT", source="a study"):
-    return {"table": table, "source": source, "licence": licence, "rows": {origin: 3}, "by": {}}
 
 
 def drawing(name="fig-attribute-board"):
     words = {"figure": {"name": name, "caption": "Two overlap."}, "image": {"alt": "Two bars that overlap."}}
-    drawn = cell("plot()", mystnb=words)
+    drawn = cell("plot(study)", mystnb=words)
     drawn["outputs"] = [{"output_type": "display_data", "data": {"image/png": PIXEL}, "metadata": {}}]
     return drawn
-
-
-def test_the_banner_of_the_book_says_data_licence_run_day_and_commit():
-    said = page_banner("heart", [note("public/verdicts/mtbench", "published", "CC-BY-4.0", "MT-Bench"), note()], "abc", DAY)
-    for part in ("Public votes: MT-Bench", "run heart", "strictest licence: CC-BY-4.0", "built on 2026-01-09 from commit abc"):
-        assert part in said
-    assert "SIMULATED" not in said
-
-
-def test_the_banner_tells_simulated_from_partly_simulated_and_counts_a_note_once():
-    assert "<strong>SIMULATED</strong>" in page_banner("sample", [note(origin="simulated")], "abc", DAY)
-    assert "<strong>PARTLY SIMULATED</strong>" in page_banner("sample", [note(origin="simulated"), note("scores")], "abc", DAY)
-    assert "3 rows measured" in page_banner("sample", [note(), note()], "abc", DAY)
-
-
-def test_the_banner_says_when_no_public_votes_were_found():
-    assert "none were found for this book" in page_banner("sample", [], "abc", DAY)
 
 
 def test_every_public_name_stands_on_the_page_of_functions_and_every_module_on_one_page():
@@ -78,20 +55,20 @@ def staged(project, monkeypatch):
     monkeypatch.setattr("tools.stage.FRONT_FIGURE", ("notebooks/02_who_is_preferred.ipynb", FRONT_FIGURE[1]))
     project.write_chapter("02_who_is_preferred", cell("1"))
     project.write_parameters("chapters: [02_who_is_preferred]\n")
-    rests_on = cell("show_banner()")
-    rests_on["outputs"] = [
-        {"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": {"heart_rests_on": [note(origin="simulated")]}}
-    ]
+    study = cell("study = simulate_study()")
+    study["outputs"] = [{"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": {}}]
     copy = project.root / "build" / "executed" / "sample" / "02_who_is_preferred.ipynb"
-    write_notebook(copy, cell("(q)=\n# Who?", kind="markdown"), rests_on, drawing(FRONT_FIGURE[1]))
+    write_notebook(copy, cell("(q)=\n# Who?", kind="markdown"), study, drawing(FRONT_FIGURE[1]))
     (project.root / "book" / "intro.md").write_text("# Front\n\n```{include} front.txt\n```\n")
     (project.root / "_toc.yml").write_text(
         "format: jb-book\nroot: book/intro\n"
         "parts:\n- chapters: [{file: notebooks/02_who_is_preferred}, {file: notebooks/06_not_run}]\n"
     )
     (project.root / "_config.yml").write_text(
-        "only_build_toc_files: true\nexecute: {execute_notebooks: 'off'}\nsphinx: {config: {html_theme_options: {}}}\n"
+        "only_build_toc_files: true\nexecute: {execute_notebooks: 'off'}\nparse: {myst_enable_extensions: [colon_fence]}\n"
+        "sphinx: {local_extensions: {heart_book: book/extensions}, config: {html_theme_options: {}}}\n"
     )
+    shutil.copytree(find_root() / "book" / "extensions", project.root / "book" / "extensions")
     return project
 
 
@@ -99,7 +76,7 @@ def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
     assert json.loads((stage / "notebooks" / "02_who_is_preferred.ipynb").read_text())["cells"][1]["outputs"]
     assert "06_not_run" not in (stage / "_toc.yml").read_text()
-    assert "SIMULATED" in (stage / "_config.yml").read_text()
+    assert "{simulated}`-`" in (stage / "book" / "front.txt").read_text()
     assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from heart_utils.heartbench.board import rubric_board
-from heart_utils.heartbench.formula import score_rubric, simulate_hits, simulate_questions
+from heart_utils.heartbench.formula import score_rubric, simulate_hits
 from heart_utils.simulate.gate_rates import NULLS, simulate_gate
+from heart_utils.sources.heartbench import load_rubric
 from tools.bench import Figure, seconds
 
 N_MODELS = 13
@@ -63,7 +64,7 @@ def run(quick: bool) -> Iterator[Figure]:
 def _board() -> tuple[float, float]:
     """Score and bootstrap in a process of its own, on a rubric of HeartBench's size."""
     rng = np.random.default_rng(1)
-    questions = simulate_questions(rng=rng)
+    questions = load_rubric()
     hits = simulate_hits(questions, {f"model {number}": number / 6 - 1 for number in range(N_MODELS)}, rng=rng)
     spent = seconds(lambda: rubric_board(score_rubric(questions, hits), n_resamples=1000, rng=rng), 3)
     return spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

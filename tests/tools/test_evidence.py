@@ -1,0 +1,138 @@
+"""Chips: what a cell rests on follows its data, and nothing simulated can pass for a measurement."""
+
+import ast
+
+import pandas as pd
+import pytest
+from small_project import cell
+
+from heart_utils.runs import open_run
+from tools.evidence import KINDS, check_chips, mark_chapter
+from tools.flow import Flow
+from tools.notebooks import NotebookError
+
+SETUP = """\
+from heart_utils.runs import find_root, open_run
+from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.sources import load_histories
+own, public = open_run(run), open_run("public")
+votes = public.read("verdicts", "mtbench")
+"""
+
+
+def sources(*cells):
+    """What the last of these cells rests on."""
+    flow = Flow()
+    return [flow.follow(ast.parse(source)) for source in (SETUP, *cells)][-1]
+
+
+def figure(source, name="fig-votes"):
+    return cell(source, mystnb={"figure": {"name": name, "caption": "Three overlap."}})
+
+
+def words(text):
+    return cell(text, kind="markdown")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return open_run(tmp_path / "sample")
+
+
+def caption(run, *sources, **options):
+    """The caption of a figure that the last of these cells draws."""
+    *before, drawn = sources
+    cells = [words("# Who?\n\n## Votes"), *map(cell, (SETUP, *before)), figure(drawn)]
+    mark_chapter(cells, "02_who", run, **options)
+    return next(one["metadata"]["mystnb"]["figure"]["caption"] for one in cells if "mystnb" in one["metadata"])
+
+
+def test_a_figure_says_which_published_set_was_read(run):
+    assert caption(run, "plot(votes)") == "Three overlap. {measured}`MT-Bench`"
+
+
+def test_a_figure_whose_table_is_simulated_is_never_measured(run):
+    """The chapter is spoiled: a study drawn by a program takes the place of the votes."""
+    assert caption(run, "votes = simulate_study(n_dialogues=9).verdicts", "plot(votes)") == "Three overlap. {simulated}`-`"
+    assert caption(run, "votes = simulate_study(spread=votes.std())", "plot(votes)") == "Three overlap. {simulated}`-`"
+    said = caption(run, "both = pd.concat([votes, simulate_study().verdicts])", "plot(both)")
+    assert said == "Three overlap. {measured}`MT-Bench` {simulated}`-`"
+
+
+def test_rows_that_say_that_they_are_simulated_are_whatever_the_manifest_says(run):
+    rows = pd.DataFrame({"reply_id": ["r"], "coder": "c", "code": "question", "state": "valid", "probability": None})
+    run.record(tables={"codes": {"source": "a study", "licence": "MIT", "origin": "live"}})
+    run.write("codes", rows.assign(simulated=False))
+    assert caption(run, 'plot(own.read("codes"))') == "Three overlap. {demo}`-`"
+    run.write("codes", rows.assign(simulated=True))
+    assert caption(run, 'plot(own.read("codes"))') == "Three overlap. {simulated}`-`"
+
+
+def test_another_run_than_the_sample_is_measured(tmp_path):
+    run = open_run(tmp_path / "heart")
+    rows = pd.DataFrame({"reply_id": ["r"], "coder": "c", "code": "question", "state": "valid", "probability": None})
+    run.write("codes", rows.assign(simulated=False))
+    assert caption(run, 'plot(own.read("codes"))') == "Three overlap. {measured}`-`"
+
+
+def test_a_set_that_is_not_at_hand_leaves_what_took_its_place(run):
+    read = "try:\n    texts = load_histories('esconv')\nexcept ValueError:\n    texts = simulate_study()"
+    assert caption(run, read, "plot(texts)") == "Three overlap. {measured}`ESConv`"
+    assert caption(run, read, "plot(texts)", absent={"esconv"}) == "Three overlap. {simulated}`-`"
+
+
+@pytest.mark.parametrize(
+    ("cells", "rests_on"),
+    [
+        (["quoted = pd.read_csv(find_root() / 'data' / 'published' / 'effects.csv')", "quoted"], {"quoted"}),
+        (["rng = make(); x = rng.normal(size=9)", "x.mean()"], {"simulated"}),
+        (["x = rng.permutation(votes)", "x"], {"public/verdicts/mtbench"}),
+        (["def share(rows):\n    return own.read('scores')", "share(1)"], {"scores"}),
+        (["a, b = own.read('scores'), 1", "b"], set()),
+        (["table = pd.DataFrame()", "table['x'] = own.read('codes')['x']", "table"], {"codes"}),
+        (["rows = []", "for one in votes:\n    rows.append(one)", "rows"], {"public/verdicts/mtbench"}),
+        (["if x:\n    y = votes\nelse:\n    y = own.read('codes')", "y"], {"public/verdicts/mtbench", "codes"}),
+        (["made = own.read('codes')", "[made for made in votes]"], {"public/verdicts/mtbench"}),
+        (["votes = own.read('codes')", "votes"], {"codes"}),
+        (["own.name, Panel(3)"], set()),
+    ],
+)
+def test_what_a_name_rests_on_goes_where_the_name_goes(cells, rests_on):
+    assert sources(*cells) == rests_on
+
+
+def test_the_strip_and_the_headings_name_each_kind_and_where_it_is(run):
+    cells = [
+        words("(who)=\n# Who?\n\nWords."),
+        cell(SETUP),
+        words("## Votes\n\nMore."),
+        figure("plot(votes)"),
+        words("### Drawn"),
+        figure("plot(simulate_study())", "fig-drawn"),
+        words("## Limits"),
+    ]
+    mark_chapter(cells, "02_who", run)
+    top, votes, drawn, limits, tables = (one["source"] for one in cells if one["cell_type"] == "markdown")
+    assert "This chapter rests on {measured}`-` {ref}`2.1 <02-who-part-1>` {simulated}`-` {ref}`2.1" in top
+    assert votes.startswith(
+        "(02-who-part-1)=\n## Votes\n\n:::{container} heart-evidence\n{measured}`MT-Bench` {simulated}`-`\n:::"
+    )
+    assert "{simulated}`-`\n:::" in drawn
+    assert "container" not in limits
+    assert "public/verdicts/mtbench: MT-Bench" in tables
+
+
+def test_a_chip_in_the_text_must_say_what_the_numbers_beside_it_rest_on(run):
+    cells = [words("# Who?\n\n**{glue:text}`n:d` of 7.** {measured}`MT-Bench` So."), cell(SETUP + "glue('n', len(votes))")]
+    mark_chapter(cells, "02_who", run)
+    with pytest.raises(NotebookError, match="`n` rests on simulated"):
+        mark_chapter([cells[0], cell(SETUP + "glue('n', simulate_study().size)")], "02_who", run)
+    with pytest.raises(NotebookError, match="its numbers rest on measured"):
+        check_chips("{glue:text}`../notebooks/a.ipynb::n` {measured}`x` {demo}`-`", {"a": {"n": {"measured": []}}}, "intro")
+
+
+def test_each_kind_has_a_chip_in_the_book():
+    from heart_utils.runs import find_root
+
+    drawn = (find_root() / "book" / "extensions" / "heart_book.py").read_text()
+    assert all(f'"{kind}": "' in drawn for kind in KINDS)

@@ -1,0 +1,186 @@
+"""Say what each cell of a chapter rests on, from the tables that it reads.
+
+A chip beside a figure follows the data of its cell (:mod:`tools.flow`), and nobody writes it by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from heart_utils.report.provenance import MADE_UP, TableNote, note_tables
+from heart_utils.runs import Run
+from tools.flow import Flow, is_table
+from tools.notebooks import NotebookError, parse_cell
+
+__all__ = ["KINDS", "Evidence", "check_chips", "chips", "mark_chapter", "weigh"]
+
+KINDS = ("measured", "quoted", "simulated", "demo")
+"""What a result can rest on: published data computed here, a paper's figure, a program's draws, the sample run."""
+
+NAMES = {
+    "mtbench": "MT-Bench", "mentalalign": "MentalAlign", "empathic_comm": "EmpathicComm", "recipients": "Yin et al.",
+    "therapists": "Moore et al.", "welivita": "Welivita and Pu", "resort": "RESORT", "heart": "HEART's files",
+    "esconv": "ESConv", "heartbench": "HeartBench",
+}  # fmt: skip
+ROLE = re.compile(rf"\{{({'|'.join(KINDS)})\}}`")
+GLUED = re.compile(r"\{glue[^}]*\}`(?:[./]*notebooks/(\w+)\.ipynb::)?([^`:]+)")
+
+Kinds = dict[str, list[str]]
+"""Kind -> the data sets that were measured, where it is that."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a chapter rests on: by the name of each number that it glues, and table by table."""
+
+    glued: dict[str, Kinds]
+    notes: list[TableNote]
+
+
+def mark_chapter(cells: list[dict[str, Any]], name: str, run: Run, absent: Collection[str] = ()) -> Evidence:
+    """Put a chip into each caption and below each heading of an executed chapter, and a strip below its title.
+
+    Parameters
+    ----------
+    cells : list of dict
+        Of the executed copy; they are changed.
+    name : str
+        The chapter's, such as ``"02_who_is_preferred"``.
+    run : Run
+        The run that it was executed for.
+    absent : collection of str
+        Data sets that were not at hand.
+
+    Returns
+    -------
+    Evidence
+        What the chapter rests on, for the front page and the list of licences.
+
+    Raises
+    ------
+    NotebookError
+        If a chip in the text says something else than the numbers beside it rest on.
+    """
+    flow = Flow(absent)
+    notes: dict[str, list[TableNote]] = {}
+    shown: dict[int, Kinds] = {}
+    for number, cell in enumerate(cells):
+        if cell["cell_type"] == "code":
+            sources = flow.follow(parse_cell(name, number, cell)) - {f"measured/{gone}" for gone in absent}
+            notes |= {source: note_tables(run, tables=[source]) for source in sources - set(notes) if is_table(source)}
+            if "figure" in cell["metadata"].get("mystnb", {}):
+                shown[number] = weigh(sources, notes, run.name)
+    glued = {key: weigh(sources, notes, run.name) for key, sources in flow.glued.items()}
+    for number, kinds in shown.items():
+        figure = cells[number]["metadata"]["mystnb"]["figure"]
+        figure["caption"] = f"{figure['caption']} {chips(kinds)}".strip()
+    check_chips("\n\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown"), {name: glued}, name)
+    _mark_headings(cells, name, shown)
+    tables = {note.table: note for found in notes.values() for note in found}
+    if tables:
+        listed = "\n".join(f"- {note.table}: {note.source}; licence {note.licence}." for note in tables.values())
+        said = f"```{{dropdown}} The tables that this page was made from, and their licences\n{listed}\n```"
+        cells.append({"cell_type": "markdown", "id": "tables-read", "metadata": {}, "source": said})
+    return Evidence(glued, list(tables.values()))
+
+
+def weigh(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str) -> Kinds:
+    """Say of which kinds sources are, and the names of data sets that were measured.
+
+    A table's rows have the last word: whatever the manifest calls them, simulated rows are simulated.
+
+    Examples
+    --------
+    >>> weigh({"public/scores/mentalalign", "quoted"}, {}, "sample")
+    {'quoted': []}
+    >>> weigh({"measured/esconv"}, {}, "sample")
+    {'measured': ['ESConv']}
+    """
+    found: dict[str, set[str]] = {}
+    own = "demo" if run == "sample" else "measured"
+    for source in sources:
+        kind, _, rest = source.partition("/")
+        if kind in KINDS:
+            found.setdefault(kind, set()).update({NAMES.get(rest, rest)} - {""})
+        elif source == "run":
+            found.setdefault(own, set())
+        for note in notes.get(source, []):
+            if MADE_UP & set(note.rows):
+                found.setdefault("simulated", set())
+            if set(note.rows) - MADE_UP:
+                public = source.startswith("public/")
+                part = source.rpartition("/")[2]
+                found.setdefault("measured" if public else own, set()).update({NAMES.get(part, part)} if public else ())
+    return {kind: sorted(found[kind]) for kind in KINDS if kind in found}
+
+
+def chips(kinds: Kinds) -> str:
+    """Write kinds as roles of MyST, which `book/extensions/heart_book.py` draws."""
+    return " ".join(
+        f"{{{kind}}}`{', '.join(names) if len(names) < 4 else f'{len(names)} data sets'}`" if names else f"{{{kind}}}`-`"
+        for kind, names in kinds.items()
+    )
+
+
+def check_chips(text: str, glued: Mapping[str, Mapping[str, Kinds]], page: str) -> None:
+    """Refuse a chip in a paragraph whose numbers rest on something else."""
+    for paragraph in re.split(r"\n\s*\n|\n(?=- )", text):
+        said = set(ROLE.findall(paragraph))
+        if not said:
+            continue
+        numbers = {key: glued.get(chapter or page, {}).get(key, {}) for chapter, key in GLUED.findall(paragraph)}
+        rest_on = {kind for kinds in numbers.values() for kind in kinds}
+        wrong = [f"`{key}` rests on {', '.join(kinds)}" for key, kinds in numbers.items() if kinds and not said & set(kinds)]
+        if wrong or (rest_on and said - rest_on):
+            raise NotebookError(
+                f"{page}: a paragraph is marked {', '.join(sorted(said))}, and "
+                f"{'; '.join(wrong) or f'its numbers rest on {chr(44).join(sorted(rest_on))}'}: {paragraph[:80]!r}"
+            )
+
+
+def _mark_headings(cells: list[dict[str, Any]], name: str, shown: Mapping[int, Kinds]) -> None:
+    """Write chips below each heading whose section shows something, and the strip below the title."""
+    found: list[tuple[int, int, int, Kinds]] = []  # cell, line, level, what its section rests on
+    for number, cell in enumerate(cells):
+        if cell["cell_type"] == "markdown":
+            fenced = False
+            for place, line in enumerate(cell["source"].splitlines()):
+                fenced ^= line.startswith("```")
+                if not fenced and (heading := re.match(r"(#{1,3}) ", line)):
+                    found.append((number, place, len(heading[1]), {}))
+        elif number in shown:
+            open_ = len(found)
+            depth = 4
+            for at in range(open_ - 1, -1, -1):
+                if found[at][2] < depth:
+                    depth = found[at][2]
+                    for kind, names in shown[number].items():
+                        kept = found[at][3].setdefault(kind, [])
+                        kept += [one for one in names if one not in kept]
+    chapter = name.partition("_")[0].lstrip("0")
+    sections: dict[str, list[str]] = {}
+    above: Kinds = {}
+    lines = [cell["source"].splitlines() for cell in cells]
+    added: list[tuple[int, int, str]] = []
+    count = 0
+    for number, place, level, kinds in found:
+        kinds = {kind: kinds[kind] for kind in KINDS if kind in kinds}
+        if level == 2:
+            count, above = count + 1, kinds
+            label = f"{name.replace('_', '-')}-part-{count}"
+            added.append((number, place, f"({label})="))
+            for kind in kinds if "Exercises" not in lines[number][place] else ():
+                sections.setdefault(kind, []).append(f"{{ref}}`{chapter}.{count} <{label}>`")
+        if level > 1 and kinds and (level == 2 or kinds != above):
+            added.append((number, place + 1, f"\n:::{{container}} heart-evidence\n{chips(kinds)}\n:::\n"))
+    if found and sections:
+        said = " ".join(f"{chips({kind: []})} {', '.join(sections[kind])}" for kind in KINDS if kind in sections)
+        added.append((found[0][0], found[0][1] + 1, f"\n:::{{container}} heart-strip\nThis chapter rests on {said}\n:::\n"))
+    for number, place, text in sorted(added, reverse=True):
+        lines[number].insert(place, text)
+    for cell, its in zip(cells, lines, strict=True):
+        if cell["cell_type"] == "markdown":
+            cell["source"] = "\n".join(its)

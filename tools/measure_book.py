@@ -1,0 +1,104 @@
+"""Count how long the chapters are, how much of them is code, and how much of the code is folded.
+
+``python -m tools.measure_book`` (`make measure-book`) reads the notebooks, and counts screens in the built pages if a browser
+is there.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from heart_utils.runs import find_root
+from tools.notebooks import read_cells
+
+__all__ = ["count_cells", "count_screens"]
+
+HIDING = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
+SCREEN = 1_000
+"""Pixels of height, at 1,400 of width."""
+
+ANCHORS = (
+    "For comparison: ThinkBayes2 has 74.5 code cells a chapter, 2 lines in the median, 13.7 words a line; "
+    "QuantEcon 21.9, 5, 10.2."
+)
+
+
+def count_cells(notebook: Path) -> dict[str, float]:
+    """Count a notebook's words, its code cells, and their lines that are neither empty nor comments.
+
+    Parameters
+    ----------
+    notebook : pathlib.Path
+        A notebook of version 4.
+
+    Returns
+    -------
+    dict
+        Words of prose, code cells in sight, the median and the largest number of lines of these, words to each of their
+        lines, and the share of lines that are folded (0 to 1).
+    """
+    words, seen, folded = 0, [], 0
+    for cell in read_cells(notebook):
+        if cell["cell_type"] == "markdown":
+            prose = re.sub(r"\{[\w:]+\}|```.*?```", " ", cell["source"], flags=re.DOTALL)
+            words += len(re.findall(r"\w+(?:['.,-]\w+)*", prose))
+            continue
+        lines = sum(1 for line in cell["source"].splitlines() if line.strip() and not line.strip().startswith("#"))
+        if HIDING & set(cell["metadata"].get("tags", [])):
+            folded += lines
+        else:
+            seen.append(lines)
+    shown = pd.Series(seen, dtype=float)
+    return {
+        "words": words,
+        "code cells": len(shown),
+        "median lines": shown.median(),
+        "longest": shown.max(),
+        "words a line": words / shown.sum(),
+        "folded share": folded / (folded + shown.sum()),
+    }
+
+
+def count_screens(pages: list[Path]) -> dict[str, float]:
+    """Measure how high the built pages are, in screens of 1,000 pixels; empty without Chromium and playwright."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        chromium = None
+    if chromium is None:
+        return {}
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 1_400, "height": SCREEN})
+        heights = {}
+        for page in pages:
+            tab.goto(page.as_uri(), wait_until="load")
+            heights[page.stem] = tab.evaluate("document.querySelector('article').scrollHeight") / SCREEN
+        browser.close()
+    return heights
+
+
+def main() -> int:
+    """Print one line a chapter, and the whole."""
+    root = find_root()
+    chapters = sorted((root / "notebooks").glob("[0-9]*.ipynb"))
+    table = pd.DataFrame({chapter.stem: count_cells(chapter) for chapter in chapters}).T
+    built = [root / "build" / "html" / "notebooks" / f"{name}.html" for name in table.index]
+    screens = count_screens([page for page in built if page.is_file()])
+    table["screens"] = pd.Series(screens, dtype=float)
+    whole = table[["words", "code cells", "screens"]].sum()
+    print(table.round(2).to_string(na_rep="-"))
+    counts = f"{whole['words']:,.0f} words, {whole['code cells']:.0f} code cells in sight, {whole['screens']:.0f} screens"
+    print(f"\nTogether {counts}.")
+    print(ANCHORS if screens else f"Screens need a built book, Chromium and playwright (make test-services). {ANCHORS}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
