@@ -731,6 +731,8 @@ def test_settings_become_models():
         ([{"name": "m", "model": "x/m", "max_concurrency": 0}], "expected 1 or more"),
         ([{"name": "m", "model": "x/m", "requests_per_minute": "60"}], "requests_per_minute is '60', expected a whole number"),
         ([{"name": "m", "model": "x/m", "price_prompt": -1}], "expected 0 or more"),
+        ([{"name": "m", "model": "x/m", "price_prompt": float("inf")}], "expected a finite number"),
+        ([{"name": "m", "model": "x/m", "api_base": "127.0.0.1:8000/v1"}], "expected an address such as http://"),
         ([{"name": "m", "model": "x/m", "answer_format": "xml"}], "one of 'json' or 'logprob'"),
         ([{"name": "m", "model": "x/m"}, {"name": "m", "model": "x/n"}], "m appears more than once"),
     ],
