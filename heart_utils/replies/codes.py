@@ -114,17 +114,15 @@ def compare_coders(codes: pd.DataFrame, other: pd.DataFrame, *, of: str = "reaso
     Parameters
     ----------
     codes, other : pandas.DataFrame
-        Columns `of`, ``code`` and ``probability``; 0.5 or more is coded as there. Rows without a
-        probability do not count.
+        Columns `of`, ``code`` and ``probability``; 0.5 or more is coded as there. Rows without a probability do not count.
     of : str
         What was coded: ``"reason_id"`` or ``"reply_id"``.
 
     Returns
     -------
     pandas.DataFrame
-        One row a code, and one for ``"all"``: ``n``, ``share`` and ``other_share`` (how often each coded it),
-        ``precision`` and ``recall`` of `codes` with `other` as the measure, ``kappa`` (``nan`` where
-        neither varies).
+        One row a code, and one for ``"all"``: ``n``, ``share`` and ``other_share`` (how often each coded it), ``precision``
+        and ``recall`` of `codes` with `other` as the measure, ``kappa`` (``nan`` where neither varies).
 
     Raises
     ------

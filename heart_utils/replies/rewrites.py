@@ -106,9 +106,8 @@ def adjust_contrast(
 ) -> pd.DataFrame:
     """Ask what would be left of a contrast if the rewriting had not changed one other thing.
 
-    A least-squares line through the dialogues' differences, one covariate at a time (there are too few dialogues for
-    more); where it meets a change of zero is what is left. If hardly any pair has a change near zero that is an
-    extrapolation.
+    A least-squares line through the dialogues' differences, one covariate at a time (there are too few dialogues for more);
+    where it meets a change of zero is what is left. If hardly any pair has a change near zero that is an extrapolation.
 
     Parameters
     ----------

@@ -5,9 +5,7 @@ from scipy import stats
 
 from heart_utils.replies.strategies import (
     associate_coders,
-    associate_preference,
     profile_codes,
-    spread_labels,
 )
 
 
@@ -24,12 +22,14 @@ def study(rng, effect=1.0, n=300):
         "reply_a": ids[:, 0], "reply_b": ids[:, 1],
         "responder_a": pairs[:, 0].astype(str), "responder_b": pairs[:, 1].astype(str),
     })  # fmt: skip
-    codes = pd.DataFrame({"reply_id": ids.ravel(), "code": "question", "probability": asked.ravel().astype(float)})
+    codes = pd.DataFrame(
+        {"reply_id": ids.ravel(), "code": "question", "coder": "words", "probability": asked.ravel().astype(float)}
+    )
     return verdicts, codes, pd.Series(rng.integers(10, 40, 2 * n), index=ids.ravel())
 
 
 def test_a_known_association_is_found_and_authors_merit_is_not_borrowed(rng):
-    found = [associate_preference(*study(rng, effect)).iloc[0] for effect in (1.0,) * 12 + (0.0,) * 40]
+    found = [associate_coders(*study(rng, effect)).iloc[0] for effect in (1.0,) * 12 + (0.0,) * 40]
     assert np.mean([row["log_odds"] for row in found[:12]]) == pytest.approx(1.0, abs=0.25)
     rejected = sum(row["p_value"] < 0.05 for row in found[12:])
     assert rejected <= 6  # of 40 without an effect; without the authors' strengths nearly all would be
@@ -39,7 +39,7 @@ def test_the_fit_is_that_of_statsmodels_with_clustered_errors(rng):
     import statsmodels.api as sm
 
     verdicts, codes, words = study(rng)
-    mine = associate_preference(verdicts, codes, words).iloc[0]
+    mine = associate_coders(verdicts, codes, words).iloc[0]
     code, length = codes.set_index("reply_id")["probability"], np.log(words)
     design = pd.DataFrame({"x": verdicts["reply_a"].map(code) - verdicts["reply_b"].map(code),
                            "w": verdicts["reply_a"].map(length) - verdicts["reply_b"].map(length)})  # fmt: skip
@@ -56,7 +56,7 @@ def test_the_fit_is_that_of_statsmodels_with_clustered_errors(rng):
 
 def test_ties_everywhere_give_no_fit_and_a_reason(rng):
     verdicts, codes, words = study(rng, n=60)
-    found = associate_preference(verdicts.assign(verdict="tie"), codes, words).iloc[0]
+    found = associate_coders(verdicts.assign(verdict="tie"), codes, words).iloc[0]
     assert np.isnan(found["log_odds"])
     assert "every pair is a tie" in found["why_not"]
 
@@ -66,13 +66,13 @@ def test_a_code_that_decides_every_pair_has_no_coefficient(rng):
     asked = codes.set_index("reply_id")["probability"]
     apart = verdicts["reply_a"].map(asked) - verdicts["reply_b"].map(asked)
     verdicts = verdicts[apart != 0].assign(verdict=np.where(apart[apart != 0] > 0, "a", "b"))
-    assert "has no end" in associate_preference(verdicts, codes, words).iloc[0]["why_not"]
+    assert "has no end" in associate_coders(verdicts, codes, words).iloc[0]["why_not"]
 
 
 def test_failures_only_are_an_error(rng):
     verdicts, codes, words = study(rng, n=20)
     with pytest.raises(match="No verdict on 'overall'"):
-        associate_preference(verdicts.assign(state="error", verdict=None), codes, words)
+        associate_coders(verdicts.assign(state="error", verdict=None), codes, words)
 
 
 def test_a_profile_counts_what_was_not_coded_apart(rng):
@@ -106,17 +106,11 @@ def test_q_values_count_the_codes_of_all_coders(rng):
     verdicts, codes, words = study(rng)
     other = codes.assign(coder="other", probability=rng.permutation(codes["probability"].to_numpy()))
     silent = codes.assign(coder="silent", probability=np.nan)
-    found = associate_coders(verdicts, pd.concat([codes.assign(coder="words"), other, silent]), words)
+    found = associate_coders(verdicts, pd.concat([codes, other, silent]), words)
     assert sorted(found["coder"]) == ["other", "words"]
     assert found["q_value"].to_numpy() == pytest.approx(stats.false_discovery_control(found["p_value"]))
     with pytest.raises(match="no reply is coded"):
         associate_coders(verdicts, silent, words)
-
-
-def test_each_label_is_one_code():
-    spread = spread_labels(pd.DataFrame({"reply_id": ["r", "s"], "said": ["q", "a"]}), ["a", "q"], label="said")
-    assert spread.groupby("reply_id")["probability"].sum().tolist() == [1.0, 1.0]
-    assert spread.query("probability == 1")["code"].tolist() == ["a", "q"]
 
 
 def test_kinds_of_authors_have_shares_of_their_own(rng):
