@@ -19,7 +19,7 @@ from heart_utils.ratings.resampling import (
     interval_ends,
     standard_error,
 )
-from heart_utils.ratings.verdicts import RatingsError, is_simulated, read_verdicts
+from heart_utils.ratings.verdicts import RatingsError, is_simulated, need, read_verdicts
 
 __all__ = ["TwinContrasts", "group_contrast", "twin_contrasts"]
 
@@ -120,9 +120,7 @@ def twin_contrasts(
     >>> found.table[["contrast", "delta", "n_clusters"]].round(2).values.tolist()
     [['human_01 - model_01', 0.3, 20]]
     """
-    missing = [column for column in ("slice", "dialogue_id") if column not in verdicts]
-    if missing:
-        raise RatingsError(f"verdicts lack the column {', '.join(missing)}, by which twins are found.")
+    need(verdicts, ["slice", "dialogue_id"], "Twins are found by them.")
     entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
     of_slice = verdicts["slice"].iloc[entries.rows].to_numpy(dtype=object)
     twin = np.isin(of_slice.astype(str), TWINS)

@@ -34,7 +34,7 @@ from heart_utils.ratings.bradley_terry import (
 from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import as_rng, check_clusters, check_level, rank_ranges
 from heart_utils.ratings.spread import clusters_met
-from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, name_codes, read_verdicts, word_codes
+from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, name_codes, need, read_verdicts, word_codes
 from heart_utils.tables import ORDERS
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
@@ -308,9 +308,7 @@ def fit_judge_aware(
     (True, True)
     """
     check_level(ci_level)
-    missing = [column for column in ("rater", "rater_kind", "dialogue_id") if column not in verdicts]
-    if missing:
-        raise RatingsError(f"verdicts lack the column {', '.join(missing)}. They have {', '.join(map(str, verdicts.columns))}.")
+    need(verdicts, ["rater", "rater_kind", "dialogue_id"])
     entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
     check_clusters(len(entries.clusters), "dialogue_id")
     names, (rater,) = name_codes(verdicts, ["rater"], entries.rows)

@@ -722,14 +722,11 @@ def simulate_writers(
         dialogue_sd=dialogue_sd,
     )
     order = rng.permutation(n_writers)
-    histories = study.histories["history_id"].to_numpy()
-    turns = np.arange(n_dialogues * writers_per_history).reshape(n_dialogues, writers_per_history) % n_writers
-    writing = {(history, names[order[turn]]) for history, row in zip(histories, turns, strict=True) for turn in row}
-    wrote = [
-        responder in models or (history, responder) in writing
-        for history, responder in zip(study.replies["history_id"], study.replies["responder"], strict=True)
-    ]
-    replies = study.replies[wrote]
+    turns = order[np.arange(n_dialogues * writers_per_history) % n_writers]
+    histories = np.repeat(study.histories["history_id"].to_numpy(), writers_per_history)
+    writing = pd.MultiIndex.from_arrays([histories, np.array(names, dtype=object)[turns]])
+    asked = pd.MultiIndex.from_frame(study.replies[["history_id", "responder"]]).isin(writing)
+    replies = study.replies[asked | study.replies["responder"].isin(list(models))]
     there = set(replies["reply_id"])
     comparisons = study.comparisons
     met = comparisons["reply_a"].isin(there) & comparisons["reply_b"].isin(there)
