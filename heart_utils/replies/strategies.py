@@ -14,19 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
-from heart_utils.ratings.regression import author_columns, fit_logistic
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci, share_ci
-from heart_utils.ratings.verdicts import won_by_a
+from heart_utils.ratings.resampling import bootstrap_ci
 from heart_utils.replies.codes import CodesError
 from heart_utils.tables import need_columns
 
 __all__ = [
     "CoderScores",
     "StrategyCoder",
-    "associate_coders",
-    "profile_codes",
     "score_labels",
     "train_coder",
 ]
@@ -213,153 +208,3 @@ def _f1(sums: pd.DataFrame, name: str) -> pd.Series:
 
 def _macro(sums: pd.DataFrame, names: list[str]) -> pd.Series:
     return pd.DataFrame({name: _f1(sums, name) for name in names}).mean(axis="columns")
-
-
-LEAST_CLUSTERS = 10
-
-
-def profile_codes(
-    codes: pd.DataFrame,
-    *,
-    by: str = "responder",
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    rng: np.random.Generator,
-) -> pd.DataFrame:
-    """Give the share of replies in which each code holds, for each author or kind of author.
-
-    Parameters
-    ----------
-    codes : pandas.DataFrame
-        The codes table joined with `by` and ``dialogue_id`` for each reply. A probability counts as that part of a reply.
-    by : str
-        Whose profile.
-    n_resamples, ci_level, rng
-        Of the bootstrap.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row an author, coder and code: `by`, ``coder``, ``code``, ``share``, ``ci_low``, ``ci_high``,
-        ``ci_level``, ``n``, ``n_failed`` (replies that the coder did not code), ``n_clusters``, ``simulated``. No
-        interval from one cluster; where nobody or everybody does it the open end is exact for that many clusters.
-        Where no reply could be coded there is a row without a share, with ``n`` 0.
-
-    Examples
-    --------
-    >>> codes = pd.DataFrame({"reply_id": list("rst"), "coder": "c", "code": "question", "responder": "m", "simulated": False,
-    ...     "probability": [1.0, 0.0, None], "state": ["valid", "valid", "error"], "dialogue_id": list("def")})
-    >>> profile_codes(codes, rng=np.random.default_rng(1), n_resamples=20)[["share", "n", "n_failed"]].values.tolist()
-    [[0.5, 2.0, 1.0]]
-    """
-    rows = []
-    for (name, coder, code), mine in codes.groupby([by, "coder", "code"], sort=True):
-        known = mine.dropna(subset=["probability"])
-        if known.empty:
-            nothing = dict.fromkeys(("share", "ci_low", "ci_high"), np.nan) | {"ci_level": ci_level, "n": 0, "n_clusters": 0}
-            failed = {"n_failed": len(mine), "simulated": bool(mine["simulated"].any())}
-            rows.append({by: name, "coder": coder, "code": code} | nothing | failed)
-            continue
-        n_clusters = known["dialogue_id"].nunique()
-        row = {by: name, "coder": coder, "code": code, "share": float(known["probability"].mean()), "n": len(known)}
-        row |= {"ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "n_clusters": n_clusters}
-        if n_clusters > 1:
-            how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
-            found = share_ci(known["probability"], 1, cluster=known["dialogue_id"], **how)
-            row |= {"ci_low": found.ci_low, "ci_high": found.ci_high}
-        if set(known["probability"]) in ({0.0}, {1.0}):  # a bootstrap of equal values has no width
-            open_end = ((1.0 - ci_level) / 2.0) ** (1.0 / n_clusters)
-            row |= {"ci_low": 0.0, "ci_high": 1.0 - open_end} if row["share"] == 0 else {"ci_low": open_end, "ci_high": 1.0}
-        rows.append(row | {"n_failed": len(mine) - len(known), "simulated": bool(mine["simulated"].any())})
-    return pd.DataFrame(rows)
-
-
-def associate_coders(
-    verdicts: pd.DataFrame,
-    codes: pd.DataFrame,
-    words: pd.Series,
-    *,
-    dimension: str = "overall",
-    ci_level: float = 0.95,
-) -> pd.DataFrame:
-    """Ask of each code whether the reply that has it is preferred, length and author held equal. Exploratory.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        With ``reply_a`` and ``reply_b``.
-    codes : pandas.DataFrame
-        Codes of any number of coders, named in ``coder``; one who coded nothing is left out.
-    words : pandas.Series
-        ``reply_id`` -> words of the reply.
-    dimension, ci_level
-        A line of the rubric, and the level of the intervals, which are over dialogues.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a coder and code: ``log_odds`` of winning, with interval and p value, or ``why_not``. ``q_value`` (Benjamini
-        and Hochberg) counts the codes of all coders.
-
-    Raises
-    ------
-    CodesError
-        If no reply is coded, or no verdict says which reply was preferred.
-
-    Examples
-    --------
-    >>> rows = [(f"d{i}", f"r{i}", f"s{i}", "a" if i % 4 else "b") for i in range(40)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "reply_a", "reply_b", "verdict"])
-    >>> verdicts = verdicts.assign(dimension="overall", state="valid", responder_a="x", responder_b="y")
-    >>> codes = pd.DataFrame({"reply_id": [*verdicts["reply_a"], *verdicts["reply_b"]], "code": "question", "coder": "words"})
-    >>> codes["probability"] = [1.0] * 40 + [0.0] * 40
-    >>> words = pd.Series(20, index=codes["reply_id"])
-    >>> associate_coders(verdicts, codes, words)[["coder", "code", "n_verdicts"]].values.tolist()
-    [['words', 'question', 40]]
-    """
-    rows = verdicts[(verdicts["dimension"] == dimension) & verdicts["state"].isin(["valid", "inconsistent"])]
-    rows = rows.assign(won=won_by_a(rows)).dropna(subset=["won"])
-    if rows.empty:
-        raise CodesError(f"No verdict on {dimension!r} says which reply was preferred.")
-    length = np.log(words.clip(lower=1))
-    parts = []
-    for coder, mine in codes.dropna(subset=["probability"]).groupby("coder"):
-        wide = mine.pivot_table(index="reply_id", columns="code", values="probability", aggfunc="mean")
-        found = [{"code": code} | _fit_one(rows, wide[code], length, ci_level) for code in wide]
-        parts.append(pd.DataFrame(found).sort_values("p_value").assign(coder=coder))
-    if not parts:
-        raise CodesError("no reply is coded.")
-    table = pd.concat(parts, ignore_index=True).assign(q_value=np.nan)
-    tested = table["p_value"].notna()
-    table.loc[tested, "q_value"] = stats.false_discovery_control(table.loc[tested, "p_value"])
-    return table
-
-
-def _fit_one(verdicts: pd.DataFrame, code: pd.Series, length: pd.Series, ci_level: float) -> dict[str, object]:
-    """Fit one code, the length and the authors; say why where it cannot be."""
-    sides = {side: verdicts[f"reply_{side}"].map(code) for side in "ab"}
-    coded = sides["a"].notna() & sides["b"].notna()
-    rows = verdicts[coded]
-    apart = (sides["a"] - sides["b"])[coded].to_numpy()
-    n_clusters = rows["dialogue_id"].nunique()
-    n_apart = int((np.abs(apart) > 1e-9).sum())
-    said: dict[str, object] = {
-        "log_odds": np.nan, "ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "p_value": np.nan,
-        "n_verdicts": len(rows), "n_apart": n_apart, "n_clusters": n_clusters,
-        "provisional": n_clusters < ENOUGH_CLUSTERS, "why_not": None,
-    }  # fmt: skip
-    if n_clusters < LEAST_CLUSTERS or n_apart < LEAST_CLUSTERS:
-        return said | {"why_not": f"fewer than {LEAST_CLUSTERS} dialogues, or pairs that differ in it"}
-    if (rows["won"] == 0.5).all():
-        return said | {"why_not": "every pair is a tie, or contradicted when its order was swapped"}
-    longer = (rows["reply_a"].map(length) - rows["reply_b"].map(length)).to_numpy(dtype=float)
-    design = np.column_stack([apart, longer, author_columns(rows)])
-    if np.linalg.matrix_rank(design) < design.shape[1]:
-        return said | {"why_not": "the authors, or the length, tell the code already"}
-    fitted = fit_logistic(design, rows["won"].to_numpy(float), rows["dialogue_id"], ci_level)
-    if fitted is None:
-        return said | {"why_not": "it separates winners from losers, so its coefficient has no end"}
-    mine = fitted.iloc[0]
-    if mine["se"] == 0:
-        return said | {"why_not": "nothing varies between dialogues"}
-    return said | {"p_value": mine["p"]} | {name: mine[name] for name in ("log_odds", "ci_low", "ci_high")}
