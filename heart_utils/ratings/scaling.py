@@ -229,11 +229,11 @@ def best_within(
     Parameters
     ----------
     models : pandas.DataFrame
-        As in :func:`find_frontier`.
+        One row a model: ``responder``, `x` and ``rating``.
     limit : float
         Such as 500 (ms to the first word).
     x : str
-        What is limited, as in :func:`find_frontier`.
+        What is limited, such as ``ttft_ms``.
     replicates : pandas.DataFrame, optional
         Ratings in resamples of dialogues.
     n_dialogues : int, optional
