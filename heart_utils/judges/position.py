@@ -11,7 +11,7 @@ from statsmodels.stats.multitest import multipletests
 
 from heart_utils.ratings.regression import author_columns, fit_logistic
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Interval, bootstrap_ci, share_ci
-from heart_utils.ratings.verdicts import SHARES, combine_orders, won_by_a
+from heart_utils.ratings.verdicts import SHARES, combine_orders, need_cluster, won_by_a
 
 __all__ = ["BiasError", "feature_bias", "margin_profile", "position_bias", "text_features"]
 
@@ -59,6 +59,7 @@ def position_bias(
     >>> float(found["first_share"]), float(found["inconsistent_share"])
     (0.75, 0.5)
     """
+    need_cluster(verdicts, "dialogue_id")
     how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):

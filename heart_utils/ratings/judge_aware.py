@@ -34,7 +34,16 @@ from heart_utils.ratings.bradley_terry import (
 from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import as_rng, check_clusters, check_level, rank_ranges
 from heart_utils.ratings.spread import clusters_met
-from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, name_codes, need, read_verdicts, word_codes
+from heart_utils.ratings.verdicts import (
+    Codes,
+    Entries,
+    RatingsError,
+    name_codes,
+    need,
+    read_verdicts,
+    refuse_ties_alone,
+    word_codes,
+)
 from heart_utils.tables import ORDERS
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
@@ -308,8 +317,9 @@ def fit_judge_aware(
     (True, True)
     """
     check_level(ci_level)
-    need(verdicts, ["rater", "rater_kind", "dialogue_id"])
+    need(verdicts, ["rater", "rater_kind"])
     entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
+    refuse_ties_alone(entries, dimension)
     check_clusters(len(entries.clusters), "dialogue_id")
     names, (rater,) = name_codes(verdicts, ["rater"], entries.rows)
     kinds = verdicts["rater_kind"].iloc[entries.rows].groupby(rater).first()

@@ -18,10 +18,19 @@ from heart_utils.ratings.resampling import (
     check_level,
     check_resamples,
     contrast_reach,
+    estimate_rng,
     interval_ends,
 )
-from heart_utils.ratings.spread import spread_of
-from heart_utils.ratings.verdicts import Entries, RatingsError, combine_orders, is_simulated, read_margins, read_verdicts
+from heart_utils.ratings.spread import centring, spread_of
+from heart_utils.ratings.verdicts import (
+    Entries,
+    RatingsError,
+    combine_orders,
+    is_simulated,
+    read_margins,
+    read_verdicts,
+    refuse_ties_alone,
+)
 from heart_utils.tables import RESPONDER_KINDS, TABLES
 
 __all__ = [
@@ -117,7 +126,7 @@ WEIGHTS = ("pairs", "verdicts")
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Strengths on the log-odds scale, best responder first, with mean zero, and how they were made.
+    """Strengths on the log-odds scale, best responder first, with mean zero (of who is not penalised), and how they were made.
 
     Attributes
     ----------
@@ -232,7 +241,8 @@ def fit_ratings(
     Whoever always wins or always loses (more exactly: is outside the largest group that is linked by wins in both directions)
     has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data
     and in every resample, and are flagged ``penalised`` and ``provisional``. Resamples cannot tell how far such a strength
-    may be off: its interval is one-sided (``one_sided_ends``), with an infinite end where nothing bounds it. Who separates in
+    may be off: its interval is one-sided (``one_sided_ends``), with an infinite end where nothing bounds it. Strengths have
+    mean zero over the others. Who separates in
     some resample only gets the same there; such resamples are kept and counted.
 
     Parameters
@@ -309,8 +319,7 @@ def fit_ratings(
         cluster=None if absent else clusters[0],
         rater=clusters[1] if resampled and len(clusters) > 1 else None,
     )
-    if entries.tie.all():
-        raise RatingsError(f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody.")
+    refuse_ties_alone(entries, dimension)
     margins = read_margins(verdicts, entries) if method in ("margins", "released-heart") else None
     model = fit_model(entries, method, weights, margins)
     spread = spread_of(model, clusters, chosen if resampled else None, n_resamples, ci_level, as_rng(rng))
@@ -324,21 +333,21 @@ def fit_ratings(
         "n_resamples": n_resamples if resampled else 0,
         "ci_level": ci_level,
     }
-    chance = model.chance()
+    theta, chance = centring(model) @ model.theta, model.chance()
     np.fill_diagonal(chance, np.nan)
     best, worst = spread.ranks or (None, None)
-    found: dict[str, Any] = {"strength": model.theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
+    found: dict[str, Any] = {"strength": theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
     found |= {"ci_low": spread.low, "ci_high": spread.high, "rank_low": best, "rank_high": worst}
     table = lay_out(verdicts, responders, entries, settings, found)
     if method == "released-heart":
         ends = ["rating", "rating_low", "rating_high"]
         table[ends] = table[ends].clip(LOWEST_RATING, HIGHEST_RATING)
     bounds = spread.bounds or (np.full_like(spread.low, np.nan),) * 2
-    order = np.lexsort((np.asarray(entries.responders, dtype=str), -model.theta))
+    order = np.lexsort((np.asarray(entries.responders, dtype=str), -theta))
     names = pd.Index(entries.responders[order], name="responder")
     return Ratings(
         table=table.iloc[order].reset_index(drop=True),
-        strength=pd.Series(model.theta[order], index=names, name="strength"),
+        strength=pd.Series(theta[order], index=names, name="strength"),
         replicates=pd.DataFrame(spread.draws[:, order], columns=names),
         left_out=entries.left_out,
         n_verdicts=len(entries.rows),
@@ -385,9 +394,12 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     """
     if verdicts.empty:
         raise RatingsError(f"There is no verdict to fit by {', '.join(by)}: whatever chose the rows left none.")
-    boards = _Boards()
+    boards, rng = _Boards(), settings.pop("rng", None)
+    seed = None if rng is None else int(rng.integers(2**62))
     for group, rows in verdicts.groupby(by, sort=True, observed=True, dropna=False):
         chosen = {**settings, **({"dimension": group[by.index("dimension")]} if "dimension" in by else {})}
+        if seed is not None:  # a generator of its own, so that no board depends on which others there are
+            chosen["rng"] = estimate_rng(seed, ", ".join(map(str, group)))
         try:
             boards[group] = fit_ratings(rows, **chosen)
         except ValueError as error:

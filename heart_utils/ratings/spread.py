@@ -53,7 +53,8 @@ def spread_of(
     model: Model, clusters: tuple[str, ...], interval: str | None, n_resamples: int, ci_level: float, rng: np.random.Generator
 ) -> Spread:
     """Put intervals on the strengths of a model, and say which ranks they may hold."""
-    entries, size = model.entries, len(model.theta)
+    entries, size, centre = model.entries, len(model.theta), centring(model)
+    theta = centre @ model.theta
     nothing, no_draws = np.full(size, np.nan), np.empty((0, size))
     if isinstance(model, ReleasedHeart):
         return Spread(*model.released_ends(), no_draws, np.zeros(size, np.int64), 0)
@@ -72,16 +73,28 @@ def spread_of(
     alone = one_sided_ends(model, met, ci_level)
     bounds = one_sided_ends(model, met, 1.0 - (1.0 - ci_level) / (size * (size - 1) // 2))
     if interval == "sandwich":
-        covariance = one_way(model) if entries.rater is None else two_way(model)
+        covariance = centre @ (one_way(model) if entries.rater is None else two_way(model)) @ centre.T
         reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(covariance))
-        draws = rng.multivariate_normal(model.theta, covariance, size=n_resamples, method="eigh")
-        low, high, n_degenerate = model.theta - reach, model.theta + reach, 0
+        draws = rng.multivariate_normal(theta, covariance, size=n_resamples, method="eigh")
+        low, high, n_degenerate = theta - reach, theta + reach, 0
     else:
         draws, n_degenerate = (bootstrap_draws if entries.rater is None else product_draws)(model, n_resamples, rng)
-        low, high = interval_ends(model.theta, draws, met, ci_level)
+        draws = draws @ centre.T
+        low, high = interval_ends(theta, draws, met, ci_level)
     low, high = (np.where(model.penalised, *ends) for ends in zip(alone, (low, high), strict=True))
-    ranks = rank_ranges(model.theta, draws, n_clusters, ci_level, ends=bounds)
+    ranks = rank_ranges(theta, draws, n_clusters, ci_level, ends=bounds)
     return Spread(low, high, draws, met, n_clusters, n_degenerate, bounds, ranks)
+
+
+def centring(model: Model) -> Array:
+    """Give the matrix that puts the zero of strengths at the mean of who is linked by wins in both directions.
+
+    If it were the mean of all, a lent strength would move everybody's zero by more than their intervals allow for.
+    """
+    unit, linked = np.eye(len(model.theta)), ~model.penalised
+    if isinstance(model, ReleasedHeart) or linked.all() or not linked.any():
+        return unit
+    return np.asarray(unit - linked / linked.sum())
 
 
 def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tuple[Array, Array]:
@@ -92,28 +105,28 @@ def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tup
     from scipy.optimize import brentq
 
     size = len(model.theta)
-    ends = np.full((2, size), np.nan)
+    ends, theta, linked = np.full((2, size), np.nan), centring(model) @ model.theta, ~model.penalised
     if not model.penalised.any():
         return ends[0], ends[1]
     wins = model.tally().total()[0].sum(axis=0)
     tail = np.log((1.0 - ci_level) / 2.0)
     for one in np.flatnonzero(model.penalised):
         others = np.arange(size) != one
-        mean = model.theta[others].mean()
+        mean, scale = (0.0, 1.0) if linked.any() else (theta[others].mean(), (size - 1.0) / size)
         games = wins[one] + wins[:, one]
         for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
             clear = others & (games > 0) & (lost == 0)
             ends[side, one] = -sign * np.inf
             if clear.any():
                 weight = met[one] * games[clear] / games[others].sum()
-                gap = mean - model.theta[clear]  # the strengths keep mean zero: the others move against this one
+                gap = mean - theta[clear]  # if nobody is linked, all keep mean zero: the others move against this one
 
                 def excess(x: float, sign: float = sign, weight: Array = weight, gap: Array = gap) -> float:
                     return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
 
                 low, high = -LARGEST, LARGEST
                 if excess(low) < 0.0 < excess(high):
-                    ends[side, one] = sign * brentq(excess, low, high) * (size - 1.0) / size
+                    ends[side, one] = sign * brentq(excess, low, high) * scale
     return ends[0], ends[1]
 
 
