@@ -12,7 +12,7 @@ from heart_utils.tables import TABLES
 
 __all__ = ["Flow", "is_table"]
 
-FOLDERS = {"published": "quoted", "heart": "measured/heart", "sample": "demo"}
+FOLDERS = {"published": "quoted", "heart": "measured/heart", "esconv": "measured/esconv_tables", "sample": "demo"}
 """Folders below ``data/`` that chapters read files from, and what is in them."""
 
 DRAWS = {"normal", "standard_normal", "binomial", "poisson", "uniform", "beta", "gamma", "exponential", "multinomial", "random"}
@@ -164,6 +164,8 @@ class Flow:
             return {"simulated"}  # whatever its settings were taken from
         if called in DRAWS and (_base(call.func) or "").startswith("rng"):
             return {"simulated"}
+        if home == "heart_utils.sources.heartbench.load_rubric":
+            return {"measured/heartbench_points"}  # they come with the project, the questions do not
         if home.startswith("heart_utils.sources") and called.startswith("load_"):
             return {f"measured/{_text(call.args[0]) if call.args else home.split('.')[2]}"}
         if home.endswith(".read_sides"):

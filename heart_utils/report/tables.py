@@ -26,6 +26,8 @@ HEADS = {
     "win_probability": "preferred to the field",
     "tie_share": "ties",
     "n_verdicts": "verdicts",
+    "n_votes": "votes",
+    "n_pairs": "pairs",
     "n_clusters": "dialogues",
     "p": "p value",
     "p_value": "p value",
