@@ -25,6 +25,7 @@ from heart_utils.calls.ledger import calls, check_calls, export_calls, keys_in, 
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid
 from heart_utils.judging.design import DesignError
+from heart_utils.judging.questions import takes_schema
 from heart_utils.judging.recipe import (
     Recipe,
     read_recipe,
@@ -118,6 +119,11 @@ def _collect(options: argparse.Namespace) -> int:
     if options.check:
         return _check(plan, ledger)
     print(_describe(plan, ledger))
+    if ledger.damaged:
+        whole = f"`make collect RUN={recipe.run}`"
+        print(
+            f"{len(ledger.damaged)} stored answers are damaged: {whole} asks for them again, and with ARGS=--check says which."
+        )
     if not recipe.judges:
         print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
     asked_now = _asked_now(recipe, plan)
@@ -152,6 +158,9 @@ def _collect(options: argparse.Namespace) -> int:
     _tell_states("scores", scores, "rater")
     # Codes stay in the ledger: chapter 12 writes that table, with those that a program computes.
     _keep(run, recipe, {**made, "verdicts": verdicts, "scores": scores}, "live" if asked_now else "replayed")
+    # Which form a judge is asked in decides its requests; the ledger notes it, and other ledgers need not agree.
+    in_json = [model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"]
+    run.record(json_schema={model.name: takes_schema(model, ledger) for model in in_json})
     codes = recipe_codes(recipe, histories, replies, **judging)
     _tell_states("codes", codes, "coder")
     probed = recipe_probes(recipe, **judging)
@@ -256,7 +265,8 @@ def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, le
 def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
     """Say what of a run is damaged, doubled or missing."""
     missing = plan.assign(n=plan["n_calls"] - plan["n_recorded"]).query("n > 0")
-    faults = check_calls(ledger) + [f"{row.n} {row.step} of {row.model} are missing." for row in missing.itertuples()]
+    lacks = "missing, failed or damaged"
+    faults = check_calls(ledger) + [f"{row.n} {row.step} of {row.model} are {lacks}." for row in missing.itertuples()]
     print("\n".join(faults) if faults else f"All {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}, and sound.")
     return INCOMPLETE if faults else 0
 

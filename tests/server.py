@@ -38,7 +38,7 @@ FAULTS = (
     "429bare",
     "503",
     "late",
-    "error",
+    "error",  # an error object where an answer should be, with status 200; in a stream after its first piece
     "refusal",
     "nousage",
     "tool",
@@ -69,6 +69,7 @@ class Provider:
     retry_after: str | None = None  # as the header has it
     served: str | None = None  # the model that answers, if another than was asked
     fingerprint: str | None = None
+    error: dict = field(default_factory=lambda: {"message": "upstream failed", "type": "server_error"})
     hang_s: float = 30.0
     cuts_hung: bool = False  # or answers late
     seed: int = 1
@@ -80,6 +81,7 @@ class Provider:
     keep: bool = True
     outcomes: Counter = field(default_factory=Counter)
     answered: Counter = field(default_factory=Counter)
+    met: dict = field(default_factory=dict)  # fault -> the digests of what was asked
     files: dict = field(default_factory=dict)
     batches: dict = field(default_factory=dict)
     in_flight: int = 0
@@ -160,7 +162,9 @@ async def reply(provider, request):
     given = request.headers.get("Authorization", "").removeprefix("Bearer ")
     out = time.monotonic() < provider.out_until
     fault = "drop" if out else provider.fault()
-    provider.outcomes["outage" if out else fault or "ok"] += 1
+    name = "outage" if out else fault or "ok"
+    provider.outcomes[name] += 1
+    provider.met.setdefault(name, set()).add(asked(body["messages"]))
     if provider.keys and given not in provider.keys:
         return refusal(401, f"Incorrect API key provided: {given}.")
     if fault == "hang":
@@ -194,7 +198,7 @@ async def reply(provider, request):
     if fault == "text":
         return web.Response(text="<html>It works!</html>", content_type="text/html")
     if fault == "error":
-        return web.json_response({"error": {"message": "upstream failed", "type": "server_error"}})
+        return await broken_stream(request, body) if body.get("stream") else web.json_response({"error": provider.error})
     answer = provider.completion(body)
     if fault == "late":
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "5000"})
@@ -266,6 +270,18 @@ async def stream(request, answer, silent):
         if "usage" in answer:
             await send({"choices": [], "usage": answer["usage"]})
     await response.write(b"data: [DONE]\n\n")
+    return response
+
+
+async def broken_stream(request, body):
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    base = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+    for chunk in (
+        {**base, "choices": [{"index": 0, "delta": {"content": "I "}, "finish_reason": None}]},
+        {"error": request.app[PROVIDER].error},
+    ):
+        await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
     return response
 
 
@@ -370,6 +386,7 @@ async def statistics(request):
             "processor_s": time.process_time(),
             "answered_twice": sum(n - 1 for n in provider.answered.values() if n > 1),
             "answered": len(provider.answered),
+            "met": {name: sorted(digests) for name, digests in provider.met.items()},
             "twice": [digest for digest, n in provider.answered.items() if n > 1],
         }
     )

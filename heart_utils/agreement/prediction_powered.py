@@ -11,7 +11,8 @@ from scipy import stats
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
-from heart_utils.ratings.verdicts import AgreementError, Array, Entries, read_verdicts
+from heart_utils.ratings.resampling import check_level
+from heart_utils.ratings.verdicts import AgreementError, Array, Entries, read_verdicts, refuse_ties_alone
 from heart_utils.tables import RATER_KINDS
 
 __all__ = ["PoweredRatings", "corrected_gap", "prediction_powered_ratings"]
@@ -138,7 +139,9 @@ def prediction_powered_ratings(
     >>> found.n_labelled, found.n_dialogues, found.saving <= found.most_saving + 0.1
     (20, 60, True)
     """
+    check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
+    refuse_ties_alone(entries, dimension)
     wins_people, seen_people, n_verdicts = _count(entries, verdicts, "human")
     wins_judge, seen_judge, _ = _count(entries, verdicts, judge)
     labelled, heard = (np.asarray(seen.any(axis=(1, 2))) for seen in (seen_people, seen_judge))
@@ -381,7 +384,12 @@ def corrected_gap(
     both = codes.merge(
         labels[["reply_id", "code", "probability"]], on=["reply_id", "code"], how="left", suffixes=("", "_given")
     )
+    check_level(ci_level)
     both = both[both[kind].isin(between) & both["code"].isin(labels["code"].unique())]
+    if both.empty:
+        raise AgreementError(
+            f"No label is of a code and of a reply by {' or '.join(between)}; it takes {LEAST_LABELLED} {cluster}."
+        )
     rows = []
     for code, mine in both.groupby("code", sort=True):
         known = mine.dropna(subset=["probability"])
@@ -420,9 +428,9 @@ def corrected_gap(
             }
         )  # fmt: skip
     table = pd.DataFrame(rows, columns=COLUMNS)
-    if rows and (without := table["why"] != "").all():
+    if (without := table["why"] != "").all():
         raise AgreementError("; ".join(table["code"] + ": " + table["why"]))
-    return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True) if rows else table
+    return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True)
 
 
 def reach_of_mean(values: np.ndarray, ci_level: float) -> float:

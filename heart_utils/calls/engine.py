@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import threading
 import time
 import warnings
@@ -45,6 +46,12 @@ MAX_CLAIM = 256
 
 DEAF = 5
 """So many attempts in a row without any answer, and a model is out: one call at a time looks whether it is back."""
+
+UNHEARD_S = 60.0
+"""A model that never answered anything on this ledger is given up after so long: its server is not out, it is wrong."""
+
+_SILENT: dict[tuple[str, str | None], float] = {}
+"""Since when models were silent that were given up in this process: its next step does not wait as long once more."""
 
 MIN_LOOK_S, MAX_LOOK_S = 0.5, 30.0
 MIN_GAP_S, MAX_GAP_S = 0.005, 10.0
@@ -93,6 +100,7 @@ class Lane:
     def answered(self) -> None:
         """Note an answer: the model is there, and may be asked a little faster."""
         self.answers, self.failures, self.silent_since = self.answers + 1, 0, None
+        _SILENT.pop((self.model.identity, self.model.api_base), None)
         self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
 
     def failed(self, words: str, clock: float, *, throttled: bool) -> None:
@@ -145,7 +153,8 @@ def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list
     lanes = []
     for queue in by_model.values():
         batch = min(MAX_CLAIM, queue[0].model.max_concurrency, max_concurrency or MAX_CLAIM)
-        lanes.append(Lane(queue[0].model, queue, batch, deque(queue)))
+        model = queue[0].model
+        lanes.append(Lane(model, queue, batch, deque(queue), silent_since=_SILENT.get((model.identity, model.api_base))))
     return lanes
 
 
@@ -170,7 +179,7 @@ async def attempt(request: Request, room: int, address: str | None) -> Answer | 
             answer = await read_stream(response, started, longest)
     except Exception as error:
         failure = failure_of(error, request)
-        if streams and failure.kind == "never" and "stream" in failure.words.lower():
+        if streams and failure.kind == "never" and re.search(r"\bstream", failure.words, re.I):
             _WHOLE.add(request.model.identity)
             return replace(failure, kind="again")
         if request.stream and not streams:
@@ -561,7 +570,7 @@ class _Flow:
 
     async def _ask(self, lane: Lane, request: Request) -> Call | None:
         """Ask until there is an answer, or no use in asking; None if the request was given back."""
-        attempts = faults = pauses = 0
+        attempts = faults = empty = pauses = 0
         answers, clock = lane.answers, asyncio.get_running_loop().time
         usd, room = 0.0, answer_bound(request)
         while True:
@@ -582,7 +591,8 @@ class _Flow:
                 if came.text or came.refused or truncated:
                     status = "refused" if came.refused else "truncated" if truncated else "ok"
                     return answered_call(request, status, came, attempts=attempts, in_flight=in_flight, usd=usd)
-            failure = came if isinstance(came, Failure) else Failure("again", f"the answer was empty, {attempts} times")
+            empty += isinstance(came, Answer)
+            failure = came if isinstance(came, Failure) else Failure("again", f"the answer was empty, {empty} times")
             throttled = failure.kind == "throttled"
             if throttled or failure.kind == "again" and isinstance(came, Failure):
                 lane.failed(failure.words, clock(), throttled=throttled)
@@ -593,12 +603,17 @@ class _Flow:
             answers = lane.answers
             self._unsettled += reserve(request, room) if failure.billed else 0.0
             patience, silence = request.model.patience_s, lane.silence(clock())
+            if silence > UNHEARD_S and not lane.heard:
+                lane.heard = await self._on_ledger(self.ledger.knows, request)
+                patience = patience if lane.heard else min(patience, UNHEARD_S)
             if failure.kind == "closed" or silence > patience or (failure.after_s or 0.0) > patience:
                 wait = f" (it asks to wait {failure.after_s:g} s)" if failure.after_s else ""
-                wait = f" (for {silence:.0f} s nothing was answered)" if silence > patience else wait
+                if silence > patience and lane.silent_since is not None:
+                    wait = f" (for {silence:.0f} s nothing was answered{'' if lane.heard else ', nor ever before'})"
+                    _SILENT[request.model.identity, request.model.api_base] = lane.silent_since
                 lane.closed = lane.closed or f"{failure.words}{wait}"
                 return None
-            spent_out = faults >= (MAX_EMPTY if isinstance(came, Answer) else MAX_ATTEMPTS)
+            spent_out = faults >= MAX_ATTEMPTS or empty >= MAX_EMPTY
             paid = failure.billed or isinstance(came, Answer)  # an empty answer is billed like any other
             broke = paid and not spent_out and not await self._afford(request, room)
             if spent_out or broke or failure.kind in ("never", "refused"):

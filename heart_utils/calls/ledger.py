@@ -583,6 +583,13 @@ class Ledger:
             return set(connection.scalars(sa.select(calls.c.key).where(mine)))
 
     @_patiently
+    def knows(self, request: Request) -> bool:
+        """Tell whether a request's model has ever answered anything."""
+        its = (calls.c.model == request.digests[0]) & calls.c.status.in_(("ok", "refused", "truncated"))
+        with self.reading() as connection:
+            return connection.scalar(sa.select(calls.c.key).where(its).limit(1)) is not None
+
+    @_patiently
     def notes(self, names: Sequence[str]) -> dict[str, str]:
         """Read what was noted about the ledger under these names."""
         with self.reading() as connection:

@@ -54,8 +54,8 @@ VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]{2,}$")
 
 
 Positive = Annotated[int, Field(ge=1)]
-Usd = Annotated[float, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0.001)]
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0.001, allow_inf_nan=False)]
 
 
 class ModelError(ValueError):
@@ -322,6 +322,8 @@ def _read_model(number: int, entry: Any) -> Model:
     whole = {name: int(value) for name, value in entry.items() if isinstance(value, float) and value.is_integer()}
     given = {name: value for name, value in {**entry, **whole}.items() if value is not None}
     model = read_strictly(Model, given, where, ModelError)
+    if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
+        raise ModelError(f"{where}: api_base is {model.api_base!r}, expected an address such as http://127.0.0.1:8000/v1.")
     strange = sorted(option for option in model.options if option not in OPTIONS)
     if strange:
         raise ModelError(f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}.")

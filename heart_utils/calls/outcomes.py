@@ -22,6 +22,10 @@ CUT = "cut"
 
 FILTERED = re.compile(r"content_filter|content_policy|content management policy|ResponsibleAIPolicy|safety_violation", re.I)
 
+NO_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota")
+TOO_FAST = re.compile(r"rate.?limit|too many requests", re.I)
+TURNED_DOWN = re.compile(r"invalid|unsupported|not supported|not found|too long|too large|context.length", re.I)
+
 MAX_WORDS = 400
 """Characters of an error that are kept."""
 
@@ -186,10 +190,16 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     text = str(getattr(error, "message", None) or error) or type(error).__name__
     words = redact(f"{type(error).__name__}: {text}", request.model)[:MAX_WORDS]
     after_s = _retry_after(error)
+    code = _code_inside(error)
+    if code is not None:
+        kind = _kind_inside(code, text)
+        return Failure(kind, words, billed=kind == "again")
     if isinstance(error, TimeoutError | exceptions.Timeout):
         return Failure("again", f"no answer within {request.model.timeout_s:g} s", billed=True)
-    if isinstance(error, exceptions.RateLimitError):
-        if re.search(r"insufficient_quota|exceeded your current quota", text):
+    said = str(getattr(error, "status_code", 0))
+    status = int(said) if said.isdecimal() else 0
+    if isinstance(error, exceptions.RateLimitError) or status == 429:
+        if NO_QUOTA.search(text):
             return Failure("closed", words)
         return Failure("throttled", words, after_s=after_s)
     if isinstance(error, exceptions.ContentPolicyViolationError) or (
@@ -209,7 +219,6 @@ def failure_of(error: BaseException, request: Request) -> Failure:
         return Failure("closed", words)
     if isinstance(error, exceptions.BadRequestError | exceptions.UnprocessableEntityError):
         return Failure("never", words)
-    status = int(getattr(error, "status_code", 0) or 0)
     if 400 <= status < 500 and status != 408:  # 403, 409, 413, 451 and the like: the answer is no
         return Failure("never", words)
     if _never_connected(error):
@@ -217,6 +226,33 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     # A server's 500 costs nothing; a connection that broke, or an answer that could not be read, may have.
     served = status >= 500 and not isinstance(error, exceptions.APIConnectionError)
     return Failure("again", words, after_s=after_s, billed=not served)
+
+
+def _code_inside(error: BaseException | None) -> str | None:
+    """Give the code of an error object that came with status 200, ``""`` if it has none; None for other errors."""
+    while error is not None:
+        status, body = getattr(error, "status_code", None), getattr(error, "body", None)
+        if (
+            type(error) is Exception and status is not None
+        ):  # so litellm raises what it finds in an answer, 422 if it has no code
+            return "" if status == 422 else str(status)
+        if status is None and isinstance(body, Mapping):  # and so openai what it finds in a stream
+            return str(body.get("code") or "")
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _kind_inside(code: str, text: str) -> str:
+    """Tell what an error object means: by its code where that is a status, else by its words; what they do not say may pass."""
+    said = f"{code} {text}"
+    if is_filtered(said):
+        return "refused"
+    if code in ("401", "402", "404") or NO_QUOTA.search(said):
+        return "closed"
+    if code == "429" or TOO_FAST.search(said):
+        return "throttled"
+    turned_down = 400 <= int(code) < 500 and code != "408" if code.isdecimal() else TURNED_DOWN.search(said)
+    return "never" if turned_down else "again"
 
 
 def is_filtered(text: str) -> bool:

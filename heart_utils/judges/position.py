@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from heart_utils.ratings.regression import fit_logistic
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Interval, bootstrap_ci, share_ci
 from heart_utils.ratings.style import style_features
-from heart_utils.ratings.verdicts import SHARES, combine_orders, won_by_a
+from heart_utils.ratings.verdicts import SHARES, combine_orders, need_cluster, won_by_a
 
 __all__ = ["BiasError", "feature_bias", "margin_profile", "mark_orders", "position_bias", "text_features"]
 
@@ -62,6 +62,7 @@ def position_bias(
     >>> float(found["first_share"]), float(found["inconsistent_share"])
     (0.75, 0.5)
     """
+    need_cluster(verdicts, cluster)
     how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):

@@ -164,9 +164,9 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
     rows: list[tuple[Any, ...]] = []
     asked = iter(asked)
     while chunk := list(islice(asked, CHUNK)):
-        statuses = ledger.statuses([request.key for _, request in chunk])
+        known = ledger.find([request.key for _, request in chunk])  # what is damaged is an error, and asked again
         for who, request in chunk:
-            call = plan_call(request) if statuses.get(request.key, "error") == "error" else None
+            call = plan_call(request) if request.key not in known or known[request.key].status == "error" else None
             takes: tuple[Any, ...] = (0, 0, 0.0, 0.0)
             if call is not None:
                 takes = (call.prompt_tokens or 0, call.completion_tokens or 0, call.cost_usd, bound(request))

@@ -18,8 +18,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ASKED_OF_PUBLIC = ("support_line", "researcher", "review_board", "withdraw_contact", "withdraw_until", "retention", "pay")
 SERVER_SECONDS = 60.0
 STOP_SECONDS = 30.0
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""A service manager, or a terminal that is closed, means what Ctrl-C means."""
 SPEAKERS = {"seeker": "Seeker", "supporter": "Supporter"}
 LABELS = ["Reply A", "Reply B"]
 CHECK = (
@@ -200,19 +203,21 @@ def start_study(
     study.folder.chmod(0o700)
     log = study.folder / "server.log"
     log.touch(0o600)
-    with log.open("ab") as out:
-        server = subprocess.Popen(
-            [str(program), "start", "config.yaml", "-p", str(port), "--host", host],
-            cwd=study.folder,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            umask=0o077,  # Potato writes answers under people's names, and a key that opens its pages for administrators
-            start_new_session=True,  # so that it can be ended with whatever it started
-            # Else Potato keeps the pages it makes beside its own code, by title, and two studies overwrite each other's.
-            env={**os.environ, "PYTHONPATH": "", "POTATO_GENERATED_TEMPLATES_DIR": str(study.folder / "made")},
-        )
+    server = None
     deadline = time.monotonic() + SERVER_SECONDS
     try:
+        with log.open("ab") as out, _held_back() as let_go:
+            server = subprocess.Popen(
+                [str(program), "start", "config.yaml", "-p", str(port), "--host", host],
+                cwd=study.folder,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                umask=0o077,  # Potato writes answers under people's names, and a key that opens its pages for administrators
+                start_new_session=True,  # so that it can be ended with whatever it started
+                preexec_fn=let_go,
+                # Else Potato keeps the pages it makes beside its own code, by title, and two studies overwrite each other's.
+                env={**os.environ, "PYTHONPATH": "", "POTATO_GENERATED_TEMPLATES_DIR": str(study.folder / "made")},
+            )
         while time.monotonic() < deadline:
             if server.poll() is not None:
                 raise StudyError(f"Potato stopped at once (exit {server.returncode}). Its last words in {log}:\n{_tail(log)}")
@@ -220,12 +225,30 @@ def start_study(
                 return server
             time.sleep(0.2)
     except BaseException:
-        stop_study(server)
+        if server is not None:
+            stop_study(server)
         raise
     stop_study(server)
     raise StudyError(
         f"Potato did not answer on port {port} within {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}"
     )
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[Callable[[], object]]:
+    """Let a signal that means the end wait until the block's does; what is given lets a child of the block hear it at once."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    try:
+        yield partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(*_: object) -> None:
+    """Do on a signal what Ctrl-C does, and only once: `make` passes on what a whole terminal has been told already."""
+    for word in ENDS:
+        signal.signal(word, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def stop_study(server: subprocess.Popen[bytes]) -> None:
@@ -271,8 +294,8 @@ def _run(options: argparse.Namespace) -> int:
     print(f"{study.folder}: {study.n_seats} people, {study.n_pages} pages between them, {study.answers} have begun.")
     if options.write_only:
         return 0
-    for word in (signal.SIGTERM, signal.SIGHUP):  # a service manager, or a terminal that is closed, means what Ctrl-C means
-        signal.signal(word, signal.default_int_handler)
+    for word in ENDS:
+        signal.signal(word, _end)
     server = start_study(study, host=options.host, port=options.port)
     try:
         print(f"Open http://{options.host}:{options.port} . Ctrl-C stops the server and keeps all answers.", flush=True)

@@ -226,14 +226,13 @@ class BradleyTerry:
 
     def residuals(self) -> Array:
         """Give what a won of each entry beyond expectation, weighted as in the fit; shape (entries, 1)."""
-        share = self.entries.share
+        beyond = self.entries.share - self.chance()[self.entries.a, self.entries.b]
         if self.weights == "verdicts":
-            return np.asarray(share - self.chance()[self.entries.a, self.entries.b])[:, None]
-        # The fit sees a pair through its mean alone, so an entry moves it by its distance from that mean.
+            return np.asarray(beyond)[:, None]
+        # Beyond what the strengths expect, not beyond the pair's own mean: that of a pair met once is all there is of it.
         weight, per_pair = entry_weights(self.entries, self.weights)
-        pair, side = pairs_of(self.entries)
-        mean, total = pair_means((side * (share - 0.5))[:, None], weight, pair)
-        return np.asarray((weight * (per_pair or 1.0) / total * (share - 0.5 - side * mean[:, 0]))[:, None])
+        total = pair_means(beyond[:, None], weight, pairs_of(self.entries)[0])[1]
+        return np.asarray((weight * (per_pair or 1.0) / total * beyond)[:, None])
 
     def deletions(self) -> Array:
         """Give what leaving each entry out takes from the gradient; shape (entries, 1).

@@ -104,18 +104,16 @@ class Levels:
         """Give each entry's score, and its levels, beyond expectation, weighted; shape (entries, levels)."""
         said = (2.0 * self.entries.share - 1.0) * self.scores[self.level]
         seen = self.level[:, None] == self._free()[None, :]
+        up, down, total = _steps(self.theta[None], self.alpha[None], self.scores)
+        pair = self.entries.a, self.entries.b
+        expected = np.tensordot(self.scores, (up - down)[0], 1) / total[0]
+        levels = ((up + down)[0] / total[0])[self._free()]
+        beyond = np.hstack([(said - expected[pair])[:, None], seen - levels[:, pair[0], pair[1]].T])
         if self.weights == "verdicts":
-            up, down, total = _steps(self.theta[None], self.alpha[None], self.scores)
-            pair = self.entries.a, self.entries.b
-            expected = np.tensordot(self.scores, (up - down)[0], 1) / total[0]
-            levels = ((up + down)[0] / total[0])[self._free()]
-            return np.hstack([(said - expected[pair])[:, None], seen - levels[:, pair[0], pair[1]].T])
+            return np.asarray(beyond)
         weight, per_pair = entry_weights(self.entries, self.weights)
-        pair_code, side = pairs_of(self.entries)
-        mean, size = pair_means(np.hstack([(side * said)[:, None], seen]), weight, pair_code)
-        mean[:, 0] *= side
-        scale = weight * (per_pair or 1.0) / size
-        return np.asarray(scale[:, None] * (np.hstack([said[:, None], seen]) - mean))
+        scale = weight * (per_pair or 1.0) / pair_means(beyond, weight, pairs_of(self.entries)[0])[1]
+        return np.asarray(scale[:, None] * beyond)
 
     def information(self) -> Array:
         """Give the negative second derivative of the log-likelihood by strengths and free propensities."""

@@ -11,7 +11,7 @@ from scipy import stats
 
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.ratings.resampling import standard_error
-from heart_utils.ratings.verdicts import won_by_a
+from heart_utils.ratings.verdicts import name_codes, need, need_cluster, won_by_a
 
 __all__ = ["MODES", "Comparison", "GateError", "compare_responders", "hold_all"]
 
@@ -177,7 +177,9 @@ def _comparable_part(verdicts: pd.DataFrame, baseline: str, candidate: str) -> p
     """Keep the two and those who met both, and refuse sides that were not judged alike."""
     if baseline == candidate:
         raise GateError(f"baseline and candidate are both {baseline!r}; name two responders, or the same one in two runs.")
-    known = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))
+    need_cluster(verdicts, "dialogue_id")
+    need(verdicts, ["responder_a", "responder_b", "dimension", "verdict", "state"])
+    known = list(name_codes(verdicts, ["responder_a", "responder_b"], np.arange(len(verdicts)))[0])
     for role, name in (("baseline", baseline), ("candidate", candidate)):
         if name not in known:
             raise GateError(f"The {role} {name!r} appears in no verdict. Responders there: {', '.join(known) or 'none'}.")

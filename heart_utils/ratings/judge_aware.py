@@ -33,7 +33,16 @@ from heart_utils.ratings.bradley_terry import (
 )
 from heart_utils.ratings.ratings import clusters_met, lay_out
 from heart_utils.ratings.resampling import as_rng, check_clusters, check_level, rank_ranges
-from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, name_codes, read_verdicts, word_codes
+from heart_utils.ratings.verdicts import (
+    Codes,
+    Entries,
+    RatingsError,
+    name_codes,
+    need,
+    read_verdicts,
+    refuse_ties_alone,
+    word_codes,
+)
 from heart_utils.tables import ORDERS
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
@@ -309,10 +318,9 @@ def fit_judge_aware(
     (True, True)
     """
     check_level(ci_level)
-    missing = [column for column in ("rater", "rater_kind", cluster) if column not in verdicts]
-    if missing:
-        raise RatingsError(f"verdicts lack the column {', '.join(missing)}. They have {', '.join(map(str, verdicts.columns))}.")
+    need(verdicts, ["rater", "rater_kind"])
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
+    refuse_ties_alone(entries, dimension)
     check_clusters(len(entries.clusters), cluster)
     names, (rater,) = name_codes(verdicts, ["rater"], entries.rows)
     kinds = verdicts["rater_kind"].iloc[entries.rows].groupby(rater).first()

@@ -23,11 +23,20 @@ from heart_utils.ratings.resampling import (
     contrast_reach,
     crossed,
     draw_weights,
+    estimate_rng,
     interval_ends,
     rank_ranges,
 )
 from heart_utils.ratings.sandwich import Model, one_way, rater_codes, two_way
-from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, combine_orders, is_simulated, read_verdicts
+from heart_utils.ratings.verdicts import (
+    Codes,
+    Entries,
+    RatingsError,
+    combine_orders,
+    is_simulated,
+    read_verdicts,
+    refuse_ties_alone,
+)
 from heart_utils.tables import RESPONDER_KINDS, TABLES
 
 __all__ = [
@@ -155,7 +164,8 @@ def spread_of(
 ) -> Spread:
     """Put intervals on the strengths of a model."""
     entries, size = model.entries, len(model.theta)
-    nothing = np.full(size, np.nan)
+    centre, nothing = centring(model), np.full(size, np.nan)
+    theta = centre @ model.theta
     if isinstance(model, ReleasedHeart):
         return Spread(*model.released_ends(), np.empty((0, size)), np.zeros(size, np.int64), 0)
     if interval is None:
@@ -170,15 +180,27 @@ def spread_of(
     if not (entries.share != 0.5).any():  # nobody was told apart, so nothing can be said about how well
         return Spread(nothing, nothing, np.empty((0, size)), met, n_clusters)
     if interval == "sandwich":
-        covariance = one_way(model) if raters is None else two_way(model, *raters)
+        covariance = centre @ (one_way(model) if raters is None else two_way(model, *raters)) @ centre.T
         reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(covariance))
-        draws = rng.multivariate_normal(model.theta, covariance, size=n_resamples, method="eigh")
-        return Spread(model.theta - reach, model.theta + reach, draws, met, n_clusters)
+        draws = rng.multivariate_normal(theta, covariance, size=n_resamples, method="eigh")
+        return Spread(theta - reach, theta + reach, draws, met, n_clusters)
     draws, n_degenerate = (
         bootstrap_draws(model, n_resamples, rng) if raters is None else product_draws(model, *raters, n_resamples, rng)
     )
-    low, high = interval_ends(model.theta, draws, met, ci_level)
+    draws = draws @ centre.T
+    low, high = interval_ends(theta, draws, met, ci_level)
     return Spread(low, high, draws, met, n_clusters, n_degenerate)
+
+
+def centring(model: Model) -> Array:
+    """Give the matrix that puts the zero of strengths at the mean of who is linked by wins in both directions.
+
+    If it were the mean of all, a lent strength would move everybody's zero by more than their intervals allow for.
+    """
+    unit, linked = np.eye(len(model.theta)), ~model.penalised
+    if isinstance(model, ReleasedHeart) or linked.all() or not linked.any():
+        return unit
+    return np.asarray(unit - linked / linked.sum())
 
 
 def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tuple[Array, Array]:
@@ -189,25 +211,26 @@ def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tup
     from scipy.optimize import brentq
 
     wins, size = model.tally().sum()[0].sum(axis=0), len(model.theta)
-    ends = np.full((2, size), np.nan)
+    ends, theta = np.full((2, size), np.nan), centring(model) @ model.theta
+    linked = ~model.penalised
     tail = np.log((1.0 - ci_level) / 2.0)
     for one in np.flatnonzero(model.penalised):
         others = np.arange(size) != one
-        mean = model.theta[others].mean()
+        mean, scale = (0.0, 1.0) if linked.any() else (theta[others].mean(), (size - 1.0) / size)
         games = wins[one] + wins[:, one]
         for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
             clear = others & (games > 0) & (lost == 0)
             ends[side, one] = -sign * np.inf
             if clear.any():
                 weight = met[one] * games[clear] / games[others].sum()
-                gap = mean - model.theta[clear]  # the strengths keep mean zero: the others move against this one
+                gap = mean - theta[clear]  # if nobody is linked, all keep mean zero: the others move against this one
 
                 def excess(x: float, sign: float = sign, weight: Array = weight, gap: Array = gap) -> float:
                     return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
 
                 low, high = -LARGEST, LARGEST
                 if excess(low) < 0.0 < excess(high):
-                    ends[side, one] = sign * brentq(excess, low, high) * (size - 1.0) / size
+                    ends[side, one] = sign * brentq(excess, low, high) * scale
     return ends[0], ends[1]
 
 
@@ -262,7 +285,7 @@ WEIGHTS = ("pairs", "verdicts")
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Strengths on the log-odds scale, best responder first, with mean zero, and how they were made.
+    """Strengths on the log-odds scale, best responder first, with mean zero (of who is not penalised), and how they were made.
 
     Attributes
     ----------
@@ -379,7 +402,7 @@ def fit_ratings(
     wins in both directions) has no finite maximum. They are lent a quarter of a win and a quarter of a
     loss against the mean responder, in the data and in every resample, and are flagged ``penalised``
     and ``provisional``. Resamples cannot tell how far such a strength may be off: its interval is one-sided
-    (``one_sided_ends``), with an infinite end where nothing bounds it.
+    (``one_sided_ends``), with an infinite end where nothing bounds it. Strengths have mean zero over the others.
     Who separates in some resample only gets the same there; such resamples are kept and counted.
 
     Parameters
@@ -454,8 +477,7 @@ def fit_ratings(
         warnings.warn(NO_DIALOGUE, stacklevel=2)
     resampled = n_resamples > 0 and not absent and method != "released-heart"
     entries = read_verdicts(verdicts, dimension=dimension, cluster=None if absent else clusters[0])
-    if entries.tie.all():
-        raise RatingsError(f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody.")
+    refuse_ties_alone(entries, dimension)
     model = _fit_model(verdicts, entries, method, weights)
     settings = {
         "dimension": dimension,
@@ -467,31 +489,31 @@ def fit_ratings(
         "n_resamples": n_resamples if resampled else 0,
         "ci_level": ci_level,
     }
-    rng = as_rng(rng)
+    rng, theta = as_rng(rng), centring(model) @ model.theta
     spread = spread_of(model, verdicts, clusters, chosen if resampled else None, n_resamples, ci_level, rng)
     best, worst = None, None
     low, high = spread.low, spread.high
     bounds = np.full_like(low, np.nan), np.full_like(low, np.nan)
     if resampled:
         if model.penalised.any() and len(spread.draws):
-            n_pairs = len(model.theta) * (len(model.theta) - 1) // 2
+            n_pairs = len(theta) * (len(theta) - 1) // 2
             low, high = (np.where(model.penalised, end, there) for end, there in zip(
                 one_sided_ends(model, spread.met, ci_level), (low, high), strict=True))  # fmt: skip
             bounds = one_sided_ends(model, spread.met, 1.0 - (1.0 - ci_level) / n_pairs)
-        best, worst = rank_ranges(model.theta, spread.draws, spread.n_clusters, ci_level, ends=bounds)
+        best, worst = rank_ranges(theta, spread.draws, spread.n_clusters, ci_level, ends=bounds)
     chance = model.chance()
     np.fill_diagonal(chance, np.nan)
-    found: dict[str, Any] = {"strength": model.theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
+    found: dict[str, Any] = {"strength": theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
     found |= {"ci_low": low, "ci_high": high, "rank_low": best, "rank_high": worst}
     table = lay_out(verdicts, responders, entries, settings, found)
     if method == "released-heart":
         ends = ["rating", "rating_low", "rating_high"]
         table[ends] = table[ends].clip(LOWEST_RATING, HIGHEST_RATING)
-    order = np.lexsort((np.asarray(entries.responders, dtype=str), -model.theta))
+    order = np.lexsort((np.asarray(entries.responders, dtype=str), -theta))
     names = pd.Index(entries.responders[order], name="responder")
     return Ratings(
         table=table.iloc[order].reset_index(drop=True),
-        strength=pd.Series(model.theta[order], index=names, name="strength"),
+        strength=pd.Series(theta[order], index=names, name="strength"),
         replicates=pd.DataFrame(spread.draws[:, order], columns=names),
         left_out=entries.left_out,
         n_verdicts=len(entries.rows),
@@ -539,9 +561,12 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     """
     if verdicts.empty:
         raise RatingsError(f"There is no verdict to fit by {', '.join(by)}: whatever chose the rows left none.")
-    boards = _Boards()
+    boards, rng = _Boards(), settings.pop("rng", None)
+    seed = None if rng is None else int(rng.integers(2**62))
     for group, rows in verdicts.groupby(by, sort=True, observed=True, dropna=False):
         chosen = {**settings, **({"dimension": group[by.index("dimension")]} if "dimension" in by else {})}
+        if seed is not None:  # a generator of its own, so that no board depends on which others there are
+            chosen["rng"] = estimate_rng(seed, ", ".join(map(str, group)))
         try:
             boards[group] = fit_ratings(rows, **chosen)
         except ValueError as error:

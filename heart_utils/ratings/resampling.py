@@ -422,7 +422,7 @@ def contrast_reach(
     return np.where(given[:, None] | given[None, :], below[:, None] + above[None, :], se * quantile)
 
 
-def simultaneous_quantile(n_comparisons: int, n_clusters: int, ci_level: float) -> float:
+def simultaneous_quantile(n_comparisons: int, n_clusters: float, ci_level: float) -> float:
     """Give how many standard errors an interval reaches, if several are to hold at once: Bonferroni's with t."""
     return float(stats.t.ppf(1.0 - (1.0 - ci_level) / (2.0 * max(n_comparisons, 1)), n_clusters - 1))
 

@@ -118,7 +118,8 @@ def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inco
         raise AgreementError(f"inconsistent must be 'tie' or 'drop'; got {inconsistent!r}.")
     kind = _kind_of(table)
     keys = [column for column in UNIT_COLUMNS[kind] if column in table]
-    need(table, [(keys or UNIT_COLUMNS[kind])[0], "rater", *([cluster] if cluster else [])], "Name another cluster, or None.")
+    need(table, [(keys or UNIT_COLUMNS[kind])[0], "rater"])
+    need_cluster(table, cluster)
     rows, turned, left_out = _rows_that_count(table, kind, inconsistent)
     value, categories = _scores(table, rows) if kind == "score" else _sides(table, rows, turned)
     unit, units = _code_rows(table, keys, rows)
@@ -246,9 +247,23 @@ def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> None:
         raise VerdictsError(f"verdicts lack the column {', '.join(missing)}. They have {there}. {advice}".rstrip())
 
 
+def need_cluster(table: pd.DataFrame, *columns: str | None) -> None:
+    """Refuse a table that lacks a column of clusters, and say what else may stand for them."""
+    if several := [column for column in columns if not isinstance(column, str | None)]:
+        raise VerdictsError(f"cluster is {several[0]!r}; expected the name of one column, such as 'dialogue_id'.")
+    need(table, [column for column in columns if column], "Name a column of what was sampled, such as cluster='history_id'.")
+
+
+def refuse_ties_alone(entries: Entries, dimension: str) -> None:
+    """Refuse verdicts that rank nobody."""
+    if entries.tie.all():
+        raise RatingsError(f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody.")
+
+
 def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Codes:
     """Find the rows of a dimension, once the columns are known to be there."""
-    need(verdicts, ["responder_a", "responder_b", "verdict", *([cluster] if cluster else [])])
+    need_cluster(verdicts, cluster)
+    need(verdicts, ["responder_a", "responder_b", "verdict"])
     if "dimension" not in verdicts:
         return np.arange(len(verdicts))
     codes, names = pd.factorize(verdicts["dimension"])

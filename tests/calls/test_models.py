@@ -38,6 +38,7 @@ def ledger(tmp_path):
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
     monkeypatch.setattr("heart_utils.calls.engine._WHOLE", set())
+    monkeypatch.setattr("heart_utils.calls.engine._SILENT", {})
     monkeypatch.setattr("heart_utils.calls.engine.FIRST_PAUSE_S", 0.01)
 
 
@@ -176,6 +177,29 @@ def test_what_a_provider_will_not_answer_is_asked_once_and_not_booked_as_billed(
     assert ledger.money() == Money(0.0, 0.0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
+@pytest.mark.parametrize(
+    ("error", "status", "n_asked"),
+    [
+        ({"message": "upstream failed", "type": "server_error"}, "ok", 2),
+        ({"message": "bad gateway", "code": 502}, "ok", 2),
+        ({"message": "slow", "code": 429}, "ok", 2),
+        ({"message": "slow", "code": "rate_limit_exceeded"}, "ok", 2),
+        ({"message": "no such field", "code": 400}, "error", 1),
+        ({"message": "The prompt was stopped.", "code": "content_filter"}, "refused", 1),
+    ],
+)
+def test_an_error_that_comes_with_status_200_is_taken_for_what_it_says(provider, ledger, error, status, n_asked, maker, stream):
+    if stream and maker == "hosted_vllm" and status == "refused":
+        pytest.skip("litellm drops the code there")
+    provider.script, provider.error = ["error"], error
+    judge = dataclasses.replace(model(provider), model=f"{maker}/test")
+    [call] = answer_all(ask(judge, "hello", stream=stream), ledger)
+    assert (call.status, len(provider.requests)) == (status, n_asked)
+    assert status == "ok" or error["message"] in call.error
+
+
 def test_a_queue_whose_first_calls_are_all_refused_stops_and_one_that_was_heard_goes_on(provider, ledger):
     provider.faults = {"403": 1.0}
     with pytest.warns(UserWarning, match="its first 5 calls were all turned down; the last: APIError.*not for you"):
@@ -263,6 +287,26 @@ def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, m
     assert "nobody answers at http://127.0.0.1:9/v1" in calls[0].error
 
 
+def test_a_server_that_only_ever_failed_is_given_up_soon_and_one_that_answered_is_waited_for(provider, ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.engine.MIN_LOOK_S", 0.05)
+    monkeypatch.setattr("heart_utils.calls.engine.UNHEARD_S", 1.0)
+    judge, provider.faults = model(provider, max_concurrency=2), {"500": 1.0}
+    with pytest.warns(UserWarning, match="judge: its queue was stopped. .*internal.* nothing was answered, nor ever before"):
+        answer_all(ask(judge, *(f"w{i}" for i in range(100))), ledger)
+    asked = len(provider.requests)
+    with pytest.warns(UserWarning, match="judge: its queue was stopped. .*internal"):
+        answer_all(ask(judge, *(f"v{i}" for i in range(100))), ledger)
+    assert len(provider.requests) <= asked + 2  # the next step of a run does not wait once more
+    provider.faults = {}
+    answer_all(ask(judge, "first"), ledger)
+    provider.faults = {"500": 1.0}
+    back = threading.Timer(4.0, provider.faults.clear)
+    back.start()
+    calls = answer_all(ask(judge, *(f"w{i}" for i in range(20))), ledger)
+    back.join()
+    assert {call.status for call in calls} == {"ok"}
+
+
 def test_a_key_with_a_lines_end_is_refused_before_the_first_call(provider, ledger, monkeypatch):
     monkeypatch.setenv("WINDOWS_API_KEY", f"{CANARY}\r")
     with pytest.warns(UserWarning, match="WINDOWS_API_KEY holds a blank, a line's end") as warned:
@@ -292,6 +336,22 @@ def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_a
     bad, *good = answer_all(ask(model(provider), "bad", *(f"w{i}" for i in range(60))), ledger)
     assert (bad.status, bad.error) == ("error", "the answer was empty, 3 times")
     assert {call.status for call in good} == {"ok"}
+
+
+def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.engine.FIRST_PAUSE_S", 0.2)
+    provider.latency_s, said = 0.02, [None, None, "", None, "", "I hear you."]
+
+    def answer(body):
+        text = said.pop(0) if body["messages"][0]["content"] == "bad" else "I hear you."
+        if text is None:
+            raise RuntimeError("which the server makes a status of 500")
+        return text
+
+    provider.answer = answer
+    bad, *_ = answer_all(ask(model(provider, max_concurrency=2), "bad", *(f"w{i}" for i in range(120))), ledger)
+    assert (bad.status, bad.attempts) == ("ok", 6)
+    assert said == []
 
 
 def test_a_provider_that_turns_calls_away_is_asked_more_slowly(provider, ledger):
@@ -671,6 +731,8 @@ def test_settings_become_models():
         ([{"name": "m", "model": "x/m", "max_concurrency": 0}], "expected 1 or more"),
         ([{"name": "m", "model": "x/m", "requests_per_minute": "60"}], "requests_per_minute is '60', expected a whole number"),
         ([{"name": "m", "model": "x/m", "price_prompt": -1}], "expected 0 or more"),
+        ([{"name": "m", "model": "x/m", "price_prompt": float("inf")}], "expected a finite number"),
+        ([{"name": "m", "model": "x/m", "api_base": "127.0.0.1:8000/v1"}], "expected an address such as http://"),
         ([{"name": "m", "model": "x/m", "answer_format": "xml"}], "one of 'json' or 'logprob'"),
         ([{"name": "m", "model": "x/m"}, {"name": "m", "model": "x/n"}], "m appears more than once"),
     ],

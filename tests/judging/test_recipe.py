@@ -6,11 +6,11 @@ import sqlite3
 
 import pytest
 import yaml
-from server import Provider, finish_batch, serving
+from server import Provider, choose_first, finish_batch, serving
 
 from heart_utils.collect import main
 from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_responders
-from heart_utils.runs import find_root
+from heart_utils.runs import find_root, open_run
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -190,6 +190,20 @@ def test_a_run_is_collected_and_then_there_is_nothing_to_do(project, provider, c
     assert len(provider.requests) == 21
 
 
+@pytest.mark.parametrize("schema", [True, False])
+def test_the_manifest_says_whether_a_judge_is_asked_with_a_schema_whatever_litellm_says_later(
+    project, provider, monkeypatch, schema
+):
+    folder, settings = project
+    settings["judges"][0]["answer_format"], provider.answer = "json", choose_first
+    write(folder, settings)
+    monkeypatch.setattr("heart_utils.judging.questions.supports_schema", lambda model: schema)
+    main(["mine", "--quiet", "--yes"])
+    monkeypatch.setattr("heart_utils.judging.questions.supports_schema", lambda model: not schema)
+    main(["mine", "--quiet", "--yes"])
+    assert open_run("mine").manifest["json_schema"] == {"j": schema}
+
+
 def test_no_file_of_a_run_holds_the_key(project, provider, capsys):
     folder, _ = project
     provider.keys = (CANARY,)
@@ -256,7 +270,7 @@ def test_a_key_that_is_not_there_is_said_before_anything_is_asked(project, provi
 def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it(project, provider, capsys):
     folder, _ = project
     assert main(["mine", "--check"]) == 3
-    assert "3 replies of m are missing." in capsys.readouterr().out
+    assert "3 replies of m are missing, failed or damaged." in capsys.readouterr().out
     assert provider.requests == []
     main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")])
     capsys.readouterr()
@@ -272,6 +286,11 @@ def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it
     said = capsys.readouterr().out
     assert said.count("is damaged; `make collect` asks again.") == 2
     asked = len(provider.requests)
+    assert main(["mine", "--quiet"]) == 2  # they are paid for like any other, so not unasked
+    said = capsys.readouterr().out
+    assert "2 calls to make" in said
+    assert "2 stored answers are damaged: `make collect RUN=mine` asks for them again, and with ARGS=--check says which" in said
+    assert len(provider.requests) == asked
     main(["mine", "--quiet", "--yes"])
     assert len(provider.requests) == asked + 2
     assert main(["mine", "--check"]) == 0

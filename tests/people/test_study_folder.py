@@ -213,8 +213,13 @@ def test_a_study_is_its_owner_s_alone_whatever_the_umask(run, monkeypatch):
 
 
 STAND_IN = """\
-import http.server, os, pathlib, subprocess, sys
-child = subprocess.Popen(["sleep", "600"])
+import http.server, os, pathlib, signal, subprocess, sys, time
+def end(*_):
+    os.kill(os.getppid(), signal.SIGTERM)  # make passes on what a terminal has told everybody already
+    time.sleep(0.5)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+child = subprocess.Popen(["sh", "-c", "trap '' TERM; exec sleep 600"])
 answers = pathlib.Path("answers", "kim")
 answers.mkdir(parents=True)
 (answers / "user_state.json").write_text('{"user_id": "kim", "instance_id_ordering": []}')

@@ -42,10 +42,10 @@ WORDS = " ".join(f"word{i}" for i in range(300))
 FAULTS = {
     "429": 0.05, "429bare": 0.02, "500": 0.03, "503": 0.02, "drop": 0.02, "late": 0.01, "hang": 0.002, "malformed": 0.02,
     "text": 0.01, "empty": 0.01, "tool": 0.005, "garbled": 0.03, "truncate": 0.01, "filter": 0.005,
-    "refusal": 0.005, "nousage": 0.01, "other": 0.01,
+    "refusal": 0.005, "filter400": 0.005, "error": 0.01, "nousage": 0.01, "other": 0.01,
 }  # fmt: skip
 """Statuses, cut connections and bodies, JSON that is not sound: the provider's (malformed), and the judge's own (garbled);
-HTML, answers that are empty, truncated, refused, uncounted or another model's."""
+HTML, answers that are empty, truncated, refused, uncounted or another model's, and errors with status 200."""
 HANG_S, TIME_OUT_S = 40.0, 30.0  # long: on a busy machine a call that was only slow would be paid twice
 IN_FLIGHT = 64
 JUMP_S = 100.0
@@ -297,7 +297,8 @@ class _Collectors:
             said, _ = process.communicate()
             exits.append(process.returncode)
             found.append(json.loads(said.splitlines()[-1]) if said else {})
-        twice = set(_statistics(self.address)["twice"])
+        statistics = _statistics(self.address)
+        twice = set(statistics["twice"])
         rows = [result.get("rows", 0) for result in found]
         lost = sum(self.n - result.get("answered", 0) for result in found)
         doubled = sum(result.get("rows", 0) - result.get("distinct", 0) for result in found)
@@ -315,6 +316,13 @@ class _Collectors:
         beyond = len(twice - self.in_flight)
         said_twice = f"{len(twice & self.in_flight)} calls of {len(self.in_flight)} claimed at a kill were paid twice"
         yield Figure(f"{name}: paid twice, not in flight at a kill", beyond, "", "0", beyond == 0, said_twice)
+        with self.ledger.reading() as connection:
+            ended = set(connection.scalars(sa.select(calls.c.asked).where(calls.c.status.in_(("ok", "refused", "truncated")))))
+        for fault, met in sorted(statistics["met"].items()):
+            left, again = len(set(met) - ended), len(set(met) & twice - self.in_flight)
+            attempts = statistics["outcomes"][fault]
+            note = f"{attempts} attempts at {len(met)} calls; {again} of them paid twice, not in flight at a kill"
+            yield Figure(f"{name}: met {fault}, without an answer in the end", left, "", "0", not (left or again), note)
 
 
 def _faults(n: int, outage_s: float) -> Iterator[Figure]:
@@ -323,7 +331,6 @@ def _faults(n: int, outage_s: float) -> Iterator[Figure]:
 
     options = [part for name, share in FAULTS.items() for part in ("--fault", f"{name}={share}")]
     options += ["--judge", "--hang", str(HANG_S), "--retry-after", "0.2"]
-    outcomes: dict[str, int] = {}
     for stage, size in ((_on_sqlite, n // 2), (_on_postgresql, 3 * n // 10), (_on_dask, n // 5)):
         with tempfile.TemporaryDirectory() as folder, _serving(*options) as address:
             started = time.perf_counter()
@@ -336,11 +343,7 @@ def _faults(n: int, outage_s: float) -> Iterator[Figure]:
                         yield from _on_postgresql(address, url, size, folder, restart)
                     else:
                         yield from _on_dask(address, url, size, folder)
-            for fault, count in _statistics(address)["outcomes"].items():
-                outcomes[fault] = outcomes.get(fault, 0) + count
             yield Figure(f"{stage.__name__[1:].replace('_', ' ')}, {size} calls: took", time.perf_counter() - started, "s")
-    for fault, count in sorted(outcomes.items()):
-        yield Figure(f"attempts that met: {fault}", count, "")
 
 
 def _on_sqlite(address: str, url: str, n: int, folder: str, outage_s: float) -> Iterator[Figure]:
@@ -418,7 +421,7 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
 @contextmanager
 def _serving(*options: str) -> Iterator[str]:
     """Start the provider as a process of its own."""
-    command = [sys.executable, str(ROOT / "tests" / "collect" / "server.py"), "--latency", str(LATENCY_S), *options]
+    command = [sys.executable, str(ROOT / "tests" / "server.py"), "--latency", str(LATENCY_S), *options]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
