@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -67,13 +69,9 @@ def count_cells(notebook: Path) -> dict[str, float]:
 def count_screens(pages: list[Path]) -> dict[str, float]:
     """Measure how high the built pages are, in screens of 1,000 pixels; empty without Chromium and playwright."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        chromium = None
-    if chromium is None:
+    if chromium is None or find_spec("playwright") is None:
         return {}
-    with sync_playwright() as started:
+    with import_module("playwright.sync_api").sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 1_400, "height": SCREEN})
         heights = {}

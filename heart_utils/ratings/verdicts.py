@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ TIE = WORDS.index("tie")
 VALID, INCONSISTENT = STATES.index("valid"), STATES.index("inconsistent")
 UNIT_COLUMNS = {"verdict": ("pair_id", "dimension"), "score": ("reply_id", "dimension", "item")}
 MAX_SHOWN = 3
+HIGHEST_MARGIN = 5
 
 
 class AgreementError(ValueError):
@@ -64,6 +65,8 @@ class Entries:
     inconsistent: NDArray[np.bool_]  # two orders contradicted each other
     rows: Codes  # positions in the table that came in
     left_out: pd.Series  # state -> answers that do not enter
+    rater: Codes | None = None  # where raters vary too
+    n_raters: int = 0
 
     @property
     def tie(self) -> NDArray[np.bool_]:
@@ -89,7 +92,7 @@ class Votes:
     n_inconsistent: int  # contradicted themselves when the order was turned, counted as ties
 
 
-def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None) -> Entries:
+def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None, rater: str | None = None) -> Entries:
     """Turn the verdicts of one dimension into numbers, and refuse what has no number.
 
     A verdict gives its winner 1, a tie gives 1/2 to each, an inconsistent pair of orders too; where ``p_a`` is given
@@ -109,7 +112,23 @@ def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None
     clusters, which = pd.Index(["all"]), np.zeros(len(rows), np.intp)
     if cluster is not None:
         clusters, (which,) = name_codes(verdicts, [cluster], rows)
-    return Entries(responders, clusters, a, b, which, share, word, inconsistent, rows, left_out)
+    entries = Entries(responders, clusters, a, b, which, share, word, inconsistent, rows, left_out)
+    if rater is None:
+        return entries
+    need(verdicts, [rater])
+    raters, (judged_by,) = name_codes(verdicts, [rater], rows)
+    return replace(entries, rater=judged_by, n_raters=len(raters))
+
+
+def read_margins(verdicts: pd.DataFrame, entries: Entries) -> Codes:
+    """Read the margin of each entry as a whole number; 1 where nobody won."""
+    if "margin" not in verdicts:
+        raise VerdictsError("verdicts lack the column margin, by which this method tells wins apart.")
+    margin = pd.to_numeric(verdicts["margin"], errors="coerce").to_numpy(float, na_value=np.nan)[entries.rows]
+    needed = ~entries.tie & ~entries.inconsistent
+    wrong = needed & ~((margin >= 1) & (margin <= HIGHEST_MARGIN))
+    refuse(wrong, entries.rows, verdicts["margin"], f"`margin` of a win must be from 1 to {HIGHEST_MARGIN}")
+    return np.where(needed, np.floor(np.nan_to_num(margin) + 0.5), 1).astype(np.intp)
 
 
 def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inconsistent: str = "tie") -> Votes:
@@ -409,11 +428,10 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     both failed              the worse     none         none
     =======================  ============  ===========  =================================
 
-    Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an
-    abstention. Where one order failed the row keeps the order it rests on. Another joined row has no
-    ``order``, the ``comparison_id`` of the first order, the flags of
-    both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair
-    shown in one order only passes unchanged.
+    Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an abstention. Where one order
+    failed the row keeps the order it rests on. Another joined row has no ``order``, the ``comparison_id`` of the first order,
+    the flags of both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair shown in
+    one order only passes unchanged.
 
     Parameters
     ----------

@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.ratings.bradley_terry import BradleyTerry
-from heart_utils.ratings.davidson import Levels, read_levels
+from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model
 from heart_utils.ratings.ratings import RatingsError, fit_ratings
 from heart_utils.ratings.resampling import crossed
-from heart_utils.ratings.sandwich import influences, one_way, two_way
-from heart_utils.ratings.verdicts import read_verdicts
+from heart_utils.ratings.spread import influences, one_way, two_way
+from heart_utils.ratings.verdicts import read_margins, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 
@@ -21,11 +20,10 @@ def rows():
 
 
 def fitted(rows, method="bradley-terry", weights="verdicts"):
-    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id")
+    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id", rater="rater")
     if method == "bradley-terry":
         return BradleyTerry.fit(entries, weights)
-    entries, level, names, scores = read_levels(rows, entries, method)
-    return Levels.fit(entries, weights, level, names, scores)
+    return fit_model(entries, method, weights, read_margins(rows, entries) if method == "margins" else None)
 
 
 def design(rows, names):
@@ -58,7 +56,6 @@ def test_the_two_way_sandwich_is_its_three_parts_added(rows):
 
     model = fitted(rows)
     share = rows["verdict"].map({"a": 1.0, "tie": 0.5, "b": 0.0})
-    rater, raters = pd.factorize(rows["rater"], sort=True)
     parts = []
     for group in (rows["dialogue_id"], rows["rater"], rows["dialogue_id"] + rows["rater"]):
         codes = pd.factorize(group)[0]
@@ -67,7 +64,7 @@ def test_the_two_way_sandwich_is_its_three_parts_added(rows):
             fit.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False}, tol=1e-12).cov_params().to_numpy()
         )
     expected = (parts[0] + parts[1] - parts[2]) * 30 / 29
-    np.testing.assert_allclose(against_first(two_way(model, rater, len(raters))), expected, rtol=1e-5)
+    np.testing.assert_allclose(against_first(two_way(model)), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("weights", ["pairs", "verdicts"])
