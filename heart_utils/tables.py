@@ -427,6 +427,9 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
     if name == "verdicts":
         said = table["verdict"].notna() | table["p_a"].notna()
         _refuse_rows(name, "verdict", (table["state"] == "valid") & ~said, table["state"], "a verdict where the state is valid")
+        share = table["verdict"].map({"a": 1.0, "b": 0.0}).astype(float)
+        against = (share - 0.5) * (table["p_a"].astype(float) - 0.5) < 0
+        _refuse_rows(name, "p_a", against, table["p_a"], "the chance that a is better, which does not contradict the verdict")
         failed = table["state"].isin(["abstained", "refused", "unparsed", "error"])
         _refuse_rows(name, "verdict", failed & said, table["state"], "no verdict where the state is a failure")
     if name == "scores":

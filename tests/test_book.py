@@ -90,6 +90,22 @@ def test_every_table_with_a_name_has_a_number_and_its_caption_above_it(pages):
     assert named > 50
 
 
+def test_every_figure_of_a_chapter_is_svg_and_leads_to_itself_alone(pages):
+    drawn = 0
+    for page in (page for page in pages if page.parent.name == "notebooks"):
+        text = page.read_text(encoding="utf-8")
+        for figure in re.findall(r'<figure[^>]*id="fig-.*?</figure>', text, re.DOTALL):
+            assert re.search(r'<a class="heart-figure" href="([^"]+\.svg)"><img [^>]*src="\1"', figure), (page, figure[:300])
+            drawn += 1
+    assert drawn > 30
+
+
+def test_mathematics_is_loaded_only_where_there_is_some(pages):
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert ("tex-svg.js" in text) <= ('class="math' in text), page
+
+
 def test_no_page_names_a_file_from_outside(pages):
     loading = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
     for page in pages:
@@ -179,6 +195,20 @@ def test_mathematics_is_set_without_a_network(pages, browser):
     tab = browser.new_page()
     tab.goto((HTML / "notebooks" / "02_who_is_preferred.html").as_uri())
     tab.wait_for_selector("mjx-container svg", timeout=90_000)
+    tab.close()
+
+
+@pytest.mark.services
+def test_the_search_finds_chapters_before_functions(pages, browser):
+    tab = browser.new_page()
+    tab.goto((HTML / "search.html").as_uri() + "?q=bradley+terry")
+    tab.wait_for_selector("#search-results li a", timeout=90_000)
+    tab.wait_for_function("!document.querySelector('#search-results .search-summary')?.innerText.includes('Searching')")
+    found = [link.get_attribute("href") for link in tab.query_selector_all("#search-results ul.search > li > a")]
+    functions = [place for place, link in enumerate(found) if "book/api" in link]
+    others = [place for place, link in enumerate(found) if "book/api" not in link]
+    assert functions
+    assert max(others) < min(functions)
     tab.close()
 
 

@@ -14,7 +14,6 @@ from test_docs import public_functions
 WITH_INTERVALS = (
     "cohen_kappa",
     "fit_judge_aware",
-    "fit_style",
     "fleiss_kappa",
     "gwet_ac",
     "icc",

@@ -1,12 +1,11 @@
 """Take a figure out of an executed notebook, with the words that belong to it.
 
-``python -m tools.figure 02_who_is_preferred fig-leaderboard book/leaderboard.png`` saves the figure that
+``python -m tools.figure 02_who_is_preferred fig-leaderboard book/leaderboard.svg`` saves the figure that
 the README shows, from the executed copy of the run ``sample``.
 """
 
 from __future__ import annotations
 
-import base64
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ __all__ = ["Figure", "read_figure"]
 class Figure:
     """A picture, what it shows in words, and the sentence below it."""
 
-    png: bytes
+    svg: bytes
     alt: str
     caption: str
 
@@ -53,9 +52,9 @@ def read_figure(copy: Path, name: str) -> Figure:
         if said.get("figure", {}).get("name") != name:
             continue
         for output in cell.get("outputs", []):
-            if "image/png" in output.get("data", {}):
-                png = base64.b64decode(output["data"]["image/png"])
-                return Figure(png, said.get("image", {}).get("alt", ""), said["figure"].get("caption", ""))
+            if "image/svg+xml" in output.get("data", {}):
+                drawn = "".join(output["data"]["image/svg+xml"]).encode()
+                return Figure(drawn, said.get("image", {}).get("alt", ""), said["figure"].get("caption", ""))
         raise NotebookError(f"{copy}: the cell of {name!r} drew nothing.")
     raise NotebookError(f"{copy} has no figure {name!r}. It has {', '.join(names) or 'none'}.")
 
@@ -69,7 +68,7 @@ def main(arguments: list[str]) -> int:
     except NotebookError as error:
         print(f"{error} Run `make book` first.", file=sys.stderr)
         return 1
-    write_atomically(root / file, figure.png)
+    write_atomically(root / file, figure.svg)
     print(f"{file}: {figure.alt}")
     return 0
 

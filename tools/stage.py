@@ -111,8 +111,8 @@ def _stage_front_figure(stage: Path) -> None:
     front = ""
     if (stage / FRONT_FIGURE[0]).is_file():
         figure = read_figure(stage / FRONT_FIGURE[0], FRONT_FIGURE[1])
-        write_atomically(stage / "book" / "front.png", figure.png)
-        front = f"```{{figure}} front.png\n:name: fig-front\n:alt: {figure.alt}\n:class: heart-fit\n\n{figure.caption}\n```\n"
+        write_atomically(stage / "book" / "front.svg", figure.svg)
+        front = f"```{{figure}} front.svg\n:name: fig-front\n:alt: {figure.alt}\n\n{figure.caption}\n```\n"
     write_atomically(stage / "book" / "front.txt", front.encode())
 
 

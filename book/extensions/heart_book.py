@@ -22,7 +22,7 @@ ROOT = Path(heart_utils.__path__[0]).resolve().parent
 BOX = "pst-scrollable-table-container"
 THEBE = (init_thebe_core, update_thebe_context)
 TABLE = re.compile(r'<table (?:border="1" class="dataframe"|id="T_\w+"(?: class="dataframe[^"]*")?)>.*?</table>', re.DOTALL)
-PICTURE = re.compile(r'<img [^>]*src="[^"]*_images/[^>]*>')
+PICTURE = re.compile(r'(<a [^>]*image-reference[^>]*>\s*)?<img [^>]*src="([^"]*_images/[^"]*)"[^>]*>')
 SCROLLED = '<div class="heart-scroll" tabindex="0" role="group" aria-label="Table">{}</div>'
 
 CHIPS = {
@@ -43,6 +43,33 @@ class captioned_table(nodes.figure):  # noqa: N801  docutils finds what lays a n
 
 class table_caption(nodes.caption):  # noqa: N801
     """What stands above it."""
+
+
+class demo(nodes.General, nodes.Element):  # noqa: N801
+    """What a section shows that rests on the sample run alone: folded."""
+
+
+class FoldDemos(SphinxTransform):
+    """Fold the sections that rest on the sample run alone, in a chapter that has more to say than that."""
+
+    default_priority = 401
+
+    def apply(self, **kwargs: Any) -> None:
+        """Leave their headings and the sections within them where they are."""
+        places = {
+            place: {name for chip in place.findall(nodes.abbreviation) for name in chip["classes"]} - {"heart-chip"}
+            for place in self.document.findall(nodes.container)
+            if "heart-evidence" in place["classes"]
+        }
+        demos = [place for place, kinds in places.items() if kinds == {"heart-demo"}]
+        for place in demos if 2 * len(demos) < len(places) else ():
+            section = place.parent
+            at = section.index(place) + 1
+            end = next(
+                (n for n in range(at, len(section)) if isinstance(section[n], (nodes.section, nodes.target))), len(section)
+            )
+            inside = section[at:end]
+            section[at:end] = [demo("", *inside)]
 
 
 class NumberTables(SphinxTransform):
@@ -74,6 +101,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_enumerable_node(captioned_table, "table", html=(_open_table, _close_table))
     app.add_node(table_caption, html=(_open_caption, _close_caption))
     app.add_transform(NumberTables)
+    app.add_transform(FoldDemos)
+    app.add_node(demo, html=(_open_demo, lambda writer, node: writer.body.append("</details>\n")))
     for kind in CHIPS:
         app.add_role(kind, draw_chip)
     app.parallel = max(app.parallel, int(os.environ.get("JOBS", "2")))  # Jupyter Book has no option for it
@@ -82,7 +111,11 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 11}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 12}
+
+
+def _open_demo(writer: Any, node: nodes.Element) -> None:
+    writer.body.append('<details class="heart-folded"><summary>Demo: what the steps give on the sample run</summary>\n')
 
 
 def _open_table(writer: Any, node: nodes.Element) -> None:
@@ -110,11 +143,15 @@ def mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], do
         body = TABLE.sub(lambda table: SCROLLED.format(lay_out(table[0])), context["body"]).replace(
             f'class="{BOX}"', f'class="{BOX}" tabindex="0"'
         )
-        # On a narrow screen a figure keeps its size and scrolls; the theme's script lets the keyboard reach what does.
-        body = PICTURE.sub(rf'<div class="heart-figure {BOX}">\g<0></div>', body)
+        # Whoever taps a figure sees it alone, as large as they like.
+        body = PICTURE.sub(
+            lambda image: image[0] if image[1] else f'<a class="heart-figure" href="{image[2]}">{image[0]}</a>', body
+        )
         # docutils says that references are a list, and that its entries are something else.
         body = body.replace(' role="doc-biblioentry"', "")
         context["body"] = body.replace(' role="list" class="citation', ' class="citation')
+        if 'class="math' not in body:  # two megabytes
+            context["script_files"] = [one for one in context["script_files"] if "mathjax" not in str(one.filename)]
     if tree := context.get("generate_toctree_html"):
         context["generate_toctree_html"] = lambda *place, **how: _name_arrows(tree(*place, **how))
     if contents := context.get("generate_toc_html"):

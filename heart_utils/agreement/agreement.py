@@ -45,7 +45,6 @@ __all__ = [
 A, TIE, B = 0, 1, 2
 N_LABELS = 3
 CHUNK_CELLS = 8_000_000
-AMBIGUITY = ("ambiguous", "clear", "unknown")
 SPLIT = 0.6
 """People who split no wider than 60 to 40 make a pair ambiguous."""
 
@@ -86,7 +85,7 @@ class VotePairs:
 
 
 def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], by: Sequence[str]) -> VotePairs:
-    """Pair every vote of one party with every vote of the other on the same unit."""
+    """Pair what two parties said of the same replies, as counts. With "rater" in `by` the second party is told apart."""
     _check(votes, table, between, by)
     first, second = (party(votes, table, who) for who in between)
     symmetric = bool((first == second).all())
@@ -95,50 +94,30 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
             f"Agreement of {between[0]} with {between[1]} needs two raters or more; "
             f"there is only {votes.raters[votes.rater[first][0]]}."
         )
-    one = _count(votes, first, None)
-    two = _count(votes, second, votes.rater if "rater" in by else None)
-    left, right = _join(one.unit, two.unit, len(votes.units))
-    if not len(left):
+    said = pd.DataFrame({"unit": votes.unit, "rater": votes.rater, "value": votes.value})
+    met = said[first].merge(said[second], on="unit", suffixes=("", "_other"))
+    met = met[met["rater"] != met["rater_other"]]
+    if met.empty:
         raise AgreementError(
-            f"{between[0]} and {between[1]} share no pair: nobody of one judged what somebody of the other did."
+            f"{between[0]} and {between[1]} share no pair: nobody of one judged what another of the other did."
         )
-    counts = one.counts[left][:, :, None] * two.counts[right][:, None, :]
-    _take_away_oneself(counts, votes, first & second, one, two, left, right)
-    halved = symmetric and "rater" not in by
-    if halved:
-        counts /= 2.0
-    labels: dict[str, NDArray[np.object_]] = {}
-    unit = one.unit[left]
-    for column in by:
-        if column == "rater":
-            labels[column] = votes.raters.to_numpy(dtype=object)[two.label[right].astype(int)]
-        elif column != "ambiguity":
-            labels[column] = unit_values(votes, table, column).to_numpy(dtype=object)[unit]
-    own = np.zeros((len(votes.units), N_LABELS))
-    np.add.at(own, (votes.unit[first], votes.value[first]), 1.0)
-    if "ambiguity" in by:
-        people = party(votes, table, "human")
-        said = np.zeros((len(votes.units), N_LABELS))
-        np.add.at(said, (votes.unit[people], votes.value[people]), 1.0)
-        taken = (bool(people[first].all()), bool(people[second].all()))
-        counts, repeat, labels["ambiguity"] = _split_by_ambiguity(counts, said[unit], taken)
-        unit = unit[repeat]
-        labels = {column: values if column == "ambiguity" else values[repeat] for column, values in labels.items()}
-    holds = counts.sum(axis=(1, 2)) > 0
-    if not holds.any():
-        raise AgreementError(f"{between[0]} and {between[1]} share no pair: each pair was judged by one rater only.")
-    counts, unit = counts[holds], unit[holds]
-    group, groups = number_groups(
-        pd.DataFrame({column: np.asarray(labels[column])[holds] for column in by}, index=range(len(unit)))
-    )
-    shared = [column for column in by if column not in VOTE_COLUMNS]
+    unit, shared = met["unit"].to_numpy(), [column for column in by if column not in VOTE_COLUMNS]
     of_unit = pd.DataFrame({column: unit_values(votes, table, column) for column in shared}, index=votes.units.index)
+    labels = of_unit.iloc[unit].reset_index(drop=True)
+    if "rater" in by:
+        labels["rater"] = votes.raters.to_numpy(dtype=object)[met["rater_other"]]
+    if "ambiguity" in by:
+        labels["ambiguity"] = _ambiguity(met, votes, party(votes, table, "human"), first, second)
+    group, groups = number_groups(labels[list(by)])
+    cells, where = np.unique(unit * len(groups) + group, return_inverse=True)
+    place = (where * N_LABELS + met["value"].to_numpy()) * N_LABELS + met["value_other"].to_numpy()
+    counts = np.bincount(place, minlength=len(cells) * N_LABELS**2).reshape(-1, N_LABELS, N_LABELS).astype(float)
     return VotePairs(
-        counts=counts,
-        unit=unit,
-        group=group,
+        counts=counts / 2.0 if symmetric and "rater" not in by else counts,
+        unit=cells // len(groups),
+        group=cells % len(groups),
         groups=groups,
-        own=own,
+        own=_labels_of_units(votes, first),
         unit_cluster=cluster_of_unit(votes),
         unit_group=number_groups(of_unit)[0],
         unit_authors=_authors(votes, table),
@@ -147,14 +126,22 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
     )
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """Votes of a party counted by unit and by a label of the vote."""
+def _labels_of_units(votes: Votes, mask: NDArray[np.bool_]) -> Array:
+    """Count the answers of some votes on each unit."""
+    place = votes.unit[mask] * N_LABELS + votes.value[mask]
+    return np.bincount(place, minlength=len(votes.units) * N_LABELS).reshape(-1, N_LABELS).astype(float)
 
-    unit: Codes
-    label: Array
-    counts: Array
-    cell_of_vote: Codes
+
+def _ambiguity(
+    met: pd.DataFrame, votes: Votes, people: NDArray[np.bool_], first: NDArray[np.bool_], second: NDArray[np.bool_]
+) -> NDArray[np.object_]:
+    """Say of each pair of votes how people split on its replies, the two votes themselves left out."""
+    others, row = _labels_of_units(votes, people)[met["unit"]], np.arange(len(met))
+    for mine, value in ((first, "value"), (second, "value_other")):
+        others[row, met[value]] -= bool(people[mine].all())
+    n_others = others.sum(axis=1)
+    larger = np.maximum(others[:, A], others[:, B]) + others[:, TIE] / 2.0
+    return np.asarray(np.select([n_others < 2, larger <= SPLIT * n_others], ["unknown", "ambiguous"], "clear"), dtype=object)
 
 
 def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str], by: Sequence[str]) -> None:
@@ -181,58 +168,6 @@ def party(votes: Votes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
         there = ", ".join(map(str, sorted(table[column].dropna().unique())[:8]))
         raise AgreementError(f"No answer that counts is by {who!r}. {column} is: {there}.")
     return mask
-
-
-def _count(votes: Votes, mask: NDArray[np.bool_], label: Codes | None) -> _Cells:
-    """Count a party's votes by unit, label of the vote, and verdict."""
-    where = np.flatnonzero(mask)
-    values = np.zeros(len(where)) if label is None else np.asarray(label, float)[where]
-    codes, names = pd.factorize(values, use_na_sentinel=False)
-    key = votes.unit[where] * len(names) + codes
-    found, cell = np.unique(key, return_inverse=True)
-    counts = np.bincount(cell * N_LABELS + votes.value[where], minlength=len(found) * N_LABELS).reshape(-1, N_LABELS)
-    cell_of_vote = np.full(len(votes.unit), -1)
-    cell_of_vote[where] = cell
-    return _Cells(found // len(names), np.asarray(names, float)[found % len(names)], counts.astype(float), cell_of_vote)
-
-
-def _join(one: Codes, two: Codes, n_units: int) -> tuple[Codes, Codes]:
-    """Give all pairs of positions that hold the same unit; both are sorted."""
-    start = np.searchsorted(two, np.arange(n_units + 1))
-    n_matches = start[one + 1] - start[one]
-    left = np.repeat(np.arange(len(one)), n_matches)
-    offset = np.arange(len(left)) - np.repeat(np.cumsum(n_matches) - n_matches, n_matches)
-    return left, start[one[left]] + offset
-
-
-def _take_away_oneself(
-    counts: Array, votes: Votes, both: NDArray[np.bool_], one: _Cells, two: _Cells, left: Codes, right: Codes
-) -> None:
-    """Nobody is compared with themselves: a vote in both parties leaves the diagonal once."""
-    where = np.flatnonzero(both)
-    if not len(where):
-        return
-    width = len(two.unit)
-    key = left * width + right  # sorted, for `_join` goes through both in order
-    row = np.searchsorted(key, one.cell_of_vote[where] * width + two.cell_of_vote[where])
-    np.subtract.at(counts, (row, votes.value[where], votes.value[where]), 1.0)
-
-
-def _split_by_ambiguity(counts: Array, said: Array, taken: tuple[bool, bool]) -> tuple[Array, Codes, NDArray[np.object_]]:
-    """Split each table of counts by whether the people whose votes it does not use agree with each other."""
-    parts = np.zeros((len(AMBIGUITY), *counts.shape))
-    for one in range(N_LABELS):
-        for two in range(N_LABELS):
-            others = said.copy()
-            others[:, one] -= taken[0]
-            others[:, two] -= taken[1]
-            n_others = others.sum(axis=1)
-            larger = np.maximum(others[:, A], others[:, B]) + others[:, TIE] / 2.0
-            kind = np.select([n_others < 2, larger <= SPLIT * n_others], [2, 0], 1)
-            parts[kind, np.arange(len(counts)), one, two] = counts[:, one, two]
-    repeat = np.tile(np.arange(len(counts)), len(AMBIGUITY))
-    names = np.repeat(np.array(AMBIGUITY, dtype=object), len(counts))
-    return parts.reshape(-1, N_LABELS, N_LABELS), repeat, names
 
 
 def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
@@ -432,11 +367,10 @@ def pairwise_agreement(
     ties : {"include", "exclude"}
         Whether a tie is an answer like the others, or only pairs of votes count that both decided.
     by : sequence of str
-        What divides the rows: columns that all votes on a pair share, such as ``"dimension"``,
-        ``"slice"``, ``"group"``; or ``"rater"`` (of the second party), ``"ambiguity"``: ``"ambiguous"`` if
-        the other people, whose votes are not the ones compared, split no wider than 60 to 40 (a tie half to
-        each), ``"clear"`` if they do not, ``"unknown"`` if they are fewer than two. With the same raters on
-        both sides, ``"rater"`` counts a pair of votes from either side.
+        What divides the rows: columns that all votes on a pair share, such as ``"dimension"``, ``"slice"``, ``"group"``; or
+        ``"rater"`` (of the second party), ``"ambiguity"``: ``"ambiguous"`` if the other people, whose votes are not the ones
+        compared, split no wider than 60 to 40 (a tie half to each), ``"clear"`` if they do not, ``"unknown"`` if they are
+        fewer than two. With the same raters on both sides, ``"rater"`` counts a pair of votes from either side.
     inconsistent : {"tie", "drop"}
         What an answer counts as that turned with the order of the replies.
     cluster : str or two str

@@ -24,36 +24,21 @@ ENOUGH_VOTES = 5
 
 @dataclass(frozen=True)
 class Ceiling:
-    """How often the best possible judge would agree with one person, where neither calls a tie.
+    """How often the best possible judge would agree with one person, where neither calls a tie."""
 
-    Attributes
-    ----------
-    agreement, agreement_low, agreement_high : float
-        Of two people, the mean over pairs of replies.
-    bound_low, bound_high : float
-        Between which the ceiling lies if that agreement is right, whatever the pairs are like.
-    estimate, ci_low, ci_high, ci_level : float
-        The ceiling, from how the votes on a pair split.
-    decides : bool
-        Whether half of the pairs have five votes or more. If not, the splits say little more than how
-        often two people agree: the ends are then those of the bounds, and the estimate is a guess.
-    n_pairs, n_votes, n_clusters : int
-        Pairs of replies with three decided votes or more, and what they hold.
-    provisional : bool
-        Fewer than 30 clusters.
-    """
-
-    agreement: float
+    agreement: float  # of two people, the mean over pairs of replies
     agreement_low: float
     agreement_high: float
-    bound_low: float
+    bound_low: float  # between which the ceiling lies if that agreement is right, whatever the pairs are like
     bound_high: float
-    estimate: float
+    estimate: float  # the ceiling, from how the votes on a pair split
     ci_low: float
     ci_high: float
+    # whether half of the pairs have five votes or more. If not, the splits say little more than how often two people agree:
+    # the ends are then those of the bounds, and the estimate is a guess.
     decides: bool
     ci_level: float
-    n_pairs: int
+    n_pairs: int  # pairs of replies with three decided votes or more, and what they hold
     n_votes: int
     n_clusters: int
     provisional: bool
@@ -96,7 +81,6 @@ def ceiling_bounds(agreement: float) -> tuple[float, float]:
 def estimate_ceiling(
     verdicts: pd.DataFrame,
     *,
-    cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
@@ -112,14 +96,8 @@ def estimate_ceiling(
     ----------
     verdicts : pandas.DataFrame
         The verdicts table; people's decided verdicts count, ties do not.
-    cluster : str
-        Column of what is resampled together.
-    n_resamples : int
-        Bootstrap resamples; 0 for the estimate alone.
-    ci_level : float
-        Of the intervals.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -139,7 +117,7 @@ def estimate_ceiling(
     >>> round(found.agreement, 3), found.bound_low < found.estimate < found.bound_high
     (0.667, True)
     """
-    votes = read_votes(people_only(verdicts), cluster=cluster)
+    votes = read_votes(people_only(verdicts))
     if votes.kind != "verdict":
         raise AgreementError("The ceiling is estimated from verdicts; the table holds scores.")
     n_units = len(votes.units)

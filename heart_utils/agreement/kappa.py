@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,6 @@ __all__ = [
     "gwet_ac",
     "icc",
     "judge_reliability",
-    "kappas_of_pairs",
     "krippendorff_alpha",
 ]
 
@@ -370,12 +368,8 @@ def icc(
         Which raters; by default all.
     cluster : str or None
         Column of what is resampled together; None takes each reply as its own.
-    n_resamples : int
-        Bootstrap resamples; 0 for the value alone.
-    ci_level : float
-        Of the interval. With ``of="responder"`` it speaks of other dialogues, not of other responders.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -499,45 +493,6 @@ def judge_reliability(
                     value = float(1.0 - rest / whole) if whole > 1e-12 else float("nan")
                     found.append((dimension, judge, kind, name, value, n_rows))
     return pd.DataFrame(found, columns=["dimension", "judge", "kind", "left_out", "value", "n_rows"])
-
-
-def kappas_of_pairs(scores: pd.DataFrame, *, weights: str | None = "quadratic") -> pd.DataFrame:
-    """Compute Cohen's kappa of every two raters on every dimension.
-
-    Parameters
-    ----------
-    scores : pandas.DataFrame
-        The scores table, with columns ``dimension`` and ``rater_kind``.
-    weights : {"quadratic", "linear"} or None
-        As in :func:`~heart_utils.agreement.agreement.cohen_kappa`, whose values these are.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per dimension and two raters, names in the order of the alphabet: ``dimension``, ``one``, ``other``,
-        ``kinds`` (such as ``"human with model"``) and ``kappa``.
-
-    Raises
-    ------
-    AgreementError
-        If a column is missing, or two raters share no unit or know one category only.
-
-    Examples
-    --------
-    >>> said = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4, "dimension": "warmth",
-    ...     "rater_kind": "human", "score": [1, 2, 2, 3, 1, 2, 3, 3]})
-    >>> kappas_of_pairs(said, weights=None).round(3).values.tolist()
-    [['warmth', 'x', 'y', 'human with human', 0.636]]
-    """
-    need_columns(scores_only(scores), ["dimension", "rater_kind"], AgreementError)
-    kind_of = scores.drop_duplicates("rater").set_index("rater")["rater_kind"]
-    found = []
-    for dimension, rows in scores.groupby("dimension"):
-        for one, other in combinations(read_votes(rows, cluster=None).raters, 2):
-            two = rows[rows["rater"].isin([one, other])]
-            kappa = cohen_kappa(two, weights=weights, cluster=None, n_resamples=0).value
-            found.append((dimension, one, other, " with ".join(sorted([kind_of[one], kind_of[other]])), kappa))
-    return pd.DataFrame(found, columns=["dimension", "one", "other", "kinds", "kappa"])
 
 
 def one_dimension(votes: Votes) -> None:

@@ -24,30 +24,17 @@ EMPTIED = ("margin", "p_a", "rationale", "call_id", "order", "dimension_position
 
 @dataclass(frozen=True)
 class AnnotatorTest:
-    """Whether a judge may stand in for a person, after Calderon, Reichart and Dror.
+    """Whether a judge may stand in for a person, after Calderon, Reichart and Dror."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        One row a person who is left out in turn: ``rater``, ``n_items``, ``judge_wins`` and
-        ``rater_wins`` (shares of items on which each is at least as close to the others), ``p_value``,
-        ``rejected`` (the judge is no worse than this person minus epsilon).
-    winning_rate : float
-        Share of people for whom that is shown; the test is passed from 0.5 on.
-    advantage : float
-        Mean of ``judge_wins``.
-    epsilon, alpha : float
-        What the judge is forgiven for being cheap; the false discovery rate (Benjamini-Yekutieli).
-    passed : bool
-        Whether the winning rate is 0.5 or more.
-    """
-
+    # one row a person who is left out in turn: ``rater``, ``n_items``, ``judge_wins`` and ``rater_wins`` (shares of items on
+    # which each is at least as close to the others), ``p_value``, ``rejected`` (the judge is no worse than this person minus
+    # epsilon).
     table: pd.DataFrame
-    winning_rate: float
-    advantage: float
-    epsilon: float
+    winning_rate: float  # share of people for whom that is shown; the test is passed from 0.5 on
+    advantage: float  # mean of ``judge_wins``
+    epsilon: float  # what the judge is forgiven for being cheap; the false discovery rate (Benjamini-Yekutieli)
     alpha: float
-    passed: bool
+    passed: bool  # whether the winning rate is 0.5 or more
 
 
 def alternative_annotator_test(
@@ -75,8 +62,7 @@ def alternative_annotator_test(
     epsilon : float
         What the judge is forgiven, from 0 to 1.
     closeness : {"same", "distance"}
-        Share of the other people who gave the same answer; or minus the root mean squared difference
-        from theirs, for scores.
+        Share of the other people who gave the same answer; or minus the root mean squared difference from theirs, for scores.
     alpha : float
         The false discovery rate.
 
@@ -144,25 +130,14 @@ def alternative_annotator_test(
 
 @dataclass(frozen=True)
 class EffectiveJudges:
-    """How many independent judges a panel is worth.
+    """How many independent judges a panel is worth."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        Columns ``reliability``, ``rho`` (mean correlation of two judges' errors) and ``n_eff``, each with
-        ``_low`` and ``_high``, and ``ci_level``. One row measured with two people or more a unit, its
-        reliability ``nan``; or, with one person a unit, one row for each reliability assumed of people.
-    judges : list of str
-        The panel.
-    n_units, n_clusters : int
-        What entered.
-    provisional : bool
-        Fewer than 30 clusters.
-    """
-
+    # columns ``reliability``, ``rho`` (mean correlation of two judges' errors) and ``n_eff``, each with ``_low`` and
+    # ``_high``, and ``ci_level``. One row measured with two people or more a unit, its reliability ``nan``; or, with one
+    # person a unit, one row for each reliability assumed of people.
     table: pd.DataFrame
-    judges: list[str]
-    n_units: int
+    judges: list[str]  # the panel
+    n_units: int  # what entered
     n_clusters: int
     provisional: bool
 
@@ -212,7 +187,6 @@ def effective_judges(
     table: pd.DataFrame,
     *,
     reliabilities: tuple[float, ...] = RELIABILITIES,
-    cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
@@ -220,11 +194,10 @@ def effective_judges(
     r"""Tell how many judges with independent errors a panel is worth.
 
     :math:`n_{eff} = k / (1 + (k - 1) \rho)`, where :math:`\rho` is the mean covariance of two judges'
-    errors over their mean variance. An error against one person holds that person's noise, which all
-    judges then share. So errors are taken against *different* people: :math:`cov(J_1 - H_1, J_2 - H_2)`,
-    with H1 never the same person as H2, has no noise of people in it. With one person a unit the
-    noise cannot be told apart, and :math:`\rho` follows only from an assumed reliability R of people, the
-    share of their variance that is not noise: :math:`(1 - R) var(H)` is taken off.
+    errors over their mean variance. An error against one person holds that person's noise, which all judges then share. So
+    errors are taken against *different* people: :math:`cov(J_1 - H_1, J_2 - H_2)`, with H1 never the same person as H2, has
+    no noise of people in it. With one person a unit the noise cannot be told apart, and :math:`\rho` follows only from an
+    assumed reliability R of people, the share of their variance that is not noise: :math:`(1 - R) var(H)` is taken off.
 
     Parameters
     ----------
@@ -232,14 +205,8 @@ def effective_judges(
         Scores or verdicts (as 1, 0, -1) on one dimension, by people and by two judges or more.
     reliabilities : tuple of float
         Which to assume where a unit has one person.
-    cluster : str
-        Column of what is resampled together.
-    n_resamples : int
-        Bootstrap resamples; 0 for the values alone.
-    ci_level : float
-        Of the intervals.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -264,7 +231,7 @@ def effective_judges(
     >>> effective_judges(scores, n_resamples=0).table["n_eff"].round(1).tolist()  # two that err as one
     [1.0]
     """
-    votes, said, by_judge = _judges_sheet(table, cluster=cluster)
+    votes, said, by_judge = _judges_sheet(table)
     one_dimension(votes)
     judges = [str(name) for name in votes.raters[by_judge]]
     by_people = answer_sheet(votes)[:, votes.raters.isin(people_only(table)["rater"])]
@@ -300,11 +267,11 @@ def _closeness(one: Array, others: Array, closeness: str) -> Array:
     return np.asarray(-np.sqrt(np.nanmean((others - one[:, None]) ** 2, axis=1)))
 
 
-def _judges_sheet(table: pd.DataFrame, cluster: str = "dialogue_id") -> tuple[Votes, Array, NDArray[np.bool_]]:
+def _judges_sheet(table: pd.DataFrame) -> tuple[Votes, Array, NDArray[np.bool_]]:
     """Lay out what each judge said of each unit, and tell which raters are judges."""
     if "rater_kind" not in table:
         raise AgreementError("The table has no column rater_kind, so nobody is known to be a judge.")
-    votes = read_votes(table, cluster=cluster)
+    votes = read_votes(table)
     by_judge = np.asarray(votes.raters.isin(table.loc[table["rater_kind"] == "model", "rater"]))
     if by_judge.sum() < 2:
         raise AgreementError(f"A panel needs two judges or more; there is {', '.join(votes.raters[by_judge]) or 'none'}.")

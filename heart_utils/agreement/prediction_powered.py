@@ -11,7 +11,8 @@ from scipy import stats
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
-from heart_utils.ratings.verdicts import AgreementError, Array, Entries, read_verdicts
+from heart_utils.ratings.resampling import check_level
+from heart_utils.ratings.verdicts import AgreementError, Array, Entries, read_verdicts, refuse_ties_alone
 from heart_utils.tables import RATER_KINDS
 
 __all__ = ["PoweredRatings", "corrected_gap", "prediction_powered_ratings"]
@@ -21,38 +22,19 @@ LEAST_LABELLED = 5
 
 @dataclass(frozen=True)
 class PoweredRatings:
-    """Strengths from people's verdicts, sharpened by a judge's.
+    """Strengths from people's verdicts, sharpened by a judge's."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        One row a responder, the strongest first: ``responder``, ``strength``, ``ci_low``, ``ci_high``,
-        ``ci_level``; from people alone ``people_strength``, ``people_low``, ``people_high``; and
-        ``judge_strength``, from the judge alone, which has no interval that speaks of people.
-    weight : float
-        How far the judge is trusted, the mean over left-out dialogues; 0 is not at all.
-    rho_squared : float
-        Squared correlation of people's and the judge's scores of a dialogue, on the same pairs.
-    labelled_share : float
-        Of the pairs that the judge saw, those that people judged too.
-    most_saving : float
-        ``(1 - labelled_share) * rho_squared``: what no choice of weight can exceed.
-    saving : float
-        Estimated share of the people's verdicts that the judge saves: one minus a ratio of variances.
-    people_variance : float
-        Sum over responders of the variance of the strengths from people alone.
-    n_labelled, n_dialogues : int
-        Dialogues with people's verdicts; with the judge's.
-    """
-
+    # one row a responder, the strongest first: ``responder``, ``strength``, ``ci_low``, ``ci_high``, ``ci_level``; from
+    # people alone ``people_strength``, ``people_low``, ``people_high``; and ``judge_strength``, from the judge alone, which
+    # has no interval that speaks of people.
     table: pd.DataFrame
-    weight: float
-    rho_squared: float
-    labelled_share: float
-    most_saving: float
-    saving: float
-    people_variance: float
-    n_labelled: int
+    weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
+    rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
+    labelled_share: float  # of the pairs that the judge saw, those that people judged too
+    most_saving: float  # ``(1 - labelled_share) * rho_squared``: what no choice of weight can exceed
+    saving: float  # estimated share of the people's verdicts that the judge saves: one minus a ratio of variances
+    people_variance: float  # sum over responders of the variance of the strengths from people alone
+    n_labelled: int  # dialogues with people's verdicts; with the judge's
     n_dialogues: int
 
 
@@ -119,8 +101,7 @@ def prediction_powered_ratings(
     Raises
     ------
     AgreementError
-        If fewer than five dialogues hold people's verdicts, the judge said nothing on some of them, or
-        there are no others.
+        If fewer than five dialogues hold people's verdicts, the judge said nothing on some of them, or there are no others.
     NotComparableError
         If people's comparisons do not link all responders.
 
@@ -138,7 +119,9 @@ def prediction_powered_ratings(
     >>> found.n_labelled, found.n_dialogues, found.saving <= found.most_saving + 0.1
     (20, 60, True)
     """
+    check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
+    refuse_ties_alone(entries, dimension)
     wins_people, seen_people, n_verdicts = _count(entries, verdicts, "human")
     wins_judge, seen_judge, _ = _count(entries, verdicts, judge)
     labelled, heard = (np.asarray(seen.any(axis=(1, 2))) for seen in (seen_people, seen_judge))
@@ -322,7 +305,6 @@ def corrected_gap(
     *,
     kind: str = "responder_kind",
     between: tuple[str, str] = ("human", "model"),
-    cluster: str = "dialogue_id",
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
     r"""Put a corrected interval on how much more often one kind of author does something than another.
@@ -346,8 +328,6 @@ def corrected_gap(
         simple random part of all, with all their replies of both kinds.
     kind, between : str, (str, str)
         Column and its two values; the gap is the first minus the second.
-    cluster : str
-        What was drawn for labelling. Each needs replies of both kinds.
     ci_level : float
         Of the intervals.
 
@@ -381,11 +361,16 @@ def corrected_gap(
     both = codes.merge(
         labels[["reply_id", "code", "probability"]], on=["reply_id", "code"], how="left", suffixes=("", "_given")
     )
+    check_level(ci_level)
     both = both[both[kind].isin(between) & both["code"].isin(labels["code"].unique())]
+    if both.empty:
+        raise AgreementError(
+            f"No label is of a code and of a reply by {' or '.join(between)}; it takes {LEAST_LABELLED} dialogues."
+        )
     rows = []
     for code, mine in both.groupby("code", sort=True):
         known = mine.dropna(subset=["probability"])
-        found, given = (_gaps(known, column, kind, between, cluster) for column in ("probability", "probability_given"))
+        found, given = (_gaps(known, column, kind, between) for column in ("probability", "probability_given"))
         found, given = found.dropna(), given.dropna()
         given = given[given.index.isin(found.index)]
         n, n_all = len(given), len(found)
@@ -397,7 +382,7 @@ def corrected_gap(
             "n_left_out": len(mine) - len(known),
         }
         if n < LEAST_LABELLED or n == n_all:
-            why = f"{n} of {n_all} {cluster} with both kinds are labelled; it takes {LEAST_LABELLED}, and not all."
+            why = f"{n} of {n_all} dialogues with both kinds are labelled; it takes {LEAST_LABELLED}, and not all."
             rows.append(counts | {"why": why})
             continue
         own, elsewhere = given.to_numpy()[:, None], found.to_numpy()[:, None]
@@ -420,9 +405,9 @@ def corrected_gap(
             }
         )  # fmt: skip
     table = pd.DataFrame(rows, columns=COLUMNS)
-    if rows and (without := table["why"] != "").all():
+    if (without := table["why"] != "").all():
         raise AgreementError("; ".join(table["code"] + ": " + table["why"]))
-    return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True) if rows else table
+    return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True)
 
 
 def reach_of_mean(values: np.ndarray, ci_level: float) -> float:
@@ -431,6 +416,6 @@ def reach_of_mean(values: np.ndarray, ci_level: float) -> float:
     return float(stats.t.ppf((1 + ci_level) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
 
 
-def _gaps(rows: pd.DataFrame, column: str, kind: str, between: tuple[str, str], cluster: str) -> pd.Series:
-    means = rows.pivot_table(index=cluster, columns=kind, values=column, aggfunc="mean").reindex(columns=list(between))
+def _gaps(rows: pd.DataFrame, column: str, kind: str, between: tuple[str, str]) -> pd.Series:
+    means = rows.pivot_table(index="dialogue_id", columns=kind, values=column, aggfunc="mean").reindex(columns=list(between))
     return means[between[0]] - means[between[1]]

@@ -39,27 +39,20 @@ def rank_agreement(
     scores : pandas.DataFrame
         The scores table.
     between : tuple of str
-        Two parties: ``"human"``, ``"model"``, or a rater's name. Every rater of one meets every other
-        rater of the other.
+        Two parties: ``"human"``, ``"model"``, or a rater's name. Every rater of one meets every other rater of the other.
     by : sequence of str
-        Columns that all scores of a history on a dimension share, such as ``"dimension"``,
-        ``"group"``, ``"slice"``.
+        Columns that all scores of a history on a dimension share, such as ``"dimension"``, ``"group"``, ``"slice"``.
     cluster : str
         Column of what is resampled together: ``"dialogue_id"``, or ``"group"`` for blocks.
-    n_resamples : int
-        Bootstrap resamples; 0 for the means alone.
-    ci_level : float
-        Of the intervals.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a group: the columns of `by`; ``tau``, ``decided_agreement`` (of pairs that both raters
-        decided, those in the same direction) and ``decided_share``, each with ``_low`` and ``_high``;
-        ``ci_level``, ``n_histories`` (times pairs of raters), ``n_defined`` (with a tau),
-        ``n_reply_pairs``, ``n_clusters``, ``provisional``.
+        One row a group: the columns of `by`; ``tau``, ``decided_agreement`` (of pairs that both raters decided, those in the
+        same direction) and ``decided_share``, each with ``_low`` and ``_high``; ``ci_level``, ``n_histories`` (times pairs of
+        raters), ``n_defined`` (with a tau), ``n_reply_pairs``, ``n_clusters``, ``provisional``.
 
     Raises
     ------

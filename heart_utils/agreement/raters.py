@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,6 @@ __all__ = [
     "ExclusionRule",
     "QualityError",
     "WriterRatings",
-    "compare_exclusions",
     "decide_exclusions",
     "rate_writers",
     "rater_quality",
@@ -39,28 +38,15 @@ class QualityError(ValueError):
 
 @dataclass(frozen=True)
 class ExclusionRule:
-    """When a rater is left out. Defaults are those of the protocol; a study may set others, beforehand.
+    """When a rater is left out. Defaults are those of the protocol; a study may set others, beforehand."""
 
-    Attributes
-    ----------
-    max_failed_checks : int
-        More failed attention checks than this leave a rater out by themselves.
-    min_median_seconds : float
-        A lower median time on a page is the sign ``fast``.
-    max_p : float
-        A chance below this of so one-sided a choice is the sign ``one_sided``; of so long a run of one
-        side, ``straight_line``.
-    min_reliability : float
-        A lower estimate is the sign ``unreliable``; 0.5 is a coin.
-    signs_needed : int
-        That many signs together leave a rater out. One alone does not: fast readers, people with a
-        side by chance, and people of a rare taste would go.
-    """
-
-    max_failed_checks: int = 1
-    min_median_seconds: float = 8.0
+    max_failed_checks: int = 1  # more failed attention checks than this leave a rater out by themselves
+    min_median_seconds: float = 8.0  # a lower median time on a page is the sign ``fast``
+    # a chance below this of so one-sided a choice is the sign ``one_sided``; of so long a run of one side, ``straight_line``.
     max_p: float = 0.001
-    min_reliability: float = 0.6
+    min_reliability: float = 0.6  # a lower estimate is the sign ``unreliable``; 0.5 is a coin
+    # that many signs together leave a rater out. One alone does not: fast readers, people with a side by chance, and people
+    # of a rare taste would go.
     signs_needed: int = 2
 
 
@@ -173,85 +159,23 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
     )
 
 
-def compare_exclusions(
-    verdicts: pd.DataFrame, decisions: pd.DataFrame, statistic: Callable[[pd.DataFrame], pd.Series]
-) -> pd.DataFrame:
-    """Compute a result with everyone and without those left out, side by side.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        The table ``verdicts``.
-    decisions : pandas.DataFrame
-        As :func:`decide_exclusions` makes it.
-    statistic : callable
-        From verdicts to named numbers, such as strengths.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per number: its name, ``everyone``, ``without``, ``change``.
-
-    Raises
-    ------
-    QualityError
-        If a rater has no decision, or nobody would be left.
-
-    Examples
-    --------
-    >>> votes = pd.DataFrame({"rater": ["x", "y"], "verdict": ["a", "b"]})
-    >>> decisions = pd.DataFrame({"rater": ["x", "y"], "excluded": [False, True]})
-    >>> share = lambda rows: pd.Series({"a": float((rows["verdict"] == "a").mean())})
-    >>> compare_exclusions(votes, decisions, share)[["everyone", "without", "change"]].to_numpy().tolist()
-    [[0.5, 1.0, 0.5]]
-    """
-    undecided = sorted(set(verdicts["rater"]) - set(decisions["rater"]))
-    if undecided:
-        raise QualityError(f"{len(undecided)} raters have verdicts and no decision, first {undecided[0]}.")
-    out = set(decisions.loc[decisions["excluded"], "rater"])
-    kept = verdicts[~verdicts["rater"].isin(out)]
-    if kept.empty:
-        raise QualityError(f"The rule leaves out all {len(out)} raters; look at the table of quality before changing it.")
-    table = pd.DataFrame({"everyone": statistic(verdicts), "without": statistic(kept)})
-    return table.assign(change=table["without"] - table["everyone"])
-
-
 @dataclass(frozen=True, eq=False)
 class WriterRatings:
-    """How writers are rated, together and apart.
+    """How writers are rated, together and apart."""
 
-    Attributes
-    ----------
-    pooled : Ratings
-        The board on which all writers are one responder.
-    split : Ratings
-        The board on which each writer is a responder, named ``human/writer-1a2b``.
-    writers : pandas.DataFrame
-        One row per writer, best first: ``writer``, ``gap`` (strength less the mean of all who are no
-        writers), ``ci_low``, ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``,
-        ``enough`` (as many dialogues as were asked for, and not penalised).
-    average : float
-        The mean of the gaps, each writer weighing the same: the average human.
-    these_low, these_high : float
-        Its interval for these writers and dialogues like these.
-    ci_low, ci_high : float
-        Its interval for writers and dialogues like these.
-    ci_level : float
-        Of all intervals.
-    writer_sd, sd_low, sd_high : float
-        Standard deviation between writers in log-odds, with its interval.
-    """
-
-    pooled: Ratings = field(repr=False)
-    split: Ratings = field(repr=False)
+    pooled: Ratings = field(repr=False)  # the board on which all writers are one responder
+    split: Ratings = field(repr=False)  # the board on which each writer is a responder, named ``human/writer-1a2b``
+    # one row per writer, best first: ``writer``, ``gap`` (strength less the mean of all who are no writers), ``ci_low``,
+    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (as many dialogues as were asked for,
+    # and not penalised).
     writers: pd.DataFrame
-    average: float
-    these_low: float
+    average: float  # the mean of the gaps, each writer weighing the same: the average human
+    these_low: float  # its interval for these writers and dialogues like these
     these_high: float
-    ci_low: float
+    ci_low: float  # its interval for writers and dialogues like these
     ci_high: float
-    ci_level: float
-    writer_sd: float
+    ci_level: float  # of all intervals
+    writer_sd: float  # standard deviation between writers in log-odds, with its interval
     sd_low: float
     sd_high: float
 
@@ -313,12 +237,8 @@ def rate_writers(
         A line of the rubric.
     min_dialogues : int
         A writer judged in fewer has no row of their own on the board, but counts in the average.
-    n_resamples : int
-        Bootstrap resamples of dialogues.
-    ci_level : float
-        Of the intervals.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -332,9 +252,8 @@ def rate_writers(
 
     Notes
     -----
-    In 200 simulated studies (12 writers, three a history, 60 dialogues, two raters a pair, a spread of 0.5)
-    the interval for writers like these held the truth in 92.5%, that for these writers in 95%, and that
-    of the spread in 95%; they said 95%.
+    In 200 simulated studies (12 writers, three a history, 60 dialogues, two raters a pair, a spread of 0.5) the interval for
+    writers like these held the truth in 92.5%, that for these writers in 95%, and that of the spread in 95%; they said 95%.
 
     Examples
     --------

@@ -26,27 +26,16 @@ CHUNK_CELLS = 4_000_000
 
 @dataclass(frozen=True)
 class ThemeOverlap:
-    """How far two parties give the same reasons for the same pairs.
+    """How far two parties give the same reasons for the same pairs."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        One row a measure (``"dice"``, ``"jaccard"``, ``"named_by_both"``): ``overlap`` on the same pair;
-        ``permuted``, with reasons given for pairs of other dialogues; ``excess``, the difference; and
-        ``corrected``, the excess over its room, 1 - permuted; each with ``_low`` and ``_high``; ``ci_level``.
-    themes : pandas.DataFrame
-        One row a theme: the shares of reasons that name it, ``first_share`` and ``second_share``;
-        ``both`` (of pairs of reasons on the same pair) and ``by_chance`` (on pairs of other dialogues);
-        ``kappa``, agreement on naming it beyond chance.
-    n_reason_pairs, n_empty, n_clusters : int
-        Pairs of reasons compared; reasons that named no theme and were left out; dialogues.
-    provisional : bool
-        Fewer than 30 clusters.
-    """
-
+    # one row a measure (``"dice"``, ``"jaccard"``, ``"named_by_both"``): ``overlap`` on the same pair; ``permuted``, with
+    # reasons given for pairs of other dialogues; ``excess``, the difference; and ``corrected``, the excess over its room, 1 -
+    # permuted; each with ``_low`` and ``_high``; ``ci_level``.
     table: pd.DataFrame
+    # one row a theme: the shares of reasons that name it, ``first_share`` and ``second_share``; ``both`` (of pairs of reasons
+    # on the same pair) and ``by_chance`` (on pairs of other dialogues); ``kappa``, agreement on naming it beyond chance.
     themes: pd.DataFrame
-    n_reason_pairs: int
+    n_reason_pairs: int  # pairs of reasons compared; reasons that named no theme and were left out; dialogues
     n_empty: int
     n_clusters: int
     provisional: bool
@@ -58,7 +47,6 @@ def theme_overlap(
     *,
     between: tuple[str, str] = ("human", "model"),
     agreeing: bool = True,
-    cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
@@ -80,14 +68,8 @@ def theme_overlap(
         Two values of ``rater_kind``.
     agreeing : bool
         Whether only reasons for the same verdict are compared.
-    cluster : str
-        Column of what is resampled together.
-    n_resamples : int
-        Bootstrap resamples; 0 for the values alone.
-    ci_level : float
-        Of the intervals.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -109,7 +91,7 @@ def theme_overlap(
     >>> theme_overlap(reasons, codes, n_resamples=0).table.set_index("measure").loc["dice", ["overlap", "permuted"]].tolist()
     [0.5, 0.5]
     """
-    needed = ["reason_id", "pair_id", "rater_kind", cluster] + (["verdict"] if agreeing else [])
+    needed = ["reason_id", "pair_id", "rater_kind", "dialogue_id"] + (["verdict"] if agreeing else [])
     need_columns(reasons, needed, ThemeError)
     need_columns(codes, ["reason_id", "code", "probability"], ThemeError)
     named, names, kept = _named(reasons, codes)
@@ -131,7 +113,7 @@ def theme_overlap(
             f"so no reasons can be compared."
         )
     one, other = met["one"].to_numpy(), met["other"].to_numpy()
-    where, clusters = pd.factorize(rows[cluster])
+    where, clusters = pd.factorize(rows["dialogue_id"])
     same = np.column_stack([_overlaps(named[one], named[other]), np.ones(len(one))])
     by_cluster = np.zeros((len(clusters), same.shape[1]))
     np.add.at(by_cluster, where[one], same)

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, draw_weights, interval_of
-from heart_utils.ratings.verdicts import SHARES, AgreementError, Array, Codes
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes
 from heart_utils.tables import need_columns
 
-__all__ = ["OUTCOMES", "share_won", "strategy_shares", "track_recipients"]
+__all__ = ["OUTCOMES", "track_recipients"]
 
 OUTCOMES = ("seeker_empathy", "seeker_relevance", "distress_drop")
 """The seeker's scores of the supporter, and distress before minus distress after."""
@@ -20,87 +20,12 @@ HIGHEST = 5.0
 CHUNK = 200
 
 
-def strategy_shares(histories: pd.DataFrame) -> pd.DataFrame:
-    """Give the share of supporter turns in which each strategy was used.
-
-    Parameters
-    ----------
-    histories : pandas.DataFrame
-        With the column ``strategies``: for each supporter turn its strategies, several parted by a plus sign between spaces.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a history that has strategies and a strategy: ``history_id``, ``code``, ``value`` (a share
-        of turns, 0 where it was not used), ``n_turns``.
-
-    Raises
-    ------
-    AgreementError
-        If no history has strategies.
-
-    Examples
-    --------
-    >>> told = pd.DataFrame({"history_id": ["h"], "strategies": [["Question", "Question + Others"]]})
-    >>> strategy_shares(told)[["code", "value"]].values.tolist()
-    [['Others', 0.5], ['Question', 1.0]]
-    """
-    if "strategies" not in histories:
-        raise AgreementError("The histories have no column strategies; only ESConv's do.")
-    there = histories["strategies"].map(lambda cell: isinstance(cell, list) and len(cell) > 0).astype(bool)
-    if not there.any():
-        raise AgreementError("No history has strategies.")
-    turns = histories.loc[there, ["history_id", "strategies"]].assign(n_turns=lambda rows: rows["strategies"].map(len))
-    single = turns.explode("strategies").reset_index(names="turn")
-    single = single.assign(turn=np.arange(len(single)), code=single["strategies"].str.split(" + ", regex=False)).explode("code")
-    used = single.drop_duplicates(["turn", "code"]).groupby(["history_id", "code"]).size()
-    grid = pd.MultiIndex.from_product([turns["history_id"], sorted(single["code"].unique())], names=["history_id", "code"])
-    found = (
-        used.reindex(grid, fill_value=0).rename("used").reset_index().merge(turns[["history_id", "n_turns"]], on="history_id")
-    )
-    return found.assign(value=found["used"] / found["n_turns"])[["history_id", "code", "value", "n_turns"]]
-
-
-def share_won(verdicts: pd.DataFrame, responders: pd.DataFrame, *, kinds: Sequence[str] = ("human", "source")) -> pd.DataFrame:
-    """Give how often each rater prefers a reply by a person, or from the data set, to one of another kind.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        The verdicts table, orders joined. A tie and a contradiction between orders are half a win; ``p_a`` counts where given.
-    responders : pandas.DataFrame
-        Names the ``responder_kind`` of each ``responder``.
-    kinds : sequence of str
-        Kinds of responders whose wins are counted, where they meet one of no such kind.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a dialogue and rater: ``dialogue_id``, ``rater`` and ``value``, the mean share won.
-
-    Examples
-    --------
-    >>> said = pd.DataFrame({"dialogue_id": "d", "rater": "judge", "responder_a": "anna", "responder_b": "bot",
-    ...     "verdict": ["a", "a", None], "p_a": [None, 0.75, None], "state": ["valid", "valid", "inconsistent"]})
-    >>> who = pd.DataFrame({"responder": ["anna", "bot"], "responder_kind": ["human", "model"]})
-    >>> share_won(said, who).values.tolist()
-    [['d', 'judge', 0.75]]
-    """
-    kind_of = responders.set_index("responder")["responder_kind"]
-    counted = {side: verdicts[f"responder_{side}"].map(kind_of).isin(kinds) for side in ("a", "b")}
-    met = verdicts[(counted["a"] ^ counted["b"]) & verdicts["state"].isin(["valid", "inconsistent"])]
-    to_a = met["p_a"].astype(float).fillna(met["verdict"].map(SHARES).astype(float)).fillna(0.5)
-    won = to_a.where(counted["a"][met.index], 1.0 - to_a)
-    return met.assign(value=won).groupby(["dialogue_id", "rater"])["value"].mean().reset_index()
-
-
 def track_recipients(
     values: pd.DataFrame,
     histories: pd.DataFrame,
     *,
     by: Sequence[str] = ("code",),
     outcomes: Sequence[str] = OUTCOMES,
-    cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
@@ -123,23 +48,16 @@ def track_recipients(
         Columns of `values`.
     outcomes : sequence of str
         Of :data:`OUTCOMES`.
-    cluster : str
-        Column of what is resampled together.
-    n_resamples : int
-        Bootstrap resamples; 0 for the correlations alone.
-    ci_level : float
-        Of the intervals.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``, ``ci_low``,
-        ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing`` (without), ``mean_with`` and
-        ``mean_without`` (of the value: they differ if those who answered were not like the rest),
-        ``top_share`` (outcomes at 5; of a drop, distress that could not fall further, at 1 before),
-        ``n_clusters``, ``provisional``. Where a value or an outcome does not vary, ``nan``.
+        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``, ``ci_low``, ``ci_high``,
+        ``ci_level``, ``n`` (with an outcome), ``n_missing`` (without), ``mean_with`` and ``mean_without`` (of the value: they
+        differ if those who answered were not like the rest), ``top_share`` (outcomes at 5; of a drop, distress that could not
+        fall further, at 1 before), ``n_clusters``, ``provisional``. Where a value or an outcome does not vary, ``nan``.
 
     Raises
     ------
@@ -154,7 +72,7 @@ def track_recipients(
     >>> found[["correlation", "n", "n_missing"]].values.tolist()
     [[1.0, 3.0, 1.0]]
     """
-    told = _outcomes(histories, outcomes, cluster)
+    told = _outcomes(histories, outcomes)
     need_columns(values, ["history_id", "value", *by], AgreementError)
     if values.duplicated(["history_id", *by]).any():
         row = values.loc[values.duplicated(["history_id", *by]), ["history_id", *by]].iloc[0]
@@ -166,24 +84,24 @@ def track_recipients(
     rows = []
     for outcome in outcomes:
         # One draw serves all groups: the dialogues are the same.
-        clusters = pd.Index(joined.loc[joined[outcome].notna(), cluster].unique())
+        clusters = pd.Index(joined.loc[joined[outcome].notna(), "dialogue_id"].unique())
         drawn = draw_weights(len(clusters), n_resamples, rng)
         for group, part in joined.groupby(list(by), sort=True) if by else [((), joined)]:
-            found = _correlate(part, outcome, clusters.get_indexer(pd.Index(part[cluster])), drawn, ci_level)
+            found = _correlate(part, outcome, clusters.get_indexer(pd.Index(part["dialogue_id"])), drawn, ci_level)
             rows.append({**dict(zip(by, group, strict=True)), "outcome": outcome, **found})
     return pd.DataFrame(rows)
 
 
-def _outcomes(histories: pd.DataFrame, outcomes: Sequence[str], cluster: str) -> pd.DataFrame:
+def _outcomes(histories: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     unknown = [name for name in outcomes if name not in OUTCOMES]
     if unknown:
         raise AgreementError(f"outcomes must be of {', '.join(OUTCOMES)}; got {', '.join(unknown)}.")
     needed = {name: ["distress_before", "distress_after"] if name == "distress_drop" else [name] for name in outcomes}
     missing = [column for columns in needed.values() for column in columns if column not in histories]
-    missing += [column for column in ("history_id", cluster) if column not in histories]
+    missing += [column for column in ("history_id", "dialogue_id") if column not in histories]
     if missing:
         raise AgreementError(f"histories have no column {', '.join(missing)}; only ESConv's seekers answered.")
-    told = histories[["history_id", cluster]].copy()
+    told = histories[["history_id", "dialogue_id"]].copy()
     for name in outcomes:
         if name == "distress_drop":
             told[name] = histories["distress_before"] - histories["distress_after"]

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from heart_utils.ratings.resampling import crossed_interval, crossed_variance
+from heart_utils.ratings.resampling import check_level, crossed_interval, crossed_variance
 from heart_utils.tables import TABLES, check_table
 
 __all__ = ["CONVERSIONS", "EffectError", "effect_row", "read_quoted", "share_between", "share_clustered"]
@@ -78,6 +78,7 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
     from statsmodels.stats.nonparametric import rank_compare_2indep
 
     models, people = np.asarray(models, dtype=float), np.asarray(people, dtype=float)
+    check_level(ci_level)
     if min(len(models), len(people)) < 2:
         raise EffectError(f"A share needs two scores a side; there are {len(models)} of models and {len(people)} of people.")
     if models.min() > people.max() or people.min() > models.max() or np.ptp([*models, *people]) == 0.0:

@@ -37,41 +37,28 @@ class HaloError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Halo:
-    """How far dimensions are told apart.
+    """How far dimensions are told apart."""
 
-    Attributes
-    ----------
-    correlations : pandas.DataFrame
-        Residual correlations, rows and columns by (rater, dimension).
-    dimensions : pandas.DataFrame
-        One row a dimension and ``kinds`` of two raters, such as ``human with model``: ``convergent`` (mean correlation of
-        two such raters on it), ``discriminant`` (of two raters, one on it and one on another), ``difference`` with
-        ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over the dimensions of one ``kinds``), and ``label``: empty, or
-        :data:`NOT_DISTINCT`, or why there is no estimate.
-    second : pandas.DataFrame
-        Campbell and Fiske's second criterion, one row two raters (``one``, ``other``, ``kinds``) and dimension:
-        ``convergent``, ``same_rater`` (mean correlation of it with the other dimensions within either rater) and
-        ``holds``, whether the first is larger.
-    raters : pandas.DataFrame
-        One row a rater: ``within`` (mean correlation of two dimensions for one rater) and
-        ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``.
-    n_histories, n_left_out, n_clusters : int
-        Histories used, those with a score missing, and what was resampled.
-    provisional : bool
-        Fewer than 30 clusters.
-    """
-
-    correlations: pd.DataFrame
+    correlations: pd.DataFrame  # residual correlations, rows and columns by (rater, dimension)
+    # one row a dimension and ``kinds`` of two raters, such as ``human with model``: ``convergent`` (mean correlation of two
+    # such raters on it), ``discriminant`` (of two raters, one on it and one on another), ``difference`` with ``ci_low``,
+    # ``ci_high``, ``p``, ``p_holm`` (over the dimensions of one ``kinds``), and ``label``: empty, or :data:`NOT_DISTINCT`, or
+    # why there is no estimate.
     dimensions: pd.DataFrame
+    # Campbell and Fiske's second criterion, one row two raters (``one``, ``other``, ``kinds``) and dimension: ``convergent``,
+    # ``same_rater`` (mean correlation of it with the other dimensions within either rater) and ``holds``, whether the first
+    # is larger.
     second: pd.DataFrame
+    # one row a rater: ``within`` (mean correlation of two dimensions for one rater) and ``first_share`` (of the first
+    # eigenvalue) with ``ci_low`` and ``ci_high``.
     raters: pd.DataFrame
-    n_histories: int
+    n_histories: int  # histories used, those with a score missing, and what was resampled
     n_left_out: int
     n_clusters: int
     provisional: bool
 
 
-def complete_scores(scores: pd.DataFrame, *, cluster: str = "dialogue_id") -> tuple[Array, list[str], list[list[str]], int]:
+def complete_scores(scores: pd.DataFrame) -> tuple[Array, list[str], list[list[str]], int]:
     """Lay valid scores out as a block of histories in which nobody left anything out."""
     valid = scores.assign(score=scores["score"].where(scores["state"] == "valid"))
     axes = ["history_id", "responder", "rater", "dimension"]
@@ -85,7 +72,7 @@ def complete_scores(scores: pd.DataFrame, *, cluster: str = "dialogue_id") -> tu
     whole = ~np.isnan(block).any(axis=(1, 2, 3))
     if not whole.any():
         raise HaloError(f"None of {shape[0]} histories has a valid score of every rater, responder and dimension.")
-    of_history = scores.drop_duplicates("history_id").set_index("history_id")[cluster]
+    of_history = scores.drop_duplicates("history_id").set_index("history_id")["dialogue_id"]
     histories = [str(name) for name, kept in zip(found[0][1], whole, strict=True) if kept]
     names = [[str(name) for name in labels] for _, labels in found[1:]]
     return block[whole], [str(of_history[history]) for history in histories], names, int((~whole).sum())
@@ -97,7 +84,6 @@ def measure_halo(
     rng: np.random.Generator | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    cluster: str = "dialogue_id",
 ) -> Halo:
     """Hold agreement on a dimension against agreement across dimensions.
 
@@ -106,14 +92,8 @@ def measure_halo(
     scores : pandas.DataFrame
         The table of scores, with two raters, two dimensions and two responders or more. Without a column
         ``rater_kind`` all raters are of one kind.
-    rng : numpy.random.Generator, optional
-        For the resamples of histories, by default one with a fixed seed; responder means are taken anew in each.
-    n_resamples : int
-        How many.
-    ci_level : float
-        Such as 0.95.
-    cluster : str
-        What is resampled together.
+    rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -136,7 +116,7 @@ def measure_halo(
     >>> found.dimensions[["dimension", "label"]].values.tolist()  # both dimensions are one quality here
     [['safety', 'not shown to be distinct'], ['warmth', 'not shown to be distinct']]
     """
-    block, clusters, (responders, raters, dimensions), n_left_out = complete_scores(scores, cluster=cluster)
+    block, clusters, (responders, raters, dimensions), n_left_out = complete_scores(scores)
     if min(len(responders), len(raters), len(dimensions)) < 2:
         raise HaloError(
             f"{len(responders)} responders, {len(raters)} raters and {len(dimensions)} dimensions: two of each are needed to "
@@ -180,9 +160,8 @@ def variance_components(scores: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a dimension and ``component`` (``history``, ``responder``, ``rater``, ``history x responder``,
-        ``history x rater``, ``responder x rater``, ``residual``): ``variance``, ``share`` of the sum of
-        those above zero.
+        One row a dimension and ``component`` (``history``, ``responder``, ``rater``, ``history x responder``, ``history x
+        rater``, ``responder x rater``, ``residual``): ``variance``, ``share`` of the sum of those above zero.
 
     References
     ----------
@@ -295,25 +274,19 @@ def _components(block: Array) -> dict[str, float]:
     c, a, r = block.shape
     if min(c, a, r) < 2:
         raise HaloError(f"{c} histories, {a} responders and {r} raters: variance components need two of each.")
-    grand = block.mean()
-    by_c, by_a, by_r = block.mean(axis=(1, 2)), block.mean(axis=(0, 2)), block.mean(axis=(0, 1))
-    by_ca, by_cr, by_ar = block.mean(axis=2), block.mean(axis=1), block.mean(axis=0)
-    ms_c = a * r * ((by_c - grand) ** 2).sum() / (c - 1)
-    ms_a = c * r * ((by_a - grand) ** 2).sum() / (a - 1)
-    ms_r = c * a * ((by_r - grand) ** 2).sum() / (r - 1)
-    ms_ca = r * ((by_ca - by_c[:, None] - by_a[None] + grand) ** 2).sum() / ((c - 1) * (a - 1))
-    ms_cr = a * ((by_cr - by_c[:, None] - by_r[None] + grand) ** 2).sum() / ((c - 1) * (r - 1))
-    ms_ar = c * ((by_ar - by_a[:, None] - by_r[None] + grand) ** 2).sum() / ((a - 1) * (r - 1))
-    left = block - by_ca[:, :, None] - by_cr[:, None, :] - by_ar[None]
-    left = left + by_c[:, None, None] + by_a[None, :, None] + by_r[None, None] - grand
-    ms = (left**2).sum() / ((c - 1) * (a - 1) * (r - 1))
-    found = {
-        "history": (ms_c - ms_ca - ms_cr + ms) / (a * r),
-        "responder": (ms_a - ms_ca - ms_ar + ms) / (c * r),
-        "rater": (ms_r - ms_cr - ms_ar + ms) / (c * a),
-        "history x responder": (ms_ca - ms) / r,
-        "history x rater": (ms_cr - ms) / a,
-        "responder x rater": (ms_ar - ms) / c,
-        "residual": ms,
-    }
-    return {name: float(value) for name, value in found.items()}
+    names = ("history", "responder", "rater")
+    effects = [axes for size in (1, 2, 3) for axes in combinations(range(3), size)]
+    parts: dict[tuple[int, ...], Array] = {(): block.mean(keepdims=True)}
+    square = {}
+    for axes in effects:
+        mean = block.mean(axis=tuple({0, 1, 2} - {*axes}), keepdims=True)
+        parts[axes] = mean - sum(part for inner, part in parts.items() if {*inner} < {*axes})
+        freedom = np.prod([block.shape[axis] - 1 for axis in axes])
+        square[axes] = float((parts[axes] ** 2).sum() * block.size / parts[axes].size / freedom)
+    found = {}
+    for axes in effects:  # the expected square of an effect holds those of all wider effects
+        others = {0, 1, 2} - {*axes}
+        wider = [square[one] * (-1) ** (len(one) - len(axes)) for one in effects if {*axes} <= {*one}]
+        name = "residual" if not others else " x ".join(names[axis] for axis in axes)
+        found[name] = float(sum(wider) / np.prod([block.shape[axis] for axis in others]))
+    return found

@@ -9,16 +9,17 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.stats.multitest import multipletests
 
-from heart_utils.ratings.regression import fit_logistic
+from heart_utils.ratings.regression import author_columns, fit_logistic
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Interval, bootstrap_ci, share_ci
-from heart_utils.ratings.style import style_features
-from heart_utils.ratings.verdicts import SHARES, combine_orders, won_by_a
+from heart_utils.ratings.verdicts import SHARES, combine_orders, need_cluster, won_by_a
 
-__all__ = ["BiasError", "feature_bias", "margin_profile", "mark_orders", "position_bias", "text_features"]
+__all__ = ["BiasError", "feature_bias", "margin_profile", "position_bias", "text_features"]
 
 Array = NDArray[np.float64]
 
 LARGE_MARGIN = 4
+FIRST_PERSON = r"\b(?i:i|i['’](?:m|d|ve|ll)|me|my|mine|myself)\b"
+LIST_LINE = r"(?m)^\s*(?:[-*•‣]|\d{1,2}[.)])\s+\S"
 
 
 class BiasError(ValueError):
@@ -31,18 +32,14 @@ def position_bias(
     rng: np.random.Generator,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
     """Measure how far each rater leans towards the reply shown first, and how often it contradicts itself.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The table of verdicts, orders not yet joined; rows joined elsewhere may be there with the state
-        ``inconsistent``.
-    rng : numpy.random.Generator
-        For the resamples.
-    n_resamples, ci_level, cluster
+        The table of verdicts, orders not yet joined; rows joined elsewhere may be there with the state ``inconsistent``.
+    rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
@@ -62,6 +59,7 @@ def position_bias(
     >>> float(found["first_share"]), float(found["inconsistent_share"])
     (0.75, 0.5)
     """
+    need_cluster(verdicts, "dialogue_id")
     how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
@@ -74,10 +72,14 @@ def position_bias(
         first = np.where(shown["order"] == "ab", first, 1.0 - first)
         failed = ~theirs["state"].isin(["valid", "inconsistent"])
         measures = {
-            "first_share": (first, shown[cluster], "no valid verdict names the order shown"),
-            "inconsistent_share": (judged["state"].eq("inconsistent"), judged[cluster], "no pair was seen in both orders"),
-            "tie_share": (valid["verdict"].eq("tie"), valid[cluster], "no verdict is valid"),
-            "failed_share": (failed, theirs[cluster], "no answer"),
+            "first_share": (first, shown["dialogue_id"], "no valid verdict names the order shown"),
+            "inconsistent_share": (
+                judged["state"].eq("inconsistent"),
+                judged["dialogue_id"],
+                "no pair was seen in both orders",
+            ),
+            "tie_share": (valid["verdict"].eq("tie"), valid["dialogue_id"], "no verdict is valid"),
+            "failed_share": (failed, theirs["dialogue_id"], "no answer"),
         }
         for measure, (values, clusters, without) in measures.items():
             rows.append({"rater": rater, "dimension": dimension, "measure": measure} | _share(values, clusters, without, **how))
@@ -90,7 +92,6 @@ def margin_profile(
     rng: np.random.Generator,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
     """Hold a rater's margins where its two orders agree against those where they contradict each other.
 
@@ -98,7 +99,7 @@ def margin_profile(
     ----------
     verdicts : pandas.DataFrame
         The table of verdicts, orders not yet joined.
-    rng, n_resamples, ci_level, cluster
+    rng, n_resamples, ci_level
         As in :func:`position_bias`.
 
     Returns
@@ -123,20 +124,17 @@ def margin_profile(
         given = theirs[(theirs["state"] == "valid") & theirs["margin"].notna()]
         row = {"rater": rater, "dimension": dimension, "n_margins": len(given), "mean": given["margin"].mean(),
                "large_share": (given["margin"] >= LARGE_MARGIN).mean() if len(given) else np.nan}  # fmt: skip
-        both = given.groupby(["pair_id", "repeat", "protocol", cluster], dropna=False).agg(
+        both = given.groupby(["pair_id", "repeat", "protocol", "dialogue_id"], dropna=False).agg(
             margin=("margin", "mean"), n=("order", "nunique"), n_said=("verdict", "nunique")
         )
         both = both[both["n"] == 2].reset_index()
         agreed = (both["n_said"] == 1).to_numpy()
-        rows.append(row | _margin_gap(both, agreed, cluster, rng, n_resamples, ci_level, len(given)))
+        rows.append(row | _margin_gap(both, agreed, rng, n_resamples, ci_level, len(given)))
     return pd.DataFrame(rows)
 
 
 def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     r"""Say of each reply in which form it comes: how often twice as long, and what is in it or not.
-
-    What is found in a text is found by :func:`heart_utils.ratings.style.style_features`, which counts, since a board's
-    covariates are in standard deviations. Here a unit must mean something by itself, to be priced in log-odds one by one.
 
     Parameters
     ----------
@@ -155,10 +153,14 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     >>> text_features(replies)[["list_marks", "first_person"]].values.tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    counted = style_features(replies.dropna(subset=["text"]))
-    there = (counted[["list_marks", "first_person", "questions"]] > 0).astype(float)
-    there.insert(0, "log2_words", counted["log_words"].fillna(0.0) / np.log(2.0))
-    return there.rename(columns={"questions": "question"})
+    text = replies.dropna(subset=["text"]).set_index("reply_id")["text"]
+    found = {
+        "log2_words": np.log(text.str.count(r"\S+").clip(lower=1)) / np.log(2.0),
+        "list_marks": text.str.contains(LIST_LINE),
+        "first_person": text.str.contains(FIRST_PERSON),
+        "question": text.str.contains("?", regex=False),
+    }
+    return pd.DataFrame(found, index=text.index).astype(float)
 
 
 def feature_bias(
@@ -168,7 +170,6 @@ def feature_bias(
     *,
     within_authors: bool = True,
     ci_level: float = 0.95,
-    cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
     r"""Measure what goes with winning: the log-odds that one unit more of a feature adds, all features at once.
 
@@ -188,8 +189,6 @@ def feature_bias(
         Whether strengths of the responders are in the model.
     ci_level : float
         Such as 0.95.
-    cluster : str
-        What the sandwich variance sums over; the interval has a t quantile.
 
     Returns
     -------
@@ -217,41 +216,13 @@ def feature_bias(
     for (rater, dimension), theirs in joined.groupby(["rater", "dimension"], sort=True):
         gap = gaps.loc[theirs.index].dropna()
         theirs = theirs.loc[gap.index]
-        authors = _author_columns(theirs) if within_authors else np.zeros((len(theirs), 0))
-        fitted = _fit(np.asarray(won.loc[gap.index], dtype=np.float64), gap, authors, theirs[cluster], ci_level)
+        authors = author_columns(theirs) if within_authors else np.zeros((len(theirs), 0))
+        fitted = _fit(np.asarray(won.loc[gap.index], dtype=np.float64), gap, authors, theirs["dialogue_id"], ci_level)
         rows.append(fitted.assign(rater=str(rater), dimension=str(dimension), n_pairs=len(theirs)))
     if not rows:
         raise BiasError("No valid verdict is on a pair whose replies have features; give the comparisons of these verdicts.")
     table = pd.concat(rows, ignore_index=True)
     return table[["rater", "dimension", *[column for column in table.columns if column not in ("rater", "dimension")]]]
-
-
-def mark_orders(found: pd.DataFrame, position: pd.DataFrame) -> pd.DataFrame:
-    """Say of each row whether its pairs were asked in both orders; otherwise a feature may stand for the place.
-
-    Parameters
-    ----------
-    found : pandas.DataFrame
-        From :func:`feature_bias`: ``rater`` and ``dimension``.
-    position : pandas.DataFrame
-        From :func:`position_bias` on the same verdicts.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The rows with ``orders``: ``"both"`` or ``"one"``.
-
-    Examples
-    --------
-    >>> found = pd.DataFrame({"rater": ["x", "y"], "dimension": "overall", "log_odds": [0.1, 0.9]})
-    >>> position = found.assign(measure="inconsistent_share", value=[0.2, None])
-    >>> mark_orders(found, position)["orders"].tolist()
-    ['both', 'one']
-    """
-    twice = position[(position["measure"] == "inconsistent_share") & position["value"].notna()]
-    both = set(zip(twice["rater"], twice["dimension"], strict=True))
-    asked = zip(found["rater"], found["dimension"], strict=True)
-    return found.assign(orders=["both" if key in both else "one" for key in asked])
 
 
 def _share(
@@ -272,7 +243,6 @@ def _share(
 def _margin_gap(
     both: pd.DataFrame,
     agreed: NDArray[np.bool_],
-    cluster: str,
     rng: np.random.Generator,
     n_resamples: int,
     ci_level: float,
@@ -282,23 +252,16 @@ def _margin_gap(
     row = {**sides, "difference": sides["agreed"] - sides["contradicted"], "ci_low": np.nan, "ci_high": np.nan}
     if not n_margins:
         return row | {"why": "this rater gives no margins"}
-    if both[cluster].nunique() < 2 or not agreed.any() or agreed.all():
+    if both["dialogue_id"].nunique() < 2 or not agreed.any() or agreed.all():
         return row | {"why": "too few pairs with margins in both orders, or all of them agree or none"}
     sums = pd.DataFrame({"yes": agreed, "no": ~agreed, "yes_sum": both["margin"] * agreed, "no_sum": both["margin"] * ~agreed})
     found: Interval = bootstrap_ci(
         sums.astype(float),
         lambda sums: sums["yes_sum"] / sums["yes"].where(sums["yes"] > 0)
         - sums["no_sum"] / sums["no"].where(sums["no"] > 0),
-        cluster=both[cluster], rng=rng, n_resamples=n_resamples, ci_level=ci_level,
+        cluster=both["dialogue_id"], rng=rng, n_resamples=n_resamples, ci_level=ci_level,
     )  # fmt: skip
     return row | {"ci_low": found.ci_low, "ci_high": found.ci_high, "why": ""}
-
-
-def _author_columns(verdicts: pd.DataFrame) -> Array:
-    """Give one column an author but the first: 1 where it wrote a, -1 where it wrote b."""
-    authors = sorted({*verdicts["responder_a"], *verdicts["responder_b"]})[1:]
-    columns = [(verdicts["responder_a"] == name).astype(float) - (verdicts["responder_b"] == name) for name in authors]
-    return np.column_stack(columns) if columns else np.zeros((len(verdicts), 0))
 
 
 def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_level: float) -> pd.DataFrame:

@@ -41,7 +41,6 @@ def grade_probes(
     *,
     base: str = "reference",
     alpha: float = 0.05,
-    cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
@@ -58,8 +57,6 @@ def grade_probes(
         The responder that probes were made from.
     alpha : float
         Holm's procedure runs over the probes of one judge; intervals have the level 1 - `alpha`.
-    cluster : str
-        What counts once; several pairs of it are averaged.
 
     Returns
     -------
@@ -110,8 +107,7 @@ def grade_probes(
     for rater, theirs in joined.groupby("rater", sort=True):
         for name, known in expected.items():
             rows.append(
-                {"rater": rater, "probe": name, "expected": known}
-                | _grade(theirs[theirs["probe"] == name], cluster, 1.0 - alpha)
+                {"rater": rater, "probe": name, "expected": known} | _grade(theirs[theirs["probe"] == name], 1.0 - alpha)
             )
     table = pd.DataFrame(rows)
     table["p_holm"] = np.nan
@@ -174,9 +170,9 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _grade(pairs: pd.DataFrame, cluster: str, ci_level: float) -> dict[str, object]:
+def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     judged = pairs[pairs["state"].isin(["valid", "inconsistent"])]
-    per = judged.groupby(cluster)["share"].mean()
+    per = judged.groupby("dialogue_id")["share"].mean()
     n = len(per)
     row: dict[str, object] = {"n": n, "n_failed": len(pairs) - len(judged), "provisional": n < ENOUGH_CLUSTERS}
     if not n:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pandas as pd
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci, share_ci
 from heart_utils.ratings.verdicts import SHARES, combine_orders
 
-__all__ = ["compare_answers", "dimension_overlap", "profile_by", "score_drift"]
+__all__ = ["compare_answers", "dimension_overlap", "score_drift"]
 
 SAME = ("pair_id", "order", "rater", "dimension", "repeat", "protocol", "answer_format", "group")
 
@@ -22,7 +23,6 @@ def compare_answers(
     rng: np.random.Generator | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
     """Compare a rater's answers to what should be one question, asked under several conditions.
 
@@ -33,7 +33,7 @@ def compare_answers(
     by : str
         The condition: ``"repeat"`` (asked again), ``"protocol"`` (in other words), ``"answer_format"``, or a column of
         your own, such as the month it was asked in (drift).
-    rng, n_resamples, ci_level, cluster
+    rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
@@ -62,50 +62,16 @@ def compare_answers(
             before, after = theirs[theirs[by] == one], theirs[theirs[by] == other]
             met = before.merge(after, on=key, suffixes=("", "_after"))
             valid = met[(met["state"] == "valid") & (met["state_after"] == "valid")]
-            if valid[cluster].nunique() < 2:
+            if valid["dialogue_id"].nunique() < 2:
                 continue
             first = [np.where(valid["order"] == "ba", 1.0 - share, share) for share in
                      (valid[name].map(SHARES).astype(float) for name in ("verdict", "verdict_after"))]  # fmt: skip
             same = valid["verdict"].eq(valid["verdict_after"])
-            found = share_ci(same, 1, cluster=valid[cluster], rng=rng, n_resamples=n_resamples, ci_level=ci_level)
+            found = share_ci(same, 1, cluster=valid["dialogue_id"], rng=rng, n_resamples=n_resamples, ci_level=ci_level)
             rows.append((rater, dimension, one, other, found.estimate, found.ci_low, found.ci_high,
                          float((first[1] - first[0]).mean()), len(valid), len(met) - len(valid), found.n_clusters,
                          found.provisional))  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
-
-
-def profile_by(verdicts: pd.DataFrame, *, by: str) -> pd.DataFrame:
-    """Count how each rater answers at each value of a column, such as ``dimension_position``.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        The table of verdicts, orders not joined.
-    by : str
-        Such as ``"dimension_position"`` (was the dimension asked about first or last in its call?).
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a rater and value: ``n`` answers, ``failed_share``, ``tie_share`` and ``first_share`` of the valid ones, and
-        ``margin`` (mean).
-
-    Examples
-    --------
-    >>> verdicts = pd.DataFrame({"dimension_position": [0, 0, 1, 1], "verdict": ["a", "b", "tie", None], "order": "ab",
-    ...     "state": ["valid", "valid", "valid", "unparsed"], "rater": "judge", "margin": [3.0, 1.0, None, None]})
-    >>> profile_by(verdicts, by="dimension_position")[["n", "failed_share", "tie_share", "margin"]].values.tolist()
-    [[2.0, 0.0, 0.0, 2.0], [2.0, 0.5, 1.0, nan]]
-    """
-    rows = []
-    for (rater, value), theirs in verdicts.groupby(["rater", by], sort=True):
-        valid = theirs[theirs["state"] == "valid"]
-        share = valid["verdict"].map(SHARES).astype(float)
-        first = share.where(valid["order"] == "ab", 1.0 - share)[valid["order"].notna()]
-        rows.append({"rater": rater, by: value, "n": len(theirs), "failed_share": 1.0 - len(valid) / len(theirs),
-                     "tie_share": valid["verdict"].eq("tie").mean(), "first_share": first.mean(),
-                     "margin": valid["margin"].astype(float).mean() if "margin" in valid else np.nan})  # fmt: skip
-    return pd.DataFrame(rows, columns=["rater", by, "n", "failed_share", "tie_share", "first_share", "margin"])
 
 
 def dimension_overlap(
@@ -114,7 +80,6 @@ def dimension_overlap(
     rng: np.random.Generator | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
     """Measure how often two dimensions get one verdict, for each rater, protocol and answer format.
 
@@ -125,7 +90,7 @@ def dimension_overlap(
     ----------
     verdicts : pandas.DataFrame
         The table of verdicts; orders are joined here. A tie is a verdict of its own, and so is a contradiction.
-    rng, n_resamples, ci_level, cluster
+    rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
@@ -151,14 +116,14 @@ def dimension_overlap(
     for (rater, protocol, form), theirs in joined.groupby(["rater", "protocol", "answer_format"], sort=True, dropna=False):
         said = theirs["verdict"].where(theirs["state"] == "valid", "inconsistent")
         wide = theirs.assign(said=said).pivot_table(
-            index=["pair_id", "repeat", cluster], columns="dimension", values="said", aggfunc="first"
+            index=["pair_id", "repeat", "dialogue_id"], columns="dimension", values="said", aggfunc="first"
         )
         two = list(combinations(wide.columns, 2))
         if not two:
             continue
         both = [wide[one].notna() & wide[other].notna() for one, other in two]
         same = [wide[one].eq(wide[other]) & there for (one, other), there in zip(two, both, strict=True)]
-        clusters = wide.index.get_level_values(cluster).to_series().reset_index(drop=True)
+        clusters = wide.index.get_level_values("dialogue_id").to_series().reset_index(drop=True)
         if clusters.nunique() < 2:
             continue
         counts = np.sum(same, axis=0), np.sum(both, axis=0)
@@ -177,7 +142,6 @@ def score_drift(
     n_parts: int = 10,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
     """Follow each rater through the conversations in their order, against what the model judges say of the same replies.
 
@@ -189,7 +153,7 @@ def score_drift(
         For the resamples; by default one with a fixed seed.
     n_parts : int
         Into how many parts of about one size the conversations are cut.
-    n_resamples, ci_level, cluster
+    n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
@@ -212,7 +176,7 @@ def score_drift(
     """
     valid = scores[scores["state"] == "valid"]
     judges = sorted(valid.loc[valid["rater_kind"] == "model", "rater"].unique())
-    wide = valid.pivot_table(index=["history_id", "reply_id", cluster], columns="rater", values="score").reset_index()
+    wide = valid.pivot_table(index=["history_id", "reply_id", "dialogue_id"], columns="rater", values="score").reset_index()
     place = pd.factorize(wide["history_id"], sort=True)[0]
     part = 1 + place * n_parts // (place.max() + 1)
     rows = []
@@ -224,10 +188,10 @@ def score_drift(
         for number in range(1, n_parts + 1):
             there = (part == number) & gap.notna().to_numpy()
             row = {"rater": rater, "part": number, "gap": np.nan, "ci_low": np.nan, "ci_high": np.nan, "n": int(there.sum())}
-            if len(set(wide.loc[there, cluster])) > 1:
-                sums = pd.DataFrame({"gap": gap[there].astype(float), "n": 1.0})
-                found = bootstrap_ci(sums, lambda sums: sums["gap"] / sums["n"], cluster=wide.loc[there, cluster], rng=rng,
-                                     n_resamples=n_resamples, ci_level=ci_level)  # fmt: skip
+            if len(set(wide.loc[there, "dialogue_id"])) > 1:
+                sums = pd.DataFrame({"gap": gap, "n": 1.0, "dialogue_id": wide["dialogue_id"]})[there]
+                how: dict[str, Any] = {"cluster": "dialogue_id", "rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
+                found = bootstrap_ci(sums, lambda sums: sums["gap"] / sums["n"], **how)
                 row |= {"gap": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high}
             rows.append(row)
-    return pd.DataFrame(rows).assign(provisional=wide[cluster].nunique() / n_parts < ENOUGH_CLUSTERS)
+    return pd.DataFrame(rows).assign(provisional=wide["dialogue_id"].nunique() / n_parts < ENOUGH_CLUSTERS)

@@ -95,28 +95,19 @@ def self_preference(
     rng: np.random.Generator | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
     """Estimate self-preference of each judge and dimension, and its divergence from people beside it.
 
-    A reply counts where the judge and all it is compared with gave it a valid score. On the scale
-    ``score`` means are differences of points; on ``logit`` each mean is taken to its place between the
-    lowest and the highest score, 1 and 5, first, so that judges that are squeezed against the ceiling can be
-    compared with those that are not.
+    A reply counts where the judge and all it is compared with gave it a valid score. On the scale ``score`` means are
+    differences of points; on ``logit`` each mean is taken to its place between the lowest and the highest score, 1 and 5,
+    first, so that judges that are squeezed against the ceiling can be compared with those that are not.
 
     Parameters
     ----------
     scores, responders : pandas.DataFrame
         The tables of these names.
-    rng : numpy.random.Generator, optional
-        For the resamples of dialogues; by default one with a fixed seed. Judges and responders are fixed: an interval
-        covers these models and dialogues like these.
-    n_resamples : int
-        How many.
-    ci_level : float
-        Such as 0.95.
-    cluster : str
-        What is resampled together.
+    rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -147,14 +138,14 @@ def self_preference(
     """
     ties = family_ties(scores, responders)
     people = sorted(scores.loc[scores["rater_kind"] == "human", "rater"].unique())
-    clusters = np.unique(scores[cluster].to_numpy(str))
-    check_clusters(len(clusters), cluster)
+    clusters = np.unique(scores["dialogue_id"].to_numpy(str))
+    check_clusters(len(clusters), "dialogue_id")
     weights = np.vstack([np.ones(len(clusters)), draw_weights(len(clusters), n_resamples, rng)])
     rows = []
     for dimension, of_dimension in scores.groupby("dimension", sort=True):
         sheet = of_dimension.assign(score=of_dimension["score"].where(of_dimension["state"] == "valid"))
-        wide = sheet.set_index(["reply_id", cluster, "responder", "rater"])["score"].unstack("rater").reset_index()  # noqa: PD010
-        codes = np.searchsorted(clusters, wide[cluster].to_numpy(str))
+        wide = sheet.set_index(["reply_id", "dialogue_id", "responder", "rater"])["score"].unstack("rater").reset_index()  # noqa: PD010
+        codes = np.searchsorted(clusters, wide["dialogue_id"].to_numpy(str))
         sides, sums = [], []
         for judge, theirs, neutral, rivals in zip(*(ties[name] for name in ("rater", "own", "neutral", "others")), strict=True):
             own = wide["responder"].isin(list(theirs)).to_numpy()

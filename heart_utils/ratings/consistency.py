@@ -35,7 +35,6 @@ def consistency(
     *,
     rng: np.random.Generator | None = None,
     dimension: str = "overall",
-    cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
@@ -58,7 +57,7 @@ def consistency(
     ----------
     verdicts : pandas.DataFrame
         As for :func:`heart_utils.ratings.ratings.fit_ratings`.
-    rng, dimension, cluster, n_resamples, ci_level
+    rng, dimension, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
@@ -86,9 +85,9 @@ def consistency(
     [0.0, 0.0]
     """
     check_level(ci_level)
-    entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
+    entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
     n_clusters = len(entries.clusters)
-    check_clusters(n_clusters, cluster)
+    check_clusters(n_clusters, "dialogue_id")
     model = BradleyTerry.fit(entries, "pairs")
     chance = model.chance()
     count, residual, same, apart = _products(entries, chance)
@@ -202,10 +201,9 @@ def head_to_head(
     Returns
     -------
     pandas.DataFrame
-        The columns `by`; ``outcome``: ``people``, ``models``, ``tie``, ``inconsistent`` (shares of all
-        that sum to one) and ``models_of_decided`` (models' share where someone was preferred);
-        ``share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_verdicts``, ``n_clusters`` (of two, the smaller),
-        ``provisional``, ``simulated``.
+        The columns `by`; ``outcome``: ``people``, ``models``, ``tie``, ``inconsistent`` (shares of all that sum to one) and
+        ``models_of_decided`` (models' share where someone was preferred); ``share``, ``ci_low``, ``ci_high``, ``ci_level``,
+        ``n_verdicts``, ``n_clusters`` (of two, the smaller), ``provisional``, ``simulated``.
 
     Raises
     ------

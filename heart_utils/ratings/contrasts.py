@@ -1,4 +1,4 @@
-"""Contrasts of strengths: groups against groups, and twins against each other."""
+"""Contrasts of strengths between adversarial histories and their calm twins."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.ratings.bradley_terry import WinMatrices, check_comparable, count_wins, find_separated, fit_strengths
-from heart_utils.ratings.ratings import Ratings
 from heart_utils.ratings.resampling import (
     as_rng,
     check_clusters,
     draw_weights,
     interval_ends,
-    simultaneous_quantile,
     standard_error,
 )
-from heart_utils.ratings.verdicts import RatingsError, is_simulated, read_verdicts
+from heart_utils.ratings.verdicts import RatingsError, is_simulated, need, read_verdicts
 
-__all__ = ["TwinContrasts", "contrast_strengths", "group_contrast", "twin_contrasts"]
+__all__ = ["TwinContrasts", "group_contrast", "twin_contrasts"]
 
 Array = NDArray[np.float64]
 
@@ -43,61 +41,6 @@ class TwinContrasts:
     n_flips: int  # ways to flip signs behind each p value; with all of them it is exact
     n_degenerate: int  # resamples in which someone separated; they were lent the weak prior there, and kept
     n_unpaired: int  # verdicts left out because their dialogue has no verdict on its twin
-
-
-def contrast_strengths(ratings: Ratings, contrasts: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
-    """Put simultaneous intervals on a few contrasts named beforehand.
-
-    All intervals hold at once in ``ci_level`` of studies
-    (``simultaneous_quantile``). Named beforehand, five contrasts cost less width
-    than all pairs do. A contrast with someone penalised has no finite end.
-
-    Parameters
-    ----------
-    ratings : Ratings
-        With replicates.
-    contrasts : mapping
-        Name -> responder -> weight; the weights of each sum to zero. :func:`group_contrast` makes one.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``contrast``, ``difference``, ``se``, ``ci_low``, ``ci_high``, ``ci_level``.
-
-    Raises
-    ------
-    RatingsError
-        If someone is not on the board, weights do not sum to zero, or there are no replicates.
-
-    Examples
-    --------
-    >>> from heart_utils.ratings.ratings import fit_ratings
-    >>> votes = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a", "a", "b"] * 40,
-    ...     "dialogue_id": [f"d{k}" for k in range(120)]})
-    >>> found = contrast_strengths(fit_ratings(votes), {"people lead": {"human": 1, "model": -1}})
-    >>> bool(found["ci_low"].item() > 0)
-    True
-    """
-    names, draws = ratings.strength.index, ratings.replicates.to_numpy()
-    if len(draws) < 2:
-        raise RatingsError("These ratings have no replicates, so contrasts have no intervals. Fit them with n_resamples=1000.")
-    weights = _weights(contrasts, names)
-    difference, moved = weights @ ratings.strength.to_numpy(), draws @ weights.T
-    level = ratings.settings["ci_level"]
-    se = standard_error(moved, ratings.n_clusters)
-    reach = se * simultaneous_quantile(len(weights), ratings.n_clusters, level)
-    # No resample tells how far the strength of someone who always won or lost may be off.
-    reach[weights[:, ratings.ends["low"].notna().to_numpy()].any(axis=1)] = np.inf
-    return pd.DataFrame(
-        {
-            "contrast": list(contrasts),
-            "difference": difference,
-            "se": se,
-            "ci_low": difference - reach,
-            "ci_high": difference + reach,
-            "ci_level": level,
-        }
-    )
 
 
 def group_contrast(one: Sequence[str], other: Sequence[str]) -> dict[str, float]:
@@ -142,9 +85,8 @@ def twin_contrasts(
     .. math:: \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}.
 
     Both boards are fitted to the same resampled dialogues. The interval follows the rule for few clusters
-    (``interval_ends``): HEART has 18 twins, so t has 17 degrees of freedom.
-    The test flips, dialogue by dialogue, which twin is called adversarial: if being adversarial changes
-    nothing, all such ways are alike.
+    (``interval_ends``): HEART has 18 twins, so t has 17 degrees of freedom. The test flips, dialogue by dialogue, which twin
+    is called adversarial: if being adversarial changes nothing, all such ways are alike.
 
     Parameters
     ----------
@@ -178,9 +120,7 @@ def twin_contrasts(
     >>> found.table[["contrast", "delta", "n_clusters"]].round(2).values.tolist()
     [['human_01 - model_01', 0.3, 20]]
     """
-    missing = [column for column in ("slice", "dialogue_id") if column not in verdicts]
-    if missing:
-        raise RatingsError(f"verdicts lack the column {', '.join(missing)}, by which twins are found.")
+    need(verdicts, ["slice", "dialogue_id"], "Twins are found by them.")
     entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
     of_slice = verdicts["slice"].iloc[entries.rows].to_numpy(dtype=object)
     twin = np.isin(of_slice.astype(str), TWINS)
@@ -250,14 +190,14 @@ class _Board:
 
     @classmethod
     def of(cls, tally: WinMatrices, weights: Array, responders: pd.Index) -> _Board:
-        wins = tally.sum(weights)[:, 0]
+        wins = tally.total(weights)[:, 0]
         check_comparable(wins[0], responders)
         penalised = find_separated(wins)[0]
         return cls(fit_strengths(wins, penalised)[0], penalised)
 
     def fit(self, tally: WinMatrices, weights: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Fit under each row of weights; tell where someone else separated."""
-        wins = tally.sum(weights)[:, 0]
+        wins = tally.total(weights)[:, 0]
         separated = find_separated(wins)
         new = np.asarray((separated & ~self.penalised).any(axis=1))
         return fit_strengths(wins, separated | self.penalised, self.theta), new

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.bradley_terry import BradleyTerry, NotComparableError
-from heart_utils.ratings.sandwich import influences
-from heart_utils.ratings.verdicts import Codes, RatingsError, read_verdicts
+from heart_utils.ratings.bradley_terry import BradleyTerry
+from heart_utils.ratings.spread import influences
+from heart_utils.ratings.verdicts import Codes, RatingsError, need, read_verdicts
 
 __all__ = ["Fragility", "find_fragility"]
 
@@ -38,14 +38,12 @@ def find_fragility(
     unit: str = "verdict",
     dimension: str = "overall",
     weights: str = "pairs",
-    cluster: str = "dialogue_id",
 ) -> Fragility:
     """Find a small set of verdicts, or of dialogues, without which another is first.
 
-    Each unit's influence on the gap between the first and a rival is known to first order. The most
-    influential are taken away in that order, and the number is settled by fitting without them, for the
-    three rivals that seem nearest. The set found flips the first place; a still smaller one may exist,
-    so the size is an upper bound [1]_.
+    Each unit's influence on the gap between the first and a rival is known to first order. The most influential are taken
+    away in that order, and the number is settled by fitting without them, for the three rivals that seem nearest. The set
+    found flips the first place; a still smaller one may exist, so the size is an upper bound [1]_.
 
     Parameters
     ----------
@@ -53,8 +51,6 @@ def find_fragility(
         As for :func:`heart_utils.ratings.ratings.fit_ratings`.
     unit : str
         ``"verdict"``, or a column such as ``"dialogue_id"`` or ``"rater"``.
-    cluster : str
-        The dialogues over which pairs are averaged.
     dimension, weights
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
@@ -80,88 +76,53 @@ def find_fragility(
     >>> found.first, found.rival, found.n_removed  # 6 to 4 without three is 3 to 4
     ('x', 'y', 3)
     """
-    if unit != "verdict" and unit not in verdicts:
-        raise RatingsError(f"verdicts lack the column {unit}. They have {', '.join(map(str, verdicts.columns))}.")
-    clustered = cluster if cluster in verdicts else None
-    entries = read_verdicts(verdicts, dimension=dimension, cluster=clustered)
+    need(verdicts, [] if unit == "verdict" else [unit])
+    cluster = "dialogue_id" if "dialogue_id" in verdicts else None
+    entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
     rows = verdicts.iloc[entries.rows]
-    codes, names = _units(rows, unit)
+    codes, names = (np.arange(len(rows)), rows.index) if unit == "verdict" else pd.factorize(rows[unit])
     model = BradleyTerry.fit(entries, weights)
     order = np.argsort(-model.theta, kind="stable")
-    first = int(order[0])
+    leader = str(entries.responders[order[0]])
+
+    def leads_without(removed: Codes) -> str | None:
+        try:
+            kept = read_verdicts(rows[~np.isin(codes, removed)], dimension=dimension, cluster=cluster)
+            theta = BradleyTerry.fit(kept, weights).theta
+        except RatingsError:  # nothing is left, or not all are linked any more
+            return None
+        best = np.flatnonzero(theta > theta.max() - 1e-9)
+        return str(kept.responders[best[0]]) if len(best) == 1 else None
+
+    def flips(removed: Codes) -> bool:
+        return leads_without(removed) not in (leader, None)
+
+    found, foretold = None, None
     moved = influences(model, model.deletions() if unit == "verdict" else None)
-    best: tuple[int, int, Codes] | None = None
-    foretold: int | None = None
-    for rival, taken, promise in _candidates(model.theta, moved, codes, len(names), first, order):
-        limit = len(taken) if best is None else best[0] - 1
-        n_needed = _settle(rows, dimension, weights, clustered, codes, taken, str(entries.responders[first]), promise, limit)
-        if n_needed is not None:
-            best, foretold = (n_needed, rival, taken[:n_needed]), promise
-    if best is None:
-        return Fragility(unit, str(entries.responders[first]), "", None, len(names), None, names[:0])
-    left = _leader(rows, dimension, weights, clustered, ~np.isin(codes, best[2]))
-    return Fragility(unit, str(entries.responders[first]), left or "", best[0], len(names), foretold, names[best[2]])
+    for promise, taken in _candidates(model.theta, moved, codes, len(names), order):
+        limit = len(taken) if found is None else len(found) - 1
+        high = min(promise or limit, limit)
+        while high < limit and not flips(taken[:high]):
+            high = min(2 * high, limit)
+        if high < 1 or not flips(taken[:high]):
+            continue
+        low = 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if flips(taken[:middle]) else (middle, high)
+        found, foretold = taken[:high], promise
+    if found is None:
+        return Fragility(unit, leader, "", None, len(names), None, names[:0])
+    return Fragility(unit, leader, leads_without(found) or "", len(found), len(names), foretold, names[found])
 
 
-def _units(rows: pd.DataFrame, unit: str) -> tuple[Codes, pd.Index]:
-    if unit == "verdict":
-        return np.arange(len(rows)), rows.index
-    codes, names = pd.factorize(rows[unit])
-    return codes, pd.Index(names)
-
-
-def _candidates(
-    theta: Array, moved: Array, codes: Codes, n_units: int, first: int, order: Codes
-) -> list[tuple[int, Codes, int | None]]:
-    """Give the rivals that seem nearest, with the units that hold them down, most influential first."""
-    found = []
+def _candidates(theta: Array, moved: Array, codes: Codes, n_units: int, order: Codes) -> list[tuple[int | None, Codes]]:
+    """Order the units by how far they pull the first from a rival; of the nearest rivals, with the number foretold."""
+    found: list[tuple[int | None, Codes]] = []
     for rival in order[1:]:
-        pull = np.bincount(codes, moved[:, first] - moved[:, rival], n_units)
+        pull = np.bincount(codes, moved[:, order[0]] - moved[:, rival], n_units)
         taken = np.argsort(-pull, kind="stable")
         taken = taken[pull[taken] > 0]
-        enough = np.flatnonzero(np.cumsum(pull[taken]) > theta[first] - theta[rival])
-        found.append((int(rival), taken, int(enough[0]) + 1 if len(enough) else None))
-    return sorted(found, key=lambda one: n_units + 1 if one[2] is None else one[2])[:N_RIVALS]
-
-
-def _settle(
-    rows: pd.DataFrame,
-    dimension: str,
-    weights: str,
-    cluster: str | None,
-    codes: Codes,
-    taken: Codes,
-    first: str,
-    promise: int | None,
-    limit: int,
-) -> int | None:
-    """Find the smallest number of units in this order, up to a limit, without which someone else leads."""
-
-    def flips(number: int) -> bool:
-        return _leader(rows, dimension, weights, cluster, ~np.isin(codes, taken[:number])) not in (first, None)
-
-    high = min(promise or limit, limit)
-    while high >= 1 and not flips(high):
-        if high >= limit:
-            return None
-        high = min(2 * high, limit)
-    if high < 1:
-        return None
-    low = 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if flips(middle) else (middle, high)
-    return high
-
-
-def _leader(rows: pd.DataFrame, dimension: str, weights: str, cluster: str | None, kept: NDArray[np.bool_]) -> str | None:
-    """Say who leads on some of the rows; nobody if they fall apart."""
-    if not kept.any():
-        return None
-    try:
-        entries = read_verdicts(rows[kept], dimension=dimension, cluster=cluster)
-        model = BradleyTerry.fit(entries, weights)
-    except NotComparableError:
-        return None
-    best = np.flatnonzero(model.theta > model.theta.max() - 1e-9)
-    return str(entries.responders[best[0]]) if len(best) == 1 else None
+        enough = np.flatnonzero(np.cumsum(pull[taken]) > theta[order[0]] - theta[rival])
+        found.append((int(enough[0]) + 1 if len(enough) else None, taken))
+    return sorted(found, key=lambda one: n_units + 1 if one[0] is None else one[0])[:N_RIVALS]

@@ -11,7 +11,7 @@ from scipy import stats
 
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.ratings.resampling import standard_error
-from heart_utils.ratings.verdicts import won_by_a
+from heart_utils.ratings.verdicts import name_codes, need, need_cluster, won_by_a
 
 __all__ = ["MODES", "Comparison", "GateError", "compare_responders", "hold_all"]
 
@@ -66,12 +66,11 @@ def compare_responders(
     Both strengths come from the same resamples of dialogues, so what a dialogue does to both cancels.
     The bounds are the drop plus or minus the standard deviation of its resamples times a t quantile.
 
-    ``"regression"`` asks whether the candidate is worse at all: it fails where the lower bound lies
-    above 0 on any dimension, by Holm's procedure, so that a candidate that equals its baseline fails with
-    probability `alpha` at most, however many the dimensions. ``"non-inferiority"`` asks for proof
-    that it is not worse by `max_drop` or more: it passes only where the upper bound lies below
-    `max_drop` on every dimension. All must pass, so that a candidate `max_drop` worse on one
-    dimension passes with probability `alpha` at most, and needs no correction.
+    ``"regression"`` asks whether the candidate is worse at all: it fails where the lower bound lies above 0 on any dimension,
+    by Holm's procedure, so that a candidate that equals its baseline fails with probability `alpha` at most, however many the
+    dimensions. ``"non-inferiority"`` asks for proof that it is not worse by `max_drop` or more: it passes only where the
+    upper bound lies below `max_drop` on every dimension. All must pass, so that a candidate `max_drop` worse on one dimension
+    passes with probability `alpha` at most, and needs no correction.
 
     A judge that reads nothing shows no drop either, so a pass needs one that mostly says the same in both
     orders: a judge that tosses a coin contradicts itself on half of the pairs. A drop found in spite of it still fails.
@@ -95,10 +94,8 @@ def compare_responders(
         Lines of the rubric; by default all there are.
     responders : pandas.DataFrame, optional
         The table of this name, for the kinds in the ratings.
-    n_resamples : int
-        Bootstrap resamples of dialogues.
-    rng : numpy.random.Generator
-        The source of chance.
+    n_resamples, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -109,9 +106,8 @@ def compare_responders(
     Raises
     ------
     GateError
-        If one of them is unknown, they met no common opponent, were judged on other dialogues or by
-        other raters, under other protocols, or `mode`, `max_drop`, `alpha` or
-        `max_inconsistent` makes no sense.
+        If one of them is unknown, they met no common opponent, were judged on other dialogues or by other raters, under other
+        protocols, or `mode`, `max_drop`, `alpha` or `max_inconsistent` makes no sense.
 
     Examples
     --------
@@ -177,7 +173,9 @@ def _comparable_part(verdicts: pd.DataFrame, baseline: str, candidate: str) -> p
     """Keep the two and those who met both, and refuse sides that were not judged alike."""
     if baseline == candidate:
         raise GateError(f"baseline and candidate are both {baseline!r}; name two responders, or the same one in two runs.")
-    known = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))
+    need_cluster(verdicts, "dialogue_id")
+    need(verdicts, ["responder_a", "responder_b", "dimension", "verdict", "state"])
+    known = list(name_codes(verdicts, ["responder_a", "responder_b"], np.arange(len(verdicts)))[0])
     for role, name in (("baseline", baseline), ("candidate", candidate)):
         if name not in known:
             raise GateError(f"The {role} {name!r} appears in no verdict. Responders there: {', '.join(known) or 'none'}.")

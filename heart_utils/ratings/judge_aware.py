@@ -31,9 +31,19 @@ from heart_utils.ratings.bradley_terry import (
     fit_strengths,
     prior_terms,
 )
-from heart_utils.ratings.ratings import clusters_met, lay_out
+from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import as_rng, check_clusters, check_level, rank_ranges
-from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, name_codes, read_verdicts, word_codes
+from heart_utils.ratings.spread import clusters_met
+from heart_utils.ratings.verdicts import (
+    Codes,
+    Entries,
+    RatingsError,
+    name_codes,
+    need,
+    read_verdicts,
+    refuse_ties_alone,
+    word_codes,
+)
 from heart_utils.tables import ORDERS
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
@@ -74,7 +84,7 @@ class RaterModel:
             side = np.array([1.0, -1.0, 0.0])[word_codes(verdicts, "order", entries.rows, ORDERS, nullable=True)]
         tie = entries.tie.astype(float)
         n_ties = np.bincount(rater, weights=tie, minlength=len(anchors))
-        wins = count_wins(entries, weights="verdicts").sum()[:, 0]
+        wins = count_wins(entries, weights="verdicts").total()[:, 0]
         check_comparable(wins[0], entries.responders)
         prior = np.where(find_separated(wins)[0], PRIOR, 0.0)
         won = np.where(entries.tie, 0.0, entries.share - 0.5)
@@ -139,7 +149,7 @@ class RaterModel:
 def fit_raters(model: RaterModel, entries: Entries) -> Array:
     """Find strengths, log gamma, delta and log nu where the penalised log-likelihood is highest, in a trust region."""
     free = null_space(_constraints(model))
-    theta = fit_strengths(count_wins(entries, weights="verdicts").sum()[:, 0], model.prior > 0)[0]
+    theta = fit_strengths(count_wins(entries, weights="verdicts").total()[:, 0], model.prior > 0)[0]
     start = np.concatenate([theta, np.zeros(2 * model.n_raters), np.full(model.n_raters, -0.5)])
 
     def derivatives(place: Array) -> tuple[Array, Array]:
@@ -263,7 +273,6 @@ def fit_judge_aware(
     *,
     responders: pd.DataFrame | None = None,
     dimension: str = "overall",
-    cluster: str = "dialogue_id",
     need_people: bool = False,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
@@ -273,16 +282,15 @@ def fit_judge_aware(
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One row per answer, as it was given: two orders not yet joined, since their difference is what
-        shows position bias. Columns as for :func:`heart_utils.ratings.ratings.fit_ratings`, and
-        ``rater``, ``rater_kind`` and ``order``.
+        One row per answer, as it was given: two orders not yet joined, since their difference is what shows position bias.
+        Columns as for :func:`heart_utils.ratings.ratings.fit_ratings`, and ``rater``, ``rater_kind`` and ``order``.
     responders : pandas.DataFrame, optional
         Names the ``responder_kind`` of each ``responder``.
     need_people : bool
         Whether to refuse verdicts of models alone.
     rng : numpy.random.Generator, optional
         For the rank ranges, which come from normal draws; by default one with a fixed seed.
-    dimension, cluster, ci_level
+    dimension, ci_level
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
@@ -309,11 +317,10 @@ def fit_judge_aware(
     (True, True)
     """
     check_level(ci_level)
-    missing = [column for column in ("rater", "rater_kind", cluster) if column not in verdicts]
-    if missing:
-        raise RatingsError(f"verdicts lack the column {', '.join(missing)}. They have {', '.join(map(str, verdicts.columns))}.")
-    entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
-    check_clusters(len(entries.clusters), cluster)
+    need(verdicts, ["rater", "rater_kind"])
+    entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
+    refuse_ties_alone(entries, dimension)
+    check_clusters(len(entries.clusters), "dialogue_id")
     names, (rater,) = name_codes(verdicts, ["rater"], entries.rows)
     kinds = verdicts["rater_kind"].iloc[entries.rows].groupby(rater).first()
     people = (kinds == "human").to_numpy()

@@ -10,34 +10,35 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
-from heart_utils.ratings.bradley_terry import BradleyTerry, ConvergenceError, NotComparableError, WinMatrices
-from heart_utils.ratings.davidson import HIGHEST_RATING, LOWEST_RATING, Levels, ReleasedHeart, read_levels
+from heart_utils.ratings.bradley_terry import HIGHEST_RATING, LOWEST_RATING, ConvergenceError, NotComparableError, fit_model
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     as_rng,
-    check_clusters,
     check_level,
     check_resamples,
     contrast_reach,
-    crossed,
-    draw_weights,
+    estimate_rng,
     interval_ends,
-    rank_ranges,
 )
-from heart_utils.ratings.sandwich import Model, one_way, rater_codes, two_way
-from heart_utils.ratings.verdicts import Codes, Entries, RatingsError, combine_orders, is_simulated, read_verdicts
+from heart_utils.ratings.spread import centring, spread_of
+from heart_utils.ratings.verdicts import (
+    Entries,
+    RatingsError,
+    combine_orders,
+    is_simulated,
+    read_margins,
+    read_verdicts,
+    refuse_ties_alone,
+)
 from heart_utils.tables import RESPONDER_KINDS, TABLES
 
 __all__ = [
     "ConvergenceError",
-    "INTERVALS",
     "NotComparableError",
     "POINTS",
     "Ratings",
     "RatingsError",
-    "Spread",
     "combine_orders",
     "fit_boards",
     "fit_ratings",
@@ -94,13 +95,6 @@ def lay_out(
     return pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})
 
 
-def clusters_met(entries: Entries, codes: NDArray[np.intp], n_clusters: int) -> NDArray[np.int64]:
-    """Count the clusters in which each responder was judged."""
-    met = np.zeros((n_clusters, len(entries.responders)), bool)
-    met[codes, entries.a] = met[codes, entries.b] = True
-    return np.asarray(met.sum(axis=0))
-
-
 def _counts(values: Array | None, size: int) -> Any:
     return pd.Series([None] * size if values is None else list(values), dtype="Int64")
 
@@ -126,143 +120,13 @@ def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
     return kinds.to_numpy()
 
 
-INTERVALS = ("bootstrap", "sandwich", "product")
-CHUNK_CELLS = 1_000_000
-LARGEST = 700.0
-"""Beyond this no log-odds is looked for."""
-
-
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """How far strengths may be off; ``draws`` are the strengths in each resample, or normal draws for a sandwich."""
-
-    low: Array  # ends of each strength's interval; nan where there is none
-    high: Array
-    draws: Array
-    met: NDArray[np.int64]  # clusters in which each responder was judged: the fewer of dialogues and raters, if both vary
-    n_clusters: int  # that vary; the fewer of two
-    n_degenerate: int = 0  # resamples in which someone else than the penalised separated
-
-
-def spread_of(
-    model: Model,
-    verdicts: pd.DataFrame,
-    clusters: tuple[str, ...],
-    interval: str | None,
-    n_resamples: int,
-    ci_level: float,
-    rng: np.random.Generator,
-) -> Spread:
-    """Put intervals on the strengths of a model."""
-    entries, size = model.entries, len(model.theta)
-    nothing = np.full(size, np.nan)
-    if isinstance(model, ReleasedHeart):
-        return Spread(*model.released_ends(), np.empty((0, size)), np.zeros(size, np.int64), 0)
-    if interval is None:
-        return Spread(nothing, nothing, np.empty((0, size)), np.zeros(size, np.int64), 0)
-    n_clusters = len(entries.clusters)
-    check_clusters(n_clusters, clusters[0])
-    met = clusters_met(entries, entries.cluster, n_clusters)
-    raters = rater_codes(verdicts, entries, *clusters) if len(clusters) > 1 else None
-    if raters is not None:
-        met = np.minimum(met, clusters_met(entries, *raters))
-        n_clusters = min(n_clusters, raters[1])
-    if not (entries.share != 0.5).any():  # nobody was told apart, so nothing can be said about how well
-        return Spread(nothing, nothing, np.empty((0, size)), met, n_clusters)
-    if interval == "sandwich":
-        covariance = one_way(model) if raters is None else two_way(model, *raters)
-        reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(covariance))
-        draws = rng.multivariate_normal(model.theta, covariance, size=n_resamples, method="eigh")
-        return Spread(model.theta - reach, model.theta + reach, draws, met, n_clusters)
-    draws, n_degenerate = (
-        bootstrap_draws(model, n_resamples, rng) if raters is None else product_draws(model, *raters, n_resamples, rng)
-    )
-    low, high = interval_ends(model.theta, draws, met, ci_level)
-    return Spread(low, high, draws, met, n_clusters, n_degenerate)
-
-
-def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tuple[Array, Array]:
-    r"""Bound the strength of those who were never beaten, or never won, by how probable so clear a result is.
-
-    Source: Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404
-    """
-    from scipy.optimize import brentq
-
-    wins, size = model.tally().sum()[0].sum(axis=0), len(model.theta)
-    ends = np.full((2, size), np.nan)
-    tail = np.log((1.0 - ci_level) / 2.0)
-    for one in np.flatnonzero(model.penalised):
-        others = np.arange(size) != one
-        mean = model.theta[others].mean()
-        games = wins[one] + wins[:, one]
-        for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
-            clear = others & (games > 0) & (lost == 0)
-            ends[side, one] = -sign * np.inf
-            if clear.any():
-                weight = met[one] * games[clear] / games[others].sum()
-                gap = mean - model.theta[clear]  # the strengths keep mean zero: the others move against this one
-
-                def excess(x: float, sign: float = sign, weight: Array = weight, gap: Array = gap) -> float:
-                    return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
-
-                low, high = -LARGEST, LARGEST
-                if excess(low) < 0.0 < excess(high):
-                    ends[side, one] = sign * brentq(excess, low, high) * (size - 1.0) / size
-    return ends[0], ends[1]
-
-
-def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
-    """Choose the interval if none was named: a bootstrap over one kind of cluster, a sandwich over two."""
-    if len(clusters) not in (1, 2):
-        raise RatingsError(f"cluster names {len(clusters)} columns, expected one, or two of which the second is the rater.")
-    chosen = interval or ("bootstrap" if len(clusters) == 1 else "sandwich")
-    fits = ("bootstrap", "sandwich") if len(clusters) == 1 else ("sandwich", "product")
-    if chosen not in fits:
-        raise RatingsError(f"interval is {chosen!r}, expected one of {', '.join(fits)} where {' and '.join(clusters)} vary.")
-    return chosen
-
-
-def bootstrap_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
-    """Fit the strengths to clusters drawn with replacement; tell in how many draws someone else separated."""
-    return _refit(model, model.tally(), draw_weights(len(model.entries.clusters), n_resamples, rng))
-
-
-def product_draws(model: Model, rater: Codes, n_raters: int, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
-    """Draw dialogues and raters independently; a verdict counts the product of its two counts.
-
-    This is somewhat too wide, since the variance within dialogue and rater enters more than once. Source: Owen
-    (2007), https://doi.org/10.1214/07-AOAS122
-    """
-    n_clusters = len(model.entries.clusters)
-    cell, n_cells = crossed(model.entries.cluster, n_clusters, rater, n_raters)
-    first = np.zeros(n_cells, np.intp)
-    second = np.zeros(n_cells, np.intp)
-    first[cell], second[cell] = model.entries.cluster, rater
-    drawn, judged = draw_weights(n_clusters, n_resamples, rng), draw_weights(n_raters, n_resamples, rng)
-    return _refit(model, model.tally((cell, n_cells)), drawn, judged, (first, second))
-
-
-def _refit(
-    model: Model, matrices: WinMatrices, weights: Array, others: Array | None = None, cells: tuple[Codes, Codes] | None = None
-) -> tuple[Array, int]:
-    """Fit the strengths under each row of weights, some rows at a time for the memory's sake."""
-    draws, n_degenerate = np.empty((len(weights), len(model.theta))), 0
-    chunk = max(1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels))
-    for first in range(0, len(weights), chunk):
-        rows = slice(first, first + chunk)
-        drawn = weights[rows] if others is None or cells is None else weights[rows][:, cells[0]] * others[rows][:, cells[1]]
-        draws[rows], degenerate = model.refit(matrices.sum(drawn))
-        n_degenerate += degenerate
-    return draws, n_degenerate
-
-
 METHODS = ("bradley-terry", "davidson", "margins", "released-heart")
 WEIGHTS = ("pairs", "verdicts")
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Strengths on the log-odds scale, best responder first, with mean zero, and how they were made.
+    """Strengths on the log-odds scale, best responder first, with mean zero (of who is not penalised), and how they were made.
 
     Attributes
     ----------
@@ -369,18 +233,17 @@ def fit_ratings(
     :math:`\sigma(\theta_i - \theta_j) = 1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie is half a win to
     each, an inconsistent pair of orders too, and ``p_a``, where an answer gives it, is a part of a win.
 
-    With ``weights="pairs"`` the wins are averaged before the fit: over the verdicts on a pair within a
-    dialogue, then over the dialogues that have the pair; each pair then weighs the same, whatever the
-    number of its verdicts. So the board speaks of dialogues like these and of an even tournament, not
-    of who happened to be judged most. ``"verdicts"`` counts every verdict once, as published tables and
-    other programs do.
+    With ``weights="pairs"`` the wins are averaged before the fit: over the verdicts on a pair within a dialogue, then over
+    the dialogues that have the pair; each pair then weighs the same, whatever the number of its verdicts. So the board speaks
+    of dialogues like these and of an even tournament, not of who happened to be judged most. ``"verdicts"`` counts every
+    verdict once, as published tables and other programs do.
 
-    Whoever always wins or always loses (more exactly: is outside the largest group that is linked by
-    wins in both directions) has no finite maximum. They are lent a quarter of a win and a quarter of a
-    loss against the mean responder, in the data and in every resample, and are flagged ``penalised``
-    and ``provisional``. Resamples cannot tell how far such a strength may be off: its interval is one-sided
-    (``one_sided_ends``), with an infinite end where nothing bounds it.
-    Who separates in some resample only gets the same there; such resamples are kept and counted.
+    Whoever always wins or always loses (more exactly: is outside the largest group that is linked by wins in both directions)
+    has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data
+    and in every resample, and are flagged ``penalised`` and ``provisional``. Resamples cannot tell how far such a strength
+    may be off: its interval is one-sided (``one_sided_ends``), with an infinite end where nothing bounds it. Strengths have
+    mean zero over the others. Who separates in
+    some resample only gets the same there; such resamples are kept and counted.
 
     Parameters
     ----------
@@ -394,7 +257,7 @@ def fit_ratings(
         A line of the rubric.
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
         Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a
-        ladder (:mod:`heart_utils.ratings.davidson`); or the soft scores and the interval that HEART
+        ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART
         released, which speaks of no population and is there to be compared with.
     cluster : str or two of them
         Column of what is resampled together. ``["dialogue_id", "rater"]`` lets raters vary too. A table
@@ -409,17 +272,14 @@ def fit_ratings(
     ci_level : float
         Of intervals and rank ranges, such as 0.95.
     rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed, so that the same verdicts give the
-        same table.
+        The source of chance; by default one with a fixed seed, so that the same verdicts give the same table.
 
     Returns
     -------
     Ratings
-        ``.table`` is the ratings table. Its intervals follow the rule of
-        ``interval_ends``, by the clusters in which someone was met. Rank
-        ranges hold for all responders at once. ``win_probability`` is the mean over opponents of the
-        fitted probability. Where no verdict told anyone apart, all strengths are zero and there is no
-        interval.
+        ``.table`` is the ratings table. Its intervals follow the rule of ``interval_ends``, by the clusters in which someone
+        was met. Rank ranges hold for all responders at once. ``win_probability`` is the mean over opponents of the fitted
+        probability. Where no verdict told anyone apart, all strengths are zero and there is no interval.
 
     Raises
     ------
@@ -453,10 +313,16 @@ def fit_ratings(
     if absent and n_resamples > 0:
         warnings.warn(NO_DIALOGUE, stacklevel=2)
     resampled = n_resamples > 0 and not absent and method != "released-heart"
-    entries = read_verdicts(verdicts, dimension=dimension, cluster=None if absent else clusters[0])
-    if entries.tie.all():
-        raise RatingsError(f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody.")
-    model = _fit_model(verdicts, entries, method, weights)
+    entries = read_verdicts(
+        verdicts,
+        dimension=dimension,
+        cluster=None if absent else clusters[0],
+        rater=clusters[1] if resampled and len(clusters) > 1 else None,
+    )
+    refuse_ties_alone(entries, dimension)
+    margins = read_margins(verdicts, entries) if method in ("margins", "released-heart") else None
+    model = fit_model(entries, method, weights, margins)
+    spread = spread_of(model, clusters, chosen if resampled else None, n_resamples, ci_level, as_rng(rng))
     settings = {
         "dimension": dimension,
         "method": method,
@@ -467,31 +333,21 @@ def fit_ratings(
         "n_resamples": n_resamples if resampled else 0,
         "ci_level": ci_level,
     }
-    rng = as_rng(rng)
-    spread = spread_of(model, verdicts, clusters, chosen if resampled else None, n_resamples, ci_level, rng)
-    best, worst = None, None
-    low, high = spread.low, spread.high
-    bounds = np.full_like(low, np.nan), np.full_like(low, np.nan)
-    if resampled:
-        if model.penalised.any() and len(spread.draws):
-            n_pairs = len(model.theta) * (len(model.theta) - 1) // 2
-            low, high = (np.where(model.penalised, end, there) for end, there in zip(
-                one_sided_ends(model, spread.met, ci_level), (low, high), strict=True))  # fmt: skip
-            bounds = one_sided_ends(model, spread.met, 1.0 - (1.0 - ci_level) / n_pairs)
-        best, worst = rank_ranges(model.theta, spread.draws, spread.n_clusters, ci_level, ends=bounds)
-    chance = model.chance()
+    theta, chance = centring(model) @ model.theta, model.chance()
     np.fill_diagonal(chance, np.nan)
-    found: dict[str, Any] = {"strength": model.theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
-    found |= {"ci_low": low, "ci_high": high, "rank_low": best, "rank_high": worst}
+    best, worst = spread.ranks or (None, None)
+    found: dict[str, Any] = {"strength": theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
+    found |= {"ci_low": spread.low, "ci_high": spread.high, "rank_low": best, "rank_high": worst}
     table = lay_out(verdicts, responders, entries, settings, found)
     if method == "released-heart":
         ends = ["rating", "rating_low", "rating_high"]
         table[ends] = table[ends].clip(LOWEST_RATING, HIGHEST_RATING)
-    order = np.lexsort((np.asarray(entries.responders, dtype=str), -model.theta))
+    bounds = spread.bounds or (np.full_like(spread.low, np.nan),) * 2
+    order = np.lexsort((np.asarray(entries.responders, dtype=str), -theta))
     names = pd.Index(entries.responders[order], name="responder")
     return Ratings(
         table=table.iloc[order].reset_index(drop=True),
-        strength=pd.Series(model.theta[order], index=names, name="strength"),
+        strength=pd.Series(theta[order], index=names, name="strength"),
         replicates=pd.DataFrame(spread.draws[:, order], columns=names),
         left_out=entries.left_out,
         n_verdicts=len(entries.rows),
@@ -521,8 +377,7 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     Returns
     -------
     dict
-        Values of the columns `by`, as a tuple -> ratings. ``pandas.concat`` of their tables is again
-        a ratings table.
+        Values of the columns `by`, as a tuple -> ratings. ``pandas.concat`` of their tables is again a ratings table.
 
     Raises
     ------
@@ -539,9 +394,12 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     """
     if verdicts.empty:
         raise RatingsError(f"There is no verdict to fit by {', '.join(by)}: whatever chose the rows left none.")
-    boards = _Boards()
+    boards, rng = _Boards(), settings.pop("rng", None)
+    seed = None if rng is None else int(rng.integers(2**62))
     for group, rows in verdicts.groupby(by, sort=True, observed=True, dropna=False):
         chosen = {**settings, **({"dimension": group[by.index("dimension")]} if "dimension" in by else {})}
+        if seed is not None:  # a generator of its own, so that no board depends on which others there are
+            chosen["rng"] = estimate_rng(seed, ", ".join(map(str, group)))
         try:
             boards[group] = fit_ratings(rows, **chosen)
         except ValueError as error:
@@ -561,18 +419,20 @@ class _Boards(dict[tuple[Any, ...], Ratings]):
         raise RatingsError(f"There is no board of {said[0]!r}; there are {'; '.join(said[1:])}.")
 
 
-def _fit_model(verdicts: pd.DataFrame, entries: Entries, method: str, weights: str) -> Model:
-    if method == "bradley-terry":
-        return BradleyTerry.fit(entries, weights)
-    if method == "released-heart":
-        return ReleasedHeart.fit_margins(verdicts, entries)
-    entries, level, names, scores = read_levels(verdicts, entries, method)
-    return Levels.fit(entries, weights, level, names, scores)
-
-
 def _population(clusters: tuple[str, ...]) -> str:
     """Say what an interval speaks of, from what varied."""
     return "benchmark" if clusters == ("rater",) else "dialogues" if len(clusters) == 1 else "dialogues_and_raters"
+
+
+def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
+    """Choose the interval if none was named: a bootstrap over one kind of cluster, a sandwich over two."""
+    if len(clusters) not in (1, 2):
+        raise RatingsError(f"cluster names {len(clusters)} columns, expected one, or two of which the second is the rater.")
+    chosen = interval or ("bootstrap" if len(clusters) == 1 else "sandwich")
+    fits = ("bootstrap", "sandwich") if len(clusters) == 1 else ("sandwich", "product")
+    if chosen not in fits:
+        raise RatingsError(f"interval is {chosen!r}, expected one of {', '.join(fits)} where {' and '.join(clusters)} vary.")
+    return chosen
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

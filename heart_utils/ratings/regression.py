@@ -61,3 +61,10 @@ def fit_logistic(
     reach = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1) * se
     p = 2.0 * stats.t.sf(np.abs(beta) / np.where(se > 0, se, np.nan), n - 1)
     return pd.DataFrame({"log_odds": beta, "se": se, "ci_low": beta - reach, "ci_high": beta + reach, "p": p})
+
+
+def author_columns(verdicts: pd.DataFrame) -> Array:
+    """Give one column an author but the first: 1 where it wrote a, -1 where it wrote b."""
+    authors = sorted({*verdicts["responder_a"], *verdicts["responder_b"]})[1:]
+    columns = [(verdicts["responder_a"] == name).astype(float) - (verdicts["responder_b"] == name) for name in authors]
+    return np.column_stack(columns) if columns else np.zeros((len(verdicts), 0))

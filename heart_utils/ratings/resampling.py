@@ -103,9 +103,8 @@ def bootstrap_ci(
 ) -> Interval:
     """Put an interval on any statistic that is a function of sums, resampling whole clusters.
 
-    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts:
-    all of them follow from sums over rows. So the rows are summed once a cluster, and every resample
-    is a row of one matrix product.
+    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts: all of them follow from
+    sums over rows. So the rows are summed once a cluster, and every resample is a row of one matrix product.
 
     Parameters
     ----------
@@ -298,36 +297,22 @@ def interval_columns(
     return columns
 
 
-def p_value(
-    estimate: float,
-    replicates: Array,
-    n_clusters: int,
-    *,
-    null: float = 0.0,
-    least: float = -np.inf,
-    most: float = np.inf,
-) -> float:
-    """Test one number against a value, two-sided: one less the level at which an end of the interval meets that value.
+def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
+    """Test a number without a range against zero, two-sided: one less the level at which an end of its interval is zero.
 
-    So p is below 0.05 exactly where the 95 % interval of ``interval_ends`` excludes the value. Percentiles cannot
-    tell how far beyond the last resample a value lies; there the t distribution of the standard error does.
+    So p is below 0.05 exactly where the 95 % interval of ``interval_ends`` excludes zero. Percentiles cannot tell how far
+    beyond the last resample zero lies; there the t distribution of the standard error does.
     """
     se = float(standard_error(replicates[:, None], n_clusters)[0])
     if np.isnan(se) or np.isnan(estimate):
         return float("nan")
-    gap = estimate - null
-    if np.isfinite(least) and np.isfinite(most):
-        if not least < null < most:
-            return float("nan")
-        n_effective = _effective(np.array(estimate), np.array(se), np.array(n_clusters), least, most)
-        se = float(np.sqrt((null - least) * (most - null) / n_effective))
     if se == 0.0:
-        return 1.0 if gap == 0.0 else 0.0
-    by_t = float(2.0 * stats.t.sf(abs(gap) / se, n_clusters - 1))
-    if n_clusters < MANY_CLUSTERS or (np.isfinite(least) and np.isfinite(most)):
+        return 1.0 if estimate == 0.0 else 0.0
+    by_t = float(2.0 * stats.t.sf(abs(estimate) / se, n_clusters - 1))
+    if n_clusters < MANY_CLUSTERS:
         return by_t
     drawn = np.sort(replicates[~np.isnan(replicates)])
-    place = np.interp(null, drawn, np.arange(len(drawn))) / (len(drawn) - 1)
+    place = np.interp(0.0, drawn, np.arange(len(drawn))) / (len(drawn) - 1)
     beyond, least_seen = min(place, 1.0 - place), 1.0 / (len(drawn) - 1)
     factor = np.sqrt(n_clusters / (n_clusters - 1.0))
     found = float(2.0 * stats.t.sf(-stats.norm.ppf(max(beyond, least_seen)) / factor, n_clusters - 1))
@@ -422,7 +407,7 @@ def contrast_reach(
     return np.where(given[:, None] | given[None, :], below[:, None] + above[None, :], se * quantile)
 
 
-def simultaneous_quantile(n_comparisons: int, n_clusters: int, ci_level: float) -> float:
+def simultaneous_quantile(n_comparisons: int, n_clusters: float, ci_level: float) -> float:
     """Give how many standard errors an interval reaches, if several are to hold at once: Bonferroni's with t."""
     return float(stats.t.ppf(1.0 - (1.0 - ci_level) / (2.0 * max(n_comparisons, 1)), n_clusters - 1))
 

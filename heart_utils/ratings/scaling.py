@@ -18,13 +18,10 @@ from scipy import stats
 from heart_utils.ratings.resampling import interval_of
 
 __all__ = [
+    "best_within",
     "ScalingError",
     "Trend",
-    "best_within",
     "correlate_scale",
-    "find_frontier",
-    "measure_latency",
-    "partial_on_family",
     "spearman_interval",
 ]
 
@@ -126,10 +123,8 @@ def correlate_scale(
         What the rating is correlated with, by ranks: a logarithm changes nothing.
     n_shuffles : int
         Orders drawn, where there are too many to try all.
-    ci_level : float
-        Of the intervals.
-    rng : numpy.random.Generator
-        The source of chance.
+    ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -176,46 +171,6 @@ def correlate_scale(
     )
 
 
-def partial_on_family(models: pd.DataFrame, *, x: str) -> tuple[float, int, int]:
-    """Correlate ranks within families: what is left when each maker's mean is taken off.
-
-    Parameters
-    ----------
-    models : pandas.DataFrame
-        As in :func:`correlate_scale`. Families with one model say nothing here and are left out.
-    x : str
-        What the rating is correlated with.
-
-    Returns
-    -------
-    rho : float
-        Of the ranks' distances from their family's mean.
-    n_models, n_families : int
-        That entered.
-
-    Raises
-    ------
-    ScalingError
-        If fewer than two families have two models, or nothing varies within them.
-
-    Examples
-    --------
-    >>> models = pd.DataFrame({"family": list("vvww"), "x": [1, 2, 3, 4], "rating": [5, 6, 1, 2]})
-    >>> partial_on_family(models, x="x")
-    (1.0, 4, 2)
-    """
-    kept = models.dropna(subset=[x, "rating", "family"])
-    kept = kept[kept.groupby("family")["family"].transform("size") >= 2]
-    n_families = kept["family"].nunique()
-    if n_families < 2:
-        raise ScalingError(f"{n_families} families have two models or more; a partial correlation takes two such families.")
-    ranks = kept[[x, "rating"]].rank()
-    apart = ranks - ranks.groupby(kept["family"]).transform("mean")
-    if (apart.abs().max() < 1e-12).any():
-        raise ScalingError("Nothing varies within families.")
-    return float(apart[x].corr(apart["rating"])), len(kept), n_families
-
-
 def _rho(one: ArrayLike, other: ArrayLike) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
@@ -260,84 +215,6 @@ def _p_value(one: Array, other: Array, codes: NDArray[np.int64], n_shuffles: int
     return as_far / len(orders) if exact else (as_far + 1) / (len(orders) + 1)
 
 
-def measure_latency(replies: pd.DataFrame) -> pd.DataFrame:
-    """Give each responder's median times, round by round if its replies were repeated.
-
-    A time to the first word holds reasoning, the provider's queue, the region and the hour; measured one call at a
-    time, and twice, it shows at least how far it moves by itself.
-
-    Parameters
-    ----------
-    replies : pandas.DataFrame
-        The table of replies; the second reply of a responder to a history is its second round. Replies without
-        times, or not valid, are left out.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a responder that was timed: ``ttft_ms``, ``total_ms`` (medians), ``ttft_low``, ``ttft_high`` (quartiles of the
-        first), ``n``, ``n_rounds``, ``round_ratio`` (largest over smallest median of the rounds; ``nan`` with one) and
-        ``cost_usd`` (mean a reply; ``nan`` where no price is known).
-
-    Examples
-    --------
-    >>> replies = pd.DataFrame({"reply_id": list("abcd"), "history_id": list("gghh"), "responder": "m", "state": "valid",
-    ...     "ttft_ms": [100.0, 200.0, 100.0, 200.0], "total_ms": 300.0, "cost_usd": 0.0})
-    >>> measure_latency(replies)[["ttft_ms", "n", "n_rounds", "round_ratio"]].values.tolist()
-    [[150.0, 4.0, 2.0, 2.0]]
-    """
-    timed = replies[(replies["state"] == "valid") & replies["ttft_ms"].notna()].sort_values("reply_id")
-    timed = timed.assign(round=timed.groupby(["responder", "history_id"]).cumcount())
-    rows = []
-    for name, mine in timed.groupby("responder", sort=True):
-        rounds = mine.groupby("round")["ttft_ms"].median()
-        low, high = mine["ttft_ms"].quantile([0.25, 0.75])
-        rows.append(
-            {"responder": name, "ttft_ms": mine["ttft_ms"].median(), "total_ms": mine["total_ms"].median(), "ttft_low": low,
-             "ttft_high": high, "n": len(mine), "n_rounds": len(rounds), "cost_usd": mine["cost_usd"].mean(),
-             "round_ratio": rounds.max() / rounds.min() if len(rounds) > 1 else np.nan}
-        )  # fmt: skip
-    columns = ["responder", "ttft_ms", "total_ms", "ttft_low", "ttft_high", "n", "n_rounds", "cost_usd", "round_ratio"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def find_frontier(models: pd.DataFrame, *, x: str = "ttft_ms", replicates: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Find who is beaten by nobody in both time and quality.
-
-    Parameters
-    ----------
-    models : pandas.DataFrame
-        A row a model: ``responder``, `x` (less is better), ``rating`` (more is better). Rows without either are left out.
-    x : str
-        What is paid, such as ``"cost_usd"`` in place of time.
-    replicates : pandas.DataFrame, optional
-        Ratings in resamples of dialogues, a column a responder.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The models from the fastest on, with ``on_frontier``, ``beaten_by`` (the best that is as fast or faster and rated
-        higher, or equal in one and better in the other) and ``share_on_frontier``: in which part of the resamples it
-        stays there.
-
-    Examples
-    --------
-    >>> models = pd.DataFrame({"responder": list("abc"), "ttft_ms": [90, 200, 300], "rating": [1500, 1450, 1600]})
-    >>> find_frontier(models)[["responder", "on_frontier"]].values.tolist()
-    [['a', True], ['b', False], ['c', True]]
-    """
-    kept = models.dropna(subset=[x, "rating"]).sort_values([x, "responder"], ignore_index=True)
-    times, ratings = kept[x].to_numpy(float), kept["rating"].to_numpy(float)
-    beats = _beats(times, ratings[None])[0]
-    by = [kept["responder"][int(np.argmax(np.where(row, ratings, -np.inf)))] if row.any() else None for row in beats.T]
-    beaten_by = pd.Series(by, index=kept.index, dtype=object)
-    kept = kept.assign(on_frontier=~beats.any(axis=0), beaten_by=beaten_by, share_on_frontier=np.nan)
-    if replicates is not None and len(replicates) > 1 and len(kept):
-        again = _beats(times, replicates[kept["responder"]].to_numpy(float))
-        kept["share_on_frontier"] = 1.0 - again.any(axis=1).mean(axis=0)
-    return kept
-
-
 def best_within(
     models: pd.DataFrame,
     limit: float,
@@ -352,11 +229,11 @@ def best_within(
     Parameters
     ----------
     models : pandas.DataFrame
-        As in :func:`find_frontier`.
+        One row a model: ``responder``, `x` and ``rating``.
     limit : float
         Such as 500 (ms to the first word).
     x : str
-        What is limited, as in :func:`find_frontier`.
+        What is limited, such as ``ttft_ms``.
     replicates : pandas.DataFrame, optional
         Ratings in resamples of dialogues.
     n_dialogues : int, optional
@@ -403,10 +280,3 @@ def best_within(
             "ci_low": low, "ci_high": high, "share_best": float(leads.mean())
         }  # fmt: skip
     return found
-
-
-def _beats(times: np.ndarray, ratings: np.ndarray) -> np.ndarray:
-    """Tell in each resample who (second axis) beats whom (third)."""
-    faster, as_fast = times[:, None] < times[None, :], times[:, None] <= times[None, :]
-    higher, as_high = ratings[:, :, None] > ratings[:, None, :], ratings[:, :, None] >= ratings[:, None, :]
-    return (as_fast & higher) | (faster & as_high)

@@ -32,7 +32,6 @@ def average_scores(
     scores: pd.DataFrame,
     *,
     scale: tuple[float, float] = (1.0, 5.0),
-    cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
@@ -45,14 +44,8 @@ def average_scores(
         The table ``scores``: ``responder``, ``dimension``, ``score``, ``state`` and `cluster`.
     scale : tuple of float
         The least and the greatest score that could be given; no interval reaches beyond.
-    cluster : str
-        What is resampled together; whoever scored is taken as given.
-    n_resamples : int
-        Bootstrap resamples, the same for all responders; 0 for the means alone.
-    ci_level : float
-        Of the interval.
-    rng : numpy.random.Generator
-        The source of chance.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -82,7 +75,7 @@ def average_scores(
             f"{outside['score'].iloc[0]:g}. Correct them, or give the scale that was used, such as scale=(0, 100)."
         )
     cell, cells = pd.factorize(pd.MultiIndex.from_frame(valid[["responder", "dimension"]]), sort=True)
-    where, clusters = pd.factorize(valid[cluster], sort=True)
+    where, clusters = pd.factorize(valid["dialogue_id"], sort=True)
     flat, size = where * len(cells) + cell, len(clusters) * len(cells)
     shape = (len(clusters), len(cells))
     total = np.bincount(flat, weights=valid["score"].to_numpy(dtype=float), minlength=size).reshape(shape)
@@ -209,8 +202,7 @@ def pairs_against_scores(
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The table ``verdicts``, with orders combined, and the columns ``reply_a`` and ``reply_b``
-        of ``comparisons``.
+        The table ``verdicts``, with orders combined, and the columns ``reply_a`` and ``reply_b`` of ``comparisons``.
     scores : pandas.DataFrame
         The table ``scores``, by the same raters on the same dimensions.
     n_resamples, ci_level, rng

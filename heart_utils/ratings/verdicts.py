@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ TIE = WORDS.index("tie")
 VALID, INCONSISTENT = STATES.index("valid"), STATES.index("inconsistent")
 UNIT_COLUMNS = {"verdict": ("pair_id", "dimension"), "score": ("reply_id", "dimension", "item")}
 MAX_SHOWN = 3
+HIGHEST_MARGIN = 5
 
 
 class AgreementError(ValueError):
@@ -64,6 +65,8 @@ class Entries:
     inconsistent: NDArray[np.bool_]  # two orders contradicted each other
     rows: Codes  # positions in the table that came in
     left_out: pd.Series  # state -> answers that do not enter
+    rater: Codes | None = None  # where raters vary too
+    n_raters: int = 0
 
     @property
     def tie(self) -> NDArray[np.bool_]:
@@ -89,7 +92,7 @@ class Votes:
     n_inconsistent: int  # contradicted themselves when the order was turned, counted as ties
 
 
-def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None) -> Entries:
+def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None, rater: str | None = None) -> Entries:
     """Turn the verdicts of one dimension into numbers, and refuse what has no number.
 
     A verdict gives its winner 1, a tie gives 1/2 to each, an inconsistent pair of orders too; where ``p_a`` is given
@@ -109,7 +112,23 @@ def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None
     clusters, which = pd.Index(["all"]), np.zeros(len(rows), np.intp)
     if cluster is not None:
         clusters, (which,) = name_codes(verdicts, [cluster], rows)
-    return Entries(responders, clusters, a, b, which, share, word, inconsistent, rows, left_out)
+    entries = Entries(responders, clusters, a, b, which, share, word, inconsistent, rows, left_out)
+    if rater is None:
+        return entries
+    need(verdicts, [rater])
+    raters, (judged_by,) = name_codes(verdicts, [rater], rows)
+    return replace(entries, rater=judged_by, n_raters=len(raters))
+
+
+def read_margins(verdicts: pd.DataFrame, entries: Entries) -> Codes:
+    """Read the margin of each entry as a whole number; 1 where nobody won."""
+    if "margin" not in verdicts:
+        raise VerdictsError("verdicts lack the column margin, by which this method tells wins apart.")
+    margin = pd.to_numeric(verdicts["margin"], errors="coerce").to_numpy(float, na_value=np.nan)[entries.rows]
+    needed = ~entries.tie & ~entries.inconsistent
+    wrong = needed & ~((margin >= 1) & (margin <= HIGHEST_MARGIN))
+    refuse(wrong, entries.rows, verdicts["margin"], f"`margin` of a win must be from 1 to {HIGHEST_MARGIN}")
+    return np.where(needed, np.floor(np.nan_to_num(margin) + 0.5), 1).astype(np.intp)
 
 
 def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inconsistent: str = "tie") -> Votes:
@@ -118,7 +137,8 @@ def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inco
         raise AgreementError(f"inconsistent must be 'tie' or 'drop'; got {inconsistent!r}.")
     kind = _kind_of(table)
     keys = [column for column in UNIT_COLUMNS[kind] if column in table]
-    need(table, [(keys or UNIT_COLUMNS[kind])[0], "rater", *([cluster] if cluster else [])], "Name another cluster, or None.")
+    need(table, [(keys or UNIT_COLUMNS[kind])[0], "rater"])
+    need_cluster(table, cluster)
     rows, turned, left_out = _rows_that_count(table, kind, inconsistent)
     value, categories = _scores(table, rows) if kind == "score" else _sides(table, rows, turned)
     unit, units = _code_rows(table, keys, rows)
@@ -246,9 +266,23 @@ def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> None:
         raise VerdictsError(f"verdicts lack the column {', '.join(missing)}. They have {there}. {advice}".rstrip())
 
 
+def need_cluster(table: pd.DataFrame, *columns: str | None) -> None:
+    """Refuse a table that lacks a column of clusters, and say what else may stand for them."""
+    if several := [column for column in columns if not isinstance(column, str | None)]:
+        raise VerdictsError(f"cluster is {several[0]!r}; expected the name of one column, such as 'dialogue_id'.")
+    need(table, [column for column in columns if column], "Name a column of what was sampled, such as cluster='history_id'.")
+
+
+def refuse_ties_alone(entries: Entries, dimension: str) -> None:
+    """Refuse verdicts that rank nobody."""
+    if entries.tie.all():
+        raise RatingsError(f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody.")
+
+
 def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Codes:
     """Find the rows of a dimension, once the columns are known to be there."""
-    need(verdicts, ["responder_a", "responder_b", "verdict", *([cluster] if cluster else [])])
+    need_cluster(verdicts, cluster)
+    need(verdicts, ["responder_a", "responder_b", "verdict"])
     if "dimension" not in verdicts:
         return np.arange(len(verdicts))
     codes, names = pd.factorize(verdicts["dimension"])
@@ -394,11 +428,10 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     both failed              the worse     none         none
     =======================  ============  ===========  =================================
 
-    Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an
-    abstention. Where one order failed the row keeps the order it rests on. Another joined row has no
-    ``order``, the ``comparison_id`` of the first order, the flags of
-    both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair
-    shown in one order only passes unchanged.
+    Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an abstention. Where one order
+    failed the row keeps the order it rests on. Another joined row has no ``order``, the ``comparison_id`` of the first order,
+    the flags of both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair shown in
+    one order only passes unchanged.
 
     Parameters
     ----------

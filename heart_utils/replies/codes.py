@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from heart_utils.tables import need_columns
 
-__all__ = ["CodesError", "code_reasons", "compare_coders", "spread_codes"]
+__all__ = ["CodesError", "code_reasons", "spread_codes"]
 
 
 class CodesError(ValueError):
@@ -88,7 +87,7 @@ def spread_codes(reasons: pd.DataFrame, themes: Sequence[str]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        ``reason_id``, ``code`` and ``probability`` (1 where it is in the list, else 0), as :func:`compare_coders` takes them.
+        ``reason_id``, ``code`` and ``probability`` (1 where it is in the list, else 0).
 
     Raises
     ------
@@ -108,53 +107,6 @@ def spread_codes(reasons: pd.DataFrame, themes: Sequence[str]) -> pd.DataFrame:
     return spread.assign(probability=there)[["reason_id", "code", "probability"]]
 
 
-def compare_coders(codes: pd.DataFrame, other: pd.DataFrame, *, of: str = "reason_id") -> pd.DataFrame:
-    """Compare two coders code by code, on what both coded.
-
-    Parameters
-    ----------
-    codes, other : pandas.DataFrame
-        Columns `of`, ``code`` and ``probability``; 0.5 or more is coded as there. Rows without a
-        probability do not count.
-    of : str
-        What was coded: ``"reason_id"`` or ``"reply_id"``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a code, and one for ``"all"``: ``n``, ``share`` and ``other_share`` (how often each coded it),
-        ``precision`` and ``recall`` of `codes` with `other` as the measure, ``kappa`` (``nan`` where
-        neither varies).
-
-    Raises
-    ------
-    CodesError
-        If a column is missing, something is coded twice, or the two share nothing.
-
-    Examples
-    --------
-    >>> one = pd.DataFrame({"reason_id": list("rstu"), "code": "warmth", "probability": [1, 1, 0, 0]})
-    >>> compare_coders(one, one.assign(probability=[1, 0, 0, 0]))[["code", "precision", "recall", "kappa"]].values.tolist()
-    [['warmth', 0.5, 1.0, 0.5], ['all', 0.5, 1.0, 0.5]]
-    """
-    for table in (codes, other):
-        need_columns(table, [of, "code", "probability"], CodesError)
-        if table.duplicated([of, "code"]).any():
-            row = table.loc[table.duplicated([of, "code"]), [of, "code"]].iloc[0]
-            raise CodesError(f"{row[of]} is coded for {row['code']} more than once; compare one coder with one other.")
-    joined = codes[[of, "code", "probability"]].merge(
-        other[[of, "code", "probability"]], on=[of, "code"], suffixes=("", "_other")
-    )
-    joined = joined.dropna()
-    if joined.empty:
-        raise CodesError("The two coders share nothing that both coded.")
-    joined = joined.assign(here=joined["probability"] >= 0.5, there=joined["probability_other"] >= 0.5)
-    groups = [*joined.groupby("code", sort=False), ("all", joined)]
-    return pd.DataFrame(
-        [{"code": name, **_compare(rows["here"].to_numpy(), rows["there"].to_numpy())} for name, rows in groups]
-    )
-
-
 def _patterns(codebook: Mapping[str, Any]) -> dict[str, re.Pattern[str]]:
     themes = codebook.get("themes")
     if not themes:
@@ -171,17 +123,3 @@ def _patterns(codebook: Mapping[str, Any]) -> dict[str, re.Pattern[str]]:
 def _pattern(words: str) -> str:
     parts = [re.escape(word.removesuffix("*")) + (r"\w*" if word.endswith("*") else r"(?!\w)") for word in words.split()]
     return r"(?<!\w)" + r"\W+".join(parts)
-
-
-def _compare(here: NDArray[np.bool_], there: NDArray[np.bool_]) -> dict[str, float]:
-    from sklearn.metrics import cohen_kappa_score, precision_score, recall_score
-
-    vary = len({*here, *there}) > 1
-    return {
-        "n": len(here),
-        "share": float(here.mean()),
-        "other_share": float(there.mean()),
-        "precision": float(precision_score(there, here, zero_division=np.nan)),
-        "recall": float(recall_score(there, here, zero_division=np.nan)),
-        "kappa": float(cohen_kappa_score(here, there)) if vary else float("nan"),
-    }

@@ -22,15 +22,12 @@ class OverlapError(ValueError):
     """Replies and turns cannot be compared as given."""
 
 
-def measure_overlap(
-    replies: pd.DataFrame, truths: pd.DataFrame, *, others: pd.DataFrame | None = None, n: int = 3
-) -> pd.DataFrame:
+def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame:
     """Compare each reply with the turn that really came next, and with turns that did not.
 
-    A reply's overlap with a turn is the share of its runs of `n` words that stand in the turn too.
-    Some overlap comes from the topic alone, and the topic is the history's: turns of other
-    dialogues understate what a model that never saw the data would share. Later turns of the
-    same dialogue (`others`) are the fairer yardstick, and long runs the clearer sign.
+    A reply's overlap with a turn is the share of its runs of three words that stand in the turn too. Some overlap comes
+    from the topic alone, and the topic is the history's: turns of other dialogues understate what a model that never saw
+    the data would share. Long runs are the clearer sign.
 
     Parameters
     ----------
@@ -39,23 +36,18 @@ def measure_overlap(
         or without a true next turn are left out, and counted in ``attrs["left_out"]`` of what comes back.
     truths : pandas.DataFrame
         With columns ``history_id`` and ``text``, one row per history; a turn without text is none.
-    others : pandas.DataFrame, optional
-        With columns ``history_id`` and ``text``: turns to compare a history's replies with, in
-        place of the true next turns of all other histories.
-    n : int
-        Words in a run.
 
     Returns
     -------
     pandas.DataFrame
-        One row per reply compared: ``overlap`` with the true turn, ``overlap_others`` (mean) and
-        ``overlap_others_max``, ``n_others``, and ``longest_run``, the most words in a row that
-        reply and true turn share. Overlaps of replies of fewer than `n` words are missing.
+        One row per reply compared: ``overlap`` with the true turn; ``overlap_others`` (mean) and ``overlap_others_max`` with
+        those of the ``n_others`` other histories; and ``longest_run``, the most words in a row that reply and true turn
+        share. Overlaps of replies of fewer than three words are missing.
 
     Raises
     ------
     OverlapError
-        If a column is missing, a history has two true turns, or `n` is below one.
+        If a column is missing, or a history has two true turns.
 
     Examples
     --------
@@ -64,69 +56,41 @@ def measure_overlap(
     >>> measure_overlap(replies, truths)[["overlap", "overlap_others", "longest_run"]].round(3).to_dict("records")
     [{'overlap': 0.667, 'overlap_others': 0.0, 'longest_run': 4}]
     """
-    _check(replies, truths, others, n)
-    truths = truths[truths["text"].notna()]
-    truth = dict(zip(truths["history_id"], map(_words, truths["text"]), strict=True))
-    runs = {history: _runs(words, n) for history, words in truth.items()}
-    elsewhere = None if others is None else _runs_by_history(others, n)
-    rows = []
-    compared = replies[replies["text"].notna() & replies["history_id"].isin(truth)]
-    for row in compared.itertuples():
-        words, true = _words(str(row.text)), truth[str(row.history_id)]
-        mine = _runs(words, n)
-        if elsewhere is None:
-            turns = [its for history, its in runs.items() if history != row.history_id]
-        else:
-            turns = elsewhere.get(str(row.history_id), [])
-        shares = [len(mine & turn) / len(mine) for turn in turns] if mine else []
-        rows.append(
-            {
-                "reply_id": row.reply_id,
-                "history_id": row.history_id,
-                "responder": row.responder,
-                "overlap": len(mine & runs[str(row.history_id)]) / len(mine) if mine else np.nan,
-                "overlap_others": float(np.mean(shares)) if shares else np.nan,
-                "overlap_others_max": max(shares, default=np.nan),
-                "n_others": len(turns),
-                "longest_run": SequenceMatcher(None, words, true, autojunk=False).find_longest_match().size,
-            }
-        )
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    table.attrs["left_out"] = len(replies) - len(compared)
-    return table
-
-
-def _check(replies: pd.DataFrame, truths: pd.DataFrame, others: pd.DataFrame | None, n: int) -> None:
     need_columns(replies, ["reply_id", "history_id", "responder", "text"], OverlapError)
-    for table in (truths, *([] if others is None else [others])):
-        need_columns(table, ["history_id", "text"], OverlapError)
+    need_columns(truths, ["history_id", "text"], OverlapError)
     twice = truths.loc[truths["history_id"].duplicated(), "history_id"]
     if len(twice):
         raise OverlapError(f"truths: {twice.iloc[0]} has more than one true next turn; expected one row per history.")
-    if n < 1:
-        raise OverlapError(f"n is {n}; a run has at least one word.")
+    truths = truths[truths["text"].notna()]
+    truth = dict(zip(truths["history_id"], map(_words, truths["text"]), strict=True))
+    runs = {history: _runs(words) for history, words in truth.items()}
+    rows = []
+    compared = replies[replies["text"].notna() & replies["history_id"].isin(truth)]
+    for row in compared.itertuples():
+        history, words = str(row.history_id), _words(str(row.text))
+        mine = _runs(words)
+        shares = {other: len(mine & turn) / len(mine) if mine else np.nan for other, turn in runs.items()}
+        own, elsewhere = shares.pop(history), np.array(list(shares.values()))
+        mean, most = (elsewhere.mean(), elsewhere.max()) if len(elsewhere) else (np.nan, np.nan)
+        longest = SequenceMatcher(None, words, truth[history], autojunk=False).find_longest_match().size
+        rows.append((row.reply_id, history, row.responder, own, mean, most, len(elsewhere), longest))
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    table.attrs["left_out"] = len(replies) - len(compared)
+    return table
 
 
 def _words(text: str) -> list[str]:
     return WORD.findall(text.casefold())
 
 
-def _runs(words: list[str], n: int) -> set[tuple[str, ...]]:
-    return set(zip(*(words[start:] for start in range(n)), strict=False))
-
-
-def _runs_by_history(turns: pd.DataFrame, n: int) -> dict[str, list[set[tuple[str, ...]]]]:
-    runs: dict[str, list[set[tuple[str, ...]]]] = {}
-    for history, text in turns[["history_id", "text"]].dropna().itertuples(index=False):
-        runs.setdefault(str(history), []).append(_runs(_words(text), n))
-    return runs
+def _runs(words: list[str]) -> set[tuple[str, ...]]:
+    return set(zip(words, words[1:], words[2:], strict=False))
 
 
 def measure_sameness(
     replies: pd.DataFrame,
     *,
     by: str = "responder",
-    cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator,
@@ -141,7 +105,7 @@ def measure_sameness(
     ----------
     replies : pandas.DataFrame
         Valid replies with ``text``, `by` and `cluster`.
-    by, cluster : str
+    by : str
         Whose replies; what is resampled together.
     n_resamples, ci_level, rng
         Of the bootstrap: dialogues are drawn, and a pair counts the product of its two dialogues' counts.
@@ -163,7 +127,7 @@ def measure_sameness(
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     features = TfidfVectorizer(token_pattern=TOKEN.pattern).fit_transform(replies["text"])
-    codes, names = pd.factorize(replies[cluster])
+    codes, names = pd.factorize(replies["dialogue_id"])
     weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
     rows = []
     for name, mine in replies.reset_index(drop=True).groupby(by, sort=True):

@@ -8,29 +8,21 @@ strategies too; its probabilities are calibrated on turns it did not learn from,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
-from heart_utils.ratings.regression import fit_logistic
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, bootstrap_ci
-from heart_utils.ratings.verdicts import won_by_a
+from heart_utils.ratings.resampling import bootstrap_ci
 from heart_utils.replies.codes import CodesError
 from heart_utils.tables import need_columns
 
 __all__ = [
     "CoderScores",
     "StrategyCoder",
-    "associate_coders",
-    "profile_codes",
     "score_labels",
-    "several_in_a_row",
-    "spread_labels",
     "train_coder",
 ]
 
@@ -44,18 +36,10 @@ TOKEN = re.compile(r"\w+(?:'\w+)?|[?!.,]")
 
 @dataclass(frozen=True, eq=False)
 class StrategyCoder:
-    """A trained coder: two pipelines of scikit-learn, of which the second, for probabilities, goes on from the first.
+    """A trained coder: two pipelines of scikit-learn, of which the second, for probabilities, goes on from the first."""
 
-    Attributes
-    ----------
-    strategies : tuple of str
-        What it tells apart.
-    n_turns, n_calibration : int
-        Turns that it learned from, and on which its probabilities were calibrated.
-    """
-
-    strategies: tuple[str, ...]
-    n_turns: int
+    strategies: tuple[str, ...]  # what it tells apart
+    n_turns: int  # turns that it learned from, and on which its probabilities were calibrated
     n_calibration: int
     _margins: Any
     _scale: Any
@@ -129,27 +113,18 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
 
 @dataclass(frozen=True, eq=False)
 class CoderScores:
-    """How labels of a coder compare with others taken as right.
+    """How labels of a coder compare with others taken as right."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        Rows ``accuracy`` and ``macro_f1``: ``estimate``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_clusters``.
-    by_strategy : pandas.DataFrame
-        One row a strategy: ``n`` (given), ``n_found``, ``precision``, ``recall``, ``f1``, ``ci_low``, ``ci_high`` (of f1).
-    confusion : pandas.DataFrame
-        Counts: a row for each strategy given, a column for each found.
-    """
-
+    # rows ``accuracy`` and ``macro_f1``: ``estimate``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_clusters``.
     table: pd.DataFrame
+    # one row a strategy: ``n`` (given), ``n_found``, ``precision``, ``recall``, ``f1``, ``ci_low``, ``ci_high`` (of f1).
     by_strategy: pd.DataFrame
-    confusion: pd.DataFrame
+    confusion: pd.DataFrame  # counts: a row for each strategy given, a column for each found
 
 
 def score_labels(
     labels: pd.DataFrame,
     *,
-    cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator,
@@ -162,9 +137,7 @@ def score_labels(
     Parameters
     ----------
     labels : pandas.DataFrame
-        One row a turn: ``given``, ``found`` and the column `cluster`.
-    cluster : str
-        What is resampled together.
+        One row a turn: ``given``, ``found`` and ``dialogue_id``, which is resampled.
     n_resamples, ci_level, rng
         Of the bootstrap.
 
@@ -187,14 +160,14 @@ def score_labels(
     """
     from sklearn.metrics import precision_recall_fscore_support
 
-    need_columns(labels, ["given", "found", cluster], CodesError)
+    need_columns(labels, ["given", "found", "dialogue_id"], CodesError)
     if labels.empty or labels[["given", "found"]].isna().to_numpy().any():
         raise CodesError("Each row needs a label given and a label found; there is none, or one is absent.")
     names = sorted(set(labels["given"]) | set(labels["found"]))
     counts = pd.DataFrame({f"{what}:{name}": labels[what] == name for what in ("given", "found") for name in names})
     counts = counts.assign(**{f"both:{name}": counts[f"given:{name}"] & counts[f"found:{name}"] for name in names})
-    cells = counts.astype(float).assign(**{cluster: labels[cluster]})
-    how: dict[str, Any] = {"cluster": cluster, "rng": rng, "n_resamples": n_resamples, "ci_level": ci_level, "least": 0.0}
+    cells = counts.astype(float).assign(dialogue_id=labels["dialogue_id"])
+    how: dict[str, Any] = {"cluster": "dialogue_id", "rng": rng, "n_resamples": n_resamples, "ci_level": ci_level, "least": 0.0}
     how["most"] = 1.0
     columns = ["estimate", "ci_low", "ci_high", "ci_level", "n_clusters"]
     found = {
@@ -212,32 +185,6 @@ def score_labels(
     of_each = counts.join(of_each)
     confusion = pd.crosstab(labels["given"], labels["found"]).reindex(index=names, columns=names, fill_value=0)
     return CoderScores(table.loc[["accuracy", "macro_f1"]], of_each, confusion)
-
-
-def several_in_a_row(turns: pd.DataFrame) -> pd.Series:
-    """Say of each turn, joined from messages sent in a row, whether its messages carry more than one strategy.
-
-    Parameters
-    ----------
-    turns : pandas.DataFrame
-        One row a message, in order: ``turn_id`` (its last part counts the messages of both speakers), ``dialogue_id`` and
-        ``strategy``.
-
-    Returns
-    -------
-    pandas.Series
-        One value a joined turn, in order. A jump in the count begins a new one: the seeker spoke.
-
-    Examples
-    --------
-    >>> messages = pd.DataFrame({"turn_id": ["d-1", "d-2", "d-4"], "dialogue_id": "d", "strategy": ["q", "s", "s"]})
-    >>> several_in_a_row(messages).tolist()
-    [True, False]
-    """
-    need_columns(turns, ["turn_id", "dialogue_id", "strategy"], CodesError)
-    jumps = turns["turn_id"].str.rpartition("-")[2].astype(int).diff().ne(1)
-    begins = jumps | turns["dialogue_id"].ne(turns["dialogue_id"].shift())
-    return turns.groupby(begins.cumsum())["strategy"].agg("nunique").gt(1)
 
 
 def _margins_of(margins: Any, texts: pd.Series) -> Array:
@@ -261,203 +208,3 @@ def _f1(sums: pd.DataFrame, name: str) -> pd.Series:
 
 def _macro(sums: pd.DataFrame, names: list[str]) -> pd.Series:
     return pd.DataFrame({name: _f1(sums, name) for name in names}).mean(axis="columns")
-
-
-LEAST_CLUSTERS = 10
-
-
-def profile_codes(
-    codes: pd.DataFrame,
-    *,
-    by: str = "responder",
-    cluster: str = "dialogue_id",
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    rng: np.random.Generator,
-) -> pd.DataFrame:
-    """Give the share of replies in which each code holds, for each author or kind of author.
-
-    Parameters
-    ----------
-    codes : pandas.DataFrame
-        The codes table joined with `by` and `cluster` for each reply. A probability counts as that part of a reply.
-    by, cluster : str
-        Whose profile; what is resampled together.
-    n_resamples, ci_level, rng
-        Of the bootstrap.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row an author, coder and code: `by`, ``coder``, ``code``, ``share``, ``ci_low``, ``ci_high``,
-        ``ci_level``, ``n``, ``n_failed`` (replies that the coder did not code), ``n_clusters``, ``simulated``. No
-        interval from one cluster; where nobody or everybody does it the open end is exact for that many clusters.
-        Where no reply could be coded there is a row without a share, with ``n`` 0.
-
-    Examples
-    --------
-    >>> codes = pd.DataFrame({"reply_id": list("rst"), "coder": "c", "code": "question", "responder": "m", "simulated": False,
-    ...     "probability": [1.0, 0.0, None], "state": ["valid", "valid", "error"], "dialogue_id": list("def")})
-    >>> profile_codes(codes, rng=np.random.default_rng(1), n_resamples=20)[["share", "n", "n_failed"]].values.tolist()
-    [[0.5, 2.0, 1.0]]
-    """
-    rows = []
-    for (name, coder, code), mine in codes.groupby([by, "coder", "code"], sort=True):
-        known = mine.dropna(subset=["probability"])
-        if known.empty:
-            nothing = dict.fromkeys(("share", "ci_low", "ci_high"), np.nan) | {"ci_level": ci_level, "n": 0, "n_clusters": 0}
-            failed = {"n_failed": len(mine), "simulated": bool(mine["simulated"].any())}
-            rows.append({by: name, "coder": coder, "code": code} | nothing | failed)
-            continue
-        cells = pd.DataFrame({"held": known["probability"], "n": 1.0, cluster: known[cluster]})
-        n_clusters = known[cluster].nunique()
-        row = {by: name, "coder": coder, "code": code, "share": float(known["probability"].mean()), "n": len(known)}
-        row |= {"ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "n_clusters": n_clusters}
-        if n_clusters > 1:
-            found = bootstrap_ci(
-                cells,
-                lambda sums: sums["held"] / sums["n"],
-                cluster=cluster,
-                rng=rng,
-                n_resamples=n_resamples,
-                ci_level=ci_level,
-                least=0.0,
-                most=1.0,
-            )
-            row |= {"ci_low": found.ci_low, "ci_high": found.ci_high}
-        if set(known["probability"]) in ({0.0}, {1.0}):  # a bootstrap of equal values has no width
-            open_end = ((1.0 - ci_level) / 2.0) ** (1.0 / n_clusters)
-            row |= {"ci_low": 0.0, "ci_high": 1.0 - open_end} if row["share"] == 0 else {"ci_low": open_end, "ci_high": 1.0}
-        rows.append(row | {"n_failed": len(mine) - len(known), "simulated": bool(mine["simulated"].any())})
-    return pd.DataFrame(rows)
-
-
-def spread_labels(labels: pd.DataFrame, codes: Sequence[str], *, label: str = "given") -> pd.DataFrame:
-    """Lay labels, one each, out as one row a thing labelled and code.
-
-    Parameters
-    ----------
-    labels : pandas.DataFrame
-        One row a thing labelled; the other columns are kept.
-    codes : sequence of str
-        All labels that there are.
-    label : str
-        The column of the label.
-
-    Returns
-    -------
-    pandas.DataFrame
-        In place of `label` the columns ``code`` and ``probability``: 1 where the label is the code, else 0.
-
-    Examples
-    --------
-    >>> spread_labels(pd.DataFrame({"reply_id": ["r"], "given": ["question"]}), ["advice", "question"]).values.tolist()
-    [['r', 'advice', 0.0], ['r', 'question', 1.0]]
-    """
-    others = labels.drop(columns=label)
-    parts = [others.assign(code=code, probability=(labels[label] == code).astype(float)) for code in codes]
-    return pd.concat(parts, ignore_index=True)
-
-
-def associate_coders(
-    verdicts: pd.DataFrame,
-    codes: pd.DataFrame,
-    words: pd.Series,
-    *,
-    dimension: str = "overall",
-    cluster: str = "dialogue_id",
-    ci_level: float = 0.95,
-) -> pd.DataFrame:
-    """Ask of each coder's codes what goes with being preferred, and adjust over all of them at once. Exploratory.
-
-    Parameters
-    ----------
-    verdicts, words, dimension, cluster, ci_level
-        As for ``associate_preference``.
-    codes : pandas.DataFrame
-        Codes of any number of coders, named in ``coder``; one who coded nothing is left out.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The tables of ``associate_preference``, one after the other, with ``coder``; ``q_value`` counts all rows.
-
-    Raises
-    ------
-    CodesError
-        If no reply is coded, or no verdict says which reply was preferred.
-
-    Examples
-    --------
-    >>> rows = [(f"d{i}", f"r{i}", f"s{i}", "a" if i % 4 else "b") for i in range(40)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "reply_a", "reply_b", "verdict"])
-    >>> verdicts = verdicts.assign(dimension="overall", state="valid", responder_a="x", responder_b="y")
-    >>> codes = pd.DataFrame({"reply_id": [*verdicts["reply_a"], *verdicts["reply_b"]], "code": "question", "coder": "words"})
-    >>> codes["probability"] = [1.0] * 40 + [0.0] * 40
-    >>> words = pd.Series(20, index=codes["reply_id"])
-    >>> associate_coders(verdicts, codes, words)[["coder", "code", "n_verdicts"]].values.tolist()
-    [['words', 'question', 40]]
-    """
-    parts = [
-        associate_preference(verdicts, mine, words, dimension=dimension, cluster=cluster, ci_level=ci_level).assign(coder=name)
-        for name, mine in codes.groupby("coder")
-        if mine["probability"].notna().any()
-    ]
-    if not parts:
-        raise CodesError("no reply is coded.")
-    found = pd.concat(parts, ignore_index=True).assign(q_value=np.nan)
-    tested = found["p_value"].notna()
-    found.loc[tested, "q_value"] = stats.false_discovery_control(found.loc[tested, "p_value"])
-    return found
-
-
-def associate_preference(
-    verdicts: pd.DataFrame,
-    codes: pd.DataFrame,
-    words: pd.Series,
-    *,
-    dimension: str = "overall",
-    cluster: str = "dialogue_id",
-    ci_level: float = 0.95,
-) -> pd.DataFrame:
-    r"""Ask of each code whether the reply that has it is preferred, length held equal. Exploratory."""
-    rows = verdicts[(verdicts["dimension"] == dimension) & verdicts["state"].isin(["valid", "inconsistent"])]
-    rows = rows.assign(won=won_by_a(rows)).dropna(subset=["won"])
-    if rows.empty:
-        raise CodesError(f"No verdict on {dimension!r} says which reply was preferred.")
-    wide = codes.pivot_table(index="reply_id", columns="code", values="probability", aggfunc="mean")
-    length = np.log(words.clip(lower=1))
-    found = [{"code": code} | _fit_one(rows, wide[code], length, cluster, ci_level) for code in wide]
-    return pd.DataFrame(found).sort_values("p_value", ignore_index=True)
-
-
-def _fit_one(verdicts: pd.DataFrame, code: pd.Series, length: pd.Series, cluster: str, ci_level: float) -> dict[str, object]:
-    """Fit one code, the length and the authors; say why where it cannot be."""
-    sides = {side: verdicts[f"reply_{side}"].map(code) for side in "ab"}
-    coded = sides["a"].notna() & sides["b"].notna()
-    rows = verdicts[coded]
-    apart = (sides["a"] - sides["b"])[coded].to_numpy()
-    n_clusters = rows[cluster].nunique()
-    n_apart = int((np.abs(apart) > 1e-9).sum())
-    said: dict[str, object] = {
-        "log_odds": np.nan, "ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "p_value": np.nan,
-        "n_verdicts": len(rows), "n_apart": n_apart, "n_clusters": n_clusters,
-        "provisional": n_clusters < ENOUGH_CLUSTERS, "why_not": None,
-    }  # fmt: skip
-    if n_clusters < LEAST_CLUSTERS or n_apart < LEAST_CLUSTERS:
-        return said | {"why_not": f"fewer than {LEAST_CLUSTERS} dialogues, or pairs that differ in it"}
-    if (rows["won"] == 0.5).all():
-        return said | {"why_not": "every pair is a tie, or contradicted when its order was swapped"}
-    longer = (rows["reply_a"].map(length) - rows["reply_b"].map(length)).to_numpy(dtype=float)
-    names = sorted(set(rows["responder_a"]) | set(rows["responder_b"]))
-    authors = np.stack([(rows["responder_a"] == name).to_numpy(float) - (rows["responder_b"] == name) for name in names[1:]], 1)
-    design = np.column_stack([apart, longer, authors])
-    if np.linalg.matrix_rank(design) < design.shape[1]:
-        return said | {"why_not": "the authors, or the length, tell the code already"}
-    fitted = fit_logistic(design, rows["won"].to_numpy(float), rows[cluster], ci_level)
-    if fitted is None:
-        return said | {"why_not": "it separates winners from losers, so its coefficient has no end"}
-    mine = fitted.iloc[0]
-    if mine["se"] == 0:
-        return said | {"why_not": "nothing varies between dialogues"}
-    return said | {"p_value": mine["p"]} | {name: mine[name] for name in ("log_odds", "ci_low", "ci_high")}

@@ -1,13 +1,14 @@
 """Figures of the book: tidy tables in, axes out, one style, and what each figure rests on inside it.
 
-A figure drawn from simulated rows says so across its face, so that a screenshot cannot pass for a
-measurement.
+Figures are SVG and as wide as a phone can show with letters that can be read. One drawn from simulated rows says so in a
+corner, so that a screenshot cannot pass for a measurement.
 """
 
 from __future__ import annotations
 
 import base64
 import dataclasses
+import textwrap
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,10 @@ POPULATION_NAMES = {
     "none": "no population",
 }
 """What an interval speaks of, in words for a reader."""
+WIDTH = 4.8
+"""Of every figure, in inches: on a phone a letter keeps three quarters of its size."""
+LINE = 46
+"""Characters of a small text that go beside each other in a figure."""
 RATING = ("rating", "rating_low", "rating_high")
 ROOM = 0.5
 """Share of a row over which several estimates in it are spread."""
@@ -81,7 +86,7 @@ CJK_FONT = "HeartBench Names SC"
 
 
 def use_book_style() -> None:
-    """Set size, fonts and colours of every figure that follows.
+    """Set size, fonts and colours of every figure that follows; in a notebook each is SVG.
 
     Examples
     --------
@@ -98,7 +103,10 @@ def use_book_style() -> None:
     mpl.rcParams.update(
         {
             "figure.dpi": 110,
-            "savefig.dpi": 110,
+            "figure.figsize": (WIDTH, 3.2),
+            "figure.hooks": ["heart_utils.report.figures:fit_width"],
+            "savefig.dpi": 150,  # of what is drawn point by point within an SVG
+            "svg.hashsalt": "heart",  # the same figure is the same file
             "figure.facecolor": "white",
             "axes.spines.top": False,
             "axes.spines.right": False,
@@ -112,6 +120,17 @@ def use_book_style() -> None:
             "legend.frameon": False,
         }
     )
+    import sys
+
+    if "ipykernel" in sys.modules:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        set_matplotlib_formats("svg", metadata={"Date": None})  # type: ignore[no-untyped-call]
+
+
+def fit_width(figure: Figure) -> None:
+    """Make a figure no wider than the book's."""
+    figure.set_figwidth(min(WIDTH, figure.get_figwidth()))
 
 
 def plot_intervals(
@@ -150,7 +169,7 @@ def plot_intervals(
     xlabel : str, optional
         What is drawn, with its unit and what the interval covers; by default `value`.
     simulated : bool
-        Whether the figure says SIMULATED across its face; it also does if the column ``simulated`` says so.
+        Whether the figure says SIMULATED in a corner; it also does if the column ``simulated`` says so.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -179,7 +198,7 @@ def plot_intervals(
         raise ValueError(f"{by} has {len(kinds)} kinds, and a reader can tell {len(COLOURS)} apart. Choose some of them.")
     lanes = len(kinds) if table[label].duplicated().any() else 1
     if ax is None:
-        size = (7.2 if by is None else 8.6, 1.0 + 0.32 * len(rows) * max(1.0, 0.55 * lanes))
+        size = (WIDTH, 1.0 + 0.3 * len(rows) * max(1.0, 0.55 * lanes) + 0.2 * (by is not None) * (1 + len(kinds) // 2))
         _, ax = plt.subplots(figsize=size, layout="constrained")
     found = ("ci_low", "ci_high") if f"{value}_low" not in table else (f"{value}_low", f"{value}_high")
     columns = (value, low or found[0], high or found[1])
@@ -196,11 +215,9 @@ def plot_intervals(
     for row in range(1, len(rows) if lanes > 1 else 0, 2):
         ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=-1)
     ax.set_yticks(range(len(rows)), [str(name) for name in rows])
-    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel=xlabel or value)
-    if by is not None and max(len(str(kind)) for kind in kinds) > LONG:
-        ax.figure.legend(loc="outside upper center", ncols=2)
-    elif by is not None:
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel=_fold(xlabel or value, LINE))
+    if by is not None:
+        _legend_below(ax, ncols=1 if max(len(str(kind)) for kind in kinds) > LONG else 2)
     mark_simulated(ax, simulated or table)
     return ax
 
@@ -239,22 +256,22 @@ def plot_leaderboard(
     _check_board(board)
     table = board.sort_values("rating", ignore_index=True)
     if ax is None:
-        _, ax = plt.subplots(figsize=(7, 1.1 + 0.32 * len(table)), layout="constrained")
+        _, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.3 * len(table)), layout="constrained")
     for kind, rows in table.groupby("responder_kind"):
         _draw_rows(ax, rows.index, rows, RATING, within=table, label=KIND_NAMES[str(kind)], **_look(kind))
     ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
     ax.set(
         yticks=list(table.index), yticklabels=[_label(row) for row in table.to_dict("records")], ylim=(-0.6, len(table) - 0.4)
     )
-    ax.set_xlabel(_interval_label(table))
-    ax.legend(title="Written by", loc="best", alignment="left")
+    ax.set_xlabel(_fold(_interval_label(table), LINE))
+    _legend_below(ax, title="Written by", alignment="left", ncols=2)
     if title:
-        ax.set_title(title, pad=20)
+        ax.set_title(_fold(title, 40), pad=28)
     _say_what_it_rests_on(ax, table, origin)
     return ax
 
 
-def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str = "measured") -> Figure:
+def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 2, origin: str = "measured") -> Figure:
     """Draw one small leaderboard for each value of a column, all with the same order and the same scale.
 
     Parameters
@@ -289,12 +306,12 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str 
         raise ValueError(f"There is no board to draw: the table has no row with a {by}.")
     order = boards.groupby("responder")["rating"].mean().sort_values().index
     place = {responder: row for row, responder in enumerate(order)}
-    columns = min(columns, len(panels))
+    columns = min(columns, len(panels), 2)
     rows = -(-len(panels) // columns)
     figure, axs = plt.subplots(
         rows,
         columns,
-        figsize=(1.8 + 1.5 * columns, rows * (0.9 + 0.24 * len(order)) + 0.8),  # no wider than a page: it is not shrunk there
+        figsize=(WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2),
         sharex=True,
         sharey=True,
         squeeze=False,
@@ -310,11 +327,11 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str 
         ax.locator_params(axis="x", nbins=3)
         ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
         ax.tick_params(labelsize="x-small", labelbottom=True)
-        mark_simulated(ax, board, size=14)
+        mark_simulated(ax, board)
     for ax in axs.flat[len(panels) :]:
         ax.set_axis_off()
     axs[0, 0].set_yticks(range(len(order)), list(order))
-    figure.supxlabel(_interval_label(boards), fontsize="small")
+    figure.supxlabel(_fold(_interval_label(boards), LINE + 10), fontsize="small")
     said = _origin(boards, origin)
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
     figure.legend(
@@ -322,7 +339,7 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 4, origin: str 
         [KIND_NAMES[kind] for kind in kinds],
         title=f"{said[:1].upper()}{said[1:]}; written by",
         loc="outside upper left",
-        ncols=len(kinds),
+        ncols=min(2, len(kinds)),
         alignment="left",
         fontsize="x-small",
         title_fontsize="x-small",
@@ -411,7 +428,7 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
     import matplotlib.pyplot as plt
 
     table = models.dropna(subset=[x, "rating"]).sort_values(["rating", x])
-    _, ax = plt.subplots(figsize=(7, 4.6), layout="constrained")
+    _, ax = plt.subplots(figsize=(WIDTH, 3.8), layout="constrained")
     kinds = table["responder_kind"] if "responder_kind" in table else pd.Series("model", index=table.index)
     if {"rating_low", "rating_high"} <= set(table):
         ax.vlines(table[x], table["rating_low"], table["rating_high"], color="0.7", linewidth=1.5, zorder=1)
@@ -450,14 +467,14 @@ def plot_absent(message: str) -> Axes:
 
     import matplotlib.pyplot as plt
 
-    _, ax = plt.subplots(figsize=(7, 1.4), layout="constrained")
+    _, ax = plt.subplots(figsize=(WIDTH, 1.2), layout="constrained")
     ax.text(0.5, 0.5, "\n".join(textwrap.wrap(message, 80)), ha="center", va="center", transform=ax.transAxes, color="0.3")
     ax.set(xticks=[], yticks=[])
     return ax
 
 
-def mark_simulated(ax: Axes, table: pd.DataFrame | bool, *, size: float = 30) -> None:
-    """Write SIMULATED across a figure if any row behind it was simulated.
+def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
+    """Write SIMULATED in a corner of a figure if any row behind it was simulated.
 
     Parameters
     ----------
@@ -465,8 +482,6 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool, *, size: float = 30) ->
         Where to write.
     table : pandas.DataFrame or bool
         What was drawn; if it has no column ``simulated``, nothing is written. Or whether to write.
-    size : float
-        Of the letters, in points.
 
     Examples
     --------
@@ -478,8 +493,8 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool, *, size: float = 30) ->
     """
     if table.get("simulated", pd.Series(dtype=bool)).any() if isinstance(table, pd.DataFrame) else table:
         ax.text(
-            0.5, 0.5, "SIMULATED", transform=ax.transAxes, ha="center", va="center",
-            rotation=20, fontsize=size, color="#b3261e", alpha=0.28, weight="bold", zorder=5,
+            0.99, 0.02, "SIMULATED", transform=ax.transAxes, ha="right", va="bottom", fontsize="x-small", color="#8a3b00",
+            weight="bold", zorder=5, bbox={"fc": "white", "ec": "none", "alpha": 0.8, "pad": 1.0},
         )  # fmt: skip
 
 
@@ -501,7 +516,8 @@ def note_origin(ax: Axes, text: str) -> None:
     >>> ax.get_title(loc="left")
     'Run sample; histories: drafted'
     """
-    ax.set_title(text, loc="left", fontsize="x-small", color="0.35", pad=16)  # above the names of reference lines
+    said = _fold(text, LINE + 10)
+    ax.set_title(said, loc="left", fontsize="x-small", color="0.35", pad=16)  # above the names of reference lines
 
 
 def hatch_by_colour(ax: Axes) -> Axes:
@@ -617,6 +633,20 @@ def _draw_rows(
     ax.plot(rows[value], heights, marker, color=colour, markersize=markersize, label=label)
 
 
+def _fold(text: str, width: int) -> str:
+    """Go on in the next line, but not between a number and its per cent."""
+    return textwrap.fill(text.replace(" %", "\u00a0%"), width)
+
+
+def _legend_below(ax: Axes, **how: Any) -> None:
+    """Put a legend under the label of the axis, where it takes no width from the figure."""
+    from matplotlib.transforms import ScaledTranslation
+
+    deep = 24 + 12 * (1 + ax.get_xlabel().count("\n"))  # points, of the numbers and of the label
+    down = ScaledTranslation(0, -deep / 72, ax.figure.dpi_scale_trans)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.4, 0), bbox_transform=ax.transAxes + down, **how)
+
+
 def _look(kind: object) -> dict[str, Any]:
     return {"colour": KIND_COLOURS[str(kind)], "marker": KIND_MARKERS[str(kind)]}
 
@@ -663,7 +693,16 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
         said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if board["penalised"].any():
         said.append("* always wins or loses: held by a weak prior")
-    ax.text(0, 1.015, "; ".join(said), transform=ax.transAxes, fontsize="x-small", color="0.35", va="bottom", ha="left")
+    ax.text(
+        0,
+        1.015,
+        _fold("; ".join(said), LINE),
+        transform=ax.transAxes,
+        fontsize="x-small",
+        color="0.35",
+        va="bottom",
+        ha="left",
+    )
     mark_simulated(ax, board)
 
 

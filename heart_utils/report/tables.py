@@ -87,7 +87,7 @@ def show_table(
     # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
     shown = kept.style.format(precision=digits, na_rep=DASH, thousands=",", escape="html")
     for axis in (0, 1):  # names in a table may be anybody's, and pandas takes them for markup unless it is told
-        shown = shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
+        shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
     shown = shown.set_table_attributes(f'class="{kind}"').map(_give_room)
     if wrap:
         shown = shown.set_properties(None, **{"white-space": "normal"})

@@ -12,9 +12,9 @@ from scipy import optimize, stats
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
-from heart_utils.ratings.ratings import bootstrap_draws, fit_ratings, product_draws
+from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import FEW_RATERS, interval_ends
-from heart_utils.ratings.sandwich import one_way, two_way
+from heart_utils.ratings.spread import bootstrap_draws, one_way, product_draws, two_way
 from heart_utils.ratings.verdicts import AgreementError, Codes, Entries
 from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
 from heart_utils.simulate.study import Panel, simulate_study
@@ -49,11 +49,10 @@ def simulate_coverage(
 ) -> pd.DataFrame:
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
-    Strengths are drawn from a normal distribution with standard deviation 0.6. In a dialogue a
-    responder's strength is off by the design's ``dialogue_sd``, and a rater's taste for a responder by
-    its ``rater_sd``. The truth is what a fit to averaged win probabilities tends to: over dialogues like
-    these with these raters, or over dialogues and raters like these. The released formula
-    (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts speak of
+    Strengths are drawn from a normal distribution with standard deviation 0.6. In a dialogue a responder's strength is off by
+    the design's ``dialogue_sd``, and a rater's taste for a responder by its ``rater_sd``. The truth is what a fit to averaged
+    win probabilities tends to: over dialogues like these with these raters, or over dialogues and raters like these. The
+    released formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts speak of
     neither, and are held against the first.
 
     Parameters
@@ -64,10 +63,8 @@ def simulate_coverage(
         The source of chance.
     n_studies : int
         Two or more.
-    n_resamples : int
-        Of each bootstrap.
-    ci_level : float
-        What the intervals promise. The released formula promises 0.95 whatever this is.
+    n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -126,7 +123,7 @@ def _one_study(
     pairs = np.triu_indices(size, k=1)
     theta = rng.normal(0.0, STRENGTH_SD, size)
     tastes = rng.normal(0.0, design.rater_sd, (n_raters, size))
-    entries, rater = draw_study(design, rng, theta, tastes, pairs)
+    entries = draw_study(design, rng, theta, tastes, pairs)
     varying = design.rater_sd > 0
     here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
     anywhere = tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs) if varying else here
@@ -153,19 +150,19 @@ def _one_study(
     hold_draws("dialogues, for other raters", draws, n_dialogues, anywhere)
     hold_covariance("dialogues, sandwich", one_way(model), n_dialogues, here)
     fewest = min(n_dialogues, n_raters)
-    hold_covariance("dialogues and raters", two_way(model, rater, n_raters), fewest, anywhere)
-    product = product_draws(model, rater, n_raters, n_resamples // 2, rng)[0]
+    hold_covariance("dialogues and raters", two_way(model), fewest, anywhere)
+    product = product_draws(model, n_resamples // 2, rng)[0]
     hold_draws("dialogues and raters, product weights", product, fewest, anywhere)
-    wins = model.tally().sum()[0, 0]
-    cells = rng.multinomial(len(rater), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
+    wins = model.tally().total()[0, 0]
+    cells = rng.multinomial(len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
     single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
-    hold_draws("verdicts", single, len(rater), here)
+    hold_draws("verdicts", single, len(entries.rows), here)
     reach = 1.96 / np.sqrt(np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size))
     found["released formula", "strength"] = _held(model.theta - reach, model.theta + reach, here)
     return found
 
 
-def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs) -> tuple[Entries, Codes]:
+def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs) -> Entries:
     """Draw verdicts: some pairs, or all, in every dialogue, each judged by some raters."""
     size, n_dialogues, votes = design.n_responders, design.n_dialogues, design.votes
     pair = np.tile(np.arange(len(pairs[0])), (n_dialogues, 1))
@@ -186,7 +183,7 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
     nobody = np.zeros(len(a), bool)
     names, rows = pd.Index([f"r{k}" for k in range(size)]), np.arange(len(a))
     clusters, left_out = pd.RangeIndex(n_dialogues), pd.Series(dtype=int)
-    return Entries(names, clusters, a, b, dialogue, 1.0 - word / 2.0, word, nobody, rows, left_out), rater
+    return Entries(names, clusters, a, b, dialogue, 1.0 - word / 2.0, word, nobody, rows, left_out, rater, design.n_raters)
 
 
 def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
@@ -280,9 +277,9 @@ def simulate_power(
     rows = []
     for _ in range(n_studies):
         tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
-        entries, rater = draw_study(design, rng, theta, tastes, pairs)
+        entries = draw_study(design, rng, theta, tastes, pairs)
         model = BradleyTerry.fit(entries, "pairs")
-        covariance = two_way(model, rater, design.n_raters) if varying else one_way(model)
+        covariance = two_way(model) if varying else one_way(model)
         se = np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1], 0.0))
         estimate = model.theta[0] - model.theta[1]
         rows.append({"estimate": estimate, "se": se, "found": estimate > reach * se})
@@ -338,14 +335,12 @@ def check_saving(
     rng: np.random.Generator,
     n_held_out: int = 20,
     n_draws: int = 50,
-    cluster: str = "dialogue_id",
 ) -> pd.DataFrame:
     r"""Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
 
-    In each draw some dialogues are set aside, and people's strengths on them are the target. Among the
-    others n are labelled. With e the squared distance to the target, the noise of the target is in both
-    distances, so :math:`E(e_{people} - e_{powered})` is the variance that was saved; it is divided by the
-    mean variance of people alone.
+    In each draw some dialogues are set aside, and people's strengths on them are the target. Among the others n are labelled.
+    With e the squared distance to the target, the noise of the target is in both distances, so :math:`E(e_{people} -
+    e_{powered})` is the variance that was saved; it is divided by the mean variance of people alone.
 
     Parameters
     ----------
@@ -359,8 +354,6 @@ def check_saving(
         Dialogues that are set aside.
     n_draws : int
         Random choices of both; all sizes share the dialogues set aside.
-    cluster : str
-        Column of what is labelled or not.
 
     Returns
     -------
@@ -383,22 +376,19 @@ def check_saving(
     >>> found[["n_labelled", "n_pool"]].values.tolist()
     [[10, 40]]
     """
-    dialogues = np.array(sorted(verdicts[cluster].unique()), dtype=object)
+    dialogues = np.array(sorted(verdicts["dialogue_id"].unique()), dtype=object)
     n_pool = len(dialogues) - n_held_out
     if max(n_labelled) >= n_pool:
         raise AgreementError(
-            f"Of {len(dialogues)} {cluster} {n_held_out} are set aside: {n_pool} are left, too few to label {max(n_labelled)} "
+            f"Of {len(dialogues)} dialogues {n_held_out} are set aside: {n_pool} are left, too few to label {max(n_labelled)} "
             f"and leave one to the judge. Set fewer aside, or label fewer."
         )
     people = verdicts[verdicts["rater_kind"] == "human"]
     rows = []
     for _ in range(n_draws):
         order = rng.permutation(dialogues)
-        target = fit_ratings(people[people[cluster].isin(order[:n_held_out])], cluster=cluster, n_resamples=0).strength
-        rows += [
-            {"n_labelled": n, **_one(label_some(verdicts, n, rng, among=order[n_held_out:], cluster=cluster), target, cluster)}
-            for n in n_labelled
-        ]
+        target = fit_ratings(people[people["dialogue_id"].isin(order[:n_held_out])], n_resamples=0).strength
+        rows += [{"n_labelled": n, **_one(label_some(verdicts, n, rng, among=order[n_held_out:]), target)} for n in n_labelled]
     drawn = pd.DataFrame(rows).groupby("n_labelled")
     mean = drawn.mean()
     found = pd.DataFrame(
@@ -464,8 +454,8 @@ def check_coverage(
     return found.set_axis([" ".join(name) for name in found.columns], axis=1).reset_index()
 
 
-def _one(verdicts: pd.DataFrame, target: pd.Series, cluster: str) -> dict[str, float]:
-    found = prediction_powered_ratings(verdicts, cluster=cluster)
+def _one(verdicts: pd.DataFrame, target: pd.Series) -> dict[str, float]:
+    found = prediction_powered_ratings(verdicts)
     table = found.table.set_index("responder")
     alone, powered = (((table[name] - target) ** 2).sum() for name in ("people_strength", "strength"))
     return {

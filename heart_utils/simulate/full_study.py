@@ -7,10 +7,9 @@ discriminate. What they do not fix (how far models differ, raters' tastes) is as
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
@@ -26,9 +25,6 @@ N_RATERS = 300
 MODEL_SD = 0.6
 RATER_SD = 0.35
 N_JUDGES = 3
-N_MAKERS = 5
-LATENCY_RHO = 0.53
-MEDIAN_MS, MEDIAN_SD, REPLY_SD = 800.0, 0.9, 0.3
 LAYOUTS: dict[str, tuple[int, int | str, int]] = {"fifteen raters": (280, 10, 15), "one rater": (300, "all", 1)}
 """Histories, pairs of each, votes a pair.
 
@@ -159,28 +155,6 @@ def simulate_heart(
         adversarial_sd=0.0,  # no published figure says how far anybody moves
         scores=scores,
     )
-
-
-def add_times(study: Study, *, rng: np.random.Generator, rho: float = LATENCY_RHO) -> Study:
-    """Give a study's models makers, and their replies times to the first word and to the last."""
-    if not -1 <= rho <= 1:
-        raise FullStudyError(f"rho is {rho}; a rank correlation lies from -1 to 1.")
-    truth = study.truth[(study.truth["slice"] == "standard") & (study.truth["rater_kind"] == "human")]
-    strength = truth.drop_duplicates("responder").set_index("responder")["strength"]
-    models = study.responders.loc[study.responders["responder_kind"] == "model", "responder"].tolist()
-    common = 2.0 * np.sin(np.pi * rho / 6.0)  # of two normals whose ranks correlate so
-    score = (strength[models] - strength[models].mean()) / strength[models].std()
-    level = pd.Series(common * score + np.sqrt(1.0 - common**2) * rng.normal(size=len(models)), index=models)
-    makers = pd.Series(rng.permutation(np.resize(np.arange(N_MAKERS), len(models))), index=models)
-    responders = study.responders.copy()
-    made = responders["responder"].map(makers)
-    responders["family"] = responders["family"].where(made.isna(), "maker_" + (made + 1).astype("Int64").astype("str"))
-    first = np.exp(
-        np.log(MEDIAN_MS) + MEDIAN_SD * study.replies["responder"].map(level) + REPLY_SD * rng.normal(size=len(study.replies))
-    )
-    replies = study.replies.assign(ttft_ms=first, total_ms=first + 1500.0 * np.exp(REPLY_SD * rng.normal(size=len(first))))
-    replies["total_ms"] = replies["total_ms"].where(first.notna())
-    return replace(study, responders=responders, replies=replies)
 
 
 def _models() -> Array:

@@ -61,10 +61,8 @@ def simulate_gate(
         Studies, and candidates tested one after another against the same baseline in each.
     n_dimensions, n_dialogues, n_opponents, n_raters : int
         Size of each study. Dimensions share how a reply turned out.
-    n_resamples : int
-        Of the gate's bootstrap.
-    rng : numpy.random.Generator
-        The source of chance.
+    n_resamples, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------

@@ -9,10 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, stats
 from scipy.special import expit
-from statsmodels.stats.libqsturng import qsturng
 
 from heart_utils.ratings.ratings import POINTS
-from heart_utils.ratings.resampling import FEW_RATERS
+from heart_utils.ratings.resampling import FEW_RATERS, simultaneous_quantile
 
 __all__ = ["Design", "minimum_gap", "needed_dialogues", "plan_study"]
 
@@ -111,7 +110,7 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     >>> from heart_utils.ratings.ratings import POINTS
     >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)  # some 42,000 verdicts
     >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]  # any pair of the board, one named pair
-    [49, 32]
+    [51, 32]
     """
     _check(design, power, ci_level)
     df = _smallest(design) - 1
@@ -120,10 +119,9 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
 
 
 def critical_value(n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
-    r"""Give how many standard errors a difference must exceed to count as found."""
-    if n_contrasts is None:
-        return float(qsturng(ci_level, n_responders, df) / np.sqrt(2.0))
-    return float(stats.t.ppf(1.0 - (1.0 - ci_level) / (2.0 * n_contrasts), df))
+    """Give how many standard errors a difference must exceed to count as found, by the rule of a leaderboard."""
+    n_pairs = n_responders * (n_responders - 1) // 2
+    return simultaneous_quantile(n_pairs if n_contrasts is None else n_contrasts, df + 1, ci_level)
 
 
 def normal_nodes(n: int) -> tuple[Array, Array]:
@@ -227,7 +225,7 @@ def plan_study(
     --------
     >>> designs = [Design(n_dialogues=n, n_responders=17, pairs=47, votes=3, n_raters=3) for n in (100, 300)]
     >>> plan_study(designs)[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(int).values.tolist()
-    [[100, 14100, 86], [300, 42300, 49]]
+    [[100, 14100, 89], [300, 42300, 51]]
     """
     rows = []
     for design in designs:

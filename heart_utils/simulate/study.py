@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
-from scipy.stats import binomtest
 
 from heart_utils.agreement.raters import ExclusionRule, decide_exclusions, rater_quality
 from heart_utils.ratings.bradley_terry import fit_strengths
@@ -210,6 +209,8 @@ def detection_rates(
     >>> rates.set_index("behaviour").loc["first_side", "excluded"] > rates.set_index("behaviour").loc["careful", "excluded"]
     np.True_
     """
+    from statsmodels.stats.proportion import proportion_confint
+
     if repeats < 1:
         raise ValueError(f"repeats is {repeats}; expected one simulated study or more.")
     found = []
@@ -221,9 +222,7 @@ def detection_rates(
     every = pd.concat(found, ignore_index=True)
     by_kind = every.groupby("behaviour")
     table = pd.DataFrame({"n_raters": by_kind.size(), "excluded": by_kind["excluded"].mean()})
-    tests = [binomtest(int(out), int(n)) for out, n in zip(by_kind["excluded"].sum(), table["n_raters"], strict=True)]
-    intervals = [test.proportion_ci(method="wilson") for test in tests]
-    table["ci_low"], table["ci_high"] = [one.low for one in intervals], [one.high for one in intervals]
+    table["ci_low"], table["ci_high"] = proportion_confint(by_kind["excluded"].sum(), table["n_raters"], method="wilson")
     table["ci_level"] = 0.95
     table["median_reliability"] = by_kind["reliability"].median()
     return table.loc[[name for name in behaviours if name in table.index]].reset_index()
@@ -245,48 +244,30 @@ def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFra
     number = np.arange(len(slices))
     dialogue = np.where(number < n_dialogues, number, n_dialogues + (number - n_dialogues) // 2)
     other = number + np.where((number - n_dialogues) % 2, -1, 1)
-    rows = {
-        "history_id": [f"h{at:05d}" for at in number],
-        "dialogue_id": [f"d{at:05d}" for at in dialogue],
-        "source": "simulated",
-        "slice": slices,
-        "twin_id": words([None if at < n_dialogues else f"h{to:05d}" for at, to in zip(number, other, strict=True)], number),
-        **dict.fromkeys(("emotion", "problem", "situation"), nothing(len(number))),
-        "turns": [[{"speaker": "seeker", "text": f"(a simulated history, number {at})"}] for at in number],
-        "licence": "CC0-1.0",
-        "flags": no_flags(len(number)),
-    }
-    return _finish("histories", rows)
+    return _finish(
+        "histories",
+        history_id=[f"h{at:05d}" for at in number],
+        dialogue_id=[f"d{at:05d}" for at in dialogue],
+        source="simulated",
+        slice=slices,
+        twin_id=words([None if at < n_dialogues else f"h{to:05d}" for at, to in zip(number, other, strict=True)], number),
+        turns=[[{"speaker": "seeker", "text": f"(a simulated history, number {at})"}] for at in number],
+        licence="CC0-1.0",
+    )
 
 
 def responders_table(names: list[str]) -> pd.DataFrame:
     """Lay out responders; whose name starts with human is a person."""
-    rows = {
-        "responder": names,
-        "responder_kind": ["human" if name.startswith("human") else "model" for name in names],
-        "family": names,
-        **dict.fromkeys(("model", "released"), nothing(len(names))),
-        **dict.fromkeys(("size", "price"), np.nan),
-    }
-    return _finish("responders", rows)
+    kinds = ["human" if name.startswith("human") else "model" for name in names]
+    return _finish("responders", responder=names, responder_kind=kinds, family=names)
 
 
 def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Lay out one reply a responder and history."""
     history = histories["history_id"].repeat(len(names)).reset_index(drop=True)
     responder = words(names, np.tile(np.arange(len(names)), len(histories)))
-    rows = {
-        "reply_id": history + "-" + responder,
-        "history_id": history,
-        "responder": responder,
-        **dict.fromkeys(("author_id", "call_id"), nothing(len(history))),
-        "text": "(a simulated reply)",
-        **dict.fromkeys(("ttft_ms", "total_ms", "cost_usd", "typing_ms"), np.nan),
-        **dict.fromkeys(("prompt_tokens", "completion_tokens"), pd.array([pd.NA] * len(history), dtype="Int64")),
-        "flags": no_flags(len(history)),
-        "state": "valid",
-    }
-    return _finish("replies", rows)
+    ids = {"reply_id": history + "-" + responder, "history_id": history, "responder": responder}
+    return _finish("replies", **ids, text="(a simulated reply)", state="valid")
 
 
 def pairs_table(histories: pd.DataFrame, names: list[str], history: Codes, one: Codes, other: Codes) -> pd.DataFrame:
@@ -299,68 +280,38 @@ def pairs_table(histories: pd.DataFrame, names: list[str], history: Codes, one: 
 
 def verdicts_table(pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_], **columns: Any) -> pd.DataFrame:
     """Lay out one row a verdict, given the pair, the order and what was said."""
-    rows = pairs.take(pair).reset_index(drop=True)
-    order = np.where(a_first, 0, 1)
-    return _finish(
-        "verdicts",
-        {
-            **{
-                column: rows[column]
-                for column in ("pair_id", "history_id", "dialogue_id", "slice", "responder_a", "responder_b")
-            },
-            "comparison_id": rows["pair_id"] + words([":ab", ":ba"], order),
-            "order": words(["ab", "ba"], order),
-            "protocol": words(["simulated"], np.zeros(len(rows), int)),
-            "repeat": 0,
-            **dict.fromkeys(("group", "rationale", "call_id"), nothing(len(rows))),
-            "flags": no_flags(len(rows)),
-            **columns,
-        },
-    )
+    rows, order = pairs.take(pair).reset_index(drop=True), np.where(a_first, 0, 1)
+    rows["comparison_id"] = rows["pair_id"] + words([":ab", ":ba"], order)
+    protocol = words(["simulated"], np.zeros(len(rows), int))
+    return _finish("verdicts", **rows, order=words(["ab", "ba"], order), protocol=protocol, repeat=0, **columns)
 
 
 def comparisons_table(pairs: pd.DataFrame, verdicts: pd.DataFrame) -> pd.DataFrame:
     """Lay out the pairs as they were shown."""
     shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id").reset_index(drop=True)
     rows = pairs.take(pd.Index(pairs["pair_id"]).get_indexer(pd.Index(shown["pair_id"]))).reset_index(drop=True)
-    return _finish("comparisons", {**rows, **shown, "protocol": "simulated"})
+    return _finish("comparisons", **{**rows, **shown}, protocol="simulated")
 
 
 def scores_table(histories: pd.DataFrame, history: Codes, **columns: Any) -> pd.DataFrame:
     """Lay out one row a score of a reply alone."""
     rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
-    return _finish(
-        "scores",
-        {
-            **rows,
-            "reply_id": rows["history_id"] + "-" + columns["responder"],
-            **dict.fromkeys(("item", "group", "call_id"), nothing(len(rows))),
-            "state": "valid",
-            "protocol": "simulated",
-            "flags": no_flags(len(rows)),
-            **columns,
-        },
-    )
+    rows["reply_id"] = rows["history_id"] + "-" + columns["responder"]
+    return _finish("scores", **rows, state="valid", protocol="simulated", **columns)
 
 
 def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
-    """Spell out codes."""
+    """Give words by their places."""
     return pd.Series(pd.array(list(of), dtype="str").take(codes))
 
 
-def nothing(n_rows: int) -> pd.Series:
-    """Give a column of text with no text in it."""
-    return pd.Series([None], dtype="str").repeat(n_rows).reset_index(drop=True)
-
-
-def no_flags(n_rows: int) -> pd.Series:
-    """Give an empty list a row."""
-    return pd.Series([[] for _ in range(n_rows)], dtype=object)
-
-
-def _finish(table: str, columns: dict[Any, Any]) -> pd.DataFrame:
+def _finish(table: str, **columns: Any) -> pd.DataFrame:
+    """Order the columns of a table, the ones of which a simulation knows nothing being empty."""
     rows = pd.DataFrame({**columns, "simulated": True})
-    return rows[needed_columns(table)]
+    if "flags" in needed_columns(table):
+        rows["flags"] = pd.Series([[] for _ in range(len(rows))], dtype=object)
+    bare = empty_table(table).reindex(rows.index)
+    return pd.concat([rows, bare[bare.columns.difference(rows.columns)]], axis=1)[list(bare)]
 
 
 PEOPLE_SHARE = 4  # one responder in so many is a person
@@ -388,8 +339,7 @@ class Panel:
     position_bias : float
         Log-odds that the reply shown first gains.
     ties : float
-        Davidson's tie parameter nu; 0 for a forced choice. Two equals tie with probability
-        nu / (2 + nu).
+        Davidson's tie parameter nu; 0 for a forced choice. Two equals tie with probability nu / (2 + nu).
     failures : float
         Share of answers that cannot be read (state ``unparsed``).
     answer_format : {"json", "logprob"} or None
@@ -772,14 +722,11 @@ def simulate_writers(
         dialogue_sd=dialogue_sd,
     )
     order = rng.permutation(n_writers)
-    histories = study.histories["history_id"].to_numpy()
-    turns = np.arange(n_dialogues * writers_per_history).reshape(n_dialogues, writers_per_history) % n_writers
-    writing = {(history, names[order[turn]]) for history, row in zip(histories, turns, strict=True) for turn in row}
-    wrote = [
-        responder in models or (history, responder) in writing
-        for history, responder in zip(study.replies["history_id"], study.replies["responder"], strict=True)
-    ]
-    replies = study.replies[wrote]
+    turns = order[np.arange(n_dialogues * writers_per_history) % n_writers]
+    histories = np.repeat(study.histories["history_id"].to_numpy(), writers_per_history)
+    writing = pd.MultiIndex.from_arrays([histories, np.array(names, dtype=object)[turns]])
+    asked = pd.MultiIndex.from_frame(study.replies[["history_id", "responder"]]).isin(writing)
+    replies = study.replies[asked | study.replies["responder"].isin(list(models))]
     there = set(replies["reply_id"])
     comparisons = study.comparisons
     met = comparisons["reply_a"].isin(there) & comparisons["reply_b"].isin(there)

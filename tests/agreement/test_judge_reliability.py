@@ -1,12 +1,10 @@
 """Reliabilities and kappas of many raters at once are those of one call each."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 
-from heart_utils.agreement.agreement import AgreementError, cohen_kappa, icc
-from heart_utils.agreement.kappa import judge_reliability, kappas_of_pairs
+from heart_utils.agreement.agreement import AgreementError, icc
+from heart_utils.agreement.kappa import judge_reliability
 from heart_utils.simulate.study import Panel, simulate_study
 
 
@@ -42,15 +40,6 @@ def test_each_reliability_is_that_of_a_call_of_its_own(scores, of):
         alone = icc(rows[~rows["responder"].isin(out)], kind=row.kind, of=of, n_resamples=0)
         assert row.value == pytest.approx(alone.value, abs=1e-12)
         assert row.n_rows == alone.n_units
-
-
-def test_each_kappa_is_that_of_a_call_of_its_own(scores):
-    found = kappas_of_pairs(scores).set_index(["dimension", "one", "other"])["kappa"]
-    raters = sorted(scores["rater"].unique())
-    for name, rows in scores.groupby("dimension"):
-        for one, other in combinations(raters, 2):
-            alone = cohen_kappa(rows, raters=(one, other), weights="quadratic", n_resamples=0).value
-            assert found[(name, one, other)] == pytest.approx(alone, abs=1e-12)
 
 
 def test_a_person_without_scores_is_named(scores):

@@ -62,11 +62,11 @@ def test_a_code_with_too_few_labels_is_marked_and_the_others_keep_their_rows(rng
     )
     pd.testing.assert_frame_equal(found.iloc[:1], alone, check_dtype=False)
     assert found["code"].tolist() == [alone["code"].item(), "a rare one"]
-    assert found.loc[1, "why"] == "3 of 200 dialogue_id with both kinds are labelled; it takes 5, and not all."
+    assert found.loc[1, "why"] == "3 of 200 dialogues with both kinds are labelled; it takes 5, and not all."
     assert pd.isna(found.loc[1, "gap"])
 
 
 def test_too_few_labels_of_every_code_are_refused(rng):
     codes, labels = simulate(rng, n_labelled=3)
-    with pytest.raises(AgreementError, match="3 of 200 dialogue_id with both kinds are labelled"):
+    with pytest.raises(AgreementError, match="3 of 200 dialogues with both kinds are labelled"):
         corrected_gap(codes, labels)

@@ -14,7 +14,6 @@ from heart_utils.agreement.raters import (
     QualityError,
     _longest_run,
     _run_probability,
-    compare_exclusions,
     decide_exclusions,
     rater_quality,
 )
@@ -127,17 +126,6 @@ def test_the_rule_of_the_protocol(columns, excluded, signs):
 def test_a_study_may_set_its_own_rule_beforehand():
     strict = ExclusionRule(max_failed_checks=0)
     assert decide_exclusions(seen(n_checks_failed=1), strict)["excluded"].item()
-
-
-def test_results_stand_with_and_without_those_left_out():
-    table = panel({"r1": "aa", "r2": "bb"})
-    decisions = pd.DataFrame({"rater": ["r1", "r2"], "excluded": [False, True]})
-    compared = compare_exclusions(table, decisions, lambda rows: pd.Series({"share of a": (rows["verdict"] == "a").mean()}))
-    assert compared.loc["share of a"].tolist() == [0.5, 1.0, 0.5]
-    with pytest.raises(QualityError, match="leaves out all 2 raters"):
-        compare_exclusions(table, decisions.assign(excluded=True), lambda rows: pd.Series({"n": len(rows)}))
-    with pytest.raises(QualityError, match="no decision, first r2"):
-        compare_exclusions(table, decisions.head(1), lambda rows: pd.Series({"n": len(rows)}))
 
 
 def test_simulated_tables_are_tables_and_say_that_they_are_simulated(rng):

@@ -4,7 +4,7 @@ import pytest
 from agreement_tables import wilsons_interval
 from scipy.stats import spearmanr
 
-from heart_utils.agreement.recipients import share_won, strategy_shares, track_recipients
+from heart_utils.agreement.recipients import track_recipients
 from heart_utils.ratings.resampling import draw_weights
 from heart_utils.ratings.verdicts import AgreementError
 
@@ -65,12 +65,6 @@ def test_what_does_not_vary_has_no_correlation(rng):
     assert np.isnan(found["ci_low"])
 
 
-def test_a_turn_with_two_strategies_counts_for_both_and_one_said_twice_once():
-    histories = pd.DataFrame({"history_id": ["g", "h", "i"], "strategies": [["Q + R", "Q", "Q + Q"], ["R"], None]})
-    found = strategy_shares(histories).set_index(["history_id", "code"])["value"]
-    assert found.to_dict() == {("g", "Q"): 1.0, ("g", "R"): pytest.approx(1 / 3), ("h", "Q"): 0.0, ("h", "R"): 1.0}
-
-
 @pytest.mark.parametrize(
     ("values", "histories", "settings", "message"),
     [
@@ -92,41 +86,16 @@ def test_what_cannot_be_tracked_is_refused_with_a_reason(rng, values, histories,
         track_recipients(values(seen(rng, table)), histories(table), **settings)
 
 
-def test_histories_without_strategies_are_refused(rng):
-    with pytest.raises(AgreementError, match="no column strategies"):
-        strategy_shares(told(rng, 3))
-    with pytest.raises(AgreementError, match="No history has strategies"):
-        strategy_shares(told(rng, 3).assign(strategies=None))
-
-
 @pytest.mark.mirror
 def test_most_of_esconvs_seekers_answered_and_gave_the_highest_score(mirror):
     from heart_utils.sources import load_histories
 
     esconv = load_histories("esconv", mirror=mirror)
-    found = track_recipients(strategy_shares(esconv), esconv, n_resamples=0)
+    turns = esconv.set_index("history_id")["strategies"].explode().dropna().str.get_dummies(" + ")
+    shares = turns.groupby("history_id", sort=False).mean().melt(ignore_index=False, var_name="code").reset_index()
+    found = track_recipients(shares, esconv, n_resamples=0)
     assert set(found["n"]) == {1150}
     assert set(found["n_missing"]) == {150}
     empathy = found[found["outcome"] == "seeker_empathy"]
     assert empathy["top_share"].round(3).unique().tolist() == [0.635]
     assert empathy["correlation"].abs().max() < 0.1
-
-
-def test_a_share_won_counts_meetings_of_unlike_kinds_only():
-    who = pd.DataFrame({"responder": list("psmn"), "responder_kind": ["human", "source", "model", "model"]})
-    rows = [
-        ("d", "m", "p", "b", None, "valid"),  # the person won
-        ("d", "p", "n", "tie", None, "valid"),  # a half
-        ("d", "s", "m", "b", 0.75, "valid"),  # the probability counts, not the word
-        ("d", "m", "s", None, None, "inconsistent"),  # a half
-        ("d", "p", "s", "a", None, "valid"),  # both are counted kinds: no meeting
-        ("d", "m", "n", "a", None, "valid"),  # neither is
-        ("d", "p", "m", None, None, "refused"),
-        ("e", "m", "p", None, 0.9, "valid"),
-    ]
-    columns = ["dialogue_id", "responder_a", "responder_b", "verdict", "p_a", "state"]
-    found = share_won(pd.DataFrame(rows, columns=columns).assign(rater="judge"), who)
-    assert found["dialogue_id"].tolist() == ["d", "e"]
-    assert found["value"].tolist() == pytest.approx([(1 + 0.5 + 0.75 + 0.5) / 4, 0.1])
-    alone = share_won(pd.DataFrame(rows, columns=columns).assign(rater="judge"), who, kinds=["human"])
-    assert alone["value"].tolist() == pytest.approx([(1 + 0.5 + 1) / 3, 0.1])  # now the person meets the source

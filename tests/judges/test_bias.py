@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.judges.position import BiasError, feature_bias, margin_profile, mark_orders, position_bias, text_features
+from heart_utils.judges.position import BiasError, feature_bias, margin_profile, position_bias, text_features
 from heart_utils.simulate.study import Panel, simulate_study
 
 
@@ -180,16 +180,3 @@ def test_verdicts_without_their_comparisons_are_refused(rng):
     verdicts, comparisons, features = length_study(rng, 10, 0.5)
     with pytest.raises(BiasError, match="comparisons of these verdicts"):
         feature_bias(verdicts, comparisons.assign(pair_id="other"), features)
-
-
-def test_only_who_has_contradictions_was_asked_in_both_orders():
-    found = pd.DataFrame(
-        {"rater": list("xxy"), "dimension": ["overall", "warmth", "overall"], "feature": "a list"}, index=[4, 4, 2]
-    )
-    position = pd.DataFrame({
-        "rater": list("xxyx"), "dimension": ["overall", "warmth", "overall", "warmth"],
-        "measure": ["inconsistent_share"] * 3 + ["tie_share"], "value": [0.0, None, 0.5, 0.1],
-    })  # fmt: skip
-    marked = mark_orders(found, position)
-    assert marked["orders"].tolist() == ["both", "one", "both"]
-    assert marked.index.tolist() == [4, 4, 2]

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.judges.retest import compare_answers, dimension_overlap, profile_by, score_drift
+from heart_utils.judges.retest import compare_answers, dimension_overlap, score_drift
 
 
 def answers(rows, **columns):
@@ -41,13 +41,6 @@ def test_other_words_are_compared_on_the_same_pairs(rng):
 
 def test_nothing_repeated_gives_no_rows(rng):
     assert compare_answers(answers([("d1", "ab", 0, "a"), ("d2", "ab", 0, "a")]), by="repeat", rng=rng).empty
-
-
-def test_the_place_of_a_dimension_is_counted(rng):
-    rows = [(f"d{number}", "ab", 0, "a" if number % 2 else "tie") for number in range(8)]
-    found = profile_by(answers(rows, dimension_position=[0, 1] * 4), by="dimension_position")
-    assert found["tie_share"].tolist() == [1.0, 0.0]
-    assert found["first_share"].tolist() == [0.5, 1.0]
 
 
 def test_halo_of_one_call_shows_beside_one_dimension_a_call(rng):

@@ -318,9 +318,35 @@ def test_nothing_bounds_someone_who_was_never_beaten_from_above():
     rows = pd.concat([votes(*twin).assign(dialogue_id=f"d{k}") for k in range(60)], ignore_index=True)
     first = fit_ratings(rows).table.iloc[0]
     p = 0.025 ** (1 / 60)
-    assert first["ci_low"] == pytest.approx(np.log(p / (1 - p)) * 2 / 3)  # the others move down by half of its way up
+    assert first["ci_low"] == pytest.approx(np.log(p / (1 - p)))  # the zero is the mean of the others, whom it does not move
     assert first["ci_high"] == np.inf
     assert (first["rank_low"], first["rank_high"], first["provisional"]) == (1, 1, True)
+
+
+def test_who_was_never_beaten_moves_nobody_elses_rating():
+    """The zero held the lent strength: the others' intervals held the truth in 33 to 70 % of simulated studies."""
+    rng = np.random.default_rng(3)
+    close = [(f"d{k}", a, b, rng.choice(["a", "b"])) for k in range(40) for a, b in (("r1", "r2"), ("r1", "r3"), ("r2", "r3"))]
+    ahead = [(f"d{k}", "r0", other, "a") for k in range(40) for other in ("r1", "r2", "r3")]
+    rows = pd.DataFrame([*close, *ahead], columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    for options in ({}, {"interval": "sandwich"}, {"method": "davidson"}):
+        columns = ["strength", "ci_low", "ci_high"]
+        alone, both = (
+            fit_ratings(part, **options).table.set_index("responder")[columns].loc[["r1", "r2", "r3"]]
+            for part in (rows[rows["responder_a"] != "r0"], rows)
+        )
+        assert both.to_numpy() == pytest.approx(alone.to_numpy(), abs=0.02)
+
+
+def test_a_board_does_not_depend_on_the_boards_beside_it():
+    people = simulate_study(rng=np.random.default_rng(2), n_responders=3, n_dialogues=30, pairs="all").verdicts
+    people = people[people["rater_kind"] == "human"]
+    everybody = pd.concat([people, people.assign(rater_kind="a panel")], ignore_index=True)
+    alone, beside = (
+        fit_boards(rows, by=["rater_kind"], dimension="overall", n_resamples=50, rng=np.random.default_rng(4))[("human",)]
+        for rows in (people, everybody)
+    )
+    pd.testing.assert_frame_equal(alone.table, beside.table)
 
 
 def test_a_few_dialogues_leave_the_rank_of_the_never_beaten_open():

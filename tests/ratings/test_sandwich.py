@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.ratings.bradley_terry import BradleyTerry
-from heart_utils.ratings.davidson import Levels, read_levels
+from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model
 from heart_utils.ratings.ratings import RatingsError, fit_ratings
 from heart_utils.ratings.resampling import crossed
-from heart_utils.ratings.sandwich import influences, one_way, two_way
-from heart_utils.ratings.verdicts import read_verdicts
+from heart_utils.ratings.spread import influences, one_way, two_way
+from heart_utils.ratings.verdicts import read_margins, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 
@@ -21,11 +20,10 @@ def rows():
 
 
 def fitted(rows, method="bradley-terry", weights="verdicts"):
-    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id")
+    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id", rater="rater")
     if method == "bradley-terry":
         return BradleyTerry.fit(entries, weights)
-    entries, level, names, scores = read_levels(rows, entries, method)
-    return Levels.fit(entries, weights, level, names, scores)
+    return fit_model(entries, method, weights, read_margins(rows, entries) if method == "margins" else None)
 
 
 def design(rows, names):
@@ -58,7 +56,6 @@ def test_the_two_way_sandwich_is_its_three_parts_added(rows):
 
     model = fitted(rows)
     share = rows["verdict"].map({"a": 1.0, "tie": 0.5, "b": 0.0})
-    rater, raters = pd.factorize(rows["rater"], sort=True)
     parts = []
     for group in (rows["dialogue_id"], rows["rater"], rows["dialogue_id"] + rows["rater"]):
         codes = pd.factorize(group)[0]
@@ -67,7 +64,7 @@ def test_the_two_way_sandwich_is_its_three_parts_added(rows):
             fit.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False}, tol=1e-12).cov_params().to_numpy()
         )
     expected = (parts[0] + parts[1] - parts[2]) * 30 / 29
-    np.testing.assert_allclose(against_first(two_way(model, rater, len(raters))), expected, rtol=1e-5)
+    np.testing.assert_allclose(against_first(two_way(model)), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("weights", ["pairs", "verdicts"])
@@ -134,3 +131,15 @@ def test_the_choice_of_interval_is_checked(rows):
 def test_crossed_numbers_only_what_occurs():
     cell, n_cells = crossed(np.array([0, 0, 2, 2]), 3, np.array([1, 1, 0, 1]), 2)
     assert (cell.tolist(), n_cells) == ([0, 0, 1, 2], 3)
+
+
+@pytest.mark.parametrize("method", ["bradley-terry", "davidson"])
+def test_a_pair_met_in_one_dialogue_is_not_known_for_certain(method):
+    """It was: each vote counted by its distance from its pair's mean, and seventeen equals in twenty dialogues with ten
+    pairs each were told apart in 97 % of simulated studies."""
+    said = {"d0": ("x", "y"), "d1": ("y", "z"), "d2": ("x", "z")}
+    words = {"d0": ["a"] * 3 + ["b"] * 2, "d1": ["a", "a", "b", "b", "tie"], "d2": ["a"] * 3 + ["b", "tie"]}
+    rows = [(name, *said[name], word) for name, given in words.items() for word in given]
+    verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    table = fit_ratings(verdicts, method=method, interval="sandwich", n_resamples=20).table
+    assert (table["ci_high"] - table["ci_low"] > 0.1).all()

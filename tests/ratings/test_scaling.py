@@ -5,15 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from heart_utils.ratings.scaling import (
-    ScalingError,
-    best_within,
-    correlate_scale,
-    find_frontier,
-    measure_latency,
-    partial_on_family,
-    spearman_interval,
-)
+from heart_utils.ratings.scaling import ScalingError, best_within, correlate_scale, spearman_interval
 
 
 def test_the_intervals_behind_the_published_correlation():
@@ -80,15 +72,6 @@ def test_a_steady_trend_is_found_within_and_between_families(rng):
     assert trend.rho == 1.0
     assert trend.p_values["p_value"].iloc[0] < 0.01
     assert trend.left_out["rho"].tolist() == [1.0] * 12
-    assert partial_on_family(table, x="ttft_ms")[0] == pytest.approx(1.0)
-
-
-def test_partial_on_family_by_hand():
-    """Ranks 1 to 6 in three families of two; within each y falls where x rises, except in one: (-1 -1 +1) * .5 / 1.5."""
-    table = pd.DataFrame({"family": list("uuvvww"), "x": [1, 2, 3, 4, 5, 6], "rating": [2, 1, 4, 3, 5, 6]})
-    assert partial_on_family(table, x="x") == (pytest.approx(-1 / 3), 6, 3)
-    with pytest.raises(ScalingError, match="1 families have two models"):
-        partial_on_family(table.assign(family=list("uuvwxy")), x="x")
 
 
 def test_a_rank_correlation_of_a_few_models_gets_no_interval_from_resampled_dialogues(rng):
@@ -112,16 +95,6 @@ def test_what_cannot_move_together_is_an_error(rng, change, said):
         correlate_scale(models(rng).assign(**change), x="ttft_ms", rng=rng)
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=9))
-def test_nobody_on_the_frontier_is_beaten_and_everybody_else_is(points):
-    table = pd.DataFrame(points, columns=["ttft_ms", "rating"]).assign(responder=[str(i) for i in range(len(points))])
-    found = find_frontier(table)
-    for row in found.itertuples():
-        beaten = any((x <= row.ttft_ms and y >= row.rating) and (x < row.ttft_ms or y > row.rating) for x, y in points)
-        assert row.on_frontier == (not beaten)
-        assert pd.isna(row.beaten_by) == row.on_frontier
-
-
 def test_the_best_within_a_limit_and_what_it_costs(rng):
     table = pd.DataFrame({"responder": list("abc"), "ttft_ms": [90, 400, 900], "rating": [1500.0, 1520, 1600]})
     draws = pd.DataFrame(table["rating"].to_numpy() + 10 * rng.standard_normal((500, 3)), columns=list("abc"))
@@ -131,24 +104,3 @@ def test_the_best_within_a_limit_and_what_it_costs(rng):
     assert 0.8 < found["share_best"] < 1
     with pytest.raises(ScalingError, match="None of 3 timed models .* the fastest takes 90"):
         best_within(table, 50)
-
-
-def test_latency_is_counted_round_by_round_and_failures_and_untimed_replies_stay_out():
-    replies = pd.DataFrame({
-        "reply_id": [f"r{i}" for i in range(6)], "history_id": list("ggghhh"), "responder": ["m", "m", "n", "m", "m", "n"],
-        "state": ["valid"] * 3 + ["valid", "error", "valid"], "ttft_ms": [100.0, 300, None, 100, 900, None],
-        "total_ms": 1000.0, "cost_usd": None,
-    })  # fmt: skip
-    found = measure_latency(replies)
-    assert found[["responder", "ttft_ms", "n", "n_rounds", "round_ratio"]].to_numpy().tolist() == [["m", 100.0, 3, 2, 3.0]]
-    assert measure_latency(replies.assign(ttft_ms=None)).empty
-
-
-def test_a_price_may_stand_in_for_the_time(rng):
-    table = pd.DataFrame(
-        {"responder": list("abc"), "ttft_ms": [1, 2, 3], "cost_usd": [3.0, 2.0, 1.0], "rating": [1500.0, 1550, 1600]}
-    )
-    assert find_frontier(table)["on_frontier"].tolist() == [True, True, True]
-    assert find_frontier(table, x="cost_usd")["responder"].tolist() == ["c", "b", "a"]
-    assert find_frontier(table, x="cost_usd")["on_frontier"].tolist() == [True, False, False]
-    assert best_within(table, 2.5, x="cost_usd")["responder"] == "c"

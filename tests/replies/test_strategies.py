@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.replies.strategies import score_labels, several_in_a_row, train_coder
+from heart_utils.replies.strategies import score_labels, train_coder
 from heart_utils.sources.esconv import load_strategy_turns
 
 
@@ -105,11 +105,3 @@ def test_the_coder_beats_bayes_on_words_within_a_minute(mirror, rng):
     )  # what neural systems published for the harder task, the next strategy
     shares = coder.probabilities(test["text"]).mean() - test["strategy"].value_counts(normalize=True)
     assert shares.abs().max() < 0.03  # calibrated on other dialogues, so shares over people's turns hold
-
-
-def test_messages_in_a_row_are_one_turn_and_another_dialogue_begins_anew():
-    messages = pd.DataFrame(
-        [("d-1", "q"), ("d-2", "s"), ("d-4", "s"), ("d-5", "s"), ("e-6", "q"), ("e-7", "a"), ("e-8", "q")],
-        columns=["turn_id", "strategy"],
-    ).assign(dialogue_id=list("ddddeee"))
-    assert several_in_a_row(messages).tolist() == [True, False, True]

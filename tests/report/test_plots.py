@@ -3,7 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.report.figures import KIND_COLOURS, KIND_MARKERS, plot_boards, plot_leaderboard
+from heart_utils.report.figures import KIND_COLOURS, KIND_MARKERS, WIDTH, plot_boards, plot_leaderboard, use_book_style
 from heart_utils.tables import RESPONDER_KINDS
 
 mpl.use("Agg")
@@ -36,7 +36,7 @@ def _close():
 
 
 def texts(ax):
-    return " ".join(text.get_text() for text in ax.texts)
+    return " ".join(text.get_text().replace("\n", " ") for text in ax.texts)
 
 
 def test_the_best_responder_stands_on_top_with_its_interval():
@@ -47,9 +47,9 @@ def test_the_best_responder_stands_on_top_with_its_interval():
 
 
 def test_the_axis_says_which_interval_and_of_what():
-    assert plot_leaderboard(board()).get_xlabel().endswith("bars: 95% interval, dialogues like these")
+    assert plot_leaderboard(board()).get_xlabel().replace("\n", " ").endswith("bars: 95% interval, dialogues like these")
     none = board(rating_low=np.nan, rating_high=np.nan, population="none")
-    assert plot_leaderboard(none).get_xlabel().endswith("no interval")
+    assert plot_leaderboard(none).get_xlabel().replace("\n", " ").endswith("no interval")
 
 
 def test_boards_of_several_populations_do_not_claim_the_first_for_all():
@@ -57,7 +57,7 @@ def test_boards_of_several_populations_do_not_claim_the_first_for_all():
     assert "of whom differs: see the caption" in plot_boards(both, by="group").get_supxlabel()
 
 
-def test_simulated_rows_are_marked_across_the_figure_and_measured_ones_are_not():
+def test_simulated_rows_are_marked_in_the_figure_and_measured_ones_are_not():
     assert "SIMULATED" in texts(plot_leaderboard(board(simulated=[False, True, False])))
     measured = texts(plot_leaderboard(board()))
     assert "SIMULATED" not in measured
@@ -111,3 +111,10 @@ def test_an_open_end_is_an_arrow_beyond_all_ratings():
     arrows = [line for line in ax.lines if line.get_marker() == ">" and len(line.get_xdata())]
     assert len(arrows) == 1
     assert np.isfinite(ax.get_xlim()).all()
+
+
+def test_a_figure_of_the_book_is_no_wider_than_a_phone_can_show():
+    with mpl.rc_context():
+        use_book_style()
+        assert mpl.pyplot.figure(figsize=(9, 3)).get_size_inches().tolist() == [WIDTH, 3]
+        assert mpl.pyplot.figure(figsize=(4, 3)).get_figwidth() == 4

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from heart_utils.agreement.agreement import pairwise_agreement
-from heart_utils.simulate.full_study import LAYOUTS, FullStudyError, Margins, add_times, calibrate, simulate_heart
+from heart_utils.simulate.full_study import LAYOUTS, FullStudyError, Margins, calibrate, simulate_heart
+from tools.full_study import add_times
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +54,6 @@ def test_margins_that_cannot_be_are_refused(study):
         calibrate(Margins(human_agreement=0.45))
     with pytest.raises(FullStudyError, match="layout is 'both'"):
         simulate_heart(rng=np.random.default_rng(1), layout="both")
-    with pytest.raises(FullStudyError, match="rho is 1.5"):
-        add_times(study, rng=np.random.default_rng(1), rho=1.5)
 
 
 def test_times_and_strengths_correlate_as_asked(study):

@@ -109,12 +109,14 @@ def test_the_share_has_davidsons_slope_between_equals():
     assert slope == pytest.approx([0.25, 0.2], abs=1e-6)
 
 
-def test_all_pairs_at_once_need_the_largest_of_their_t_statistics():
-    """Studentised range over sqrt 2, here of five equally known means, against draws; two responders make one pair."""
-    rng = np.random.default_rng(1)
-    means, sd = rng.normal(size=(200_000, 5)), np.sqrt(rng.chisquare(30, 200_000) / 30)
-    assert critical_value(5, 30) == pytest.approx(np.quantile(np.ptp(means, axis=1) / np.sqrt(2) / sd, 0.95), abs=0.01)
-    assert critical_value(2, 30) == pytest.approx(critical_value(2, 30, n_contrasts=1), abs=1e-3)
+def test_all_pairs_at_once_reach_as_far_as_on_the_leaderboard():
+    """The studentised range, by which it was planned, is 4 % narrower: at the printed gap 72 % of studies found it, not 80."""
+    study = simulate_study(rng=np.random.default_rng(1), n_responders=5, n_dialogues=31, pairs="all")
+    board = fit_ratings(study.verdicts, n_resamples=200)
+    found, (first, second) = board.differences().iloc[0], board.strength.index[:2]
+    se = (board.replicates[first] - board.replicates[second]).std() * np.sqrt(31 / 30)
+    assert (found["ci_high"] - found["difference"]) / se == pytest.approx(critical_value(5, 30))
+    assert critical_value(2, 30) == pytest.approx(critical_value(2, 30, n_contrasts=1))
 
 
 def test_the_plan_lays_designs_side_by_side():

@@ -1,6 +1,5 @@
 """What is laid out for the book: the chapters that ran, and the functions there are."""
 
-import base64
 import json
 import os
 import shutil
@@ -17,13 +16,13 @@ from tools.notebooks import NotebookError
 from tools.plan import read_plan
 from tools.stage import FRONT_FIGURE, api_pages, stage_book
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+DRAWN = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt" height="9pt"/>'
 
 
 def drawing(name="fig-attribute-board"):
     words = {"figure": {"name": name, "caption": "Two overlap."}, "image": {"alt": "Two bars that overlap."}}
     drawn = cell("plot(study)", mystnb=words)
-    drawn["outputs"] = [{"output_type": "display_data", "data": {"image/png": PIXEL}, "metadata": {}}]
+    drawn["outputs"] = [{"output_type": "display_data", "data": {"image/svg+xml": [DRAWN]}, "metadata": {}}]
     return drawn
 
 
@@ -39,7 +38,7 @@ def test_every_public_name_stands_on_the_page_of_functions_and_every_module_on_o
 
 def test_a_figure_comes_with_its_words(tmp_path):
     figure = read_figure(write_notebook(tmp_path / "x.ipynb", cell("1"), drawing()), "fig-attribute-board")
-    assert (figure.png, figure.alt, figure.caption) == (base64.b64decode(PIXEL), "Two bars that overlap.", "Two overlap.")
+    assert (figure.svg, figure.alt, figure.caption) == (DRAWN.encode(), "Two bars that overlap.", "Two overlap.")
 
 
 def test_a_figure_that_is_not_there_is_told_with_those_that_are(tmp_path):
@@ -126,14 +125,13 @@ def test_a_new_commit_changes_the_line_on_the_pages_and_no_setting_for_which_all
 
 def test_a_picture_of_an_earlier_build_that_no_page_shows_is_not_kept(staged):
     stage, html = stage_book(staged.root, read_plan(staged.root, "sample")), staged.root / "build" / "html"
-    picture = (find_root() / "book" / "leaderboard.png").read_bytes()
     for name in ("older", "newer"):
-        (stage / "book" / f"{name}.png").write_bytes(picture)
-        (stage / "book" / "intro.md").write_text(f"# Front\n\n![Two bars that overlap.]({name}.png)\n")
+        (stage / "book" / f"{name}.svg").write_text(f"{DRAWN}<!-- {name} -->")
+        (stage / "book" / "intro.md").write_text(f"# Front\n\n![Two bars that overlap.]({name}.svg)\n")
         build_html(stage, html)
     kept = {path.name for path in (html / "_images").iterdir()}
-    assert "newer.png" in kept
-    assert "older.png" not in kept
+    assert "newer.svg" in kept
+    assert "older.svg" not in kept
 
 
 def test_a_page_of_an_earlier_build_that_is_no_longer_in_the_book_is_not_kept(staged):

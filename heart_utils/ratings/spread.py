@@ -1,0 +1,234 @@
+"""How far strengths may be off: the resamples of a fit, or its robust covariance, and the ends of intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from heart_utils.ratings.bradley_terry import BradleyTerry, Levels, ReleasedHeart, WinMatrices
+from heart_utils.ratings.resampling import (
+    check_clusters,
+    draw_weights,
+    interval_ends,
+    rank_ranges,
+    refuse_few_raters,
+)
+from heart_utils.ratings.verdicts import Codes, Entries, RatingsError
+
+__all__ = ["Model", "Spread"]
+
+Array = NDArray[np.float64]
+Model = BradleyTerry | Levels
+
+CHUNK_CELLS = 1_000_000
+LARGEST = 700.0
+"""Beyond this no log-odds is looked for."""
+
+
+def clusters_met(entries: Entries, codes: NDArray[np.intp], n_clusters: int) -> NDArray[np.int64]:
+    """Count the clusters in which each responder was judged."""
+    met = np.zeros((n_clusters, len(entries.responders)), bool)
+    met[codes, entries.a] = met[codes, entries.b] = True
+    return np.asarray(met.sum(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How far strengths may be off; ``draws`` are the strengths in each resample, or normal draws for a sandwich."""
+
+    low: Array  # ends of each strength's interval; nan where there is none
+    high: Array
+    draws: Array
+    met: NDArray[np.int64]  # clusters in which each responder was judged: the fewer of dialogues and raters, if both vary
+    n_clusters: int  # that vary; the fewer of two
+    n_degenerate: int = 0  # resamples in which someone else than the penalised separated
+    bounds: tuple[Array, Array] | None = None  # of each penalised strength, at the level of one difference among all
+    ranks: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None  # that each may hold, all at once
+
+
+def spread_of(
+    model: Model, clusters: tuple[str, ...], interval: str | None, n_resamples: int, ci_level: float, rng: np.random.Generator
+) -> Spread:
+    """Put intervals on the strengths of a model, and say which ranks they may hold."""
+    entries, size, centre = model.entries, len(model.theta), centring(model)
+    theta = centre @ model.theta
+    nothing, no_draws = np.full(size, np.nan), np.empty((0, size))
+    if isinstance(model, ReleasedHeart):
+        return Spread(*model.released_ends(), no_draws, np.zeros(size, np.int64), 0)
+    if interval is None:
+        return Spread(nothing, nothing, no_draws, np.zeros(size, np.int64), 0)
+    n_clusters = len(entries.clusters)
+    check_clusters(n_clusters, clusters[0])
+    met = clusters_met(entries, entries.cluster, n_clusters)
+    if entries.rater is not None:
+        refuse_few_raters(entries.cluster, entries.rater, (clusters[0], clusters[1]), RatingsError)
+        met = np.minimum(met, clusters_met(entries, entries.rater, entries.n_raters))
+        n_clusters = min(n_clusters, entries.n_raters)
+    if not (entries.share != 0.5).any():  # nobody was told apart, so nothing can be said about how well
+        any_rank = np.ones(size, np.int64), np.full(size, size)
+        return Spread(nothing, nothing, no_draws, met, n_clusters, ranks=any_rank)
+    alone = one_sided_ends(model, met, ci_level)
+    bounds = one_sided_ends(model, met, 1.0 - (1.0 - ci_level) / (size * (size - 1) // 2))
+    if interval == "sandwich":
+        covariance = centre @ (one_way(model) if entries.rater is None else two_way(model)) @ centre.T
+        reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(covariance))
+        draws = rng.multivariate_normal(theta, covariance, size=n_resamples, method="eigh")
+        low, high, n_degenerate = theta - reach, theta + reach, 0
+    else:
+        draws, n_degenerate = (bootstrap_draws if entries.rater is None else product_draws)(model, n_resamples, rng)
+        draws = draws @ centre.T
+        low, high = interval_ends(theta, draws, met, ci_level)
+    low, high = (np.where(model.penalised, *ends) for ends in zip(alone, (low, high), strict=True))
+    ranks = rank_ranges(theta, draws, n_clusters, ci_level, ends=bounds)
+    return Spread(low, high, draws, met, n_clusters, n_degenerate, bounds, ranks)
+
+
+def centring(model: Model) -> Array:
+    """Give the matrix that puts the zero of strengths at the mean of who is linked by wins in both directions.
+
+    If it were the mean of all, a lent strength would move everybody's zero by more than their intervals allow for.
+    """
+    unit, linked = np.eye(len(model.theta)), ~model.penalised
+    if isinstance(model, ReleasedHeart) or linked.all() or not linked.any():
+        return unit
+    return np.asarray(unit - linked / linked.sum())
+
+
+def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tuple[Array, Array]:
+    r"""Bound the strength of those who were never beaten, or never won, by how probable so clear a result is.
+
+    Source: Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404
+    """
+    from scipy.optimize import brentq
+
+    size = len(model.theta)
+    ends, theta, linked = np.full((2, size), np.nan), centring(model) @ model.theta, ~model.penalised
+    if not model.penalised.any():
+        return ends[0], ends[1]
+    wins = model.tally().total()[0].sum(axis=0)
+    tail = np.log((1.0 - ci_level) / 2.0)
+    for one in np.flatnonzero(model.penalised):
+        others = np.arange(size) != one
+        mean, scale = (0.0, 1.0) if linked.any() else (theta[others].mean(), (size - 1.0) / size)
+        games = wins[one] + wins[:, one]
+        for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
+            clear = others & (games > 0) & (lost == 0)
+            ends[side, one] = -sign * np.inf
+            if clear.any():
+                weight = met[one] * games[clear] / games[others].sum()
+                gap = mean - theta[clear]  # if nobody is linked, all keep mean zero: the others move against this one
+
+                def excess(x: float, sign: float = sign, weight: Array = weight, gap: Array = gap) -> float:
+                    return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
+
+                low, high = -LARGEST, LARGEST
+                if excess(low) < 0.0 < excess(high):
+                    ends[side, one] = sign * brentq(excess, low, high) * scale
+    return ends[0], ends[1]
+
+
+def bootstrap_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
+    """Fit the strengths to clusters drawn with replacement; tell in how many draws someone else separated."""
+    return _refit(model, model.tally(), draw_weights(len(model.entries.clusters), n_resamples, rng))
+
+
+def product_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
+    """Draw dialogues and raters independently; a verdict counts the product of its two counts.
+
+    This is somewhat too wide, since the variance within dialogue and rater enters more than once. Source: Owen
+    (2007), https://doi.org/10.1214/07-AOAS122
+    """
+    rater, n_raters, cell, n_cells = _by_rater(model)
+    n_clusters = len(model.entries.clusters)
+    first, second = np.zeros((2, n_cells), np.intp)
+    first[cell], second[cell] = model.entries.cluster, rater
+    drawn, judged = draw_weights(n_clusters, n_resamples, rng), draw_weights(n_raters, n_resamples, rng)
+    return _refit(model, model.tally((cell, n_cells)), drawn, judged, (first, second))
+
+
+def _refit(
+    model: Model, matrices: WinMatrices, weights: Array, others: Array | None = None, cells: tuple[Codes, Codes] | None = None
+) -> tuple[Array, int]:
+    """Fit the strengths under each row of weights, some rows at a time for the memory's sake."""
+    draws, n_degenerate = np.empty((len(weights), len(model.theta))), 0
+    chunk = max(1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels))
+    for first in range(0, len(weights), chunk):
+        rows = slice(first, first + chunk)
+        drawn = weights[rows] if others is None or cells is None else weights[rows][:, cells[0]] * others[rows][:, cells[1]]
+        draws[rows], degenerate = model.refit(matrices.total(drawn))
+        n_degenerate += degenerate
+    return draws, n_degenerate
+
+
+def one_way(model: Model) -> Array:
+    """Give the covariance of strengths if clusters were drawn again.
+
+    With S the sums of scores a cluster and A the information, it is A^-1 (sum of S S') A^-1, times G / (G - 1) for G
+    clusters. Source: Liang and Zeger (1986), https://doi.org/10.1093/biomet/73.1.13
+    """
+    n_clusters = len(model.entries.clusters)
+    sums = _sums(model, model.entries.cluster, n_clusters)
+    return _covariance(model, sums.T @ sums * n_clusters / (n_clusters - 1.0))
+
+
+def two_way(model: Model) -> Array:
+    """Give the covariance of strengths if clusters and raters were drawn again.
+
+    With S the sums of scores, A^-1 (sum over dialogues S S' + sum over raters S S' - sum over dialogues by raters S
+    S') A^-1, negative eigenvalues cut, times G / (G - 1) for the smaller number G. Source: Cameron, Gelbach and
+    Miller (2011), https://doi.org/10.1198/jbes.2010.07136
+    """
+    rater, n_raters, cell, n_cells = _by_rater(model)
+    n_clusters = len(model.entries.clusters)
+    by_cluster, by_rater = _sums(model, model.entries.cluster, n_clusters), _sums(model, rater, n_raters)
+    by_cell = _sums(model, cell, n_cells)
+    fewest = min(n_clusters, n_raters)
+    meat = by_cluster.T @ by_cluster + by_rater.T @ by_rater - by_cell.T @ by_cell
+    return _covariance(model, meat * fewest / (fewest - 1.0))
+
+
+def _by_rater(model: Model) -> tuple[Codes, int, Codes, int]:
+    """Give who said each entry and how many they are, and the same of dialogues by raters."""
+    entries = model.entries
+    if entries.rater is None:
+        raise RatingsError("These entries were read without their raters.")
+    cells, cell = np.unique(entries.cluster * entries.n_raters + entries.rater, return_inverse=True)
+    return entries.rater, entries.n_raters, cell, len(cells)
+
+
+def influences(model: Model, residual: Array | None = None) -> Array:
+    """Tell how far each entry moves the strengths: to first order, what removing it takes away."""
+    size, residual = len(model.theta), model.residuals() if residual is None else residual
+    bread = _bread(model)[:size]
+    moved = residual[:, :1] * (bread[:, model.entries.a] - bread[:, model.entries.b]).T
+    return np.asarray(moved + residual[:, 1:] @ bread[:, size:].T)
+
+
+def _sums(model: Model, group: Codes, n_groups: int) -> Array:
+    """Sum the scores a group, shape (groups, parameters)."""
+    size, residual = len(model.theta), model.residuals()
+    a, b = group * size + model.entries.a, group * size + model.entries.b
+    gap = np.bincount(a, residual[:, 0], n_groups * size) - np.bincount(b, residual[:, 0], n_groups * size)
+    rest = [np.bincount(group, column, n_groups) for column in residual[:, 1:].T]
+    return np.column_stack([gap.reshape(n_groups, size), *rest])
+
+
+def _covariance(model: Model, meat: Array) -> Array:
+    size, bread = len(model.theta), _bread(model)
+    found = (bread @ meat @ bread)[:size, :size]
+    values, vectors = np.linalg.eigh((found + found.T) / 2.0)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _bread(model: Model) -> Array:
+    """Invert the information where it is not flat: strengths have mean zero."""
+    size, information = len(model.theta), model.information().copy()
+    flat = np.zeros(len(information))
+    flat[:size] = 1.0 / np.sqrt(size)
+    scale = np.trace(information[:size, :size]) / size
+    bread = np.linalg.inv(information + scale * np.outer(flat, flat))
+    centre = np.eye(len(information)) - np.outer(flat, flat)
+    return np.asarray(centre @ bread @ centre)

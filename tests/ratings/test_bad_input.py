@@ -1,0 +1,97 @@
+"""What cannot be rated is refused in one sentence with a way out, whichever function is asked."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.agreement.agreement import pairwise_agreement
+from heart_utils.agreement.prediction_powered import corrected_gap, prediction_powered_ratings
+from heart_utils.evidence.effects import share_between
+from heart_utils.judges.position import position_bias
+from heart_utils.ratings.consistency import consistency, head_to_head
+from heart_utils.ratings.gate import compare_responders
+from heart_utils.ratings.judge_aware import fit_judge_aware
+from heart_utils.ratings.ratings import fit_boards, fit_ratings
+from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.sources import load_verdicts
+
+STUDY = simulate_study(
+    rng=np.random.default_rng(1), strengths={"x": 0.3, "y": 0.0, "z": -0.3}, n_dialogues=30, pairs="all",
+    panels=[Panel("human", 9, 2), Panel("model", 1, 1)],
+)  # fmt: skip
+ALL, FIRST = STUDY.verdicts, STUDY.verdicts["history_id"].isin(STUDY.histories["history_id"][:12])
+JUDGE, PEOPLE = (ALL["rater_kind"] == kind for kind in ("model", "human"))
+PATHS = {
+    "fit_ratings": lambda rows: fit_ratings(rows, cluster="dialogue_id", n_resamples=50),
+    "fit_boards": lambda rows: fit_boards(rows, by=["dimension"], n_resamples=50),
+    "head_to_head": lambda rows: head_to_head(rows, STUDY.responders, n_resamples=50),
+    "consistency": lambda rows: consistency(rows, n_resamples=50),
+    "judge-aware": fit_judge_aware,
+    "powered": lambda rows: prediction_powered_ratings(rows[JUDGE | FIRST]),
+    "agreement": lambda rows: pairwise_agreement(rows, n_resamples=50),
+    "gate": lambda rows: compare_responders(rows, baseline="x", candidate="y", n_resamples=50, rng=np.random.default_rng(1)),
+    "position": lambda rows: position_bias(rows[JUDGE], n_resamples=50, rng=np.random.default_rng(1)),
+}
+
+
+def said_of(path, rows):
+    with pytest.raises(ValueError) as refused:
+        PATHS[path](rows)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path not in ("fit_ratings", "fit_boards")])
+def test_verdicts_without_dialogues_are_told_what_may_stand_for_them(path):
+    said = said_of(path, ALL.drop(columns="dialogue_id"))
+    assert "lack the column dialogue_id" in said
+    assert "such as cluster='history_id'" in said
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path != "position"])
+def test_names_of_several_types_are_refused_alike(path):
+    mixed = ALL.assign(responder_a=ALL["responder_a"].astype(object).where(ALL.index > 0, 7))
+    assert "`responder_a` mixes text and other types" in said_of(path, mixed)
+
+
+@pytest.mark.parametrize("path", ["fit_ratings", "fit_boards", "judge-aware", "powered"])
+def test_ties_alone_rank_nobody(path):
+    assert "they rank nobody" in said_of(path, ALL.assign(verdict="tie"))
+
+
+def test_a_probability_against_its_verdict_is_refused_where_it_is_read():
+    rows = ALL.head(3).assign(verdict="a", p_a=0.1)
+    with pytest.raises(ValueError, match="does not contradict the verdict"):
+        load_verdicts(rows)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda level: share_between([6, 5, 5], [5, 4, 6], ci_level=level),
+        lambda level: prediction_powered_ratings(ALL[JUDGE | FIRST], ci_level=level),
+        lambda level: corrected_gap(*labelled(6), kind="half", between=("first", "second"), ci_level=level),
+    ],
+)
+def test_no_interval_has_a_level_of_more_than_one(ask):
+    assert len(vars(ask(0.9)) if hasattr(ask(0.9), "__dict__") else ask(0.9))
+    with pytest.raises(ValueError, match="ci_level is 1.5; expected a number between 0 and 1"):
+        ask(1.5)
+
+
+def labelled(n):
+    """Codes of thirty dialogues, and of the first n also by hand."""
+    rows = [(f"{d}-{half}", f"d{d:02}", "question", half) for d in range(30) for half in ("first", "second")]
+    codes = pd.DataFrame(rows, columns=["reply_id", "dialogue_id", "code", "half"])
+    codes["probability"] = np.random.default_rng(1).random(len(codes))
+    return codes, codes[codes["dialogue_id"] < f"d{n:02}"].round({"probability": 0})
+
+
+@pytest.mark.parametrize("n", [0, 4])
+def test_too_few_labelled_dialogues_are_counted(n):
+    with pytest.raises(ValueError, match="it takes 5"):
+        corrected_gap(*labelled(n), kind="half", between=("first", "second"))
+
+
+def test_a_spread_between_dialogues_has_one_kind_of_cluster():
+    with pytest.raises(ValueError, match="expected the name of one column"):
+        consistency(ALL, cluster=["dialogue_id", "rater"])
