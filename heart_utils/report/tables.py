@@ -85,8 +85,10 @@ def show_table(
         kept = kept.reset_index(drop=True)
     kind = "dataframe heart-filter" if filtered else "dataframe"
     # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
-    shown = kept.style.format(precision=digits, na_rep=DASH, thousands=",").set_table_attributes(f'class="{kind}"')
-    shown = shown.map(_give_room)
+    shown = kept.style.format(precision=digits, na_rep=DASH, thousands=",", escape="html")
+    for axis in (0, 1):  # names in a table may be anybody's, and pandas takes them for markup unless it is told
+        shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
+    shown = shown.set_table_attributes(f'class="{kind}"').map(_give_room)
     if wrap:
         shown = shown.set_properties(None, **{"white-space": "normal"})
     return shown.hide(axis="index") if isinstance(kept.index, pd.RangeIndex) else shown

@@ -204,6 +204,10 @@ def test_silence_while_the_database_was_away_is_nobodys(ledger, monkeypatch):
     assert not is_taken_over(ledger, request, looks=1)
 
 
+def test_the_ledgers_clock_counts_seconds_since_1970(tmp_path):
+    assert open_ledger(f"sqlite:///{tmp_path}/l.sqlite").clock() == pytest.approx(time.time(), abs=60)
+
+
 @pytest.mark.parametrize("seconds", [100, -100])
 def test_a_jump_of_the_clock_takes_no_claim_from_a_process_that_lives(ledger, monkeypatch, seconds):
     """Of this machine's clock, by which it also tells when it was started; stamps then look older than they are."""

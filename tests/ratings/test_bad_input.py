@@ -90,8 +90,3 @@ def labelled(n):
 def test_too_few_labelled_dialogues_are_counted(n):
     with pytest.raises(ValueError, match="it takes 5"):
         corrected_gap(*labelled(n), kind="half", between=("first", "second"))
-
-
-def test_a_spread_between_dialogues_has_one_kind_of_cluster():
-    with pytest.raises(ValueError, match="expected the name of one column"):
-        consistency(ALL, cluster=["dialogue_id", "rater"])

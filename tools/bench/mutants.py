@@ -170,6 +170,8 @@ def _transplant(module: ModuleType, tree: ast.Module) -> None:
 
 def _replant(old: Any, new: Any) -> bool:
     """Give a function, or what wraps one, another's code; false if it is neither."""
+    if type(new).__module__ not in ("builtins", "functools"):  # SQLAlchemy's `func` has an attribute of any name
+        return False
     for wrapped in ("__wrapped__", "fget", "func"):
         if getattr(new, wrapped, None) is not None and getattr(old, wrapped, None) is not None:
             return _replant(getattr(old, wrapped), getattr(new, wrapped))
