@@ -170,6 +170,8 @@ class Flow:
             return {f"measured/{_text(call.args[0]) if call.args else home.split('.')[2]}"}
         if home.endswith(".read_sides"):
             return {"replies", "verdicts"}  # of the gate's run, unless the names carry another
+        if called == "recipe_histories":
+            return {"demo"}  # of another recipe than the run's, whose tables are read
         if home.endswith(".read_recipe"):
             return set() if call.args and _text(call.args[0]) else {"run"}
         if called == "read" and isinstance(call.func, ast.Attribute):

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 import yaml
 
+from heart_utils.report.provenance import TableNote
 from heart_utils.runs import find_root
 from heart_utils.sources.catalogue import find_source
 from tools.governance import shared_inputs, write_governance
@@ -54,7 +55,7 @@ def test_settings_are_read_and_what_is_no_setting_is_refused(tmp_path):
 
 
 def note(source, licence, table, origin="published"):
-    return {"table": table, "source": source, "licence": licence, "rows": {origin: 3}, "by": {}}
+    return TableNote(table, source, licence, {origin: 3})
 
 
 def test_what_may_be_shared_goes_by_the_licence_of_each_source():
