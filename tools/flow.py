@@ -12,7 +12,7 @@ from heart_utils.tables import TABLES
 
 __all__ = ["Flow", "is_table"]
 
-FOLDERS = {"published": "quoted", "heart": "measured/heart", "esconv": "measured/esconv_tables", "sample": "demo"}
+FOLDERS = {"published": "quoted", "heart": "measured/heart_tables", "esconv": "measured/esconv_tables", "sample": "demo"}
 """Folders below ``data/`` that chapters read files from, and what is in them."""
 
 DRAWS = {"normal", "standard_normal", "binomial", "poisson", "uniform", "beta", "gamma", "exponential", "multinomial", "random"}
