@@ -23,7 +23,8 @@ KINDS = ("measured", "quoted", "simulated", "demo")
 NAMES = {
     "mtbench": "MT-Bench", "mentalalign": "MentalAlign", "empathic_comm": "EmpathicComm", "recipients": "Yin et al.",
     "therapists": "Moore et al.", "welivita": "Welivita and Pu", "resort": "RESORT", "heart": "HEART's files",
-    "heart_tables": "HEART's files", "esconv": "ESConv", "esconv_tables": "ESConv", "heartbench": "HeartBench", "heartbench_points": "HeartBench",
+    "heart_tables": "HEART's files", "esconv": "ESConv", "esconv_tables": "ESConv", "heartbench": "HeartBench",
+    "heartbench_points": "HeartBench",
 }  # fmt: skip
 ROLE = re.compile(rf"\{{({'|'.join(KINDS)})\}}`")
 GLUED = re.compile(r"\{glue[^}]*\}`(?:[./]*notebooks/(\w+)\.ipynb::)?([^`:]+)")
