@@ -162,8 +162,10 @@ def test_an_empty_score_is_not_a_number_without_a_word_why(tmp_path):
     )
 )
 def test_turning_rows_so_that_a_comes_first_changes_nobodys_win(tmp_path_factory, votes):
+    chance = {"a": 0.75, "tie": 0.5, "b": 0.25}
     rows = [
-        {**VOTE, "rater": f"r{n}", "responder_a": pair[0], "responder_b": pair[1], "verdict": said, "order": order, "p_a": 0.25}
+        {**VOTE, "rater": f"r{n}", "responder_a": pair[0], "responder_b": pair[1], "verdict": said, "order": order}
+        | {"p_a": chance[said]}
         for n, (pair, said, order) in enumerate(votes)
     ]
     table = load_verdicts(lines(tmp_path_factory.mktemp("t") / "mine.jsonl", *rows))
@@ -174,7 +176,7 @@ def test_turning_rows_so_that_a_comes_first_changes_nobodys_win(tmp_path_factory
         shown_first = {"ab": pair[0], "ba": pair[1], None: None}[order]
         now_first = {"ab": row["responder_a"], "ba": row["responder_b"]}.get(row["order"])
         assert now_first == shown_first
-        assert row["p_a"] == (0.25 if row["responder_a"] == pair[0] else 0.75)
+        assert row["p_a"] == chance[row["verdict"]]
 
 
 def test_two_orders_of_one_pair_keep_their_verdicts_apart(tmp_path):
