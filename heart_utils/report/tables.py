@@ -28,7 +28,7 @@ HEADS = {
     "n_verdicts": "verdicts",
     "n_votes": "votes",
     "n_pairs": "pairs",
-    "n_clusters": "dialogues",
+    "n_clusters": "clusters",
     "p": "p value",
     "p_value": "p value",
     "log_odds": "log-odds",
@@ -77,6 +77,9 @@ def show_table(
     >>> html = show_table(board, percent=["win_share", "ci"]).to_html()
     >>> "58 %" in html, "56 to 60 %" in html, "95 % interval" in html, "ci_" in html
     (True, True, True, False)
+    >>> narrow = pd.DataFrame({"ci_low": [0.498], "ci_high": [0.501]})
+    >>> "49.8 to 50.1 %" in show_table(narrow, percent=["ci"]).to_html()
+    True
     """
     kept = _in_words(_join_ends(table, digits, percent))
     says = [column for column in kept.columns if not (kept[column].isna() | kept[column].astype(str).eq("")).all()]
@@ -126,15 +129,14 @@ def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.D
     several = len({*pairs} - {"rank"}) > 1
     for base in pairs:
         low, high = kept[f"{base}_low"], kept.pop(f"{base}_high")
-        unit, places = (" %" if base in percent else ""), DIGITS.get(base, digits)
-        written = [(_number(one, places, unit), _number(two, places, unit)) for one, two in zip(low, high, strict=True)]
-        ends = [one if one == two else f"{one.removesuffix(unit)} to {two}" for one, two in written]
+        unit, places = _form(base, digits, percent)
+        ends = [_ends(one, two, places, unit) for one, two in zip(low, high, strict=True)]
         kept[f"{base}_low"] = pd.Series(ends, kept.index, dtype=object).where(low.notna(), None)
         name = base if base == "rank" else f"interval of {_say(base)}" if several and base != "ci" else interval
         kept = kept.rename(columns={f"{base}_low": name})
     for name in names:
         if name in kept and (name in percent or name in DIGITS):
-            unit, places = (" %" if name in percent else ""), DIGITS.get(name, digits)
+            unit, places = _form(name, digits, percent)
             values = [_number(value, places, unit) for value in kept[name]]
             kept[name] = pd.Series(values, kept.index, dtype=object).where(kept[name].notna(), None)
         elif name in P_VALUES:
@@ -142,12 +144,25 @@ def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.D
     return kept
 
 
+def _form(name: str, digits: int, percent: Sequence[str]) -> tuple[str, int]:
+    """Give the unit of a column's numbers, and their decimals."""
+    return (" %", 0) if name in percent else ("", DIGITS.get(name, digits))
+
+
+def _ends(low: Any, high: Any, digits: int, unit: str) -> str:
+    """Write an interval; one that rounding would leave without a width gets a decimal more."""
+    one, two = _number(low, digits, unit), _number(high, digits, unit)
+    if one == two and low != high:
+        one, two = _number(low, digits + 1, unit), _number(high, digits + 1, unit)
+    return one if one == two else f"{one.removesuffix(unit)} to {two}"
+
+
 def _number(value: Any, digits: int, unit: str) -> str:
     if isinstance(value, str) or pd.isna(value):
         return str(value)
     if math.isinf(value):
         return "no limit"
-    return f"{100 * value:.0f} %" if unit else f"{value:,.{digits}f}"
+    return f"{100 * value if unit else value:,.{digits}f}{unit}"
 
 
 def _in_words(table: pd.DataFrame) -> pd.DataFrame:
