@@ -83,12 +83,18 @@ def test_a_recipe_without_the_setting_asks_nothing_again_and_a_negative_number_i
         read_recipe("mine", file=file)
 
 
-def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
-    recipe = read_recipe("sample")
+def recorded(run):
+    """Give a run's recipe, its tables, and how to take its calls from those that come with the project."""
+    recipe = read_recipe(run)
     replay = {"ledger": open_ledger("sqlite://", seed_file=find_root() / recipe.recorded), "mode": "replay", "progress": False}
     histories = recipe_histories(recipe)
     replies = recipe_replies(recipe, histories, **replay)
-    again = recipe_again(recipe, histories, replies, recipe_comparisons(recipe, replies), **replay)
+    return recipe, (histories, replies, recipe_comparisons(recipe, replies)), replay
+
+
+def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
+    recipe, (histories, replies, comparisons), replay = recorded("sample")
+    again = recipe_again(recipe, histories, replies, comparisons, **replay)
     assert again.groupby("protocol")["pair_id"].nunique().to_dict() == {
         "heart": recipe.asked_again,
         "heart-reworded": recipe.asked_again,
@@ -101,11 +107,8 @@ def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
 
 
 def test_the_recorded_calls_answer_what_the_sample_s_judge_is_told_of_authors():
-    recipe = read_recipe("label")
-    replay = {"ledger": open_ledger("sqlite://", seed_file=find_root() / recipe.recorded), "mode": "replay", "progress": False}
-    histories = recipe_histories(recipe)
-    replies = recipe_replies(recipe, histories, **replay)
-    verdicts = recipe_verdicts(recipe, histories, replies, recipe_comparisons(recipe, replies), **replay)
+    recipe, tables, replay = recorded("label")
+    verdicts = recipe_verdicts(recipe, *tables, **replay)
     asked = verdicts.groupby(["protocol", "order"]).size()
     assert asked.to_dict() == {(name, order): 36 for name in ("told-first", "told-second") for order in ("ab", "ba")}
     assert (verdicts["state"] == "valid").all()
