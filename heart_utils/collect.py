@@ -120,9 +120,9 @@ def _collect(options: argparse.Namespace) -> int:
         return _check(plan, ledger)
     print(_describe(plan, ledger))
     if ledger.damaged:
-        whole = f"`make collect RUN={recipe.run}`"
         print(
-            f"{len(ledger.damaged)} stored answers are damaged: {whole} asks for them again, and with ARGS=--check says which."
+            f"{len(ledger.damaged)} stored answers are damaged: `make collect RUN={recipe.run}` asks for them again, "
+            f"and with ARGS=--check says which."
         )
     if not recipe.judges:
         print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
@@ -265,8 +265,8 @@ def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, le
 def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
     """Say what of a run is damaged, doubled or missing."""
     missing = plan.assign(n=plan["n_calls"] - plan["n_recorded"]).query("n > 0")
-    lacks = "missing, failed or damaged"
-    faults = check_calls(ledger) + [f"{row.n} {row.step} of {row.model} are {lacks}." for row in missing.itertuples()]
+    faults = check_calls(ledger)
+    faults += [f"{row.n} {row.step} of {row.model} are missing, failed or damaged." for row in missing.itertuples()]
     print("\n".join(faults) if faults else f"All {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}, and sound.")
     return INCOMPLETE if faults else 0
 

@@ -31,19 +31,7 @@ ANCHORS = (
 
 
 def count_cells(notebook: Path) -> dict[str, float]:
-    """Count a notebook's words, its code cells, and their lines that are neither empty nor comments.
-
-    Parameters
-    ----------
-    notebook : pathlib.Path
-        A notebook of version 4.
-
-    Returns
-    -------
-    dict
-        Words of prose, code cells in sight, the median and the largest number of lines of these, words to each of their
-        lines, and the share of lines that are folded (0 to 1).
-    """
+    """Count words, code cells in sight with their lines (median, longest, words to a line), and the share of lines folded."""
     words, seen, folded = 0, [], 0
     for cell in read_cells(notebook):
         if cell["cell_type"] == "markdown":

@@ -232,11 +232,10 @@ def _code_inside(error: BaseException | None) -> str | None:
     """Give the code of an error object that came with status 200, ``""`` if it has none; None for other errors."""
     while error is not None:
         status, body = getattr(error, "status_code", None), getattr(error, "body", None)
-        if (
-            type(error) is Exception and status is not None
-        ):  # so litellm raises what it finds in an answer, 422 if it has no code
+        # A bare Exception is how litellm raises what it finds in an answer, 422 if it has no code.
+        if type(error) is Exception and status is not None:
             return "" if status == 422 else str(status)
-        if status is None and isinstance(body, Mapping):  # and so openai what it finds in a stream
+        if status is None and isinstance(body, Mapping):  # as openai raises what it finds in a stream
             return str(body.get("code") or "")
         error = error.__cause__ or error.__context__
     return None
