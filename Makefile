@@ -15,7 +15,7 @@ PYTHON3 ?= python3 python3.12 python3.11
 GIVEN := $(PYTHON3)
 override PYTHON3 = $(firstword $(foreach python,$(GIVEN),$(shell \
 	$(python) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $(python))))
-BOOK := $(PYTHON) -m tools.plan $(RUN) && $(MAKE) --no-print-directory -j$(JOBS) -f tools/book.mk RUN=$(RUN)
+BOOK := $(PYTHON) -m tools.plan $(RUN) && $(PYTHON) -m tools.forks $(MAKE) --no-print-directory -j$(JOBS) -f tools/book.mk RUN=$(RUN)
 PYTEST := $(PYTHON) -m pytest -q
 
 # Compiled on both cores when installed; the rest, most of which no chapter imports, when it is first imported.
@@ -29,7 +29,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env notebooks book test test-services coverage check data collect full record study bench measure-book release clean
+.PHONY: help env notebooks book test test-services coverage check data collect full record simulations study bench measure-book release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -88,6 +88,10 @@ full: env ## draw a simulated study of HEART's size into runs/full, run the chap
 
 record: env ## ask for what the recorded calls of the sample lack, and write them down
 	@$(PYTHON) -m heart_utils.collect sample --yes --record data/sample/calls.jsonl
+
+simulations: env ## keep the tables of simulations in data/simulated anew, where code or settings changed
+	@rm -f $$(grep -l "kept(" notebooks/*.ipynb | sed 's|^|build/executed/sample/|; s|notebooks/||')
+	@HEART_KEPT=write $(MAKE) --no-print-directory notebooks RUN=sample JOBS=1
 
 study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or reply (RESUME=1, PORT=8001, ARGS="--help")
 	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply)"; exit 2; }

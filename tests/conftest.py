@@ -1,5 +1,6 @@
 """What all tests share: the mirror of real data, a generator, and the rule that a required thing may not be skipped."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -24,6 +25,12 @@ def pytest_runtest_makereport(item, call):
         if reason.startswith("needs ") and reason.removeprefix("needs ").split(":")[0] in REQUIRED:
             report.outcome = "failed"
             report.longrepr = f"HEART_REQUIRE lists it, so this may not be skipped: {reason}"
+
+
+def pytest_collection_finish():
+    """Take what is imported by now out of full collections: statsmodels asks for one at each correction of p values."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,11 @@ def test_the_worked_pages_are_among_the_pages_looked_at(pages):
     assert worked <= {page.stem for page in pages if page.parent.name == "adapt"}
 
 
+def test_every_simulation_that_is_kept_was_read_and_none_ran(pages):
+    told = [file.read_text() for file in (ROOT / "build" / "executed" / "sample").glob(".*.anew")]
+    assert not told, "run `make simulations`, look at `git diff data/simulated`, and say why in the commit"
+
+
 def test_every_chapter_says_what_it_rests_on_and_leads_there(pages):
     for page in (page for page in pages if page.parent.name == "notebooks"):
         text = page.read_text(encoding="utf-8")
@@ -238,7 +243,7 @@ def build_copy(folder, target):
     settings = folder / "params" / "sample.yaml"
     chapters, rest = settings.read_text().split("all:\n", 1)
     few = "".join(line for line in chapters.splitlines(keepends=True) if not line.startswith("  - ") or CHOSEN in line)
-    settings.write_text(f"{few}all:\n  n_resamples: 20\n{rest}")
+    settings.write_text(f"{few}all:\n  n_resamples: 20\n  n_draws: 5\n{rest}")
     environment = {**os.environ, "PYTHONPATH": str(folder), "HEART_DATA_CACHE": str(folder / "cache")}
     for name in ("HEART_DATA_MIRROR", "HEART_ROOT", "MAKEFLAGS", "MAKELEVEL"):
         environment.pop(name, None)

@@ -5,6 +5,8 @@
 # Stamps stand for what has no single file: each is rewritten only when what it stands for changed.
 
 PYTHON ?= .venv/bin/python
+# Started by tools/forks.py, it runs in forks of that.
+COMMAND := $(PYTHON) $(if $(HEART_FORKS),-S -E tools/forks.py,-m)
 HTML := build/html$(if $(filter sample,$(RUN)),,-$(RUN))
 
 # CHAPTERS, and an arrow from each table to those who read it.
@@ -19,8 +21,8 @@ notebooks: $(COPIES)
 html: $(HTML)/index.html
 
 build/executed/$(RUN)/%.ipynb: notebooks/%.ipynb build/parameters/$(RUN)/%.yaml build/code/$(RUN)/%.stamp $(SHARED)
-	@$(PYTHON) -m tools.execute_notebook $< $@ --parameters build/parameters/$(RUN)/$*.yaml --newer $?
+	@$(COMMAND) tools.execute_notebook $< $@ --parameters build/parameters/$(RUN)/$*.yaml --newer $?
 
 $(HTML)/index.html: $(COPIES) $(PROSE) $(SHARED) build/code.stamp build/graph/$(RUN).mk
-	@$(PYTHON) -m tools.stage $(RUN)
-	@$(PYTHON) -m tools.build_html build/stage/$(RUN) $(HTML)
+	@$(COMMAND) tools.stage $(RUN)
+	@$(COMMAND) tools.build_html build/stage/$(RUN) $(HTML)

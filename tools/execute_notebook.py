@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from heart_utils.report.kept import LOG
 from heart_utils.runs import find_root, open_run, write_atomically
 from tools.notebooks import NotebookError, read_cells, read_chapter
 from tools.plan import stamp_table
@@ -68,6 +69,9 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     copy.parent.mkdir(parents=True, exist_ok=True)
     part = copy.with_name(f".{copy.stem}.part.ipynb")
+    anew = copy.with_name(f".{copy.stem}.anew")  # which kept simulations it had to run
+    anew.unlink(missing_ok=True)
+    os.environ[LOG] = str(anew)
     try:
         papermill.execute_notebook(
             notebook,
@@ -87,6 +91,7 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
         raise ExecutionError(f"{notebook.name} stopped: {type(error).__name__}: {error}") from None
     finally:
         part.unlink(missing_ok=True)
+        print(anew.read_text(encoding="utf-8") if anew.is_file() else "", end="")
 
 
 def lay_words(notebook: Path, copy: Path) -> bool:

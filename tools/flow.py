@@ -160,7 +160,7 @@ class Flow:
         if called == "open_run" or home.endswith((".note_tables", ".show_versions")):
             return set()
         draws = home.startswith("heart_utils.simulate.") and not called[0].isupper() and called not in RESAMPLE
-        if draws or called.startswith("simulate_"):
+        if draws or called.startswith("simulate_") or home == "heart_utils.report.kept.kept":
             return {"simulated"}  # whatever its settings were taken from
         if called in DRAWS and (_base(call.func) or "").startswith("rng"):
             return {"simulated"}

@@ -59,6 +59,11 @@ def test_a_figure_whose_table_is_simulated_is_never_measured(run):
     assert said == "Three overlap. {measured}`MT-Bench` {simulated}`-`"
 
 
+def test_a_kept_simulation_is_simulated_whatever_its_settings_were_taken_from(run):
+    bring = "from heart_utils.report.kept import kept"
+    assert caption(run, bring, "drawn = kept('power', power, votes.std())", "plot(drawn)") == "Three overlap. {simulated}`-`"
+
+
 def test_rows_that_say_that_they_are_simulated_are_whatever_the_manifest_says(run):
     rows = pd.DataFrame({"reply_id": ["r"], "coder": "c", "code": "question", "state": "valid", "probability": None})
     run.record(tables={"codes": {"source": "a study", "licence": "MIT", "origin": "live"}})

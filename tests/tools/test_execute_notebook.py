@@ -1,6 +1,7 @@
 """One notebook: whole or not at all, and a failure that says where and why."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -48,6 +49,18 @@ def test_a_failure_names_notebook_cell_and_cause_and_leaves_the_last_copy_alone(
     assert str(error.value).count("ValueError: ") == 1, "the cause is said once"
     assert copy.read_bytes() == before
     assert [path.name for path in copy.parent.iterdir()] == ["01_one.ipynb"]
+
+
+def test_a_kept_simulation_that_had_to_run_is_told_and_noted_beside_the_copy(execute, project, capsys):
+    seed = cell("seed = 1", tags=["parameters"])
+    draw = "def draw(n):\n    return pd.DataFrame({'n': range(n)})\n\n\ntable = kept('some rows', draw, 3)"
+    execute(seed, cell(f"import pandas as pd\nfrom heart_utils.report.kept import kept\n\n\n{draw}"))
+    told = capsys.readouterr().out
+    assert re.fullmatch(r"some rows: simulated anew in \d+\.\d s, not as kept: table\n", told)
+    noted = project.root / "build" / "executed" / ".01_one.anew"
+    assert noted.read_text() == told
+    execute(seed)
+    assert not noted.exists()
 
 
 def test_a_kernel_that_dies_is_told(execute, project):

@@ -1,8 +1,11 @@
 """Kernels for the build and its tests: no port is named and taken later, and nothing is left behind."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import nbval.kernel
+import pytest
 
 from tools.kernels import FileKernel, pytest_configure
 
@@ -25,3 +28,41 @@ def test_two_kernels_share_no_socket_and_leave_none(monkeypatch):
             client.stop_channels()
             manager.shutdown_kernel(now=True)
     assert not any(folder.exists() for folder in folders)
+
+
+FORKED = """
+import os, signal, sys, time, warnings
+from tools import kernels
+kernels.LIBRARIES = ("colorsys", *(kernels.LIBRARIES if sys.argv[2] == "now" else ()))
+kernels.import_libraries()
+warnings.simplefilter("error")
+manager = kernels.FileKernel(kernel_name="python3")
+manager.start_kernel(cwd=sys.argv[1], extra_arguments=["--IPKernelApp.log_level=50"])
+client = manager.client()
+client.start_channels()
+client.wait_for_ready(timeout=60)
+asked = {"parent": "__import__('os').getppid()", "here": "__import__('os').getcwd()", "name": "__name__"}
+asked |= {"at_hand": "'colorsys' in __import__('sys').modules", "errors": "__import__('warnings').filters[0][0] == 'error'"}
+reply = client.execute("", user_expressions=asked, reply=True, timeout=60)["content"]["user_expressions"]
+seen = []
+client.execute_interactive("from matplotlib import pyplot\\n_ = pyplot.plot([1])", output_hook=seen.append, timeout=60)
+print(*(reply[name]["data"]["text/plain"] for name in asked), os.getpid(),
+      [each["content"]["data"].get("text/plain") for each in seen if each["header"]["msg_type"] == "display_data"], sep="\\n")
+client.stop_channels()
+fork = manager.provisioner.process
+if sys.argv[2] == "killed":
+    os.kill(fork.pid, signal.SIGKILL)
+    fork.wait()
+manager.shutdown_kernel(now=sys.argv[2] == "now")
+print(fork.poll())
+"""
+
+
+@pytest.mark.parametrize("ended", ["now", "asked", "killed"])
+def test_a_forked_kernel_finds_libraries_imported_stands_in_its_folder_and_can_be_ended(tmp_path, ended):
+    done = subprocess.run([sys.executable, "-c", FORKED, tmp_path, ended], capture_output=True, text=True, timeout=120)
+    parent, here, name, at_hand, errors, process, shown, left = done.stdout.splitlines() or [done.stderr]
+    assert (parent, here, name) == (process, repr(str(tmp_path)), "'__main__'")
+    assert (at_hand, errors) == ("True", "False"), "libraries of the fork's origin, and none of its later filters"
+    assert shown == "['<Figure size 640x480 with 1 Axes>']", "a figure is drawn into the cell"
+    assert left != "None"

@@ -105,6 +105,11 @@ def test_a_change_of_the_data_runs_everything(two):
     assert stamps_changed(two, "data/more.csv", "a,b\n") == ["data.stamp"]
 
 
+def test_tables_of_simulations_run_nothing_since_chapters_draw_the_same_without_them(two):
+    (two.root / "data" / "simulated").mkdir(exist_ok=True)
+    assert stamps_changed(two, "data/simulated/more.parquet", "") == []
+
+
 def test_a_change_of_a_module_runs_the_chapters_that_import_it(reaching):
     assert stamps_changed(reaching, "heart_utils/runs.py", "# another") == ["code.stamp", "code/sample/01_first.stamp"]
 

@@ -1,0 +1,166 @@
+"""Simulations that are kept as tables, since what they give depends on code, settings and seed alone."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import os
+import re
+import textwrap
+import time
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy
+
+from heart_utils.runs import RunError, checksum, find_root, write_atomically
+
+__all__ = ["kept"]
+
+FOLDER = Path("data", "simulated")
+MODE = "HEART_KEPT"
+"""A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes everything."""
+LOG = "HEART_KEPT_LOG"
+"""Names a file that gets a line for each table that had to be computed."""
+
+
+_VALUES = (int, float, str, list, tuple, dict, set, np.ndarray, np.generic, np.random.Generator, pd.DataFrame, pd.Series)
+_HOMES = ("heart_utils.", "__main__")
+
+
+def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **settings: Any) -> pd.DataFrame:
+    """Call a simulation, or take its table from ``data/simulated`` if neither call nor code changed since it was kept.
+
+    Code is all that the function reaches by imports, without comments and docstrings. After a change the simulation simply
+    runs, here and wherever the table is not at hand; ``make simulations`` keeps the tables anew.
+
+    Parameters
+    ----------
+    name : str
+        Of the table, which no other call has.
+    function : callable
+        Returns a DataFrame that depends on its arguments alone.
+    *args, **settings
+        For the function: numbers, texts, dataclasses or containers of them; a generator must be fresh, as
+        from :func:`heart_utils.ratings.resampling.estimate_rng`, and not be used for anything else.
+
+    Returns
+    -------
+    pandas.DataFrame
+        What the function returns.
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.coverage import simulate_power
+    >>> from heart_utils.simulate.power import Design
+    >>> design = Design(n_dialogues=20, n_responders=4, pairs=6, votes=3, n_raters=9)
+    >>> len(kept("an example", simulate_power, design, 0.5, n_studies=2, rng=np.random.default_rng(1)))
+    2
+    """
+    call, code = _call(function, args, settings), _code(function)
+    try:
+        folder = find_root() / FOLDER
+    except RunError:  # a package without its checkout keeps nothing
+        return function(*args, **settings)
+    file = folder / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.parquet"
+    entry = read_manifest(folder).get(name, {"call": call, "code": code, "table": "absent"})
+    now = {"call": call, "code": code, "table": checksum(file) if file.is_file() else "gone"}
+    changed = [part for part in now if entry[part] != now[part]]
+    if not changed and os.environ.get(MODE) != "ignore":
+        return pd.read_parquet(file)
+    began = time.perf_counter()
+    table = function(*args, **settings)
+    took = time.perf_counter() - began
+    if log := os.environ.get(LOG):
+        with open(log, "a", encoding="utf-8") as lines:
+            lines.write(f"{name}: simulated anew in {took:.1f} s, not as kept: {', '.join(changed) or 'nothing'}\n")
+    if os.environ.get(MODE) == "write":
+        folder.mkdir(parents=True, exist_ok=True)
+        table.to_parquet(file)
+        entries = read_manifest(folder) | {name: now | {"table": checksum(file), "seconds": round(took, 1)}}
+        text = json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False)
+        write_atomically(folder / "manifest.json", f"{text}\n".encode())
+    return table
+
+
+def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """Give name -> call, checksums of code and table, and the seconds that it took."""
+    file = folder / "manifest.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def _call(function: Callable[..., Any], args: Iterable[Any], settings: dict[str, Any]) -> str:
+    """Write a call out, as Python where the arguments' own texts are."""
+    written = [_text(value) for value in args] + [f"{key}={_text(value)}" for key, value in sorted(settings.items())]
+    return f"{function.__module__}.{function.__qualname__}({', '.join(written)})"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, np.random.Generator):
+        fresh = np.random.default_rng(value.bit_generator.seed_seq.entropy)  # type: ignore[attr-defined]
+        if fresh.bit_generator.state != value.bit_generator.state:
+            raise ValueError("The generator was used before; expected a fresh one, as from estimate_rng(seed, name).")
+        return f"default_rng({value.bit_generator.seed_seq.entropy})"  # type: ignore[attr-defined]
+    return repr(value)
+
+
+def _code(function: Callable[..., Any]) -> str:
+    """Give a checksum of the code that a function reaches, and of the libraries that draw and fit."""
+    found = {"versions": f"numpy {np.__version__}, pandas {pd.__version__}, scipy {scipy.__version__}"}
+    todo: list[Any] = [function]
+    while todo:
+        one = todo.pop()
+        module = one if isinstance(one, str) else one.__module__
+        if not module.startswith("heart_utils."):  # it stands in a chapter: its text, and the functions that it names
+            if (own := f"{module}.{one.__qualname__}") not in found:
+                tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+                found[own] = _plain(tree)
+                used = {name: one.__globals__.get(name) for name in sorted(_names(tree))}
+                if loose := [name for name, value in used.items() if isinstance(value, _VALUES)]:
+                    raise ValueError(f"{own} uses {', '.join(loose)}, which may change; expected among its arguments.")
+                todo += [value for value in used.values() if getattr(value, "__module__", "").startswith(_HOMES)]
+        elif module not in found:
+            found[module], imports = _read(module)
+            todo += imports
+    return hashlib.sha256("\n".join(f"{name}: {found[name]}" for name in sorted(found)).encode()).hexdigest()
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """Name what a function of a chapter takes from outside."""
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    inside = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    inside |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return {node.id for node in names} - inside
+
+
+@cache
+def _read(module: str) -> tuple[str, list[str]]:
+    """Give a module's code and what it imports from the package; of a name that is no module, nothing."""
+    path = Path(__file__).parents[2].joinpath(*module.split("."))
+    file = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+    tree = ast.parse(file.read_text(encoding="utf-8") if file else "")
+    named = {name for node in ast.walk(tree) for name in _imports(node) if name.startswith("heart_utils.")}
+    return _plain(tree), sorted(named)
+
+
+def _imports(node: ast.AST) -> list[str]:
+    """Name what a statement imports, and where that may be a name in a module, the module too."""
+    if isinstance(node, ast.ImportFrom):
+        return [part for alias in node.names for part in (f"{node.module}", f"{node.module}.{alias.name}")]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+def _plain(tree: ast.Module) -> str:
+    """Write code without comments and docstrings, alike in all versions of Python."""
+    for node in ast.walk(tree):
+        node.__dict__.pop("type_params", None)
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            body[:1] = [] if isinstance(body[0].value.value, str) else body[:1]
+    return ast.dump(tree)
