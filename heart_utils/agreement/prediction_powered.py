@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
 from heart_utils.ratings.resampling import check_level
+from heart_utils.ratings.spread import centring
 from heart_utils.ratings.verdicts import AgreementError, Array, Entries, read_verdicts, refuse_ties_alone
 from heart_utils.tables import RATER_KINDS
 
@@ -275,7 +276,9 @@ def _table(
     n: int,
     ci_level: float,
 ) -> pd.DataFrame:
-    reach = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1)
+    reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(everywhere.mean[None])[0]
+    centre, judge = centring(penalised), fit_strengths(everywhere.mean[None], by_judge)[0]
+    theta, alone, powered, plain = centre @ theta, centre @ alone, centre @ powered @ centre.T, centre @ plain @ centre.T
     half, half_plain = (
         np.where(penalised, np.nan, reach * np.sqrt(np.maximum(np.diag(part), 0.0))) for part in (powered, plain)
     )
@@ -289,7 +292,7 @@ def _table(
             "people_strength": alone,
             "people_low": alone - half_plain,
             "people_high": alone + half_plain,
-            "judge_strength": fit_strengths(everywhere.mean[None], find_separated(everywhere.mean[None])[0])[0],
+            "judge_strength": centring(by_judge) @ judge,
         }
     )
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)

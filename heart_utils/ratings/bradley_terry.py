@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,8 @@ MAX_STEPS = 200
 FULL_STEP = 0.5
 TOLERANCE = 1e-9
 DENSE_CELLS = 30_000_000
+SPARSE = 15.0
+"""Dialogues a pair, on average, below which resamples keep the weight that each has in the data."""
 
 
 class ConvergenceError(RatingsError):
@@ -98,6 +99,22 @@ class WinMatrices:
         np.divide(wins * self.per_pair, total, out=wins, where=total > 0)
         return wins
 
+    def resampled(self) -> WinMatrices:
+        """Give what resamples are summed from.
+
+        A pair's mean is no more than its few dialogues: where pairs have few, every resample that has one of them finds
+        nearly the same mean. There each dialogue keeps the weight that it has in the data.
+        """
+        if self.per_pair is None:
+            return self
+        met = np.asarray(self.flat.sum(axis=0)).reshape(self.n_levels, self.size, self.size).sum(axis=0)
+        met = met + met.T
+        if met[met > 0].mean() >= SPARSE:
+            return self
+        scale = np.tile(np.divide(self.per_pair, met, out=np.zeros(met.shape), where=met > 0).ravel(), self.n_levels)
+        flat = self.flat * scale if isinstance(self.flat, np.ndarray) else self.flat.multiply(scale).tocsr()
+        return replace(self, flat=flat, per_pair=None)
+
 
 def count_wins(
     entries: Entries,
@@ -137,6 +154,15 @@ def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
     pair, _ = pairs_of(entries)
     weight = 1.0 / _group_sizes(entries.cluster * size**2 + pair, len(entries.clusters) * size**2)
     return weight, len(pair) / int(np.count_nonzero(np.bincount(pair)))
+
+
+def voices(entries: Entries, weights: str) -> Array:
+    """Give what each entry weighs in the fit."""
+    weight, per_pair = entry_weights(entries, weights)
+    if per_pair is None:
+        return weight
+    pair, _ = pairs_of(entries)
+    return np.asarray(weight * per_pair / np.bincount(pair, weights=weight)[pair])
 
 
 def pairs_of(entries: Entries) -> tuple[Codes, Array]:
@@ -247,13 +273,14 @@ class BradleyTerry:
 
     def residuals(self) -> Array:
         """Give what a won of each entry beyond expectation, weighted as in the fit; shape (entries, 1)."""
-        beyond = self.entries.share - self.chance()[self.entries.a, self.entries.b]
-        if self.weights == "verdicts":
-            return np.asarray(beyond)[:, None]
         # Beyond what the strengths expect, not beyond the pair's own mean: that of a pair met once is all there is of it.
-        weight, per_pair = entry_weights(self.entries, self.weights)
-        total = pair_means(beyond[:, None], weight, pairs_of(self.entries)[0])[1]
-        return np.asarray((weight * (per_pair or 1.0) / total * beyond)[:, None])
+        beyond = self.entries.share - self.chance()[self.entries.a, self.entries.b]
+        return np.asarray((voices(self.entries, self.weights) * beyond)[:, None])
+
+    def slopes(self) -> Array:
+        """Give how fast each entry's expected score changes with the gap of strengths, weighted as in the fit."""
+        chance = self.chance()[self.entries.a, self.entries.b]
+        return np.asarray(voices(self.entries, self.weights) * chance * (1.0 - chance))
 
     def deletions(self) -> Array:
         """Give what leaving each entry out takes from the gradient; shape (entries, 1).
@@ -285,7 +312,7 @@ class BradleyTerry:
         return np.asarray(np.diag(information.sum(axis=1)) - information + bend)
 
 
-def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None, *, ridge: float = 0.0) -> Array:
+def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None, *, ridge: float | Array = 0.0) -> Array:
     r"""Fit Bradley-Terry strengths to each of many win matrices.
 
     Maximises :math:`\sum_{ij} w_{ij} \log \sigma(\theta_i - \theta_j)`, plus, for those who are penalised,
@@ -294,8 +321,9 @@ def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None, *,
     n_replicates, size = wins.shape[:2]
     theta = np.tile(np.zeros(size) if start is None else start - start.mean(), (n_replicates, 1))
     prior = np.broadcast_to(np.where(penalised, PRIOR, 0.0), theta.shape)
-    data = wins.sum(axis=2), wins + wins.transpose(0, 2, 1), prior
-    return climb(theta, data, partial(_step, ridge=ridge), lambda move: np.asarray(np.ptp(move, axis=1)))
+    pull = np.broadcast_to(np.asarray(ridge, dtype=float), (n_replicates,))
+    data = wins.sum(axis=2), wins + wins.transpose(0, 2, 1), prior, pull
+    return climb(theta, data, _step, lambda move: np.asarray(np.ptp(move, axis=1)))
 
 
 def find_separated(wins: Array) -> Truths:
@@ -311,7 +339,7 @@ def find_separated(wins: Array) -> Truths:
     return separated
 
 
-def _step(theta: Array, won: Array, games: Array, prior: Array, *, ridge: float) -> Array:
+def _step(theta: Array, won: Array, games: Array, prior: Array, ridge: Array) -> Array:
     """Give the Newton step of each replicate."""
     size = theta.shape[1]
     chance = expit(theta[:, :, None] - theta[:, None, :])
@@ -326,9 +354,9 @@ def _step(theta: Array, won: Array, games: Array, prior: Array, *, ridge: float)
         pull, bend = prior_terms(theta, prior)
         gradient += pull
         curvature += bend
-    if ridge:
-        gradient -= 2.0 * ridge * theta
-        curvature[:, diagonal, diagonal] += 2.0 * ridge
+    if ridge.any():
+        gradient -= 2.0 * ridge[:, None] * theta
+        curvature[:, diagonal, diagonal] += 2.0 * ridge[:, None]
     # Only differences are identified: a term along the direction that moves all alike makes the system solvable.
     curvature += curvature[:, diagonal, diagonal].mean(axis=1)[:, None, None] / size
     step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
@@ -417,11 +445,13 @@ class Levels:
         expected = np.tensordot(self.scores, (up - down)[0], 1) / total[0]
         levels = ((up + down)[0] / total[0])[self._free()]
         beyond = np.hstack([(said - expected[pair])[:, None], seen - levels[:, pair[0], pair[1]].T])
-        if self.weights == "verdicts":
-            return np.asarray(beyond)
-        weight, per_pair = entry_weights(self.entries, self.weights)
-        scale = weight * (per_pair or 1.0) / pair_means(beyond, weight, pairs_of(self.entries)[0])[1]
-        return np.asarray(scale[:, None] * beyond)
+        return np.asarray(voices(self.entries, self.weights)[:, None] * beyond)
+
+    def slopes(self) -> Array:
+        """Give how fast each entry's expected score changes with the gap of strengths, weighted as in the fit."""
+        up, down, total = (part[0] for part in _steps(self.theta[None], self.alpha[None], self.scores))
+        spread = np.tensordot(self.scores**2, up + down, 1) / total - (np.tensordot(self.scores, up - down, 1) / total) ** 2
+        return np.asarray(voices(self.entries, self.weights) * spread[self.entries.a, self.entries.b])
 
     def information(self) -> Array:
         """Give the negative second derivative of the log-likelihood by strengths and free propensities."""

@@ -4,9 +4,9 @@ Rater :math:`r` prefers i to j, shown first (:math:`z = 1`) or second (:math:`z 
 
 .. math:: g = \gamma_r (\theta_i - \theta_j) + \delta_r z
 
-and calls a tie after Davidson with :math:`\nu_r`. Strengths sum to zero; the geometric mean of people's
-:math:`\gamma` is one, so strengths are in people's log-odds; :math:`\log \gamma_r \sim N(0, 0.5^2)` keeps
-raters with few answers near one. Where no people judge, the geometric mean over all raters is one, and
+and calls a tie after Davidson with :math:`\nu_r`. Strengths have mean zero (of who is not penalised); the geometric
+mean of people's :math:`\gamma` is one, so strengths are in people's log-odds; :math:`\log \gamma_r \sim N(0, 0.5^2)`
+keeps raters with few answers near one. Where no people judge, the geometric mean over all raters is one, and
 the strengths are a consensus of models: nothing says that it is what people would prefer.
 """
 
@@ -31,9 +31,10 @@ from heart_utils.ratings.bradley_terry import (
     fit_strengths,
     prior_terms,
 )
+from heart_utils.ratings.rank_sets import rank_ranges
 from heart_utils.ratings.ratings import lay_out
-from heart_utils.ratings.resampling import as_rng, check_clusters, check_level, rank_ranges
-from heart_utils.ratings.spread import clusters_met
+from heart_utils.ratings.resampling import as_rng, check_clusters, check_level
+from heart_utils.ratings.spread import centring, clusters_met
 from heart_utils.ratings.verdicts import (
     Codes,
     Entries,
@@ -332,12 +333,14 @@ def fit_judge_aware(
     found = fit_raters(model, entries)
     covariance = raters_covariance(model, found)
     size, n_clusters = len(entries.responders), len(entries.clusters)
+    separated = model.prior > 0
+    centre = np.eye(len(found))
+    centre[:size, :size] = centring(separated)
+    theta, covariance = (centre @ found)[:size], centre @ covariance @ centre.T
     reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    theta = found[:size]
     rng = as_rng(rng)
     draws = rng.multivariate_normal(theta, covariance[:size, :size], size=N_DRAWS, method="eigh")
     # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any rank is open.
-    separated = model.prior > 0
     low, high = np.where(separated, -np.inf, theta - reach[:size]), np.where(separated, np.inf, theta + reach[:size])
     ends = np.where(separated, -np.inf, np.nan), np.where(separated, np.inf, np.nan)
     best, worst = rank_ranges(theta, draws, n_clusters, ci_level, ends=ends)
@@ -347,7 +350,7 @@ def fit_judge_aware(
         "ci_low": low,
         "ci_high": high,
         "chance": expit(theta[:, None] - theta[None, :]),
-        "penalised": model.prior > 0,
+        "penalised": separated,
         "n_clusters": clusters_met(entries, entries.cluster, n_clusters),
         "rank_low": best,
         "rank_high": worst,

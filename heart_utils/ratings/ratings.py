@@ -12,12 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.ratings.bradley_terry import HIGHEST_RATING, LOWEST_RATING, ConvergenceError, NotComparableError, fit_model
+from heart_utils.ratings.rank_sets import contrast_reach, rank_ranges
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     as_rng,
     check_level,
     check_resamples,
-    contrast_reach,
     estimate_rng,
     interval_ends,
 )
@@ -146,6 +146,9 @@ class Ratings:
     n_degenerate : int
         Resamples in which others than the penalised always won or always lost: they got the weak prior
         there too, and were kept.
+    n_effective : float
+        Clusters of even information that would tell as much of a difference of two strengths, on average; sets the
+        degrees of freedom of differences and ranks.
     extra : dict
         Parameters beside the strengths, such as Davidson's ``nu``.
     chance : pandas.DataFrame
@@ -165,6 +168,7 @@ class Ratings:
     n_clusters: int
     n_inconsistent: int
     n_degenerate: int
+    n_effective: float
     extra: Mapping[str, float]
     chance: pd.DataFrame
     ends: pd.DataFrame
@@ -173,6 +177,31 @@ class Ratings:
     def win_probabilities(self) -> pd.DataFrame:
         """Give the probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal."""
         return self.chance.copy()
+
+    def ranks(self, *, simultaneous: bool = True) -> pd.DataFrame:
+        """Give the ranks that each responder may hold.
+
+        Parameters
+        ----------
+        simultaneous : bool
+            Whether all ranges hold at once, as in ``table``, or each for itself: what to report if one responder was
+            chosen before the verdicts were seen.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``responder``, ``rank_low`` and ``rank_high``, best responder first.
+        """
+        theta, draws, size = self.strength.to_numpy(), self.replicates.to_numpy(), len(self.strength)
+        low, high = self.ends.to_numpy().T
+
+        def among(alone: int | None) -> Any:
+            level, effective = self.settings["ci_level"], self.n_effective
+            found = rank_ranges(theta, draws, self.n_clusters, level, n_effective=effective, ends=(low, high), alone=alone)
+            return np.array(found)
+
+        found = among(None) if simultaneous else np.stack([among(one)[:, one] for one in range(size)], axis=1)
+        return pd.DataFrame({"responder": self.strength.index, "rank_low": found[0], "rank_high": found[1]})
 
     def differences(self, *, simultaneous: bool = True) -> pd.DataFrame:
         """Put an interval on the difference of every two strengths.
@@ -193,7 +222,8 @@ class Ratings:
         gap, level = theta[one] - theta[other], self.settings["ci_level"]
         if simultaneous and len(draws) > 1:
             ends = tuple(self.ends.to_numpy().T)
-            reach = contrast_reach(theta, draws, self.n_clusters, level, ends=(ends[0], ends[1]))
+            effective, given = self.n_effective, (ends[0], ends[1])
+            reach = contrast_reach(theta, draws, self.n_clusters, level, n_effective=effective, ends=given)
             low, high = gap - reach[one, other], gap + reach[other, one]
         else:
             low, high = interval_ends(gap, draws[:, one] - draws[:, other], self.n_clusters, level)
@@ -333,7 +363,7 @@ def fit_ratings(
         "n_resamples": n_resamples if resampled else 0,
         "ci_level": ci_level,
     }
-    theta, chance = centring(model) @ model.theta, model.chance()
+    theta, chance = centring(model.penalised) @ model.theta, model.chance()
     np.fill_diagonal(chance, np.nan)
     best, worst = spread.ranks or (None, None)
     found: dict[str, Any] = {"strength": theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
@@ -354,6 +384,7 @@ def fit_ratings(
         n_clusters=spread.n_clusters,
         n_inconsistent=int(entries.inconsistent.sum()),
         n_degenerate=spread.n_degenerate,
+        n_effective=spread.n_effective,
         extra=model.extra,
         chance=pd.DataFrame(chance[np.ix_(order, order)], index=names, columns=names),
         ends=pd.DataFrame(np.column_stack(bounds)[order], index=names, columns=["low", "high"]),

@@ -374,44 +374,6 @@ def refuse_few_raters(
         )
 
 
-def rank_ranges(
-    estimate: Array, replicates: Array, n_clusters: int, ci_level: float, *, ends: tuple[Array, Array] | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give the ranks that each responder may hold, all at once.
-
-    Someone ranks above another if the interval of their difference excludes zero. The intervals of all differences
-    are wide enough for all ranges to hold at once in `ci_level` of studies (``contrast_reach``). Source: Klein,
-    Wright and Wieczorek (2020), https://doi.org/10.1111/rssa.12582
-    """
-    size = len(estimate)
-    if len(replicates) < 2:
-        return np.ones(size, np.int64), np.full(size, size)
-    reach = contrast_reach(estimate, replicates, n_clusters, ci_level, ends=ends)
-    ahead = estimate[:, None] - estimate[None, :] > np.maximum(reach, 1e-12)
-    return 1 + ahead.sum(axis=0), size - ahead.sum(axis=1)
-
-
-def contrast_reach(
-    estimate: Array, replicates: Array, n_clusters: int, ci_level: float, *, ends: tuple[Array, Array] | None = None
-) -> Array:
-    """Give how far below the difference row less column its simultaneous interval reaches; above, it is the transpose."""
-    size = replicates.shape[1]
-    covariance = np.atleast_2d(np.cov(replicates, rowvar=False)) * n_clusters / (n_clusters - 1.0)
-    variance = np.diag(covariance)
-    se = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0))
-    quantile = simultaneous_quantile(size * (size - 1) // 2, n_clusters, ci_level)
-    if ends is None:
-        return np.asarray(se * quantile)
-    given, alone = ~np.isnan(ends[0]), quantile * np.sqrt(variance)
-    below, above = np.where(given, estimate - ends[0], alone), np.where(given, ends[1] - estimate, alone)
-    return np.where(given[:, None] | given[None, :], below[:, None] + above[None, :], se * quantile)
-
-
-def simultaneous_quantile(n_comparisons: int, n_clusters: float, ci_level: float) -> float:
-    """Give how many standard errors an interval reaches, if several are to hold at once: Bonferroni's with t."""
-    return float(stats.t.ppf(1.0 - (1.0 - ci_level) / (2.0 * max(n_comparisons, 1)), n_clusters - 1))
-
-
 def check_clusters(n_clusters: int, name: object) -> None:
     """Refuse to resample a single cluster."""
     if n_clusters < 2:

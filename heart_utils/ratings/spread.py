@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,11 +10,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from heart_utils.ratings.bradley_terry import BradleyTerry, Levels, ReleasedHeart, WinMatrices
+from heart_utils.ratings.rank_sets import rank_ranges
 from heart_utils.ratings.resampling import (
     check_clusters,
     draw_weights,
     interval_ends,
-    rank_ranges,
     refuse_few_raters,
 )
 from heart_utils.ratings.verdicts import Codes, Entries, RatingsError
@@ -24,6 +25,8 @@ Array = NDArray[np.float64]
 Model = BradleyTerry | Levels
 
 CHUNK_CELLS = 1_000_000
+NEARLY = 0.999
+"""Of a cluster's leverage, so that one which alone links somebody does not divide by zero."""
 LARGEST = 700.0
 """Beyond this no log-odds is looked for."""
 
@@ -44,6 +47,7 @@ class Spread:
     draws: Array
     met: NDArray[np.int64]  # clusters in which each responder was judged: the fewer of dialogues and raters, if both vary
     n_clusters: int  # that vary; the fewer of two
+    n_effective: float = 0.0  # clusters of even information that would tell as much of a difference
     n_degenerate: int = 0  # resamples in which someone else than the penalised separated
     bounds: tuple[Array, Array] | None = None  # of each penalised strength, at the level of one difference among all
     ranks: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None  # that each may hold, all at once
@@ -53,7 +57,7 @@ def spread_of(
     model: Model, clusters: tuple[str, ...], interval: str | None, n_resamples: int, ci_level: float, rng: np.random.Generator
 ) -> Spread:
     """Put intervals on the strengths of a model, and say which ranks they may hold."""
-    entries, size, centre = model.entries, len(model.theta), centring(model)
+    entries, size, centre = model.entries, len(model.theta), centring(model.penalised)
     theta = centre @ model.theta
     nothing, no_draws = np.full(size, np.nan), np.empty((0, size))
     if isinstance(model, ReleasedHeart):
@@ -82,19 +86,20 @@ def spread_of(
         draws = draws @ centre.T
         low, high = interval_ends(theta, draws, met, ci_level)
     low, high = (np.where(model.penalised, *ends) for ends in zip(alone, (low, high), strict=True))
-    ranks = rank_ranges(theta, draws, n_clusters, ci_level, ends=bounds)
-    return Spread(low, high, draws, met, n_clusters, n_degenerate, bounds, ranks)
+    n_effective = effective_clusters(model, entries.cluster, len(entries.clusters))
+    if entries.rater is not None:
+        n_effective = min(n_effective, effective_clusters(model, entries.rater, entries.n_raters))
+    ranks = rank_ranges(theta, draws, n_clusters, ci_level, n_effective=n_effective, ends=bounds)
+    return Spread(low, high, draws, met, n_clusters, n_effective, n_degenerate, bounds, ranks)
 
 
-def centring(model: Model) -> Array:
+def centring(penalised: NDArray[np.bool_]) -> Array:
     """Give the matrix that puts the zero of strengths at the mean of who is linked by wins in both directions.
 
     If it were the mean of all, a lent strength would move everybody's zero by more than their intervals allow for.
     """
-    unit, linked = np.eye(len(model.theta)), ~model.penalised
-    if isinstance(model, ReleasedHeart) or linked.all() or not linked.any():
-        return unit
-    return np.asarray(unit - linked / linked.sum())
+    unit, linked = np.eye(len(penalised)), ~penalised
+    return np.asarray(unit if linked.all() or not linked.any() else unit - linked / linked.sum())
 
 
 def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tuple[Array, Array]:
@@ -105,7 +110,7 @@ def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tup
     from scipy.optimize import brentq
 
     size = len(model.theta)
-    ends, theta, linked = np.full((2, size), np.nan), centring(model) @ model.theta, ~model.penalised
+    ends, theta, linked = np.full((2, size), np.nan), centring(model.penalised) @ model.theta, ~model.penalised
     if not model.penalised.any():
         return ends[0], ends[1]
     wins = model.tally().total()[0].sum(axis=0)
@@ -132,7 +137,7 @@ def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tup
 
 def bootstrap_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
     """Fit the strengths to clusters drawn with replacement; tell in how many draws someone else separated."""
-    return _refit(model, model.tally(), draw_weights(len(model.entries.clusters), n_resamples, rng))
+    return _refit(model, model.tally().resampled(), draw_weights(len(model.entries.clusters), n_resamples, rng))
 
 
 def product_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
@@ -146,7 +151,7 @@ def product_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> t
     first, second = np.zeros((2, n_cells), np.intp)
     first[cell], second[cell] = model.entries.cluster, rater
     drawn, judged = draw_weights(n_clusters, n_resamples, rng), draw_weights(n_raters, n_resamples, rng)
-    return _refit(model, model.tally((cell, n_cells)), drawn, judged, (first, second))
+    return _refit(model, model.tally((cell, n_cells)).resampled(), drawn, judged, (first, second))
 
 
 def _refit(
@@ -166,28 +171,63 @@ def _refit(
 def one_way(model: Model) -> Array:
     """Give the covariance of strengths if clusters were drawn again.
 
-    With S the sums of scores a cluster and A the information, it is A^-1 (sum of S S') A^-1, times G / (G - 1) for G
-    clusters. Source: Liang and Zeger (1986), https://doi.org/10.1093/biomet/73.1.13
+    With S the sums of scores a cluster, each divided by what its own leverage leaves, and A the information, it is
+    A^-1 (sum of S S') A^-1, times (G - 1) / G for G clusters. Source: MacKinnon, Nielsen and Webb (2023),
+    https://doi.org/10.1016/j.jeconom.2022.04.001, "CV3"
     """
-    n_clusters = len(model.entries.clusters)
-    sums = _sums(model, model.entries.cluster, n_clusters)
-    return _covariance(model, sums.T @ sums * n_clusters / (n_clusters - 1.0))
+    return _covariance(model, _meat(model, model.entries.cluster, len(model.entries.clusters)))
 
 
 def two_way(model: Model) -> Array:
     """Give the covariance of strengths if clusters and raters were drawn again.
 
-    With S the sums of scores, A^-1 (sum over dialogues S S' + sum over raters S S' - sum over dialogues by raters S
-    S') A^-1, negative eigenvalues cut, times G / (G - 1) for the smaller number G. Source: Cameron, Gelbach and
-    Miller (2011), https://doi.org/10.1198/jbes.2010.07136
+    That over dialogues plus that over raters less that over dialogues by raters, which counts what is in both; negative
+    eigenvalues are cut. Source: Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
     """
     rater, n_raters, cell, n_cells = _by_rater(model)
-    n_clusters = len(model.entries.clusters)
-    by_cluster, by_rater = _sums(model, model.entries.cluster, n_clusters), _sums(model, rater, n_raters)
-    by_cell = _sums(model, cell, n_cells)
-    fewest = min(n_clusters, n_raters)
-    meat = by_cluster.T @ by_cluster + by_rater.T @ by_rater - by_cell.T @ by_cell
-    return _covariance(model, meat * fewest / (fewest - 1.0))
+    by_cell = sums_of_scores(model, cell, n_cells)
+    by_cluster = _meat(model, model.entries.cluster, len(model.entries.clusters))
+    return _covariance(model, by_cluster + _meat(model, rater, n_raters) - by_cell.T @ by_cell)
+
+
+def _meat(model: Model, group: Codes, n_groups: int) -> Array:
+    """Add up the squared sums of scores a group, each divided by what its leverage on the fit leaves of it."""
+    size, sums, bread = len(model.theta), sums_of_scores(model, group, n_groups), _bread(model)
+    for groups, information in _information_by(model, group, n_groups):
+        left = np.eye(size) - NEARLY * information @ bread[:size, :size]
+        sums[groups, :size] = np.linalg.solve(left, sums[groups, :size, None])[:, :, 0]
+    return np.asarray(sums.T @ sums * (n_groups - 1.0) / n_groups)
+
+
+def effective_clusters(model: Model, group: Codes, n_groups: int) -> float:
+    """Tell how many clusters of even information would tell as much of a difference of strengths, on average over pairs.
+
+    Source: Carter, Schnepel and Steigerwald (2017), https://doi.org/10.1162/REST_a_00639
+    """
+    size = len(model.theta)
+    bread, total, squares = _bread(model)[:size, :size], np.zeros((size, size)), np.zeros((size, size))
+    for _, information in _information_by(model, group, n_groups):
+        part = bread @ information @ bread
+        own = np.diagonal(part, axis1=1, axis2=2)
+        share = own[:, :, None] + own[:, None, :] - 2.0 * part
+        total += share.sum(axis=0)
+        squares += (share**2).sum(axis=0)
+    pairs = np.triu_indices(size, 1)
+    return float(np.mean(total[pairs] ** 2 / squares[pairs]))
+
+
+def _information_by(model: Model, group: Codes, n_groups: int) -> Iterator[tuple[slice, Array]]:
+    """Give the information on strengths that each group holds, some groups at a time for the memory's sake."""
+    size, slope, (a, b) = len(model.theta), model.slopes(), (model.entries.a, model.entries.b)
+    chunk = max(1, CHUNK_CELLS // size**2)
+    for first in range(0, n_groups, chunk):
+        n = min(chunk, n_groups - first)
+        rows = (group >= first) & (group < first + n)
+        place = (group[rows] - first) * size**2 + a[rows] * size + b[rows]
+        found = np.asarray(-np.bincount(place, slope[rows], n * size**2).reshape(n, size, size), dtype=float)
+        found += found.swapaxes(1, 2)
+        found[:, np.arange(size), np.arange(size)] -= found.sum(axis=2)
+        yield slice(first, first + n), found
 
 
 def _by_rater(model: Model) -> tuple[Codes, int, Codes, int]:
@@ -207,7 +247,7 @@ def influences(model: Model, residual: Array | None = None) -> Array:
     return np.asarray(moved + residual[:, 1:] @ bread[:, size:].T)
 
 
-def _sums(model: Model, group: Codes, n_groups: int) -> Array:
+def sums_of_scores(model: Model, group: Codes, n_groups: int) -> Array:
     """Sum the scores a group, shape (groups, parameters)."""
     size, residual = len(model.theta), model.residuals()
     a, b = group * size + model.entries.a, group * size + model.entries.b

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 from scipy.special import expit
 
+from heart_utils.ratings.rank_sets import simultaneous_quantile
 from heart_utils.ratings.ratings import POINTS
-from heart_utils.ratings.resampling import FEW_RATERS, simultaneous_quantile
+from heart_utils.ratings.resampling import FEW_RATERS
 
 __all__ = ["Design", "minimum_gap", "needed_dialogues", "plan_study"]
 
@@ -88,7 +89,7 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
         Such as 0.95.
     n_contrasts : int, optional
         Contrasts that must hold at once (Bonferroni): 1 for one difference chosen beforehand. By default all
-        pairs of responders, as on a leaderboard.
+        pairs of responders by the rule of a leaderboard, ``simultaneous_quantile``.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     >>> from heart_utils.ratings.ratings import POINTS
     >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)  # some 42,000 verdicts
     >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]  # any pair of the board, one named pair
-    [51, 32]
+    [49, 32]
     """
     _check(design, power, ci_level)
     df = _smallest(design) - 1
@@ -120,8 +121,9 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
 
 def critical_value(n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
     """Give how many standard errors a difference must exceed to count as found, by the rule of a leaderboard."""
-    n_pairs = n_responders * (n_responders - 1) // 2
-    return simultaneous_quantile(n_pairs if n_contrasts is None else n_contrasts, df + 1, ci_level)
+    if n_contrasts is None:
+        return simultaneous_quantile(n_responders, df + 1.0, ci_level)
+    return float(stats.t.isf((1.0 - ci_level) / (2.0 * max(n_contrasts, 1)), df))
 
 
 def normal_nodes(n: int) -> tuple[Array, Array]:
@@ -225,7 +227,7 @@ def plan_study(
     --------
     >>> designs = [Design(n_dialogues=n, n_responders=17, pairs=47, votes=3, n_raters=3) for n in (100, 300)]
     >>> plan_study(designs)[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(int).values.tolist()
-    [[100, 14100, 89], [300, 42300, 51]]
+    [[100, 14100, 88], [300, 42300, 49]]
     """
     rows = []
     for design in designs:

@@ -92,6 +92,17 @@ def test_a_judges_bias_cancels(rng):
     assert np.mean(found) == pytest.approx(truth, abs=3 * np.std(found) / np.sqrt(10))
 
 
+def test_zero_is_the_mean_of_those_whom_the_data_bound(rng):
+    """It was the mean of all, so that somebody whom people always preferred moved everybody else."""
+    verdicts = label(study(rng).verdicts, 25, rng)
+    best, people = sorted(set(verdicts["responder_a"]))[0], verdicts["rater_kind"] == "human"
+    word = verdicts["verdict"].mask(people & (verdicts["responder_a"] == best), "a")
+    word = word.mask(people & (verdicts["responder_b"] == best), "b")
+    table = prediction_powered_ratings(verdicts.assign(verdict=word)).table.set_index("responder")
+    assert np.isnan(table.loc[best, "ci_low"])
+    assert table.drop(best)[["strength", "people_strength"]].mean().to_numpy() == pytest.approx([0.0, 0.0], abs=1e-9)
+
+
 def test_a_good_judge_saves_labels_and_never_more_than_the_bound(rng):
     verdicts = label(study(rng, n_dialogues=120, discrimination=3.0).verdicts, 30, rng)
     found = prediction_powered_ratings(verdicts)

@@ -143,3 +143,13 @@ def test_one_rater_or_strangers_are_refused(study):
         fit_judge_aware(rows.drop(columns="rater_kind"))
     with pytest.raises(NotComparableError):
         fit_judge_aware(pd.concat([rows, rows.iloc[:5].assign(responder_a="u", responder_b="v")]))
+
+
+def test_who_was_never_beaten_moves_nobody_elses_zero(study):
+    """The zero was the mean of all, so that a strength lent by the weak prior moved everybody."""
+    rows = study.verdicts.query("rater_kind == 'human'").head(600)
+    best = fit_judge_aware(rows).table.loc[0, "responder"]
+    ahead = rows.assign(verdict=rows["verdict"].mask(rows["responder_a"] == best, "a").mask(rows["responder_b"] == best, "b"))
+    table = fit_judge_aware(ahead).table.set_index("responder")
+    assert table.index[table["penalised"]].tolist() == [best]
+    assert table.loc[~table["penalised"], "strength"].mean() == pytest.approx(0.0, abs=1e-9)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from heart_utils.ratings.resampling import bootstrap_ci, draw_weights, interval_ends, interval_of, p_value, rank_ranges
+from heart_utils.ratings.resampling import bootstrap_ci, draw_weights, interval_ends, interval_of, p_value
 
 
 def share(sums):
@@ -165,24 +165,6 @@ def test_without_a_generator_the_same_data_give_the_same_interval(rng):
     table = votes(rng, 60, 4, 0.1)
     one, other = (bootstrap_ci(table, share, cluster="dialogue_id") for _ in range(2))
     assert (one.ci_low, one.ci_high) == (other.ci_low, other.ci_high)
-
-
-def test_rank_ranges_separate_what_is_far_apart(rng):
-    estimate = np.array([5.0, 0.1, 0.0, -5.0])
-    replicates = estimate + rng.normal(size=(2000, 4))
-    best, worst = rank_ranges(estimate, replicates, 300, 0.95)
-    assert best.tolist() == [1, 2, 2, 4]
-    assert worst.tolist() == [1, 3, 3, 4]
-
-
-def test_rank_ranges_hold_all_at_once(rng):
-    """Ten equals: in 95 % of studies nobody's range may miss any rank from 1 to 10."""
-    errors = []
-    for _ in range(400):
-        estimate = rng.normal(size=10)
-        best, worst = rank_ranges(estimate, estimate + rng.normal(size=(400, 10)), 300, 0.95)
-        errors.append((best > 1).any() or (worst < 10).any())
-    assert np.mean(errors) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 400))
 
 
 def test_clusters_that_agree_on_a_share_to_the_digit_leave_it_open():

@@ -1,0 +1,65 @@
+"""Partial pooling: against integration by brute force, at both extremes, and against known truth."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from heart_utils.ratings.pooling import SPREADS, pool_strengths
+from heart_utils.ratings.ratings import fit_ratings
+from tools.bench.apart import draw
+from tools.bench.pooling import DESIGNS, measure
+
+
+def test_two_responders_are_pooled_as_integration_over_gap_and_spread_says():
+    """Thirty dialogues, one vote each, 21 to 9: Laplace's approximation against a grid of gaps."""
+    rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 21 + ["b"] * 9, "dialogue_id": range(30)})
+    found = pool_strengths(rows)
+    gap = np.linspace(-12.0, 12.0, 24_001)[None, :]
+    tau = SPREADS[:, None]
+    # Of two strengths with mean zero, the prior is on their one free direction, gap / sqrt(2).
+    weight = expit(gap) ** 21 * expit(-gap) ** 9 * np.exp(-((gap / np.sqrt(2.0)) ** 2) / (2.0 * tau**2)) / tau
+    mean = float((weight * gap).sum() / weight.sum())
+    sd = np.sqrt(float((weight * gap**2).sum() / weight.sum()) - mean**2)
+    x, y = found.table["strength"]
+    assert found.design_effect == pytest.approx(1.0, abs=0.1)
+    assert x - y == pytest.approx(mean, rel=0.05)
+    assert x == -y
+    assert (found.table.loc[0, "ci_high"] - x) * 2 / 2.045 == pytest.approx(sd, rel=0.08)
+
+
+def test_many_votes_are_hardly_pooled_and_equals_nearly_wholly():
+    rng = np.random.default_rng(4)
+    known = pool_strengths(draw(rng, 200, 5, 10, 5, 0.3, theta=np.array([1.0, 0.5, 0.0, -0.5, -1.0]))).table
+    assert (known["strength"] / known["plain"]).drop(2).between(0.97, 1.0).all()
+    equals = [pool_strengths(draw(rng, 20, 10, 3, 1, 0.0)).table for _ in range(10)]
+    assert np.mean([table["strength"].std() for table in equals]) < 0.35 * np.mean([table["plain"].std() for table in equals])
+
+
+def test_votes_that_go_together_count_less():
+    rows = draw(np.random.default_rng(2), 40, 6, 3, 1, 0.5)
+    copies = pd.concat([rows] * 5, ignore_index=True)
+    once, five = pool_strengths(rows), pool_strengths(copies)
+    assert five.design_effect == pytest.approx(5 * once.design_effect, rel=0.25)
+    width = [(one.table["ci_high"] - one.table["ci_low"]).mean() for one in (once, five)]
+    assert width[1] == pytest.approx(width[0], rel=0.15)
+
+
+def test_pooling_beats_the_plain_fit_and_its_intervals_hold():
+    for design in DESIGNS[:2]:
+        error, coverage = measure(design, 40, quick=True)
+        assert error.met, error
+        assert coverage.met, coverage
+
+
+def test_the_plain_column_is_the_fit_to_votes_of_equal_weight():
+    rows = draw(np.random.default_rng(3), 30, 4, 6, 1, 0.3)
+    plain = fit_ratings(rows, weights="verdicts", n_resamples=0).strength
+    table = pool_strengths(rows).table.set_index("responder")
+    assert table["plain"].to_dict() == pytest.approx(plain.to_dict(), abs=1e-6)
+
+
+def test_one_cluster_is_refused():
+    rows = draw(np.random.default_rng(3), 1, 3, 3, 9, 0.3)
+    with pytest.raises(ValueError, match="There is one dialogue_id only"):
+        pool_strengths(rows)
