@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -55,6 +56,9 @@ INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
 
 TITLES = {"calls": "calls", "prompt tokens": "prompt", "of them cached": "cached", "answer tokens": "answer"}
 """Columns of the table that ends a run, and what they sum."""
+
+ASSUMED_S = (1.0, 30.0)
+"""Seconds that a quick and a slow call take to a model that the ledger has too few answers of."""
 
 COMMONEST = 5
 """So many causes of failure are told, the commonest first."""
@@ -101,6 +105,7 @@ def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
     run = open_run(recipe.run)
     ledger = recipe_ledger(recipe)
+    ledger.log = options.log
     if options.merge is not None:
         print(f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}.")
         return 0
@@ -119,6 +124,8 @@ def _collect(options: argparse.Namespace) -> int:
     if options.check:
         return _check(plan, ledger)
     print(_describe(plan, ledger))
+    if (plan["n_calls"] > plan["n_recorded"]).any():
+        print(_describe_time(plan, recipe, ledger, options.reply_concurrency))
     if ledger.damaged:
         print(
             f"{len(ledger.damaged)} stored answers are damaged: `make collect RUN={recipe.run}` asks for them again, "
@@ -201,6 +208,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing")
     parser.add_argument("--merge", metavar="PLACE",
                         help="take in the calls of another ledger (a .sqlite, .jsonl or URL), and ask nothing")  # fmt: skip
+    parser.add_argument("--log", metavar="FILE", type=Path,
+                        help="add a line of JSON for each call that ends: state, time, tokens, cost; never words")  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     return parser
 
@@ -286,6 +295,34 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
         f"{int(plan['n_calls'].sum() - plan['n_recorded'].sum())} calls to make, for {cost}. The first figure takes each to be "
         f"asked once, with four characters to a token and answers that fill their room; the second takes all replies to be as "
         f"long as they may be, all answers to be asked for again with more room, and all to be repaired."
+    )
+
+
+def _describe_time(plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_concurrency: int) -> str:
+    """Bound the time that a plan takes: one step after the other, the models of a step side by side."""
+    models = {model.name: model for model in (*recipe.responders, *recipe.judges, *recipe.coders)}
+    seconds = {name: ledger.quick_and_slow(models[name]) for name in plan["model"].unique()}
+    left = plan.assign(n=plan["n_calls"] - plan["n_recorded"], tokens=plan["prompt_tokens"] + plan["completion_tokens"])
+    ends = [0.0, 0.0]
+    for step, rows in left[left["n"] > 0].groupby("step"):
+        together = reply_concurrency if step == "replies" else recipe.max_concurrency
+        for end in (0, 1):  # an answer that cannot be read is asked for once more: at the most, each is
+            busy, longest = 0.0, 0.0
+            for name, (n, tokens) in rows.groupby("model")[["n", "tokens"]].sum().iterrows():
+                model, n, tokens = models[str(name)], (1 + end) * n, (1 + end) * tokens
+                each = (seconds[name] or ASSUMED_S)[end]
+                at_once = min(model.max_concurrency, n / (1 + end))
+                limits = 60 * max(n / (model.requests_per_minute or math.inf), tokens / (model.tokens_per_minute or math.inf))
+                busy, longest = busy + n * each, max(longest, n * each / at_once, limits)
+            ends[end] += max(longest, busy / (together or math.inf))
+    scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
+    assumed = sorted(name for name, found in seconds.items() if found is None)
+    said = f"{ASSUMED_S[0]:g} and {ASSUMED_S[1]:g} s are assumed"
+    guess = f" (of {', '.join(assumed)} too little is recorded: {said})" if assumed else ""
+    return (
+        f"Between {ends[0] / scale:.1f} and {ends[1] / scale:.1f} {unit}. The first figure takes each call to be asked once and "
+        f"to last as long as the quickest tenth of the model's recorded answers, the second twice and as long as the slowest "
+        f"tenth{guess}. Both keep to the limits in the settings; limits of a provider's own and outages come on top."
     )
 
 

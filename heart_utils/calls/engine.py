@@ -7,6 +7,7 @@ event loop; answers are committed together, a few times a second.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import re
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 
 from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, open_ledger
 from heart_utils.calls.models import ROOM_OPTIONS, Call, Model, ModelError, Request, event_loop, key_fault, load_litellm
-from heart_utils.calls.outcomes import CUT, Answer, Failure, failure_of, read_plain, read_stream, redact
+from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, failure_of, read_limits, read_plain, read_stream, redact
 from heart_utils.calls.prices import (
     MAX_GROWTH,
     BudgetError,
@@ -84,9 +85,15 @@ class Lane:
     said: str = ""
     heard: bool = False
     turned_down: int = 0
+    limits: tuple[Limit, ...] = ()
+    held_until: float = 0.0
     _gap_s: float = 0.0
-    _next_at: float = 0.0
     _look_at: float = 0.0
+
+    @property
+    def rest(self) -> str:
+        """The name under which all processes keep until when nothing is asked."""
+        return f"{self.model.identity_digest} rest"
 
     @property
     def out(self) -> bool:
@@ -123,26 +130,24 @@ class Lane:
         self._look_at = clock + min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4)) * random.uniform(0.8, 1.2)
         return 0.0
 
-    def pace(self, clock: float) -> float:
-        """Tell how many seconds a call waits because others were turned away, and book its place."""
-        at = max(clock, self._next_at)
-        self._next_at = at + self._gap_s
-        return at - clock
-
     def places(self, request: Request) -> dict[str, float]:
-        """Give the queues of this model's limits, and how many seconds of each a request takes up.
+        """Give the queues that all processes keep of this model, and how many seconds of each a request takes up.
 
         Requests are evenly spaced, never in bursts, so that no minute of any beginning has more than the limits
-        allow.
+        allow. What a provider's headers leave is spread over the time until it is full again; that ends at its own
+        pace, with half of the limit left.
         """
-        model, places = self.model, {}
+        model, places, plan = self.model, {}, plan_call(request)
+        tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
         if model.requests_per_minute:
-            places[f"{model.identity_digest} requests"] = 60 / model.requests_per_minute
+            places["requests"] = 60 / model.requests_per_minute
         if model.tokens_per_minute:
-            plan = plan_call(request)
-            tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
-            places[f"{model.identity_digest} tokens"] = 60 * tokens / model.tokens_per_minute
-        return places
+            places["tokens"] = 60 * tokens / model.tokens_per_minute
+        gaps = [limit.reset_s * (1 if limit.of == "requests" else tokens) / limit.left for limit in self.limits if limit.left]
+        gap = min(MAX_GAP_S, max([self._gap_s, *gaps]))
+        if gap >= MIN_GAP_S:
+            places["pace"] = gap
+        return {f"{model.identity_digest} {name}": seconds for name, seconds in places.items()}
 
 
 def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list[Lane]:
@@ -174,9 +179,10 @@ async def attempt(request: Request, room: int, address: str | None) -> Answer | 
     try:
         async with asyncio.timeout(request.model.timeout_s):
             response = await _send(request, room, address, streams)
+            limits = read_limits((getattr(response, "_hidden_params", None) or {}).get("additional_headers"))
             if not streams:
-                return read_plain(response, started, longest)
-            answer = await read_stream(response, started, longest)
+                return replace(read_plain(response, started, longest), limits=limits)
+            answer = replace(await read_stream(response, started, longest), limits=limits)
     except Exception as error:
         failure = failure_of(error, request)
         if streams and failure.kind == "never" and re.search(r"\bstream", failure.words, re.I):
@@ -283,6 +289,7 @@ POLL_S = 0.3
 """How often a process looks whether another one has answered what both need."""
 
 TELL_S = 1.0
+LOG_BEATS = 30
 
 MAX_ATTEMPTS = 8
 """Failures of one call while others are answered; what nobody is answered is an outage, and waited for."""
@@ -582,7 +589,10 @@ class _Flow:
                 came, in_flight = await self._attempt(request, room)
             if isinstance(came, Answer):
                 lane.answered()
-                lane.heard = True
+                lane.heard, lane.limits = True, came.limits
+                empty_in = [limit.reset_s for limit in came.limits if limit.left == 0]
+                if empty_in:
+                    await self._hold(lane, min(MAX_LOOK_S, max(empty_in)))
                 usd += spent(request, came) or 0.0
                 truncated = came.finish_reason in ("length", CUT) and not request.sampling.get("logprobs")
                 if truncated and came.finish_reason != CUT and await self._grow(request, room):
@@ -625,6 +635,8 @@ class _Flow:
                 return Call(request.key, status, cost_usd=usd or None, attempts=attempts, in_flight=in_flight, error=words)
             if not lane.out:
                 pauses += 1
+                if throttled and failure.after_s:
+                    await self._hold(lane, failure.after_s)
                 self._throttled += throttled
                 await self._pause(backoff(pauses, failure.after_s))
                 self._throttled -= throttled
@@ -634,9 +646,16 @@ class _Flow:
         clock = asyncio.get_running_loop().time
         while lane.out and not self._over(lane) and (wait := lane.look(clock())) > 0:
             await self._pause(min(wait, TELL_S))
+        while (wait := lane.held_until - clock()) > 0 and not self._over(lane):
+            await self._pause(min(wait, TELL_S))
         places = lane.places(request)
-        booked = await self._on_ledger(self.ledger.book, places) if places else 0.0
-        await self._pause(max(booked, lane.pace(clock())))
+        if places:
+            await self._pause(await self._on_ledger(self.ledger.book, places))
+
+    async def _hold(self, lane: Lane, seconds: float) -> None:
+        """Ask a model nothing for a while, in no process."""
+        lane.held_until = max(lane.held_until, asyncio.get_running_loop().time() + seconds)
+        await self._on_ledger(self.ledger.hold, lane.rest, seconds)
 
     async def _attempt(self, request: Request, room: int) -> tuple[Answer | Failure, int]:
         self.in_flight += 1
@@ -677,19 +696,33 @@ class _Flow:
             if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:
                 await self._on_ledger(partial(self.ledger.record, answers, unsettled, requests=self._asked))
                 self._written_at = time.monotonic()
+                held = await self._on_ledger(self.ledger.held, [lane.rest for lane in self.lanes])
+                clock = asyncio.get_running_loop().time()
+                for lane in self.lanes:
+                    lane.held_until = max(lane.held_until, clock + held.get(lane.rest, 0.0))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._finished.wait(), FLUSH_S)
 
     async def _tell(self) -> None:
-        """Show how it stands while nothing moves."""
-        while True:
+        """Show how it stands while nothing moves, and log it now and then."""
+        for beat in itertools.count():
             await asyncio.sleep(TELL_S)
             self.bar.set_postfix_str(self._standing())
+            if beat % LOG_BEATS == 0:
+                done, n = len(self._answered), len(self._asked)
+                await self._on_ledger(
+                    self.ledger.tell,
+                    {"done": done, "of": n, "in_flight": self.in_flight, "throttled": self._throttled,
+                     "failed": self._failed, "spent_usd": round(self._spent, 6), "standing": self._standing()},
+                )  # fmt: skip
 
     def _standing(self) -> str:
         """Say what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
         waits = [f"{self._throttled} throttled"] if self._throttled else []
+        waits += [
+            f"{lane.model.name} held for {lane.held_until - clock:.0f} s" for lane in self.lanes if lane.held_until > clock
+        ]
         waits += [
             f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})"
             for lane in self.lanes
