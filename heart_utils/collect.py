@@ -12,7 +12,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import calls, check_calls, export_calls, keys_in, merge_calls
+from heart_utils.calls.ledger import calls, check_calls, chunks, export_calls, keys_in, merge_calls
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid
 from heart_utils.judging.design import DesignError
@@ -320,7 +320,7 @@ def _describe_time(plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_con
     said = f"{ASSUMED_S[0]:g} and {ASSUMED_S[1]:g} s are assumed"
     guess = f" (of {', '.join(assumed)} too little is recorded: {said})" if assumed else ""
     return (
-        f"Between {ends[0] / scale:.1f} and {ends[1] / scale:.1f} {unit}. The first figure takes each call to be asked once and "
+        f"Between {ends[0] / scale:.1f} and {ends[1] / scale:.1f} {unit}. The first takes each call to be asked once and "
         f"to last as long as the quickest tenth of the model's recorded answers, the second twice and as long as the slowest "
         f"tenth{guess}. Both keep to the limits in the settings; limits of a provider's own and outages come on top."
     )
@@ -401,7 +401,7 @@ def _names(recipe: Recipe) -> dict[str, str]:
 def _count(ledger: Ledger, by: Sequence[Any], *where: Any, sums: Sequence[Any] = ()) -> list[Sequence[Any]]:
     """Count the calls that this run looked up, group by group."""
     totals: dict[tuple[Any, ...], list[float]] = {}
-    for keys in _chunks(sorted(ledger.used)):
+    for keys in chunks(sorted(ledger.used)):
         wanted = sa.select(*by, sa.func.count(), *(sa.func.coalesce(sa.func.sum(column), 0) for column in sums))
         wanted = wanted.where(keys_in(ledger.engine, calls.c.key, keys), calls.c.status != "claimed", *where).group_by(*by)
         with ledger.reading() as connection:
@@ -409,11 +409,6 @@ def _count(ledger: Ledger, by: Sequence[Any], *where: Any, sums: Sequence[Any] =
                 total = totals.setdefault(tuple(row[: len(by)]), [0] * (1 + len(sums)))
                 total[:] = [old + new for old, new in zip(total, row[len(by) :], strict=True)]
     return [(*group, *total) for group, total in totals.items()]
-
-
-def _chunks(keys: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(keys), 5000):
-        yield keys[start : start + 5000]
 
 
 def _by_model(ledger: Ledger, recipe: Recipe) -> str:

@@ -15,11 +15,12 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, open_ledger
@@ -50,6 +51,12 @@ DEAF = 5
 
 UNHEARD_S = 60.0
 """A model that never answered anything on this ledger is given up after so long: its server is not out, it is wrong."""
+
+MARKED = re.compile(r"(anthropic|bedrock|vertex_ai)/.*claude")
+"""Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what repeats by themselves."""
+
+KEPT_FROM = 4096
+"""Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens."""
 
 _SILENT: dict[tuple[str, str | None], float] = {}
 """Since when models were silent that were given up in this process: its next step does not wait as long once more."""
@@ -99,6 +106,21 @@ class Lane:
     def out(self) -> bool:
         """Whether nothing is answered at present."""
         return self.failures >= DEAF
+
+    def marks(self, request: Request) -> list[int]:
+        """Tell how much of a request its neighbours in the queue ask too, where a provider keeps only what is marked."""
+        if not MARKED.match(self.model.model):
+            return []
+        at = self.place[request.key]
+        beside = [self.requests[near] for near in (at - 1, at + 1) if 0 <= near < len(self.requests)]
+        ends = {shared_length(request, other) for other in beside}
+        whole = len(request.messages[-1]["content"])
+        return sorted(end for end in ends if KEPT_FROM <= end < whole)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """The place of each request in the queue."""
+        return {request.key: at for at, request in enumerate(self.requests)}
 
     def silence(self, clock: float) -> float:
         """Tell for how many seconds nothing was answered."""
@@ -172,13 +194,13 @@ _WHOLE: set[str] = set()
 """Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
 
 
-async def attempt(request: Request, room: int, address: str | None) -> Answer | Failure:
+async def attempt(request: Request, room: int, address: str | None, marks: Sequence[int] = ()) -> Answer | Failure:
     """Ask once."""
     started, longest = time.perf_counter(), text_bound(request)
     streams = request.stream and request.model.identity not in _WHOLE
     try:
         async with asyncio.timeout(request.model.timeout_s):
-            response = await _send(request, room, address, streams)
+            response = await _send(request, room, address, streams, marks)
             limits = read_limits((getattr(response, "_hidden_params", None) or {}).get("additional_headers"))
             if not streams:
                 return replace(read_plain(response, started, longest), limits=limits)
@@ -205,7 +227,7 @@ def _is_stream(response: Any) -> bool:
 
 def spent(request: Request, answer: Answer) -> float | None:
     """Price an answer by the tokens counted, or by an estimate where the provider counted none."""
-    usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens)
+    usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
     return estimate(request, answer.text) if usd is None else usd
 
 
@@ -254,7 +276,7 @@ async def warm_up(name: str) -> None:
     _WARM.add(name)
 
 
-async def _send(request: Request, room: int, address: str | None, streams: bool) -> Any:
+async def _send(request: Request, room: int, address: str | None, streams: bool, marks: Sequence[int]) -> Any:
     model, sampling = request.model, request.sampling
     if room != answer_bound(request):
         sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = room
@@ -269,7 +291,7 @@ async def _send(request: Request, room: int, address: str | None, streams: bool)
         key = "none"  # litellm would send the key of another provider to this address
     return await load_litellm().acompletion(
         model=model.model,
-        messages=[dict(message) for message in request.messages],
+        messages=marked(request.messages, marks),
         api_base=where,
         api_key=key,
         timeout=model.timeout_s + 5,
@@ -277,6 +299,25 @@ async def _send(request: Request, room: int, address: str | None, streams: bool)
         max_retries=0,
         **sampling,
     )
+
+
+def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[dict[str, Any]]:
+    """Cut the last message where the provider is to keep what comes before; the words stay the same."""
+    whole: list[dict[str, Any]] = [dict(message) for message in messages]
+    if marks:
+        text, ends = whole[-1]["content"], [0, *marks]
+        blocks = [
+            {"type": "text", "text": text[start:end], "cache_control": {"type": "ephemeral"}} for start, end in pairwise(ends)
+        ]
+        whole[-1]["content"] = [*blocks, {"type": "text", "text": text[ends[-1] :]}]
+    return whole
+
+
+def shared_length(one: Request, other: Request) -> int:
+    """Count the characters with which the last messages of two requests begin alike, if all before them is the same."""
+    if one.messages[:-1] != other.messages[:-1] or one.sampling != other.sampling:
+        return 0
+    return len(os.path.commonprefix([one.messages[-1]["content"], other.messages[-1]["content"]]))
 
 
 T = TypeVar("T")
@@ -586,7 +627,7 @@ class _Flow:
                 if self._over(lane):
                     return None
                 attempts += 1
-                came, in_flight = await self._attempt(request, room)
+                came, in_flight = await self._attempt(lane, request, room)
             if isinstance(came, Answer):
                 lane.answered()
                 lane.heard, lane.limits = True, came.limits
@@ -657,11 +698,11 @@ class _Flow:
         lane.held_until = max(lane.held_until, asyncio.get_running_loop().time() + seconds)
         await self._on_ledger(self.ledger.hold, lane.rest, seconds)
 
-    async def _attempt(self, request: Request, room: int) -> tuple[Answer | Failure, int]:
+    async def _attempt(self, lane: Lane, request: Request, room: int) -> tuple[Answer | Failure, int]:
         self.in_flight += 1
         in_flight = self.in_flight
         try:
-            return await attempt(request, room, self.address), in_flight
+            return await attempt(request, room, self.address, lane.marks(request)), in_flight
         except asyncio.CancelledError:
             self._unsettled += reserve(request, room)  # given up in flight, and perhaps billed
             raise

@@ -178,8 +178,6 @@ def now(engine: sa.Engine) -> sa.ColumnElement[float]:
 def keys_in(engine: sa.Engine, column: sa.Column[str], keys: list[str]) -> sa.ColumnElement[bool]:
     """Say that a column's value is among many, as one parameter."""
     if engine.dialect.name == "sqlite":
-        import json
-
         return column.in_(sa.select(sa.func.json_each(json.dumps(keys)).table_valued("value").c.value))
     return column == sa.func.any(sa.cast(sa.literal(keys, postgresql.ARRAY(sa.String)), postgresql.ARRAY(sa.String)))
 
@@ -423,7 +421,7 @@ class Ledger:
         columns = [calls.c[name] for name in ("key", "answer", "digest", "finished_at", *SEALED)]
         found = {}
         with self.reading() as connection:
-            for chunk in _chunks(list(keys), 5000):
+            for chunk in chunks(keys):
                 wanted = sa.select(*columns).where(keys_in(self.engine, calls.c.key, chunk), calls.c.status != "claimed")
                 for key, answer, digest, finished_at, *rest in connection.execute(wanted):
                     self.used.add(key)
@@ -441,7 +439,7 @@ class Ledger:
         found: dict[str, str] = {}
         wanted = sa.select(calls.c.key, calls.c.status).where(calls.c.status != "claimed")
         with self.reading() as connection:
-            for chunk in [None] if keys is None else _chunks(list(keys), 5000):
+            for chunk in [None] if keys is None else chunks(keys):
                 among = sa.true() if chunk is None else keys_in(self.engine, calls.c.key, chunk)
                 found.update((key, status) for key, status in connection.execute(wanted.where(among)))
         return found
@@ -857,9 +855,10 @@ def _asked(request: Request, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
     return {"key": request.key, **about_it, "messages": pack.compress(request.messages_json().encode("utf-8", "surrogatepass"))}
 
 
-def _chunks(keys: list[str], size: int) -> Iterator[list[str]]:
-    for start in range(0, len(keys), size):
-        yield keys[start : start + size]
+def chunks(keys: Sequence[str]) -> Iterator[list[str]]:
+    """Cut keys into lists that are looked up at once."""
+    for start in range(0, len(keys), CHUNK):
+        yield list(keys[start : start + CHUNK])
 
 
 @lru_cache(maxsize=1)
@@ -963,9 +962,9 @@ def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
         index_elements=["key"], set_={name: insert.excluded[name] for name in names}, where=better
     ).returning(calls.c.key)
     keys = sorted(other.statuses())
-    for start in range(0, len(keys), CHUNK):
-        other.find(keys[start : start + CHUNK])
-        among = keys_in(other.engine, calls.c.key, keys[start : start + CHUNK])
+    for chunk in chunks(keys):
+        other.find(chunk)
+        among = keys_in(other.engine, calls.c.key, chunk)
         with other.reading() as connection:
             rows = [row._asdict() for row in connection.execute(sa.select(*(calls.c[name] for name in names)).where(among))]
             bodies = [row._asdict() for row in connection.execute(sa.select(parts))]
@@ -980,8 +979,8 @@ def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
 def check_calls(ledger: Ledger) -> list[str]:
     """Read all that a ledger holds, and say what is damaged or doubled."""
     keys, faults = sorted(ledger.statuses()), []
-    for start in range(0, len(keys), CHUNK):
-        ledger.find(keys[start : start + CHUNK])
+    for chunk in chunks(keys):
+        ledger.find(chunk)
     with ledger.reading() as connection:
         if not ledger.shared:
             said = list(connection.scalars(sa.text("PRAGMA integrity_check(5)")))

@@ -60,6 +60,7 @@ class Answer:
     served_model: str | None = None
     fingerprint: str | None = None
     cached_tokens: int | None = None
+    written_tokens: int | None = None
     limits: tuple[Limit, ...] = ()
 
 
@@ -197,6 +198,7 @@ def _usage(usage: Any) -> dict[str, int | None]:
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": getattr(usage, "completion_tokens", None),
         "cached_tokens": getattr(details, "cached_tokens", None),
+        "written_tokens": getattr(usage, "cache_creation_input_tokens", None),
     }
 
 

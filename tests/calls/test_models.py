@@ -16,7 +16,7 @@ from server import Provider, serving
 from heart_utils.calls import ledger as database
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, Money, ReplayError, export_calls, open_ledger
-from heart_utils.calls.models import Call, Model, ModelError, Request, read_models, supports_schema
+from heart_utils.calls.models import Call, Model, ModelError, Request, load_litellm, read_models, supports_schema
 from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # for the process that others are forked from
@@ -180,6 +180,53 @@ def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledg
     assert turned == 1
     quiet = max(later - earlier for earlier, later in zip(provider.times[1:], provider.times[2:], strict=False))
     assert quiet > 1.2  # but for what was in flight, and the tenth of a second until the other looks
+
+
+def asked_of_litellm(monkeypatch, requests, ledger, written=0):
+    """What litellm is given for requests that it answers itself."""
+    litellm, given = load_litellm(), []
+
+    async def answer(**asked):
+        given.append(asked["messages"])
+        usage = litellm.Usage(prompt_tokens=100, completion_tokens=10, cache_creation_input_tokens=written)
+        message = {"role": "assistant", "content": "I hear you."}
+        return litellm.ModelResponse(choices=[{"index": 0, "message": message, "finish_reason": "stop"}], usage=usage)
+
+    monkeypatch.setattr(litellm, "acompletion", answer)
+    return given, answer_all(requests, ledger)
+
+
+def test_what_neighbours_share_is_marked_for_claude_and_changes_neither_words_nor_keys(ledger, monkeypatch):
+    claude = Model("c", "anthropic/claude-sonnet-4-20250514", max_concurrency=1, price_prompt=4, price_completion=8)
+    starts = ["x" * 5000 + "a" * 100, "x" * 5000 + "a" * 200, "x" * 5000 + "b" * 100, "y" * 5000]
+    rules = {"role": "system", "content": "Be kind."}
+    requests = [Request(claude, (rules, {"role": "user", "content": f"{start}?"})) for start in starts]
+    keys = [request.key for request in requests]
+    given, calls = asked_of_litellm(monkeypatch, requests, ledger, written=40)
+    assert [request.key for request in requests] == keys == [call.call_id for call in calls]
+    assert [messages[0] for messages in given] == [rules] * 4
+    blocks = [messages[1]["content"] for messages in given]
+    assert [[len(block["text"]) for block in cut] for cut in blocks[:3]] == [[5100, 1], [5000, 100, 101], [5000, 101]]
+    assert all("cache_control" in block for cut in blocks[:3] for block in cut[:-1])
+    assert not any("cache_control" in cut[-1] for cut in blocks[:3])
+    assert ["".join(block["text"] for block in cut) for cut in blocks[:3]] == [f"{start}?" for start in starts[:3]]
+    assert blocks[3] == f"{starts[3]}?"
+    assert calls[0].cost_usd == pytest.approx((100 * 4 + 40 * 4 / 4 + 10 * 8) / 1e6)  # writing to a cache costs a quarter more
+
+
+def test_nothing_is_marked_where_too_little_is_shared_or_the_provider_keeps_it_by_itself(ledger, monkeypatch):
+    claude, prices = "anthropic/claude-sonnet-4-20250514", {"price_prompt": 1, "price_completion": 1, "max_concurrency": 1}
+
+    def two(name, text, **different):
+        of = Model("m", name, **prices)
+        return [Request(of, ({"role": "user", "content": f"{text}{n}"},), **(different if n else {})) for n in (0, 1)]
+
+    requests = [*two("openai/gpt-4o", "z" * 5000), *two(claude, "z" * 4095), *two(claude, "v" * 5000, options={"top_k": 1})]
+    given, _ = asked_of_litellm(monkeypatch, requests, ledger)
+    assert len(given) == 6
+    assert all(isinstance(messages[0]["content"], str) for messages in given)
+    given, _ = asked_of_litellm(monkeypatch, two(claude, "w" * 4096), ledger)
+    assert [len(messages[0]["content"]) for messages in given] == [2, 2]
 
 
 def test_each_call_that_ends_has_a_line_in_the_log_without_words_or_keys(provider, ledger, tmp_path, monkeypatch):

@@ -451,3 +451,15 @@ def test_judging_goes_to_batches_and_comes_back_with_the_same_command(project, p
     assert main(["mine", "--quiet"]) == 0
     assert "Nothing to do" in capsys.readouterr().out
     assert len(provider.requests) == 3
+
+
+def test_probes_and_scores_and_codes_go_to_batches_too(project, provider, capsys):
+    folder, settings = project
+    more = {"report_card": True, "coders": settings["judges"], "codebooks": ["esconv"]}
+    write(folder, {**settings, **more, "protocols": {"heart": ["overall"], "likert": None}})
+    assert main(["mine", "--dry-run"]) == 0
+    steps = {line.split()[0]: int(line.split()[2]) for line in capsys.readouterr().out.splitlines() if " j " in line}
+    assert set(steps) == {"verdicts", "scores", "codes", "probes"}
+    assert main(["mine", "--quiet", "--yes", "--batch"]) == 4
+    n = sum(steps.values())
+    assert f"0 of {n} judging calls are answered, {n} are in batches" in capsys.readouterr().out
