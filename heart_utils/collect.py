@@ -12,8 +12,9 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import calls, check_calls, export_calls, keys_in, merge_calls
+from heart_utils.calls.ledger import calls, check_calls, chunks, export_calls, keys_in, merge_calls
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid
 from heart_utils.judging.design import DesignError
@@ -55,6 +56,9 @@ INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
 
 TITLES = {"calls": "calls", "prompt tokens": "prompt", "of them cached": "cached", "answer tokens": "answer"}
 """Columns of the table that ends a run, and what they sum."""
+
+ASSUMED_S = (1.0, 30.0)
+"""Seconds that a quick and a slow call take to a model that the ledger has too few answers of."""
 
 COMMONEST = 5
 """So many causes of failure are told, the commonest first."""
@@ -101,6 +105,7 @@ def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
     run = open_run(recipe.run)
     ledger = recipe_ledger(recipe)
+    ledger.log = options.log
     if options.merge is not None:
         print(f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}.")
         return 0
@@ -119,6 +124,8 @@ def _collect(options: argparse.Namespace) -> int:
     if options.check:
         return _check(plan, ledger)
     print(_describe(plan, ledger))
+    if (plan["n_calls"] > plan["n_recorded"]).any():
+        print(_describe_time(plan, recipe, ledger, options.reply_concurrency))
     if ledger.damaged:
         print(
             f"{len(ledger.damaged)} stored answers are damaged: `make collect RUN={recipe.run}` asks for them again, "
@@ -201,6 +208,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing")
     parser.add_argument("--merge", metavar="PLACE",
                         help="take in the calls of another ledger (a .sqlite, .jsonl or URL), and ask nothing")  # fmt: skip
+    parser.add_argument("--log", metavar="FILE", type=Path,
+                        help="add a line of JSON for each call that ends: state, time, tokens, cost; never words")  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     return parser
 
@@ -289,6 +298,34 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     )
 
 
+def _describe_time(plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_concurrency: int) -> str:
+    """Bound the time that a plan takes: one step after the other, the models of a step side by side."""
+    models = {model.name: model for model in (*recipe.responders, *recipe.judges, *recipe.coders)}
+    seconds = {name: ledger.quick_and_slow(models[name]) for name in plan["model"].unique()}
+    left = plan.assign(n=plan["n_calls"] - plan["n_recorded"], tokens=plan["prompt_tokens"] + plan["completion_tokens"])
+    ends = [0.0, 0.0]
+    for step, rows in left[left["n"] > 0].groupby("step"):
+        together = reply_concurrency if step == "replies" else recipe.max_concurrency
+        for end in (0, 1):  # an answer that cannot be read is asked for once more: at the most, each is
+            busy, longest = 0.0, 0.0
+            for name, (n, tokens) in rows.groupby("model")[["n", "tokens"]].sum().iterrows():
+                model, n, tokens = models[str(name)], (1 + end) * n, (1 + end) * tokens
+                each = (seconds[name] or ASSUMED_S)[end]
+                at_once = min(model.max_concurrency, n / (1 + end))
+                limits = 60 * max(n / (model.requests_per_minute or math.inf), tokens / (model.tokens_per_minute or math.inf))
+                busy, longest = busy + n * each, max(longest, n * each / at_once, limits)
+            ends[end] += max(longest, busy / (together or math.inf))
+    scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
+    assumed = sorted(name for name, found in seconds.items() if found is None)
+    said = f"{ASSUMED_S[0]:g} and {ASSUMED_S[1]:g} s are assumed"
+    guess = f" (of {', '.join(assumed)} too little is recorded: {said})" if assumed else ""
+    return (
+        f"Between {ends[0] / scale:.1f} and {ends[1] / scale:.1f} {unit}. The first takes each call to be asked once and "
+        f"to last as long as the quickest tenth of the model's recorded answers, the second twice and as long as the slowest "
+        f"tenth{guess}. Both keep to the limits in the settings; limits of a provider's own and outages come on top."
+    )
+
+
 def _asked_now(recipe: Recipe, plan: pd.DataFrame) -> list[Model]:
     """List the models that calls to make are for."""
     open_ = set(plan.loc[plan["n_calls"] > plan["n_recorded"], "model"])
@@ -364,7 +401,7 @@ def _names(recipe: Recipe) -> dict[str, str]:
 def _count(ledger: Ledger, by: Sequence[Any], *where: Any, sums: Sequence[Any] = ()) -> list[Sequence[Any]]:
     """Count the calls that this run looked up, group by group."""
     totals: dict[tuple[Any, ...], list[float]] = {}
-    for keys in _chunks(sorted(ledger.used)):
+    for keys in chunks(sorted(ledger.used)):
         wanted = sa.select(*by, sa.func.count(), *(sa.func.coalesce(sa.func.sum(column), 0) for column in sums))
         wanted = wanted.where(keys_in(ledger.engine, calls.c.key, keys), calls.c.status != "claimed", *where).group_by(*by)
         with ledger.reading() as connection:
@@ -372,11 +409,6 @@ def _count(ledger: Ledger, by: Sequence[Any], *where: Any, sums: Sequence[Any] =
                 total = totals.setdefault(tuple(row[: len(by)]), [0] * (1 + len(sums)))
                 total[:] = [old + new for old, new in zip(total, row[len(by) :], strict=True)]
     return [(*group, *total) for group, total in totals.items()]
-
-
-def _chunks(keys: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(keys), 5000):
-        yield keys[start : start + 5000]
 
 
 def _by_model(ledger: Ledger, recipe: Recipe) -> str:

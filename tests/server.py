@@ -88,6 +88,10 @@ class Provider:
     most_in_flight: int = 0
     per_s: float = 0.0  # if any, requests that come faster are turned away with 429
     free_at: float = 0.0
+    bucket: tuple | None = None  # room for so many requests, which is full again in so many seconds; told in headers
+    filled: float = 0.0
+    filled_at: float = 0.0
+    headers: dict = field(default_factory=dict)  # of every answer
     out_until: float = 0.0  # of an outage: every connection is cut
 
     def __post_init__(self):
@@ -101,6 +105,15 @@ class Provider:
             if self.free_at > time.monotonic():
                 return "429"
             self.free_at = max(self.free_at, time.monotonic() - 0.1) + 1 / self.per_s  # a burst of a tenth of a second
+        if self.bucket:
+            room, full_s = self.bucket
+            at = time.monotonic()
+            left = room if not self.filled_at else min(room, self.filled + (at - self.filled_at) * room / full_s)
+            self.filled, self.filled_at = (left - 1 if left >= 1 else left), at
+            reset = f"{(room - self.filled) / room * full_s:.3f}s"
+            self.headers = {"x-ratelimit-remaining-requests": str(int(self.filled)), "x-ratelimit-reset-requests": reset}
+            if left < 1:
+                return "429"
         draw = self.random.random()
         for name, share in self.faults.items():
             draw -= share
@@ -162,6 +175,7 @@ async def reply(provider, request):
     given = request.headers.get("Authorization", "").removeprefix("Bearer ")
     out = time.monotonic() < provider.out_until
     fault = "drop" if out else provider.fault()
+    headers = provider.headers
     name = "outage" if out else fault or "ok"
     provider.outcomes[name] += 1
     provider.met.setdefault(name, set()).add(asked(body["messages"]))
@@ -229,8 +243,8 @@ async def reply(provider, request):
     if fault == "truncate":
         answer["choices"][0]["finish_reason"] = "length"
     if body.get("stream") and fault != "whole":
-        return await stream(request, answer, silent=fault == "silent")
-    return web.json_response(answer)
+        return await stream(request, answer, silent=fault == "silent", headers=headers)
+    return web.json_response(answer, headers=headers)
 
 
 def asked(messages):
@@ -251,8 +265,8 @@ async def gather(provider):
         await asyncio.sleep(0.005)
 
 
-async def stream(request, answer, silent):
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+async def stream(request, answer, silent, headers):
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **headers})
     await response.prepare(request)
     choice = answer["choices"][0]
     base = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": answer["model"]}

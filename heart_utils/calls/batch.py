@@ -8,7 +8,6 @@ import os
 import secrets
 import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,12 +21,13 @@ from heart_utils.calls.prices import cost, reserve
 if TYPE_CHECKING:
     from heart_utils.calls.ledger import Ledger
 
-__all__ = ["BatchCount", "BatchError"]
+__all__ = ["BatchError"]
 
 T = TypeVar("T")
 
 PROVIDERS = ("openai", "azure", "hosted_vllm")
-"""Whose batches take requests as they are; the others want theirs translated, line by line."""
+"""Whose batches litellm can make and take requests as they are. At Anthropic it only reads batches that others made,
+at Gemini's own address and at Mistral it makes none, and those of Vertex AI go through a bucket of Google's."""
 
 DISCOUNT = 0.5
 LINES = 10_000
@@ -44,16 +44,6 @@ class BatchError(ValueError):
         self.perhaps_taken = perhaps_taken
 
 
-@dataclass(frozen=True)
-class BatchCount:
-    """What came of a ledger's batches when looked at: those open, requests waiting in them, and answered or given back now."""
-
-    open: int
-    waiting: int
-    recorded: int
-    freed: int
-
-
 def can_batch(model: Model) -> bool:
     """Tell whether a model can be asked in batches."""
     return not model.embedded and _provider(model)[0] in PROVIDERS
@@ -65,8 +55,8 @@ def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: f
     for request in requests:
         if not can_batch(request.model):
             raise BatchError(
-                f"{request.model.name} ({request.model.model}) cannot be asked in batches, as {', '.join(PROVIDERS)} can. "
-                f"Ask it one call at a time."
+                f"{request.model.name} ({request.model.model}) cannot be asked in batches: litellm makes them at "
+                f"{', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call at a time."
             )
         queues.setdefault(request.model.name + request.model.identity, []).append(request)
     submitted = 0
@@ -76,29 +66,21 @@ def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: f
     return submitted
 
 
-def collect_batches(ledger: Ledger) -> BatchCount:
+def collect_batches(ledger: Ledger) -> None:
     """Look at each batch that is open, and record the answers of those that ended."""
     with ledger.reading() as connection:
         age = now(ledger.engine) - batches.c.submitted_at
         wanted = sa.select(batches, age.label("age")).where(batches.c.status.in_(("creating", "open")))
         rows = connection.execute(wanted).all()
-    still_open = waiting = recorded = freed = 0
     for row in rows:
         model = Model(**json.loads(row.model))
         name = row.batch if row.status == "open" else _find_batch(ledger, model, row.owner)
         if name is None and row.age > CREATE_S:
             ledger.record([], owner=row.owner, batch_ended="not created")
-            freed += row.n
             continue
         found: Any = _call(model, f"batch {name}", _retrieve(model, name)) if name else None
-        if name is None or found.status not in ENDED:
-            still_open, waiting = still_open + 1, waiting + row.n
-            continue
-        calls = _read_batch(model, name, found)
-        ledger.record(calls, owner=row.owner, batch_ended=found.status)
-        answered = sum(call.status != "error" for call in calls)
-        recorded, freed = recorded + answered, freed + row.n - answered
-    return BatchCount(still_open, waiting, recorded, freed)
+        if name is not None and found.status in ENDED:
+            ledger.record(_read_batch(model, name, found), owner=row.owner, batch_ended=found.status)
 
 
 def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | None) -> int:

@@ -7,6 +7,7 @@ event loop; answers are committed together, a few times a second.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import re
@@ -14,16 +15,17 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, open_ledger
 from heart_utils.calls.models import ROOM_OPTIONS, Call, Model, ModelError, Request, event_loop, key_fault, load_litellm
-from heart_utils.calls.outcomes import CUT, Answer, Failure, failure_of, read_plain, read_stream, redact
+from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, failure_of, read_limits, read_plain, read_stream, redact
 from heart_utils.calls.prices import (
     MAX_GROWTH,
     BudgetError,
@@ -49,6 +51,12 @@ DEAF = 5
 
 UNHEARD_S = 60.0
 """A model that never answered anything on this ledger is given up after so long: its server is not out, it is wrong."""
+
+MARKED = re.compile(r"(anthropic|bedrock|vertex_ai)/.*claude")
+"""Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what repeats by themselves."""
+
+KEPT_FROM = 4096
+"""Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens."""
 
 _SILENT: dict[tuple[str, str | None], float] = {}
 """Since when models were silent that were given up in this process: its next step does not wait as long once more."""
@@ -84,14 +92,35 @@ class Lane:
     said: str = ""
     heard: bool = False
     turned_down: int = 0
+    limits: tuple[Limit, ...] = ()
+    held_until: float = 0.0
     _gap_s: float = 0.0
-    _next_at: float = 0.0
     _look_at: float = 0.0
+
+    @property
+    def rest(self) -> str:
+        """The name under which all processes keep until when nothing is asked."""
+        return f"{self.model.identity_digest} rest"
 
     @property
     def out(self) -> bool:
         """Whether nothing is answered at present."""
         return self.failures >= DEAF
+
+    def marks(self, request: Request) -> list[int]:
+        """Tell how much of a request its neighbours in the queue ask too, where a provider keeps only what is marked."""
+        if not MARKED.match(self.model.model):
+            return []
+        at = self.place[request.key]
+        beside = [self.requests[near] for near in (at - 1, at + 1) if 0 <= near < len(self.requests)]
+        ends = {shared_length(request, other) for other in beside}
+        whole = len(request.messages[-1]["content"])
+        return sorted(end for end in ends if KEPT_FROM <= end < whole)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        """The place of each request in the queue."""
+        return {request.key: at for at, request in enumerate(self.requests)}
 
     def silence(self, clock: float) -> float:
         """Tell for how many seconds nothing was answered."""
@@ -123,26 +152,24 @@ class Lane:
         self._look_at = clock + min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4)) * random.uniform(0.8, 1.2)
         return 0.0
 
-    def pace(self, clock: float) -> float:
-        """Tell how many seconds a call waits because others were turned away, and book its place."""
-        at = max(clock, self._next_at)
-        self._next_at = at + self._gap_s
-        return at - clock
-
     def places(self, request: Request) -> dict[str, float]:
-        """Give the queues of this model's limits, and how many seconds of each a request takes up.
+        """Give the queues that all processes keep of this model, and how many seconds of each a request takes up.
 
         Requests are evenly spaced, never in bursts, so that no minute of any beginning has more than the limits
-        allow.
+        allow. What a provider's headers leave is spread over the time until it is full again; that ends at its own
+        pace, with half of the limit left.
         """
-        model, places = self.model, {}
+        model, places, plan = self.model, {}, plan_call(request)
+        tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
         if model.requests_per_minute:
-            places[f"{model.identity_digest} requests"] = 60 / model.requests_per_minute
+            places["requests"] = 60 / model.requests_per_minute
         if model.tokens_per_minute:
-            plan = plan_call(request)
-            tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
-            places[f"{model.identity_digest} tokens"] = 60 * tokens / model.tokens_per_minute
-        return places
+            places["tokens"] = 60 * tokens / model.tokens_per_minute
+        gaps = [limit.reset_s * (1 if limit.of == "requests" else tokens) / limit.left for limit in self.limits if limit.left]
+        gap = min(MAX_GAP_S, max([self._gap_s, *gaps]))
+        if gap >= MIN_GAP_S:
+            places["pace"] = gap
+        return {f"{model.identity_digest} {name}": seconds for name, seconds in places.items()}
 
 
 def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list[Lane]:
@@ -167,16 +194,17 @@ _WHOLE: set[str] = set()
 """Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
 
 
-async def attempt(request: Request, room: int, address: str | None) -> Answer | Failure:
+async def attempt(request: Request, room: int, address: str | None, marks: Sequence[int] = ()) -> Answer | Failure:
     """Ask once."""
     started, longest = time.perf_counter(), text_bound(request)
     streams = request.stream and request.model.identity not in _WHOLE
     try:
         async with asyncio.timeout(request.model.timeout_s):
-            response = await _send(request, room, address, streams)
+            response = await _send(request, room, address, streams, marks)
+            limits = read_limits((getattr(response, "_hidden_params", None) or {}).get("additional_headers"))
             if not streams:
-                return read_plain(response, started, longest)
-            answer = await read_stream(response, started, longest)
+                return replace(read_plain(response, started, longest), limits=limits)
+            answer = replace(await read_stream(response, started, longest), limits=limits)
     except Exception as error:
         failure = failure_of(error, request)
         if streams and failure.kind == "never" and re.search(r"\bstream", failure.words, re.I):
@@ -199,7 +227,7 @@ def _is_stream(response: Any) -> bool:
 
 def spent(request: Request, answer: Answer) -> float | None:
     """Price an answer by the tokens counted, or by an estimate where the provider counted none."""
-    usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens)
+    usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
     return estimate(request, answer.text) if usd is None else usd
 
 
@@ -248,7 +276,7 @@ async def warm_up(name: str) -> None:
     _WARM.add(name)
 
 
-async def _send(request: Request, room: int, address: str | None, streams: bool) -> Any:
+async def _send(request: Request, room: int, address: str | None, streams: bool, marks: Sequence[int]) -> Any:
     model, sampling = request.model, request.sampling
     if room != answer_bound(request):
         sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = room
@@ -263,7 +291,7 @@ async def _send(request: Request, room: int, address: str | None, streams: bool)
         key = "none"  # litellm would send the key of another provider to this address
     return await load_litellm().acompletion(
         model=model.model,
-        messages=[dict(message) for message in request.messages],
+        messages=marked(request.messages, marks),
         api_base=where,
         api_key=key,
         timeout=model.timeout_s + 5,
@@ -271,6 +299,25 @@ async def _send(request: Request, room: int, address: str | None, streams: bool)
         max_retries=0,
         **sampling,
     )
+
+
+def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[dict[str, Any]]:
+    """Cut the last message where the provider is to keep what comes before; the words stay the same."""
+    whole: list[dict[str, Any]] = [dict(message) for message in messages]
+    if marks:
+        text, ends = whole[-1]["content"], [0, *marks]
+        blocks = [
+            {"type": "text", "text": text[start:end], "cache_control": {"type": "ephemeral"}} for start, end in pairwise(ends)
+        ]
+        whole[-1]["content"] = [*blocks, {"type": "text", "text": text[ends[-1] :]}]
+    return whole
+
+
+def shared_length(one: Request, other: Request) -> int:
+    """Count the characters with which the last messages of two requests begin alike, if all before them is the same."""
+    if one.messages[:-1] != other.messages[:-1] or one.sampling != other.sampling:
+        return 0
+    return len(os.path.commonprefix([one.messages[-1]["content"], other.messages[-1]["content"]]))
 
 
 T = TypeVar("T")
@@ -283,6 +330,7 @@ POLL_S = 0.3
 """How often a process looks whether another one has answered what both need."""
 
 TELL_S = 1.0
+LOG_BEATS = 30
 
 MAX_ATTEMPTS = 10
 """Failures of one call while others are answered; what nobody is answered is an outage, and waited for."""
@@ -580,10 +628,13 @@ class _Flow:
                 if self._over(lane):
                     return None
                 attempts += 1
-                came, in_flight = await self._attempt(request, room)
+                came, in_flight = await self._attempt(lane, request, room)
             if isinstance(came, Answer):
                 lane.answered()
-                lane.heard = True
+                lane.heard, lane.limits = True, came.limits
+                empty_in = [limit.reset_s for limit in came.limits if limit.left == 0]
+                if empty_in:
+                    await self._hold(lane, min(MAX_LOOK_S, max(empty_in)))
                 usd += spent(request, came) or 0.0
                 truncated = came.finish_reason in ("length", CUT) and not request.sampling.get("logprobs")
                 if truncated and came.finish_reason != CUT and await self._grow(request, room):
@@ -626,6 +677,8 @@ class _Flow:
                 return Call(request.key, status, cost_usd=usd or None, attempts=attempts, in_flight=in_flight, error=words)
             if not lane.out:
                 pauses += 1
+                if throttled and failure.after_s:
+                    await self._hold(lane, failure.after_s)
                 self._throttled += throttled
                 await self._pause(backoff(pauses, failure.after_s))
                 self._throttled -= throttled
@@ -635,15 +688,22 @@ class _Flow:
         clock = asyncio.get_running_loop().time
         while lane.out and not self._over(lane) and (wait := lane.look(clock())) > 0:
             await self._pause(min(wait, TELL_S))
+        while (wait := lane.held_until - clock()) > 0 and not self._over(lane):
+            await self._pause(min(wait, TELL_S))
         places = lane.places(request)
-        booked = await self._on_ledger(self.ledger.book, places) if places else 0.0
-        await self._pause(max(booked, lane.pace(clock())))
+        if places:
+            await self._pause(await self._on_ledger(self.ledger.book, places))
 
-    async def _attempt(self, request: Request, room: int) -> tuple[Answer | Failure, int]:
+    async def _hold(self, lane: Lane, seconds: float) -> None:
+        """Ask a model nothing for a while, in no process."""
+        lane.held_until = max(lane.held_until, asyncio.get_running_loop().time() + seconds)
+        await self._on_ledger(self.ledger.hold, lane.rest, seconds)
+
+    async def _attempt(self, lane: Lane, request: Request, room: int) -> tuple[Answer | Failure, int]:
         self.in_flight += 1
         in_flight = self.in_flight
         try:
-            return await attempt(request, room, self.address), in_flight
+            return await attempt(request, room, self.address, lane.marks(request)), in_flight
         except asyncio.CancelledError:
             self._unsettled += reserve(request, room)  # given up in flight, and perhaps billed
             raise
@@ -678,19 +738,33 @@ class _Flow:
             if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:
                 await self._on_ledger(partial(self.ledger.record, answers, unsettled, requests=self._asked))
                 self._written_at = time.monotonic()
+                held = await self._on_ledger(self.ledger.held, [lane.rest for lane in self.lanes])
+                clock = asyncio.get_running_loop().time()
+                for lane in self.lanes:
+                    lane.held_until = max(lane.held_until, clock + held.get(lane.rest, 0.0))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._finished.wait(), FLUSH_S)
 
     async def _tell(self) -> None:
-        """Show how it stands while nothing moves."""
-        while True:
+        """Show how it stands while nothing moves, and log it now and then."""
+        for beat in itertools.count():
             await asyncio.sleep(TELL_S)
             self.bar.set_postfix_str(self._standing())
+            if beat % LOG_BEATS == 0:
+                done, n = len(self._answered), len(self._asked)
+                await self._on_ledger(
+                    self.ledger.tell,
+                    {"done": done, "of": n, "in_flight": self.in_flight, "throttled": self._throttled,
+                     "failed": self._failed, "spent_usd": round(self._spent, 6), "standing": self._standing()},
+                )  # fmt: skip
 
     def _standing(self) -> str:
         """Say what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
         waits = [f"{self._throttled} throttled"] if self._throttled else []
+        waits += [
+            f"{lane.model.name} held for {lane.held_until - clock:.0f} s" for lane in self.lanes if lane.held_until > clock
+        ]
         waits += [
             f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})"
             for lane in self.lanes

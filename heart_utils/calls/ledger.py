@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import platform
+import re
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -22,7 +24,7 @@ import tenacity
 import zstandard
 from sqlalchemy.dialects import postgresql, sqlite
 
-from heart_utils.calls.models import Call, Request
+from heart_utils.calls.models import Call, Model, Request
 from heart_utils.runs import Run, RunError, open_run, write_atomically
 
 __all__ = [
@@ -176,8 +178,6 @@ def now(engine: sa.Engine) -> sa.ColumnElement[float]:
 def keys_in(engine: sa.Engine, column: sa.Column[str], keys: list[str]) -> sa.ColumnElement[bool]:
     """Say that a column's value is among many, as one parameter."""
     if engine.dialect.name == "sqlite":
-        import json
-
         return column.in_(sa.select(sa.func.json_each(json.dumps(keys)).table_valued("value").c.value))
     return column == sa.func.any(sa.cast(sa.literal(keys, postgresql.ARRAY(sa.String)), postgresql.ARRAY(sa.String)))
 
@@ -307,6 +307,7 @@ BATCH = "batch"
 
 ANSWER = [field.name for field in fields(Call) if field.name not in ("call_id", "text", "logprobs")]
 SEALED: dict[str, type] = {name: calls.c[name].type.python_type for name in (*ANSWER, "logprobs")}
+LOGGED = ("attempts", "prompt_tokens", "completion_tokens", "cost_usd")
 DAMAGED = "the stored answer is damaged: it is not what was written"
 
 
@@ -385,6 +386,8 @@ class Ledger:
         Once set, nothing waits any more.
     waits : str or None
         Why a step is waiting now.
+    log : path or None
+        A file of JSON Lines that gets a line for each call that ends: never what was asked or answered.
     """
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -394,6 +397,7 @@ class Ledger:
         self.patience_s = PATIENCE_S
         self.hurry = threading.Event()
         self.waits: str | None = None
+        self.log: Path | None = None
         self._heard: dict[str, tuple[float, float, float]] = {}
         self._unsure: set[str] = set()
         self._known: set[str] = set()
@@ -417,7 +421,7 @@ class Ledger:
         columns = [calls.c[name] for name in ("key", "answer", "digest", "finished_at", *SEALED)]
         found = {}
         with self.reading() as connection:
-            for chunk in _chunks(list(keys), 5000):
+            for chunk in chunks(keys):
                 wanted = sa.select(*columns).where(keys_in(self.engine, calls.c.key, chunk), calls.c.status != "claimed")
                 for key, answer, digest, finished_at, *rest in connection.execute(wanted):
                     self.used.add(key)
@@ -435,7 +439,7 @@ class Ledger:
         found: dict[str, str] = {}
         wanted = sa.select(calls.c.key, calls.c.status).where(calls.c.status != "claimed")
         with self.reading() as connection:
-            for chunk in [None] if keys is None else _chunks(list(keys), 5000):
+            for chunk in [None] if keys is None else chunks(keys):
                 among = sa.true() if chunk is None else keys_in(self.engine, calls.c.key, chunk)
                 found.update((key, status) for key, status in connection.execute(wanted.where(among)))
         return found
@@ -537,6 +541,23 @@ class Ledger:
         return wait
 
     @_patiently
+    def hold(self, name: str, seconds: float) -> None:
+        """Tell all processes that nothing is asked in a queue for so long, because its provider says so."""
+        until = now(self.engine) + seconds
+        later = sa.case((paces.c.next_at > until, paces.c.next_at), else_=until)
+        with self.writing() as connection:
+            hold = upsert(self.engine, paces).values(name=name, next_at=until)
+            connection.execute(hold.on_conflict_do_update(index_elements=["name"], set_={"next_at": later}))
+
+    @_patiently
+    def held(self, names: Sequence[str]) -> dict[str, float]:
+        """Tell for how many seconds queues are held, those that are."""
+        left = (paces.c.next_at - now(self.engine)).label("left")
+        with self.reading() as connection:
+            rows = connection.execute(sa.select(paces.c.name, left).where(paces.c.name.in_(list(names)), left > 0))
+            return {row.name: row.left for row in rows}
+
+    @_patiently
     def record(
         self,
         answers: Sequence[Call],
@@ -565,6 +586,19 @@ class Ledger:
                 its = (calls.c.owner == owner) & (calls.c.status == "claimed")
                 connection.execute(calls.delete().where(its))
                 connection.execute(batches.update().where(batches.c.owner == owner).values(status=batch_ended))
+        for call in answers if self.log is not None else ():
+            asked_of = (requests or {}).get(call.call_id)
+            self.tell(
+                {
+                    "call": call.call_id,
+                    "model": asked_of.model.name if asked_of else None,
+                    "state": call.status,
+                    "seconds": None if call.total_ms is None else round(call.total_ms / 1000, 3),
+                    **{name: getattr(call, name) for name in LOGGED},
+                    # The rest of the words is the provider's, which may repeat what it was sent.
+                    "reason": re.split(r"[:(]", call.error)[0].strip() if call.error else None,
+                }
+            )
 
     @_patiently
     def release(self, keys: Sequence[str] | None, *, owner: str | None = None) -> None:
@@ -588,6 +622,14 @@ class Ledger:
         its = (calls.c.model == request.digests[0]) & calls.c.status.in_(("ok", "refused", "truncated"))
         with self.reading() as connection:
             return connection.scalar(sa.select(calls.c.key).where(its).limit(1)) is not None
+
+    @_patiently
+    def quick_and_slow(self, model: Model) -> tuple[float, float] | None:
+        """Give the seconds that the quickest and the slowest tenth of a model's answers take; None of fewer than ten."""
+        its = (calls.c.model == model.identity_digest) & (calls.c.status == "ok") & calls.c.total_ms.is_not(None)
+        with self.reading() as connection:
+            took = sorted(connection.scalars(sa.select(calls.c.total_ms).where(its)))
+        return None if len(took) < 10 else (took[len(took) // 10] / 1000, took[-1 - len(took) // 10] / 1000)
 
     @_patiently
     def notes(self, names: Sequence[str]) -> dict[str, str]:
@@ -622,6 +664,13 @@ class Ledger:
         wanted = sa.select(calls.c.status, sa.func.count().label("n")).group_by(calls.c.status)
         with self.reading() as connection:
             return {row.status: row.n for row in connection.execute(wanted)}
+
+    def tell(self, what: Mapping[str, Any]) -> None:
+        """Add a line to the log, if there is one."""
+        if self.log is not None:
+            line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **what})
+            with self.log.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
 
     def close(self) -> None:
         """Let go of the database."""
@@ -806,9 +855,10 @@ def _asked(request: Request, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
     return {"key": request.key, **about_it, "messages": pack.compress(request.messages_json().encode("utf-8", "surrogatepass"))}
 
 
-def _chunks(keys: list[str], size: int) -> Iterator[list[str]]:
-    for start in range(0, len(keys), size):
-        yield keys[start : start + size]
+def chunks(keys: Sequence[str]) -> Iterator[list[str]]:
+    """Cut keys into lists that are looked up at once."""
+    for start in range(0, len(keys), CHUNK):
+        yield list(keys[start : start + CHUNK])
 
 
 @lru_cache(maxsize=1)
@@ -912,9 +962,9 @@ def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
         index_elements=["key"], set_={name: insert.excluded[name] for name in names}, where=better
     ).returning(calls.c.key)
     keys = sorted(other.statuses())
-    for start in range(0, len(keys), CHUNK):
-        other.find(keys[start : start + CHUNK])
-        among = keys_in(other.engine, calls.c.key, keys[start : start + CHUNK])
+    for chunk in chunks(keys):
+        other.find(chunk)
+        among = keys_in(other.engine, calls.c.key, chunk)
         with other.reading() as connection:
             rows = [row._asdict() for row in connection.execute(sa.select(*(calls.c[name] for name in names)).where(among))]
             bodies = [row._asdict() for row in connection.execute(sa.select(parts))]
@@ -929,8 +979,8 @@ def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
 def check_calls(ledger: Ledger) -> list[str]:
     """Read all that a ledger holds, and say what is damaged or doubled."""
     keys, faults = sorted(ledger.statuses()), []
-    for start in range(0, len(keys), CHUNK):
-        ledger.find(keys[start : start + CHUNK])
+    for chunk in chunks(keys):
+        ledger.find(chunk)
     with ledger.reading() as connection:
         if not ledger.shared:
             said = list(connection.scalars(sa.text("PRAGMA integrity_check(5)")))

@@ -26,8 +26,23 @@ NO_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota")
 TOO_FAST = re.compile(r"rate.?limit|too many requests", re.I)
 TURNED_DOWN = re.compile(r"invalid|unsupported|not supported|not found|too long|too large|context.length", re.I)
 
+LIMIT = re.compile(
+    r"(?:llm_provider-)?(?:x-ratelimit-(?P<x>remaining|reset)-(?P<of>requests|tokens)"
+    r"|anthropic-ratelimit-(?P<what>requests|(?:input-|output-)?tokens)-(?P<a>remaining|reset))"
+)
+UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
 MAX_WORDS = 400
 """Characters of an error that are kept."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a provider's headers say of one of its limits: how much of what is left, and when it is full again, in seconds."""
+
+    of: str
+    left: float
+    reset_s: float
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,8 @@ class Answer:
     served_model: str | None = None
     fingerprint: str | None = None
     cached_tokens: int | None = None
+    written_tokens: int | None = None
+    limits: tuple[Limit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,7 +189,7 @@ def _refusal(message: Any) -> str:
     return str(said) if said else ""
 
 
-def _usage(usage: Any) -> dict[str, int | None]:
+def _usage(usage: Any) -> dict[str, Any]:
     """Read the tokens counted; a count of no tokens asked is none, and litellm's way to say that nothing came."""
     if not getattr(usage, "prompt_tokens", None):
         return {"prompt_tokens": None, "completion_tokens": None, "cached_tokens": None}
@@ -181,6 +198,7 @@ def _usage(usage: Any) -> dict[str, int | None]:
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": getattr(usage, "completion_tokens", None),
         "cached_tokens": getattr(details, "cached_tokens", None),
+        "written_tokens": getattr(usage, "cache_creation_input_tokens", None),
     }
 
 
@@ -279,8 +297,35 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
     return None
 
 
+def read_limits(headers: Mapping[str, Any] | None) -> tuple[Limit, ...]:
+    """Read what is left of a provider's limits, where its headers say so."""
+    said: dict[str, dict[str, float]] = {}
+    for name, value in (headers or {}).items():
+        found = LIMIT.fullmatch(str(name).lower())
+        number = None if found is None else _seconds(str(value))
+        if found is not None and number is not None:
+            said.setdefault(found["of"] or found["what"], {})[found["x"] or found["a"]] = number
+    return tuple(Limit(of, pair["remaining"], pair["reset"]) for of, pair in said.items() if len(pair) == 2)
+
+
+def _seconds(said: str) -> float | None:
+    """Read a number, a time such as ``6m0.5s``, or seconds from now to a date."""
+    with suppress(ValueError):
+        return max(0.0, float(said))
+    times = re.findall(r"([\d.]+)(ms|[smhd])", said)
+    if times and "".join(map("".join, times)) == said:
+        return sum(float(number) * UNITS_S[unit] for number, unit in times)
+    with suppress(ValueError, TypeError):
+        return max(0.0, (datetime.fromisoformat(said) - datetime.now(UTC)).total_seconds())
+    return None
+
+
+def _headers(error: BaseException) -> Any:
+    return getattr(getattr(error, "response", None), "headers", None) or getattr(error, "litellm_response_headers", None)
+
+
 def _retry_after(error: BaseException) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "litellm_response_headers", None)
+    headers = _headers(error)
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         said: Any = (headers or {}).get(name)
         with suppress(TypeError, ValueError):
@@ -289,7 +334,7 @@ def _retry_after(error: BaseException) -> float | None:
             until = parsedate_to_datetime(said)
             until = until if until.tzinfo else until.replace(tzinfo=UTC)
             return max(0.0, (until - datetime.now(UTC)).total_seconds())
-    return None
+    return max((limit.reset_s for limit in read_limits(headers) if limit.left == 0), default=None)
 
 
 def _never_connected(error: BaseException | None) -> bool:

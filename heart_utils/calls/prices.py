@@ -86,14 +86,16 @@ def is_paid(model: Model) -> bool:
     return price(model) != (0.0, 0.0)
 
 
-def cost(model: Model, prompt_tokens: int | None, completion_tokens: int | None) -> float | None:
-    """Price an answer at list price, without discounts for cached prompts."""
+def cost(
+    model: Model, prompt_tokens: int | None, completion_tokens: int | None, written_tokens: int | None = None
+) -> float | None:
+    """Price an answer at list price, without discounts for cached prompts; what is written to a cache costs a quarter more."""
     rates = price(model)
     if rates == (0.0, 0.0):
         return 0.0
     if rates is None or prompt_tokens is None or completion_tokens is None:
         return None
-    return prompt_tokens * rates[0] + completion_tokens * rates[1]
+    return (prompt_tokens + (written_tokens or 0) / 4) * rates[0] + completion_tokens * rates[1]
 
 
 def estimate(request: Request, text: str) -> float | None:

@@ -29,7 +29,7 @@ from heart_utils.judging.judge import (
     plan_scores,
     plan_verdicts,
 )
-from heart_utils.judging.probes import judge_probes
+from heart_utils.judging.probes import judge_probes, make_probes
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, Protocol, load_protocol
 from heart_utils.judging.questions import note_schemas, question_requests
 from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
@@ -534,6 +534,10 @@ def recipe_requests(
     for protocol in _protocols(recipe, "reply"):
         asked = {"dimensions": recipe.protocols[protocol.name], "protocol": protocol}
         questions += plan_score_questions(histories, replies, judges, responders=responders, seed=recipe.seed, **asked)
+    if recipe.report_card and judges:
+        probes = make_probes()
+        asked = {"responders": probes.responders, "dimensions": ["overall"], "seed": recipe.seed}
+        questions += plan_questions(probes.histories, probes.replies, probes.comparisons, judges, **asked)
     if recipe.coders:
         questions += plan_codes(histories, _coded(recipe, replies), recipe.coders, **_coding(recipe))[0]
     if recipe.questions:

@@ -297,6 +297,7 @@ def _run(options: argparse.Namespace) -> int:
     write = {"name": options.name, "top_up": options.top_up}
     study = _existing(folder) if options.resume else write_study(run, options.kind, **write)
     print(f"{study.folder}: {study.n_seats} people, {study.n_pages} pages between them, {study.answers} have begun.")
+    print(_describe_cost(study.folder))
     if options.write_only:
         return 0
     for word in ENDS:
@@ -307,6 +308,24 @@ def _run(options: argparse.Namespace) -> int:
         return server.wait()
     finally:
         stop_study(server)
+
+
+def _describe_cost(folder: Path) -> str:
+    """Say what a study asks of people and what it costs, checks and practice with it, if spare seats stay empty and if not."""
+    about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+    rules = about["settings"].get("cost")
+    if rules is None:  # written before there were such settings
+        return "Its settings say nothing about cost."
+    seats = pd.read_csv(folder / "assignment.csv").groupby("seat").agg(pages=("item_id", "size"), spare=("spare", "first"))
+    minutes = seats["pages"] * rules["seconds_a_page"][about["kind"]] / 60 + rules["minutes_around"]
+    cost = minutes / 60 * rules["pay_per_hour"] * (1 + rules["fee_share"])
+    needed = ~seats["spare"].astype(bool)
+    most = f", and {cost.sum():,.2f} if all {(~needed).sum()} spare seats are taken too" if not needed.all() else ""
+    least = f"{minutes[needed].sum() / 60:,.1f} hours: {cost[needed].sum():,.2f} {rules['currency']}"
+    return (
+        f"{minutes.max():.0f} minutes a person, {least}{most}, at {rules['pay_per_hour']} an hour and a fee of "
+        f"{100 * rules['fee_share']:g} % (`cost:` in the settings)."
+    )
 
 
 def _merged(settings: dict[str, Any], given: object, file: Path) -> dict[str, Any]:

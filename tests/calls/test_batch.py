@@ -1,5 +1,6 @@
 """The batch interface, against a server that speaks files and batches."""
 
+import asyncio
 import dataclasses
 import json
 
@@ -8,11 +9,11 @@ import sqlalchemy as sa
 from server import Provider, finish_batch, serving
 
 from heart_utils.calls import ledger as database
-from heart_utils.calls.batch import BatchCount, BatchError, collect_batches, submit_batches
+from heart_utils.calls.batch import PROVIDERS, BatchError, collect_batches, submit_batches
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
 from heart_utils.calls.local import local_model
-from heart_utils.calls.models import Model, Request
+from heart_utils.calls.models import Model, Request, load_litellm
 from heart_utils.calls.prices import BudgetError, reserve
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -71,7 +72,8 @@ def test_a_batch_costs_half(provider, ledger):
     submit_batches(requests, ledger=ledger)
     assert ledger.money().reserved == pytest.approx(sum(map(reserve, requests)) / 2)
     finish_batch(provider, "batch-1")
-    assert collect_batches(ledger) == BatchCount(open=0, waiting=0, recorded=5, freed=0)
+    collect_batches(ledger)
+    assert ledger.counts() == {"ok": 5}
     assert ledger.money().spent == pytest.approx(5 * (1 * 1 + 3 * 2) / 1e6 / 2)
     assert ledger.money().reserved == 0
 
@@ -80,7 +82,8 @@ def test_what_a_batch_comes_back_without_is_asked_again(provider, ledger):
     requests = requests_for(provider)
     submit_batches(requests, ledger=ledger)
     finish_batch(provider, "batch-1", fail=[1], expire=[3])
-    assert collect_batches(ledger) == BatchCount(open=0, waiting=0, recorded=3, freed=2)
+    collect_batches(ledger)
+    assert ledger.counts() == {"ok": 3}
     calls = ask_all(requests, ledger=ledger, progress=False)
     assert [call.text for call in calls] == [f"You said w{i}." for i in range(5)]
     assert sorted(body["messages"][0]["content"] for body in provider.requests) == ["w1", "w3"]
@@ -91,7 +94,8 @@ def test_a_truncated_answer_is_left_to_a_plain_run_that_gives_more_room(provider
     requests = requests_for(provider, 1)
     submit_batches(requests, ledger=ledger)
     finish_batch(provider, "batch-1")
-    assert collect_batches(ledger).freed == 1
+    collect_batches(ledger)
+    assert ledger.counts() == {"error": 1}
     assert ask_all(requests, ledger=ledger, mode="batch")[0].error.startswith("truncated in a batch")
     assert len(provider.batches) == 1  # the same room would not help
     [call] = ask_all(requests, ledger=ledger, progress=False)
@@ -120,7 +124,8 @@ def test_a_batchs_answer_may_hold_another_line_break(provider, ledger):
     submit_batches(requests, ledger=ledger)
     finish_batch(provider, "batch-1")
     provider.files["batch-1-output"] = json.dumps(json.loads(provider.files["batch-1-output"]), ensure_ascii=False) + "\n"
-    assert collect_batches(ledger).recorded == 1
+    collect_batches(ledger)
+    assert ledger.counts() == {"ok": 1}
     assert ledger.find([requests[0].key])[requests[0].key].text == "I hear you.\u2028Go on."
 
 
@@ -148,10 +153,12 @@ def test_a_batch_whose_creator_was_killed_before_it_was_accepted_is_freed_in_the
         kill_at(patched, "_upload")
         with pytest.raises(Killed):
             submit_batches(requests_for(provider), ledger=another_process(ledger))
-    assert collect_batches(ledger) == BatchCount(open=1, waiting=5, recorded=0, freed=0)  # it may be on its way
+    collect_batches(ledger)
+    assert ledger.counts() == {"claimed": 5}  # it may be on its way
     with ledger.writing() as connection:
         connection.execute(database.batches.update().values(submitted_at=ledger.clock() - 601))
-    assert collect_batches(ledger) == BatchCount(open=0, waiting=0, recorded=0, freed=5)
+    collect_batches(ledger)
+    assert ledger.counts() == {}
     assert submit_batches(requests_for(provider), ledger=ledger) == 5
 
 
@@ -250,3 +257,13 @@ def test_a_refusal_in_a_batch_is_a_refusal_like_any_other(provider, ledger):
     assert calls[0].text == "I cannot judge this."
     assert ask_all(requests, ledger=ledger) == calls  # nor is it asked again, one by one
     assert provider.requests == []
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini", "mistral"])
+def test_litellm_makes_no_batches_where_this_project_says_so(provider):
+    """Once this fails, `PROVIDERS` can grow."""
+    litellm = load_litellm()
+    asked = {"completion_window": "24h", "endpoint": "/v1/chat/completions", "input_file_id": "f", "api_key": "none"}
+    with pytest.raises(litellm.BadRequestError, match="doesn't support"):
+        asyncio.run(litellm.acreate_batch(custom_llm_provider=provider, **asked))
+    assert provider not in PROVIDERS

@@ -25,6 +25,7 @@ from heart_utils.calls.ledger import (
     LedgerError,
     ReplayError,
     check_calls,
+    explain_miss,
     export_calls,
     import_calls,
     merge_calls,
@@ -58,6 +59,39 @@ def ledger(tmp_path):
     opened = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
     yield opened
     opened.close()
+
+
+# -- tables
+
+TABLES = {
+    "about": "name VARCHAR(40)! value TEXT!",
+    "batches": "batch VARCHAR(200)! owner VARCHAR(64)! model TEXT! status VARCHAR(20)! n INTEGER! submitted_at FLOAT!",
+    "calls": "key VARCHAR(32)! status VARCHAR(12)! owner VARCHAR(64) reserved_usd FLOAT tag TEXT model VARCHAR(16)"
+    " asked VARCHAR(16) options VARCHAR(16) repeat INTEGER messages BLOB answer BLOB finish_reason VARCHAR(40)"
+    " logprobs TEXT ttft_ms FLOAT"
+    " total_ms FLOAT prompt_tokens INTEGER completion_tokens INTEGER cost_usd FLOAT attempts INTEGER in_flight INTEGER"
+    " error TEXT finished_at FLOAT served_model TEXT fingerprint TEXT cached_tokens INTEGER estimated BOOLEAN"
+    " digest VARCHAR(16)",
+    "owners": "owner VARCHAR(64)! host VARCHAR(200)! pid INTEGER started FLOAT seen_at FLOAT! spent_usd FLOAT!"
+    " unsettled_usd FLOAT!",
+    "parts": "digest VARCHAR(16)! body TEXT!",
+    "paces": "name VARCHAR(40)! next_at FLOAT!",
+}
+"""What version 1 means: a change here wants another version, or a column that may be empty."""
+
+
+def test_a_ledgers_tables_are_those_of_its_version(tmp_path):
+    open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite").close()
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as connection:
+        for table, columns in TABLES.items():
+            rows = connection.execute(f"PRAGMA table_info({table})").fetchall()
+            assert " ".join(f"{row[1]} {row[2]}{'!' * row[3]}" for row in rows) == columns
+            keys = [row[1] for row in rows if row[5]]
+            assert keys == [columns.split()[0]]
+        assert connection.execute("SELECT value FROM about WHERE name = 'format'").fetchone() == ("1",)
+        indexes = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"))
+        assert indexes["claims"].endswith("ON calls (owner) WHERE status = 'claimed'")
+        assert indexes["spending"].endswith("ON calls (model, cost_usd, reserved_usd)")
 
 
 # -- keys
@@ -195,6 +229,21 @@ def test_another_machine_that_is_heard_of_keeps_its_claims(ledger, monkeypatch):
         time.sleep(0.05)
 
 
+def test_a_machine_is_silent_after_a_minute_in_which_it_was_looked_at_again_and_again(ledger, monkeypatch):
+    watch = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: watch[0])
+
+    def silent(seen_at, later):
+        watch[0] += later
+        return ledger._silent("far", seen_at)
+
+    assert not silent(7.0, 0.0)
+    assert [silent(7.0, 5.0) for _ in range(12)] == [False] * 12  # a minute, and not more
+    assert not silent(8.0, 5.0)  # it was heard of
+    assert [silent(8.0, 50.0) for _ in range(12)] == [False] * 12  # each look counts for five seconds at the most
+    assert silent(8.0, 0.1)
+
+
 def test_silence_while_the_database_was_away_is_nobodys(ledger, monkeypatch):
     monkeypatch.setattr("heart_utils.calls.ledger.LEASE_S", 0.6)
     monkeypatch.setattr("heart_utils.calls.ledger.LOOK_S", 0.1)
@@ -272,7 +321,75 @@ def test_places_are_handed_out_to_all_processes_together(ledger):
     assert ledger.book({"tokens": 1.0}) == pytest.approx(30, abs=1.0)
 
 
+def test_a_queue_that_is_held_is_held_for_all_processes_and_never_for_less(ledger):
+    ledger.hold("rest", 20.0)
+    ledger.hold("rest", 5.0)
+    ledger.hold("over", -1.0)
+    assert another_process(ledger).held(["rest", "over", "other"]) == {"rest": pytest.approx(20, abs=1.0)}
+    ledger.hold("rest", 40.0)
+    assert ledger.held(["rest"])["rest"] == pytest.approx(40, abs=1.0)
+
+
+def test_the_quick_and_the_slow_are_a_tenth_of_ten_answers_or_more(ledger):
+    for n in range(9):
+        fill(ledger, [f"w{n}"], total_ms=1000.0 * n)
+    fill(ledger, ["no time"])
+    fill(ledger, ["failed"], status="error", total_ms=90_000.0)
+    assert ledger.quick_and_slow(JUDGE) is None
+    fill(ledger, ["tenth"], total_ms=9000.0)
+    assert ledger.quick_and_slow(JUDGE) == (1.0, 8.0)
+    assert ledger.quick_and_slow(dataclasses.replace(JUDGE, model="openai/other")) is None
+
+
+def test_what_a_batch_holds_is_reserved_and_not_settled_soon(ledger):
+    ledger.claim([ask("in a batch")], [0.25], since=ledger.clock(), owner="batch-1", batch="{}")
+    assert (ledger.money().reserved, ledger.money().in_flight) == (0.25, 0.0)
+    ledger.claim([ask("in flight")], [0.5], since=ledger.clock())
+    assert (ledger.money().reserved, ledger.money().in_flight, ledger.money().bound) == (0.75, 0.5, 0.75)
+
+
+# -- what is known and noted
+
+
+@pytest.mark.parametrize(("status", "known"), [("ok", True), ("refused", True), ("truncated", True), ("error", False)])
+def test_a_model_is_known_once_it_has_answered_anything(ledger, status, known):
+    assert not ledger.knows(ask("hello"))
+    fill(ledger, ["hello"], status=status)
+    assert ledger.knows(ask("another")) is known
+    assert not ledger.knows(dataclasses.replace(ask("hello"), model=dataclasses.replace(JUDGE, model="openai/other")))
+
+
+def test_what_was_noted_first_stands(ledger):
+    ledger.note({"schema": "yes"})
+    ledger.note({"schema": "no", "other": "word"})
+    assert ledger.notes(["schema", "other", "nothing"]) == {"schema": "yes", "other": "word"}
+
+
 # -- a database that is away
+
+
+def failed(kind, said, **cells):
+    error = kind("SELECT", {}, type("Said", (Exception,), cells)(said))
+    error.connection_invalidated = cells.get("invalidated", False)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"),
+    [
+        (failed(sa.exc.OperationalError, "database is locked"), True),
+        (failed(sa.exc.OperationalError, "no such table"), False),
+        (failed(sa.exc.OperationalError, "server closed", sqlstate=None), True),
+        (failed(sa.exc.ProgrammingError, "no such column", sqlstate=None), False),
+        (failed(sa.exc.ProgrammingError, "away", sqlstate="42P01", invalidated=True), True),
+        *[(failed(sa.exc.InternalError, "pg", sqlstate=state), True) for state in ("08006", "40001", "57P01", "53300")],
+        *[(failed(sa.exc.InternalError, "pg", sqlstate=state), False) for state in ("23505", "42P01", "53100", "22021")],
+        (ValueError("locked"), False),
+        (None, False),
+    ],
+)
+def test_what_a_database_says_passes_or_does_not(error, passing):
+    assert bool(database.passes(error)) is passing
 
 
 def lost_connection():
@@ -464,6 +581,16 @@ def test_money_is_counted_for_all_processes(ledger):
     assert (len(claim.won), claim.unfit) == (1, 1)
 
 
+def test_a_budget_may_be_used_up_to_the_last_cent(ledger):
+    fill(ledger, ["a"], cost_usd=None)
+    assert ledger.money().spent == 0.0
+    assert ledger.claim([ask("b")], [0.5], since=ledger.clock(), budget_usd=0.5).unfit == 0
+    claim = ledger.claim([ask("c")], [0.25], since=ledger.clock(), budget_usd=0.5)
+    assert (claim.unfit, claim.money.bound) == (1, 0.5)
+    assert ledger.reserve_more(ask("b"), 0.25, 0.75)
+    assert ledger.money().reserved == 0.75
+
+
 def test_a_second_attempt_is_reserved_or_refused(ledger):
     request = ask("a")
     ledger.claim([request], [0.1], since=ledger.clock(), budget_usd=0.25)
@@ -511,6 +638,29 @@ def test_a_seeded_ledger_answers_and_explains_a_miss(ledger, tmp_path):
     assert ask_all([request], ledger=copy, mode="replay")[0].text == "said hello"
     with pytest.raises(LedgerError, match="temperature was 0.7, now 0.2"):
         ask_all([ask("hello", options={"temperature": 0.2})], ledger=copy, mode="replay")
+
+
+def test_a_miss_shows_twenty_characters_before_a_change_and_forty_after_it(tmp_path):
+    ledger = open_ledger(tmp_path / "mine")
+    before, after = "abcdefghijklmnopqrstuvwxyz" * 2, "0123456789" * 5
+    for words in (f"{before}X{after}", "short"):
+        [request] = [ask(words, tag=words[:2])]
+        ledger.claim([request], [0.0], since=ledger.clock())
+        ledger.record([Call(request.key, "ok", text="yes")])
+
+    def said(request):
+        with pytest.raises(ReplayError) as error:
+            ask_all([request], ledger=ledger, mode="replay")
+        return str(error.value)
+
+    came = said(ask(f"{before}Y{after}", tag="ab"))
+    assert f"read '{before[-20:]}X{after[:39]}', now '{before[-20:]}Y{after[:39]}'." in came
+    assert "`make collect RUN=mine` (or mode='missing')" in came
+    assert "read 'short', now 'shorter'." in said(ask("shorter", tag="sh"))
+    assert "message 0 read 'short', now 'Short'." in said(ask("Short", tag="sh"))
+    two = Request(JUDGE, ({"role": "user", "content": "short"}, {"role": "user", "content": "more"}), tag="sh")
+    assert "1 messages became 2." in said(two)
+    assert "`make collect RUN=...` (or" in str(explain_miss(open_ledger("sqlite://"), [ask("w")], total=1))
 
 
 def test_what_is_recorded_stays_when_a_file_says_otherwise(ledger, tmp_path):

@@ -1,6 +1,7 @@
 """Calls to models: settings, the flow against a provider that fails, and money."""
 
 import dataclasses
+import json
 import multiprocessing
 import os
 import signal
@@ -15,7 +16,7 @@ from server import Provider, serving
 from heart_utils.calls import ledger as database
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, Money, ReplayError, export_calls, open_ledger
-from heart_utils.calls.models import Call, Model, ModelError, Request, read_models, supports_schema
+from heart_utils.calls.models import Call, Model, ModelError, Request, load_litellm, read_models, supports_schema
 from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # for the process that others are forked from
@@ -143,6 +144,120 @@ def test_retry_after_is_honoured(provider, ledger):
     provider.script, provider.retry_after = ["429"], "0.7"
     answer_all(ask(model(provider), "hello"), ledger)
     assert provider.times[1] - provider.times[0] >= 0.7
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, ledger, tmp_path, stream):
+    """Room for 20 that is full again in two seconds: ten a second. Two processes of eight in flight would be turned away."""
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded", stream=stream), ledger)
+    provider.bucket, provider.latency_s = (20, 2.0), 0.02
+    others, calls = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite"), []
+    words = [f"w{i}" for i in range(30)]
+    other = threading.Thread(
+        target=lambda: calls.extend(answer_all(ask(model(provider), *(f"v{w}" for w in words), stream=stream), others))
+    )
+    started = time.monotonic()
+    other.start()
+    calls += answer_all(ask(model(provider), *words, stream=stream), ledger)
+    other.join()
+    took = time.monotonic() - started
+    assert [call.status for call in calls] == ["ok"] * 60
+    assert took < 10 * (60 - 20) / 10  # not slower by far than it may be, also on a busy machine
+    assert provider.outcomes["429"] <= 6
+
+
+def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledger, tmp_path):
+    answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
+    judge, others = model(provider, max_concurrency=2), open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    provider.latency_s = 0.05
+    other = threading.Thread(target=answer_all, args=(ask(judge, *(f"v{i}" for i in range(60))), others))
+    other.start()
+    time.sleep(0.3)
+    provider.script, provider.retry_after = ["429"], "2"
+    answer_all(ask(judge, "w"), ledger)
+    other.join()
+    turned = provider.outcomes["429"]
+    assert turned == 1
+    quiet = max(later - earlier for earlier, later in zip(provider.times[1:], provider.times[2:], strict=False))
+    assert quiet > 1.2  # but for what was in flight, and the tenth of a second until the other looks
+
+
+def asked_of_litellm(monkeypatch, requests, ledger, written=0):
+    """What litellm is given for requests that it answers itself."""
+    litellm, given = load_litellm(), []
+
+    async def answer(**asked):
+        given.append(asked["messages"])
+        usage = litellm.Usage(prompt_tokens=100, completion_tokens=10, cache_creation_input_tokens=written)
+        message = {"role": "assistant", "content": "I hear you."}
+        return litellm.ModelResponse(choices=[{"index": 0, "message": message, "finish_reason": "stop"}], usage=usage)
+
+    monkeypatch.setattr(litellm, "acompletion", answer)
+    return given, answer_all(requests, ledger)
+
+
+def test_what_neighbours_share_is_marked_for_claude_and_changes_neither_words_nor_keys(ledger, monkeypatch):
+    claude = Model("c", "anthropic/claude-sonnet-4-20250514", max_concurrency=1, price_prompt=4, price_completion=8)
+    starts = ["x" * 5000 + "a" * 100, "x" * 5000 + "a" * 200, "x" * 5000 + "b" * 100, "y" * 5000]
+    rules = {"role": "system", "content": "Be kind."}
+    requests = [Request(claude, (rules, {"role": "user", "content": f"{start}?"})) for start in starts]
+    keys = [request.key for request in requests]
+    given, calls = asked_of_litellm(monkeypatch, requests, ledger, written=40)
+    assert [request.key for request in requests] == keys == [call.call_id for call in calls]
+    assert [messages[0] for messages in given] == [rules] * 4
+    blocks = [messages[1]["content"] for messages in given]
+    assert [[len(block["text"]) for block in cut] for cut in blocks[:3]] == [[5100, 1], [5000, 100, 101], [5000, 101]]
+    assert all("cache_control" in block for cut in blocks[:3] for block in cut[:-1])
+    assert not any("cache_control" in cut[-1] for cut in blocks[:3])
+    assert ["".join(block["text"] for block in cut) for cut in blocks[:3]] == [f"{start}?" for start in starts[:3]]
+    assert blocks[3] == f"{starts[3]}?"
+    assert calls[0].cost_usd == pytest.approx((100 * 4 + 40 * 4 / 4 + 10 * 8) / 1e6)  # writing to a cache costs a quarter more
+
+
+def test_nothing_is_marked_where_too_little_is_shared_or_the_provider_keeps_it_by_itself(ledger, monkeypatch):
+    claude, prices = "anthropic/claude-sonnet-4-20250514", {"price_prompt": 1, "price_completion": 1, "max_concurrency": 1}
+
+    def two(name, text, **different):
+        of = Model("m", name, **prices)
+        return [Request(of, ({"role": "user", "content": f"{text}{n}"},), **(different if n else {})) for n in (0, 1)]
+
+    requests = [*two("openai/gpt-4o", "z" * 5000), *two(claude, "z" * 4095), *two(claude, "v" * 5000, options={"top_k": 1})]
+    given, _ = asked_of_litellm(monkeypatch, requests, ledger)
+    assert len(given) == 6
+    assert all(isinstance(messages[0]["content"], str) for messages in given)
+    given, _ = asked_of_litellm(monkeypatch, two(claude, "w" * 4096), ledger)
+    assert [len(messages[0]["content"]) for messages in given] == [2, 2]
+
+
+def test_each_call_that_ends_has_a_line_in_the_log_without_words_or_keys(provider, ledger, tmp_path, monkeypatch):
+    monkeypatch.setenv("CANARY_API_KEY", CANARY)
+    ledger.log = tmp_path / "calls.jsonl"
+    provider.script, provider.answer = ["400", "429", None, "filter"], "some private words"
+    requests = ask(model(provider, api_key_env="CANARY_API_KEY", max_concurrency=1), "first", "second", "third")
+    calls = answer_all(requests, ledger)
+    text = ledger.log.read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    ended = [line for line in lines if "call" in line]
+    assert [line["call"] for line in ended] == [call.call_id for call in calls]
+    assert [line["state"] for line in ended] == ["error", "ok", "refused"]
+    assert [line["attempts"] for line in ended] == [1, 2, 1]
+    assert [line["reason"] for line in ended] == ["BadRequestError", None, None]
+    assert (ended[1]["model"], ended[1]["prompt_tokens"], ended[1]["completion_tokens"]) == ("judge", 1, 3)
+    assert ended[1]["cost_usd"] == pytest.approx(7e-6)
+    assert ended[1]["seconds"] == pytest.approx(calls[1].total_ms / 1000, abs=1e-3)
+    assert not any(word in text for word in (CANARY, "private", "bad request", "first"))
+
+
+def test_how_it_stands_is_logged_now_and_then(provider, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.engine.TELL_S", 0.05)
+    monkeypatch.setattr("heart_utils.calls.engine.LOG_BEATS", 2)
+    ledger.log = tmp_path / "calls.jsonl"
+    provider.script, provider.retry_after, provider.latency_s = [None, "429"], "1", 0.05
+    answer_all(ask(model(provider, max_concurrency=1), "first", "second"), ledger)
+    beats = [line for line in map(json.loads, ledger.log.read_text().splitlines()) if "standing" in line]
+    assert any(beat["throttled"] == 1 and "judge held for 1 s" in beat["standing"] for beat in beats)
+    assert {beat["of"] for beat in beats} == {2}
+    assert beats[-1]["done"] == 1
 
 
 def test_a_failure_is_recorded_and_asked_again_by_the_next_run_only(provider, ledger):

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from heart_utils.calls.models import Model, Request, load_litellm
-from heart_utils.calls.outcomes import CUT, Failure, failure_of, is_filtered, read_plain, read_stream, redact
+from heart_utils.calls.outcomes import CUT, Failure, failure_of, is_filtered, read_limits, read_plain, read_stream, redact
 
 ASK = Request(Model("m", "openai/gpt-4o", timeout_s=5), ({"role": "user", "content": "Hello"},))
 CANARY = "sk-canary-0123456789abcdef"
@@ -319,6 +319,9 @@ def limited(headers, where="response"):
         ({"retry-after": "soon"}, None),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),  # it is over
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00"}, 0.0),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "7s"}, 7.0),
+        ({"x-ratelimit-remaining-requests": "1", "x-ratelimit-reset-requests": "7s"}, None),
+        ({"retry-after": "3", "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "7s"}, 3.0),
         ({}, None),
     ],
 )
@@ -362,3 +365,35 @@ def test_a_key_is_taken_out_of_a_text_and_other_words_are_left(monkeypatch, name
 def test_an_error_never_repeats_a_key(monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "an unusual secret")
     assert failure_of(error("AuthenticationError", "bad key: an unusual secret"), ASK).words.endswith("bad key: [key]")
+
+
+@pytest.mark.parametrize(
+    ("headers", "limits"),
+    [
+        ({"x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "1s"}, [("requests", 59, 1)]),
+        ({"X-RateLimit-Remaining-Tokens": "149984", "X-RateLimit-Reset-Tokens": "6m0.5s"}, [("tokens", 149984, 360.5)]),
+        ({"llm_provider-x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20ms"}, [("requests", 0, 0.02)]),
+        ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "1d2h3m"}, [("requests", 4, 93780)]),
+        ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "12.5"}, [("requests", 4, 12.5)]),
+        ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "soon"}, []),
+        ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "5 apples"}, []),
+        ({"x-ratelimit-remaining-requests": "4"}, []),
+        ({"x-ratelimit-limit-requests": "4", "content-type": "text/html"}, []),
+        (None, []),
+    ],
+)
+def test_what_is_left_of_a_limit_is_read_from_headers(headers, limits):
+    found = read_limits(headers)
+    assert [(limit.of, limit.left, limit.reset_s) for limit in found] == [pytest.approx(limit) for limit in limits]
+
+
+def test_anthropics_limits_are_read_and_their_dates_are_seconds_from_now():
+    soon = (datetime.now(UTC) + timedelta(seconds=40)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = {f"llm_provider-anthropic-ratelimit-{of}-{what}": value
+            for of, left in (("requests", "49"), ("input-tokens", "8000"))
+            for what, value in (("limit", "50"), ("remaining", left), ("reset", soon))}  # fmt: skip
+    requests, tokens = read_limits(said)
+    assert (requests.of, requests.left, tokens.of, tokens.left) == ("requests", 49, "input-tokens", 8000)
+    assert requests.reset_s == pytest.approx(39.5, abs=1.5)
+    past = {name: "2020-01-01T00:00:00Z" if name.endswith("reset") else value for name, value in said.items()}
+    assert read_limits(past)[0].reset_s == 0

@@ -5,9 +5,12 @@ import re
 import sqlite3
 
 import pytest
+import sqlalchemy as sa
 import yaml
 from server import Provider, choose_first, finish_batch, serving
 
+from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.models import Model
 from heart_utils.collect import main
 from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_responders
 from heart_utils.runs import find_root, open_run
@@ -56,6 +59,45 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nothing(project, provider, c
     assert "3 histories" in said
     assert "21 calls to make, for 0.0" in said  # 3 replies; 3 pairs of 3 histories in both orders
     assert provider.requests == []
+
+
+def test_a_dry_run_bounds_the_time_by_latencies_numbers_in_flight_and_limits(project, provider, capsys):
+    """Replies are asked one by one: 3 of 1 s, or 3 twice of 30 s. Verdicts four at once: 18 of 1 s, or 18 twice of 30 s."""
+    folder, settings = project
+    assert main(["mine", "--dry-run"]) == 0
+    assert "Between 0.1 and 7.5 minutes." in capsys.readouterr().out  # 3 + 18 / 4 = 7.5 s; 180 + 36 * 30 / 4 = 450 s
+    write(folder, {**settings, "max_concurrency": 1})
+    assert main(["mine", "--dry-run"]) == 0
+    assert "Between 0.3 and 21.0 minutes." in capsys.readouterr().out  # 3 + 18 s; 180 + 36 * 30 s
+    slow = [{**settings["judges"][0], "requests_per_minute": 6}]
+    write(folder, {**settings, "judges": slow})
+    assert main(["mine", "--dry-run"]) == 0
+    assert "Between 3.0 and 9.0 minutes." in capsys.readouterr().out  # 3 s + 18 / 6 min; 3 + 36 / 6 min
+    write(folder, {**settings, "judges": [{**settings["judges"][0], "tokens_per_minute": 100}]})
+    assert main(["mine", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    prompts, answers = map(int, re.search(r"verdicts +j +18 +0 +(\d+) +(\d+)", said).groups())
+    shortest, longest = (prompts + answers) / 100 + 0.05, 2 * (prompts + answers) / 100 + 3
+    assert f"Between {shortest / 60:.1f} and {longest / 60:.1f} hours." in said
+    assert "(of j, m too little is recorded: 1 and 30 s are assumed)" in said
+
+
+def test_a_dry_run_takes_the_latencies_that_are_recorded(project, provider, capsys):
+    folder, settings = project
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    ledger = open_ledger("mine")
+    with ledger.writing() as connection:
+        connection.execute(
+            sa.text("UPDATE calls SET digest = NULL, total_ms = 1000 * (SELECT count(*) FROM calls c WHERE c.key < calls.key)")
+        )
+    write(folder, {**settings, "slices": {"standard": 2, "adversarial": 2}})
+    assert ledger.quick_and_slow(Model("j", "openai/test", api_base=provider.address)) == (2.0, 18.0)  # of 0 to 20 s
+    capsys.readouterr()
+    assert main(["mine", "--dry-run"]) == 0
+    # One reply and six verdicts, four at once: 2 + 6 * 2 / 4 s, and 36 + 12 * 18 / 4 s.
+    said = capsys.readouterr().out
+    assert "Between 0.1 and 1.5 minutes." in said
+    assert "assumed" not in said
 
 
 def test_paid_calls_need_a_word_from_somebody(project, provider, capsys):
@@ -409,3 +451,24 @@ def test_judging_goes_to_batches_and_comes_back_with_the_same_command(project, p
     assert main(["mine", "--quiet"]) == 0
     assert "Nothing to do" in capsys.readouterr().out
     assert len(provider.requests) == 3
+
+
+def test_probes_and_scores_and_codes_go_to_batches_too(project, provider, capsys):
+    folder, settings = project
+    judge = {**settings["judges"][0], "answer_format": "json"}
+    more = {
+        "report_card": True,
+        "judges": [judge],
+        "coders": [{**judge, "name": "k"}],
+        "codebooks": ["esconv"],
+        "budget_usd": 9,
+    }
+    write(folder, {**settings, **more, "protocols": {"heart": ["overall"], "likert": None}})
+    assert main(["mine", "--dry-run"]) == 0
+    steps = {
+        line.split()[0]: int(line.split()[2]) for line in capsys.readouterr().out.splitlines() if " j " in line or " k " in line
+    }
+    assert set(steps) == {"verdicts", "scores", "codes", "probes"}
+    assert main(["mine", "--quiet", "--yes", "--batch"]) == 4
+    n = sum(steps.values())
+    assert f"0 of {n} judging calls are answered, {n} are in batches" in capsys.readouterr().out

@@ -420,6 +420,27 @@ def test_a_run_without_such_histories_says_so(run):
         write_study(run, "voting")
 
 
+def test_the_command_says_what_people_take_and_cost_with_checks_practice_fee_and_spares(run, capsys):
+    """Three people: six pages of a minute, one a check, and ten minutes around them; 12 GBP an hour, a quarter as fee."""
+    write = (
+        "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: %s}\ncost: {fee_share: 0.25, seconds_a_page: {reply: 240}}\n"
+    )
+    (run.folder / "study.yaml").write_text(write % 0)
+    assert main([str(run.folder), "rating", "--write-only"]) == 0
+    said = capsys.readouterr().out  # 3 * 16 minutes; 0.8 * 12 * 1.25
+    assert "16 minutes a person, 0.8 hours: 12.00 GBP, at 12 an hour and a fee of 25 %" in said
+    (run.folder / "study.yaml").write_text(write % 0.5)
+    assert main([str(run.folder), "rating", "--name", "more", "--write-only"]) == 0
+    assert "0.8 hours: 12.00 GBP, and 20.00 if all 2 spare seats are taken too" in capsys.readouterr().out
+    (run.folder / "study.yaml").write_text(write % 0 + "reply: {writers_per_history: 2, n_writers: 2, spare: 0}\n")
+    assert main([str(run.folder), "reply", "--write-only"]) == 0
+    n = len(assignment(run.folder / "study" / "reply")) // 2  # each writes to each history
+    assert (
+        f"{4 * n + 10} minutes a person, {2 * (4 * n + 10) / 60:.1f} hours: {2 * (4 * n + 10) / 4:.2f} GBP"
+        in capsys.readouterr().out
+    )
+
+
 def test_the_command_writes_resumes_and_explains(run, capsys):
     (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
     assert main([str(run.folder), "rating", "--write-only"]) == 0
