@@ -37,7 +37,8 @@ def agreement_with_baselines(
     - ``style``: all columns of `gaps` at once, by logistic regression, if there are several;
     - ``first_shown``: whether people prefer the reply that they saw first, if their votes have an ``order``.
 
-    A baseline without an answer, such as length where both replies are as long, is a coin.
+    A baseline without an answer, such as length where both replies are as long, is a coin; a feature in which no two
+    replies differ has no row.
 
     Parameters
     ----------
@@ -120,6 +121,8 @@ def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dic
     if "pair_id" not in votes.units or not gaps.index.is_unique or not votes.units["pair_id"].isin(gaps.index).any():
         raise AgreementError("gaps must be indexed by the pair_id of the verdicts, one row a pair.")
     x = np.nan_to_num(gaps.reindex(votes.units["pair_id"]).to_numpy(float))
+    varies = x.any(axis=0)  # a feature in which no two replies differ guesses nothing
+    x, gaps = x[:, varies], gaps.loc[:, varies]
     columns = {str(name): np.sign(x[:, [place]]) for place, name in enumerate(gaps)}
     columns |= {"style": x} if x.shape[1] > 1 else {}
     return {name: _cross_fitted(chosen, pairs) for name, chosen in columns.items()}
@@ -130,7 +133,7 @@ def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 
-    x = x / np.where(x.any(axis=0), np.sqrt((x**2).mean(axis=0)), 1.0)
+    x = x / np.sqrt((x**2).mean(axis=0))
     guess = np.full((len(x), 3), 0.5)
     for group in np.unique(pairs.unit_group):
         mine = np.flatnonzero((pairs.unit_group == group) & pairs.own[:, [A, B]].any(axis=1))

@@ -46,7 +46,7 @@ def test_a_feature_is_learnt_from_other_dialogues_and_equal_replies_are_a_coin()
 
 def test_several_features_are_also_taken_together():
     table = questions("aabbabab" * 5, "aaaaaaaa" * 5)
-    shape = {"words": [1, 2, -1, -2, -1, 2, 2, -1] * 5, "lists": [0, 0, 0, 0, 3, -3, 0, 0] * 5}
+    shape = {"words": [1, 2, -1, -2, -1, 2, 2, -1] * 5, "lists": [0, 0, 0, 0, 3, -3, 0, 0] * 5, "never": [0] * 40}
     found = shares(table, gaps=pd.DataFrame(shape, index=table["pair_id"].unique(), dtype=float))
     assert list(found) == ["model", "author_only", "words", "lists", "style"]
     assert found["words"] == pytest.approx(6 / 8)  # two of eight go against the longer reply
