@@ -111,7 +111,8 @@ def agreement_with_baselines(
         rows.append(row.assign(n_votes=np.rint(total[0]).astype(int), n_clusters=n_clusters))
     table = pd.concat(rows if between[1] else rows[1:], ignore_index=True)
     table = table.assign(ci_level=ci_level if n_resamples else np.nan, provisional=table["n_clusters"] < ENOUGH_CLUSTERS)
-    return table.sort_values(list(pairs.groups), kind="stable", ignore_index=True) if len(pairs.groups.columns) else table
+    columns = [str(name) for name in pairs.groups]
+    return table.sort_values(columns, kind="stable", ignore_index=True) if columns else table
 
 
 def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dict[str, Array]:

@@ -62,6 +62,12 @@ def calibrate_abstention(
     AgreementError
         If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters.
 
+    Notes
+    -----
+    In 1,000 simulated studies each (``make bench NAME=abstain``) a risk of 10 % was exceeded in at most 3.7 % of studies with
+    40 questions or more, and with 20 questions in 6.7 % where these differ as strongly as a standard deviation of 1.5 in
+    log-odds (17.6 % if votes are counted as if independent). Below 40 questions take the promise as approximate.
+
     References
     ----------
     .. [1] Angelopoulos, Bates, Candès, Jordan and Lei (2021), https://arxiv.org/abs/2110.01052; for judges: Jung, Brahman
@@ -88,7 +94,7 @@ def calibrate_abstention(
     rows = []
     for threshold in dict.fromkeys(np.sort(confidence)[::-1][places]):
         taken = confidence >= threshold
-        n = np.bincount(where[taken], minlength=len(clusters)).astype(float)
+        n = np.bincount(where[taken], np.ones(int(taken.sum())), len(clusters))
         said = np.bincount(where[taken], wrong[taken], len(clusters))
         share = said.sum() / n.sum()
         found = {"threshold": threshold, "coverage": taken.mean(), "risk": share, "risk_high": risk_bound(said, n, error)}
