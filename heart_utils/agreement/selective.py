@@ -94,8 +94,8 @@ def calibrate_abstention(
     rows = []
     for threshold in dict.fromkeys(np.sort(confidence)[::-1][places]):
         taken = confidence >= threshold
-        n = np.bincount(where[taken], np.ones(int(taken.sum())), len(clusters))
-        said = np.bincount(where[taken], wrong[taken], len(clusters))
+        n = np.bincount(where[taken], minlength=len(clusters)).astype(float)
+        said = np.bincount(where[taken], wrong[taken], len(clusters)).astype(float)
         share = said.sum() / n.sum()
         found = {"threshold": threshold, "coverage": taken.mean(), "risk": share, "risk_high": risk_bound(said, n, error)}
         rows.append({**found, "n_votes": int(n.sum()), "n_clusters": int((n > 0).sum())})
