@@ -46,6 +46,8 @@ _PUBLIC = {
     "plot_leaderboard": "report.figures",
     "Agreement": "agreement.agreement",
     "AgreementError": "agreement.agreement",
+    "agreement_with_baselines": "agreement.baselines",
+    "calibrate_abstention": "agreement.selective",
     "cohen_kappa": "agreement.agreement",
     "gwet_ac": "agreement.agreement",
     "icc": "agreement.agreement",

@@ -84,11 +84,15 @@ class VotePairs:
         return self.unit_cluster[self.unit]
 
 
-def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], by: Sequence[str]) -> VotePairs:
-    """Pair what two parties said of the same replies, as counts. With "rater" in `by` the second party is told apart."""
+def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str | None], by: Sequence[str]) -> VotePairs:
+    """Pair what two parties said of the same replies, as counts. With "rater" in `by` the second party is told apart.
+
+    Without a second party each vote is paired with itself.
+    """
+    alone = between[1] is None
     _check(votes, table, between, by)
-    first, second = (party(votes, table, who) for who in between)
-    symmetric = bool((first == second).all())
+    first, second = (party(votes, table, who or between[0]) for who in between)
+    symmetric = bool((first == second).all()) and not alone
     if symmetric and len(np.unique(votes.rater[first])) < 2:
         raise AgreementError(
             f"Agreement of {between[0]} with {between[1]} needs two raters or more; "
@@ -96,7 +100,7 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str], b
         )
     said = pd.DataFrame({"unit": votes.unit, "rater": votes.rater, "value": votes.value})
     met = said[first].merge(said[second], on="unit", suffixes=("", "_other"))
-    met = met[met["rater"] != met["rater_other"]]
+    met = met[(met["rater"] == met["rater_other"]) == alone]
     if met.empty:
         raise AgreementError(
             f"{between[0]} and {between[1]} share no pair: nobody of one judged what another of the other did."
@@ -144,7 +148,7 @@ def _ambiguity(
     return np.asarray(np.select([n_others < 2, larger <= SPLIT * n_others], ["unknown", "ambiguous"], "clear"), dtype=object)
 
 
-def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str], by: Sequence[str]) -> None:
+def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str | None], by: Sequence[str]) -> None:
     if votes.kind != "verdict":
         raise AgreementError(
             "Pairwise agreement is of verdicts, and the table holds scores. "
@@ -152,7 +156,7 @@ def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str], by: Sequ
         )
     if len(tuple(between)) != 2 or isinstance(between, str):
         raise AgreementError(f"between names two parties, such as ('human', 'model'); got {between!r}.")
-    if len(votes.raters) < 2:
+    if len(votes.raters) < 2 and between[1] is not None:
         raise AgreementError(f"Agreement needs two raters or more; there is only {votes.raters[0]}.")
     kind = ["rater_kind"] if set(between) & set(RATER_KINDS) else []
     needed = ["responder_a", "responder_b", *(column for column in by if column != "ambiguity"), *kind]
@@ -418,13 +422,13 @@ def pairwise_agreement(
         raise AgreementError(f"cluster names a column, or such a column and 'rater'; got {cluster!r}.")
     votes = read_votes(verdicts, cluster=clusters[0], inconsistent=inconsistent)
     pairs = pair_votes(votes, verdicts, between=between, by=by)
-    counts = _that_count(pairs, ties)
+    counts = that_count(pairs, ties)
     if not counts.any():
         raise AgreementError(
             f"Nothing is decided: each of the {pairs.counts.sum():.0f} pairs of votes by {between[0]} and {between[1]} holds a "
             f"tie. Count ties as answers (ties='include'), or collect votes that decide."
         )
-    sums, margins = _sum_by_cluster(pairs, counts), author_margins(pairs, counts)
+    sums, margins = sum_by_cluster(pairs, counts), author_margins(pairs, counts)
     names = author_baseline(pairs, counts, decided=ties == "exclude")
     estimate = _measures(sums.sum(axis=0), margins.sum(axis=0), names.count_right(np.ones((1, len(sums))))[0])
     replicates = _resample(sums, margins, names, draw_weights(len(sums), n_resamples, rng))
@@ -437,7 +441,7 @@ def pairwise_agreement(
     return Agreement(table, between, ties, votes.left_out, votes.n_inconsistent)
 
 
-def _that_count(pairs: VotePairs, ties: str) -> Array:
+def that_count(pairs: VotePairs, ties: str) -> Array:
     """Leave out pairs of votes with a tie, if ties are no answer."""
     counts = pairs.counts.copy()
     if ties == "exclude":
@@ -445,7 +449,7 @@ def _that_count(pairs: VotePairs, ties: str) -> Array:
     return counts
 
 
-def _sum_by_cluster(pairs: VotePairs, counts: Array) -> Array:
+def sum_by_cluster(pairs: VotePairs, counts: Array) -> Array:
     """Sum pairs of votes, equal ones, and ties of either party, to shape (clusters, groups, 4)."""
     first, second = counts.sum(axis=2), counts.sum(axis=1)
     if pairs.symmetric:
@@ -525,9 +529,9 @@ def _vary_people(
             continue  # nobody of the other party judged what this person did
         group = np.array([number[row] for row in theirs.groups.itertuples(index=False, name=None)], np.intp)[theirs.group]
         theirs = replace(theirs, group=group, groups=pairs.groups, symmetric=pairs.symmetric)
-        counts = _that_count(theirs, ties)
+        counts = that_count(theirs, ties)
         answers = replace(author_baseline(theirs, counts, decided=names.decided), told=names.told)
-        parts = _sum_by_cluster(theirs, counts), author_margins(theirs, counts), answers.right_by_cluster()
+        parts = sum_by_cluster(theirs, counts), author_margins(theirs, counts), answers.right_by_cluster()
         up, down = (
             _measures(*(total + sign * step * part for total, part in zip(totals, parts, strict=True))) for sign in (1, -1)
         )

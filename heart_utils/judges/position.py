@@ -163,6 +163,13 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, index=text.index).astype(float)
 
 
+def feature_gaps(comparisons: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
+    """Say by how much reply a exceeds reply b in each feature (`features` by reply_id), indexed by ``pair_id``."""
+    pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")
+    sides = [features.reindex(pairs[side]).to_numpy(float) for side in ("reply_a", "reply_b")]
+    return pd.DataFrame(sides[0] - sides[1], columns=features.columns, index=pairs.index)
+
+
 def feature_bias(
     verdicts: pd.DataFrame,
     comparisons: pd.DataFrame,
@@ -206,12 +213,10 @@ def feature_bias(
     >>> found[["rater", "feature", "n_clusters"]].values.tolist()
     [['judge', 'n_words', 40]]
     """
-    pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
+    by_pair = feature_gaps(comparisons, features)
     joined = combine_orders(verdicts)
-    joined = joined[joined["state"].isin(["valid", "inconsistent"]) & joined["pair_id"].isin(pairs.index)]
-    won = won_by_a(joined)
-    sides = [features.reindex(joined["pair_id"].map(pairs[side])).to_numpy(float) for side in ("reply_a", "reply_b")]
-    gaps = pd.DataFrame(sides[0] - sides[1], columns=features.columns, index=joined.index)
+    joined = joined[joined["state"].isin(["valid", "inconsistent"]) & joined["pair_id"].isin(by_pair.index)]
+    won, gaps = won_by_a(joined), by_pair.loc[joined["pair_id"]].set_axis(joined.index)
     rows = []
     for (rater, dimension), theirs in joined.groupby(["rater", "dimension"], sort=True):
         gap = gaps.loc[theirs.index].dropna()

@@ -204,16 +204,7 @@ BAD = {
     "three raters": (cohen_kappa, [[1, 2, 1], [2, 2, 1]], {}, "is of two raters; the table holds 3"),
     "a rater unknown": (cohen_kappa, [[1, 2], [2, 2]], {"raters": ("0", "9")}, "raters must name two of 0, 1"),
     "a scale too short": (gwet_ac, [[1, 2], [2, 6]], {"categories": [1, 2, 3]}, "Scores 6 are not among the categories"),
-    "weights unknown": (gwet_ac, [[1, 2], [2, 1]], {"weights": "cubic"}, "'linear', 'quadratic' or a square table"),
-    "weights that do not fit": (
-        gwet_ac,
-        [[1, 2], [2, 3]],
-        {"weights": np.eye(2)},
-        "2 by 2, but there are 3 categories: 1, 2, 3",
-    ),
-    "weights that lean": (gwet_ac, [[1, 2], [2, 1]], {"weights": [[1, 0.5], [0, 1]]}, "are not symmetric"),
-    "weights beyond one": (gwet_ac, [[1, 2], [2, 1]], {"weights": [[1, 2], [2, 1]]}, "leave the range from 0 to 1"),
-    "weights that forgive all": (cohen_kappa, [[1, 2], [2, 1]], {"weights": [[1, 1], [1, 1]]}, "full credit to everything"),
+    "weights unknown": (gwet_ac, [[1, 2], [2, 1]], {"weights": "cubic"}, "weights must be 'linear' or 'quadratic'"),
     "a level unknown": (krippendorff_alpha, [[1, 2], [2, 1]], {"level": "cardinal"}, "level must be one of nominal"),
     "a ratio below zero": (krippendorff_alpha, [[-1, 2], [2, 1]], {"level": "ratio"}, "scores of zero or more"),
 }
@@ -256,7 +247,6 @@ def test_fleiss_kappa_with_weights_by_hand():
     by_chance = shares @ credit @ shares
     found = fleiss_kappa(sheet, weights="linear", **ALONE).value
     assert found == pytest.approx((2.5 / 4 - by_chance) / (1 - by_chance))
-    assert found == pytest.approx(fleiss_kappa(sheet, weights=credit, **ALONE).value)
 
 
 def test_a_category_that_nobody_used_widens_the_scale_of_linear_weights():

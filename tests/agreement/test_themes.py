@@ -140,7 +140,7 @@ def test_overlap_is_what_going_through_all_pairs_of_reasons_gives(rng, agreeing)
         )
 
     found = theme_overlap(reasons, codes, agreeing=agreeing, n_resamples=0)
-    dice = found.table.set_index("measure").loc["dice"]
+    dice = found.table.iloc[0]
     assert found.n_reason_pairs == len(met)
     assert dice["overlap"] == pytest.approx(mean_dice(met))
     assert dice["permuted"] == pytest.approx(mean_dice(apart))
@@ -149,16 +149,14 @@ def test_overlap_is_what_going_through_all_pairs_of_reasons_gives(rng, agreeing)
 
 def test_reasons_without_a_common_cause_overlap_as_shuffled_ones_do(rng):
     found = theme_overlap(*draw_reasons(rng, n=300), agreeing=False)
-    excess = found.table.set_index("measure").loc["dice"]
+    excess = found.table.iloc[0]
     assert excess["overlap"] > 0.35  # themes that many name overlap whatever the pair
     assert excess["excess_low"] < 0 < excess["excess_high"]
-    assert found.themes["kappa"].abs().max() < 0.2
 
 
 def test_reasons_with_a_common_cause_overlap_more(rng):
     found = theme_overlap(*draw_reasons(rng, n=300, shared=0.7), agreeing=False)
-    assert found.table.set_index("measure").loc["dice", "excess_low"] > 0.2
-    assert found.themes["kappa"].to_numpy() == pytest.approx(0.7, abs=0.15)
+    assert found.table["excess_low"].item() > 0.2
 
 
 def test_a_reason_that_names_nothing_is_left_out_and_counted(rng):
@@ -196,6 +194,5 @@ def test_any_two_parties_may_be_compared_and_one_that_is_not_there_is_named(rng)
     swapped = theme_overlap(reasons, codes, between=("model", "human"), agreeing=False, n_resamples=0)
     usual = theme_overlap(reasons, codes, agreeing=False, n_resamples=0)
     assert swapped.table["overlap"].tolist() == pytest.approx(usual.table["overlap"].tolist())
-    assert swapped.themes["first_share"].tolist() == usual.themes["second_share"].tolist()
     with pytest.raises(ThemeError, match="No reason that names a theme is by 'crowd'"):
         theme_overlap(reasons, codes, between=("human", "crowd"), agreeing=False)

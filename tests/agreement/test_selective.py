@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit, logit
+
+from heart_utils.agreement.selective import calibrate_abstention, risk_bound
+from heart_utils.ratings.verdicts import AgreementError
+
+
+def votes_with(rng, n_questions, spread, base=0.05, slope=3.0):
+    """Draw votes whose chance to contradict the judge falls with its confidence and differs between questions."""
+    question = np.repeat(np.arange(n_questions), rng.integers(6, 42, n_questions))
+    confidence = rng.random(len(question))
+    chance = expit(logit(base) + rng.normal(0, spread, n_questions)[question] + slope * (0.5 - confidence))
+    return rng.random(len(question)) < chance, confidence, question
+
+
+def test_without_clustering_the_bound_is_clopper_and_pearsons():
+    wrong, n = np.zeros(200), np.ones(200)
+    wrong[:7] = 1.0
+    expected = stats.binomtest(7, 200, alternative="less").proportion_ci(0.95).high
+    assert risk_bound(wrong, n, 0.05) == pytest.approx(expected, abs=1e-4)  # t on 199 degrees of freedom on both sides
+    assert risk_bound(np.zeros(59), np.ones(59), 0.05) == pytest.approx(1 - 0.05 ** (1 / 59), abs=1e-6)
+
+
+def test_votes_that_err_together_say_less():
+    apart = risk_bound(np.ones(40), np.full(40, 10.0), 0.05)
+    together = risk_bound(np.repeat([10.0, 0.0], [4, 36]), np.full(40, 10.0), 0.05)
+    assert together > apart + 0.05
+
+
+def test_testing_stops_at_the_first_threshold_that_fails():
+    wrong = np.repeat([0, 1, 0], [120, 60, 400])
+    confidence = np.repeat([0.9, 0.5, 0.1], [120, 60, 400])
+    found = calibrate_abstention(wrong, confidence, np.arange(580) % 58, risk=0.2, coverages=(0.2, 0.3, 1.0))
+    assert found["threshold"].tolist() == [0.9, 0.5, 0.1]
+    assert found["risk_high"].iloc[2] < 0.2  # it would pass alone
+    assert found["passed"].tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(("n_questions", "spread"), [(20, 0.7), (40, 0.0), (40, 1.5)])
+def test_the_risk_is_exceeded_in_few_studies_though_votes_come_in_questions(n_questions, spread):
+    """Simulated with known truth: at most 5 % of studies, plus two Monte Carlo errors; plain counting gives 16 % at 40, 1.5."""
+    rng = np.random.default_rng(7)
+    truth_wrong, truth_confidence, _ = votes_with(np.random.default_rng(0), 20_000, spread)
+    too_high = []
+    for _ in range(200):
+        found = calibrate_abstention(*votes_with(rng, n_questions, spread), risk=0.1)
+        accepted = truth_confidence >= found["threshold"].where(found["passed"]).min()
+        too_high.append(accepted.any() and truth_wrong[accepted].mean() > 0.1)
+    assert np.mean(too_high) <= 0.05 + 2 * (0.05 * 0.95 / 200) ** 0.5
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [([0, 1], [0.5], [1, 2]), ([0, 1], [0.5, np.nan], [1, 2]), ([0, 1], [0.5, 0.5], [1, 1]), ([0, 2], [0.5] * 2, [1, 2])],
+)
+def test_votes_that_cannot_be_used_are_refused(entries):
+    with pytest.raises(AgreementError):
+        calibrate_abstention(*entries)
