@@ -133,7 +133,7 @@ def _stage_practice(stage: Path) -> None:
         for cell in notebook["cells"]:
             for output in list(cell.get("outputs", [])):
                 page = "".join(output.get("data", {}).get("text/html", ""))
-                if 'class="heart-practice"' in page:
+                if 'class="heart-practice' in page:
                     cell["outputs"].remove(output)
                     shown = f"``````{{raw}} html\n{page}\n``````\n"
         copy.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
