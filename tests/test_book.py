@@ -1,5 +1,6 @@
 """The built book as a reader gets it: in the files, and in a real browser."""
 
+import gzip
 import html
 import os
 import re
@@ -107,10 +108,18 @@ def test_every_figure_of_a_chapter_is_svg_and_leads_to_itself_alone(pages):
     assert drawn > 30
 
 
-def test_mathematics_is_loaded_only_where_there_is_some(pages):
+def test_formulas_are_set_by_the_browser_and_no_tex_is_left(pages):
+    formulas = 0
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        assert ("tex-svg.js" in text) <= ('class="math' in text), page
+        found = re.findall(r'<(span|div)[^>]* class="math"[^>]*>(.*?)</\1>\n?', text, re.DOTALL)
+        assert not re.search(r"<script[^>]*>?[^<]*mathjax", text, re.IGNORECASE), page
+        assert text.count('class="math"') == text.count("<math "), page
+        assert not re.search(
+            r"\\\(|\\\[|\\(frac|theta|operatorname)", re.sub(r"<(pre|script).*?</\1>", "", text, flags=re.DOTALL)
+        ), page
+        formulas += len(found)
+    assert formulas > 100
 
 
 def test_no_page_names_a_file_from_outside(pages):
@@ -197,11 +206,46 @@ def test_the_claims_are_chosen_by_words_and_by_finding(pages, browser):
     tab.close()
 
 
+def sent(url):
+    """Count the bytes that a web server sends for a file: text packed by gzip, fonts and photographs as they are."""
+    file = Path(unquote(url.removeprefix("file://")))
+    packed = file.suffix in (".html", ".css", ".js", ".svg")
+    return len(gzip.compress(file.read_bytes())) if packed else file.stat().st_size
+
+
 @pytest.mark.services
-def test_mathematics_is_set_without_a_network(pages, browser):
-    tab = browser.new_page()
-    tab.goto((HTML / "notebooks" / "02_who_is_preferred.html").as_uri())
-    tab.wait_for_selector("mjx-container svg", timeout=90_000)
+def test_the_first_visit_of_a_page_takes_less_than_a_megabyte_from_a_server(pages, browser):
+    heavy = {}
+    for page in pages:
+        tab = browser.new_page(viewport={"width": 1400, "height": 1000})
+        asked = set()
+        tab.on("request", lambda request, asked=asked: asked.add(request.url.partition("?")[0].partition("#")[0]))
+        tab.goto(page.as_uri(), wait_until="load")
+        tab.wait_for_timeout(100)
+        loaded = sum(sent(url) for url in asked if url.startswith("file:"))
+        tab.close()
+        assert len(asked) > 10, page
+        if loaded >= 1_000_000:
+            heavy[page.name] = loaded
+    assert heavy == {}
+
+
+@pytest.mark.services
+def test_every_icon_of_the_frame_is_drawn(pages, browser):
+    """The magnifier, the menu, the arrows, the download, the theme switch: each has a sign of the font, which has loaded."""
+    tab = browser.new_page(viewport={"width": 1400, "height": 1000})
+    tab.goto((HTML / "notebooks" / "02_who_is_preferred.html").as_uri(), wait_until="load")
+    drawn = tab.evaluate("""async () => {
+      await document.fonts.ready;
+      const icons = [...document.querySelectorAll("i[class*=fa-], span[class*=fa-]")].filter((icon) => icon.checkVisibility());
+      return icons.map((icon) => {
+        const style = getComputedStyle(icon, "::before");
+        const loaded = document.fonts.check(`900 16px ${style.fontFamily}`);
+        return [icon.className, style.content.length, icon.getBoundingClientRect().width, loaded];
+      });
+    }""")
+    assert len(drawn) > 5
+    assert [icon for icon in drawn if icon[1] != 3 or not icon[2] or not icon[3]] == []
     tab.close()
 
 

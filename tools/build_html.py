@@ -17,6 +17,12 @@ __all__ = ["BUILT_ON", "build_html"]
 BUILT_ON = "@built-on@"
 """Stands in the staged footer for when, and from which commit; `built_on.txt` in the stage says it."""
 
+UNUSED = {
+    "fontawesome": r"fontawesome",  # 1.5 MB, which draws icons that are in a font as well
+    "search": r"(?:searchtools|language_data|searchindex)",  # for a search as one types, which the book does without
+}
+"""Scripts that the theme loads on every page: the second kind is kept on the page of the search."""
+
 PICTURE = re.compile(r'_images/([^"#?]+)"')
 
 
@@ -50,8 +56,8 @@ def build_html(stage: Path, html: Path) -> None:
     html.parent.mkdir(parents=True, exist_ok=True)
     part = html.with_name(f".{html.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    # Maps only serve debugging of the theme, and its locales only the build.
-    shutil.copytree(built, part, ignore=shutil.ignore_patterns("*.map", "locales"))
+    # Maps only serve debugging of the theme, its locales only the build, and every browser reads the smaller font.
+    shutil.copytree(built, part, ignore=shutil.ignore_patterns("*.map", "locales", "fontawesome.js*", "*.ttf"))
     # Sphinx keeps pages and pictures of earlier builds, such as those of a chapter that has another name now.
     staged = {path.relative_to(stage).with_suffix("") for path in stage.rglob("*") if path.suffix in (".md", ".ipynb")}
     for folder in (part, part / "_sources"):
@@ -65,6 +71,9 @@ def build_html(stage: Path, html: Path) -> None:
     shown: set[str] = set()
     for page in part.rglob("*.html"):
         text = page.read_text(encoding="utf-8").replace(BUILT_ON, words)
+        for kind, script in UNUSED.items():
+            if kind != page.stem:
+                text = re.sub(rf"\s*<script[^>]*/{script}\.js[^>]*></script>", "", text)
         shown.update(PICTURE.findall(text))
         page.write_text(text, encoding="utf-8")
     for picture in (part / "_images").glob("*"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-__all__ = ["Settings", "SettingsError", "contact_words", "launch_words", "read_settings"]
+__all__ = ["Settings", "SettingsError", "contact_words", "launch_buttons", "launch_words", "read_settings"]
 
 FIRST_NOTEBOOK = "notebooks/02_who_is_preferred.ipynb"
 
@@ -94,6 +94,36 @@ def launch_words(settings: Settings) -> str:
     where = {"github.com": f"gh/{path}", "gitlab.com": f"gl/{quote(path, safe='')}"}.get(host, f"git/{quote(address, safe='')}")
     binder = f"https://mybinder.org/v2/{where}/HEAD?urlpath=lab/tree/{FIRST_NOTEBOOK}"
     return f"[Open on Binder]({binder}) · [The repository]({address})\n"
+
+
+def launch_buttons(settings: Settings) -> dict[str, object]:
+    """Give the part of `_config.yml` by which each chapter gets a button for Binder and one for Colab.
+
+    Parameters
+    ----------
+    settings : Settings
+        From :func:`read_settings`.
+
+    Returns
+    -------
+    dict
+        Empty unless the repository is known and on GitHub, the one host that both can read.
+
+    Examples
+    --------
+    >>> launch_buttons(Settings())
+    {}
+    >>> launch_buttons(Settings("https://github.com/who/what"))["launch_buttons"]["colab_url"]
+    'https://colab.research.google.com'
+    """
+    address = settings.repository.rstrip("/").removesuffix(".git")
+    if not address.startswith("https://github.com/"):
+        return {}
+    hosts = {"binderhub_url": "https://mybinder.org", "colab_url": "https://colab.research.google.com"}
+    return {
+        "repository": {"url": address, "branch": "main", "path_to_book": ""},
+        "launch_buttons": {"notebook_interface": "jupyterlab", **hosts},
+    }
 
 
 def contact_words(settings: Settings) -> str:

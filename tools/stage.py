@@ -29,12 +29,16 @@ from tools.figure import read_figure
 from tools.governance import absent_sets, write_governance
 from tools.notebooks import NotebookError, read_cells
 from tools.plan import Plan, PlanError, read_plan
+from tools.settings import launch_buttons, read_settings
 from tools.source_pages import write_source_pages
 
 __all__ = ["api_pages", "stage_book"]
 
 FRONT_FIGURE = ("notebooks/01_who_supports_better.ipynb", "fig-forest")
 """The figure that the front page shows, taken from its chapter with its words."""
+
+PRACTICE = "11_the_raters.ipynb"
+"""Where the comparisons of the page `practice` are made."""
 
 MARKERS = [Path(__file__).with_name(f"{name}.py") for name in ("stage", "evidence", "flow")]
 
@@ -73,6 +77,7 @@ def stage_book(root: Path, plan: Plan) -> Path:
             write_atomically(page, kept.encode())
         check_chips(kept, {name: said.glued for name, said in evidence.items()}, page.name)
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
+    config |= launch_buttons(read_settings(root))
     options = config["sphinx"]["config"]["html_theme_options"]
     # Sphinx lays every page anew when its settings change; what changes with each commit is put in when the pages are.
     options["extra_footer"] = f"<p>{BUILT_ON}</p>"
@@ -87,6 +92,7 @@ def stage_book(root: Path, plan: Plan) -> Path:
         write_atomically(stage / name, text.encode())
     shutil.copytree(_kept_api_pages(root), stage / "book", dirs_exist_ok=True)  # with their times
     _stage_front_figure(stage)
+    _stage_practice(stage)
     write_governance(root, stage / "book", [note for said in evidence.values() for note in said.notes])
     return stage
 
@@ -114,6 +120,25 @@ def _stage_front_figure(stage: Path) -> None:
         write_atomically(stage / "book" / "front.svg", figure.svg)
         front = f"```{{figure}} front.svg\n:name: fig-front\n:alt: {figure.alt}\n\n{figure.caption}\n```\n"
     write_atomically(stage / "book" / "front.txt", front.encode())
+
+
+def _stage_practice(stage: Path) -> None:
+    """Move the comparisons to practise on from the chapter about raters to their page, where visitors find them."""
+    copy, shown = (
+        stage / "notebooks" / PRACTICE,
+        "This book has no comparisons to practise on: its run has no replies, or no verdicts.",
+    )
+    if copy.is_file():
+        time, notebook = copy.stat().st_mtime_ns, json.loads(copy.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            for output in list(cell.get("outputs", [])):
+                page = "".join(output.get("data", {}).get("text/html", ""))
+                if 'class="heart-practice' in page:
+                    cell["outputs"].remove(output)
+                    shown = f"``````{{raw}} html\n{page}\n``````\n"
+        copy.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
+        os.utime(copy, ns=(time, time))
+    write_atomically(stage / "book" / "practice.txt", shown.encode())
 
 
 def api_pages() -> dict[str, str]:

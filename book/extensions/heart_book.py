@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
 from heart_tables import lay_out
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.transforms import SphinxTransform
+from sphinx.util.math import get_node_equation_number
 from sphinx.util.nodes import make_refnode
 from sphinx_thebe import init_thebe_core, update_thebe_context
 
@@ -32,6 +35,11 @@ CHIPS = {
     "demo": "The sample run: drafted conversations and a small model, which show that the steps work and nothing else",
 }
 """Kinds of evidence, and what they mean."""
+
+ACCENTED = re.compile(
+    r"<munderover>(<mi>[^<]*</mi>)(<m[in]>[^<]*</m[in]>|<mrow>(?:<m[ino]>[^<]*</m[ino]>)*</mrow>)"
+    r'(<mo stretchy="false">[^<]</mo>|<mo accent="true">[^<]</mo>)</munderover>'
+)
 
 UNDECLARED = ("sphinx_jupyterbook_latex", "sphinx_multitoc_numbering")
 """They do not say that pages may be read side by side: the first does nothing for HTML, the second counts when all are read."""
@@ -102,6 +110,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(table_caption, html=(_open_caption, _close_caption))
     app.add_transform(NumberTables)
     app.add_transform(FoldDemos)
+    app.add_html_math_renderer("mathml", (write_formula, None), (write_equation, None))
     app.add_node(demo, html=(_open_demo, lambda writer, node: writer.body.append("</details>\n")))
     for kind in CHIPS:
         app.add_role(kind, draw_chip)
@@ -111,7 +120,37 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 12}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 13}
+
+
+def write_formula(writer: Any, node: nodes.Element) -> None:
+    """Write a formula as MathML, which browsers set themselves: MathJax takes two megabytes a page."""
+    writer.body.append(f'<span class="math">{_mathml(node.astext(), as_block=False)}</span>')
+    raise nodes.SkipNode
+
+
+def write_equation(writer: Any, node: nodes.Element) -> None:
+    """Write an equation of its own, with its number and a link to it at the right."""
+    writer.body.append(writer.starttag(node, "div", CLASS="math"))
+    if node["number"]:
+        writer.body.append(f'<span class="eqno">({get_node_equation_number(writer, node)})')
+        writer.add_permalink_ref(node, "Link to this equation")
+        writer.body.append("</span>")
+    writer.body.append(_mathml(node.astext().strip(), as_block=True) + "</div>\n")
+    raise nodes.SkipNode
+
+
+def _mathml(words: str, *, as_block: bool) -> str:
+    """Translate TeX; several lines are set below each other, at their ``&``."""
+    lines = f"\\begin{{aligned}}{words}\\end{{aligned}}" if r"\\" in words and r"\begin" not in words else words
+    try:
+        found = tex2mathml(lines.replace(r"\operatorname*", r"\operatorname"), as_block=as_block)
+    except MathError as error:
+        raise ValueError(f"The formula {words!r} is not among those that docutils writes as MathML: {error}") from None
+    # Spaces between tags would be spaces on the page where a formula stands in a line of text.
+    found = re.sub(r">\s+<", "><", found)
+    # docutils sets the index of a letter with an accent under it.
+    return ACCENTED.sub(r'<msub><mover accent="true">\1\3</mover>\2</msub>', found)
 
 
 def _open_demo(writer: Any, node: nodes.Element) -> None:
@@ -150,8 +189,6 @@ def mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], do
         # docutils says that references are a list, and that its entries are something else.
         body = body.replace(' role="doc-biblioentry"', "")
         context["body"] = body.replace(' role="list" class="citation', ' class="citation')
-        if 'class="math' not in body:  # two megabytes
-            context["script_files"] = [one for one in context["script_files"] if "mathjax" not in str(one.filename)]
     if tree := context.get("generate_toctree_html"):
         context["generate_toctree_html"] = lambda *place, **how: _name_arrows(tree(*place, **how))
     if contents := context.get("generate_toc_html"):

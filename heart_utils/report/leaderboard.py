@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy import stats
 
 from heart_utils.ratings.scores import weigh_scores
 from heart_utils.report.conversation import Reading, fill_page
@@ -130,7 +132,13 @@ def write_leaderboard(ratings: pd.DataFrame, folder: Path, *, title: str = "Lead
 
 
 def weigh_by_hand(
-    means: pd.DataFrame, profiles: Mapping[str, Mapping[str, float]], *, scale: str, simulated: bool = False
+    means: pd.DataFrame,
+    profiles: Mapping[str, Mapping[str, float]],
+    *,
+    scale: str,
+    scores: pd.DataFrame | None = None,
+    ci_level: float = 0.95,
+    simulated: bool = False,
 ) -> Reading:
     """Make sliders for the weights of dimensions beside the ranking that they give.
 
@@ -142,6 +150,11 @@ def weigh_by_hand(
         Name -> weights with the sum 1; each becomes a button that sets the sliders to whole hundredths.
     scale : str
         What the scores are.
+    scores : pandas.DataFrame, optional
+        The single scores behind the means, with ``responder``, ``dialogue_id``, ``dimension`` and ``score``; with them each
+        weighted score has an interval over dialogues, from how dimensions vary together.
+    ci_level : float
+        Of these intervals.
     simulated : bool
         Whether any score was simulated; it is then said beside the ranking.
 
@@ -164,13 +177,28 @@ def weigh_by_hand(
     dimensions = list(dict.fromkeys(means["dimension"]))
     ranking = weigh_scores(means, {name: 1 / len(dimensions) for name in dimensions})
     wide = means.pivot_table("score", "responder", "dimension")[dimensions]
-    scores = dict(zip(wide.index, wide.to_numpy().tolist(), strict=True))
+    spread = {} if scores is None else _spread(scores, dimensions, ci_level)
+    equal = np.full(len(dimensions), 1 / len(dimensions))
+    reach = {name: float(np.sqrt(equal @ matrix @ equal)) for name, matrix in spread.items()}
     choices = {"equal weights": dict.fromkeys(dimensions, 50)}
     for name, weights in profiles.items():
         weigh_scores(means, weights)  # refuses weights that lack the sum 1 or fit no dimension
         choices[name] = {dimension: round(100 * weights.get(dimension, 0)) for dimension in dimensions}
-    values = {"dimensions": dimensions, "choices": choices, "ranking": ranking.to_dict("records"), "scores": scores}
-    return Reading(fill_page("leaderboard_weights", **values, scale=scale, simulated=simulated, json=json.dumps))
+    values = {"dimensions": dimensions, "choices": choices, "ranking": ranking.to_dict("records")}
+    values["scores"] = dict(zip(wide.index, wide.to_numpy().tolist(), strict=True))
+    values["spread"], values["reach"] = {name: matrix.round(8).tolist() for name, matrix in spread.items()}, reach
+    return Reading(
+        fill_page("leaderboard_weights", **values, scale=scale, simulated=simulated, ci_level=ci_level, json=json.dumps)
+    )
+
+
+def _spread(scores: pd.DataFrame, dimensions: list[str], ci_level: float) -> dict[str, Any]:
+    """Give the covariance of each responder's mean scores over dialogues, times the squared quantile of an interval."""
+    wide = scores.pivot_table("score", ["responder", "dialogue_id"], "dimension")[dimensions]
+    return {
+        str(name): rows.cov().to_numpy() / len(rows) * stats.t.ppf((1 + ci_level) / 2, len(rows) - 1) ** 2
+        for name, rows in wide.groupby("responder")
+    }
 
 
 def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
@@ -184,15 +212,35 @@ def _board(group: dict[str, Any], board: pd.DataFrame) -> dict[str, Any]:
     """Give what one table shows: its caption, its headings, its cells and the notes that it uses."""
     used = {word: meaning for word, meaning in NOTES.items() if board["notes"].str.contains(word).any()}
     shown = [name for name in HEADINGS if name != "notes" or used]
+    said = {name.replace("_", " "): group[name] for name in GROUPS if not pd.isna(group.get(name))}
+    ends = board[["rating_low", "rating_high"]].to_numpy(float)
+    drawn = bool(np.isfinite(ends).all())
+    least = float(ends.min())
+    scale = 100.0 / (float(ends.max()) - least) if drawn and ends.max() > least else 0.0
+    rows = [
+        {
+            "cells": [(HEADINGS[name], *_cell(name, row[name]), name in WORDS) for name in shown],
+            "bar": drawn and [round(scale * length, 1) for length in _bar(row, least)],
+        }
+        for row in board.to_dict("records")
+    ]
     return {
-        "group": {name.replace("_", " "): group[name] for name in GROUPS if not pd.isna(group.get(name))},
+        "group": said,
+        "name": ", ".join(str(said[name]) for name in said if name != "data" and said[name] not in ("all", "standard"))
+        or "all",
+        "drawn": drawn,
         "method": group["method"],
         "population": "" if board["rating_low"].isna().all() else POPULATION_NAMES[group["population"]],
         "simulated": "simulated" in used,
         "notes": used,
         "heads": [(HEADINGS[name], name in WORDS) for name in shown],
-        "rows": [[(*_cell(name, row[name]), name in WORDS) for name in shown] for row in board.to_dict("records")],
+        "rows": rows,
     }
+
+
+def _bar(row: dict[Any, Any], least: float) -> tuple[float, float, float]:
+    """Give where an interval begins, how long it is, and where the rating lies in it."""
+    return row["rating_low"] - least, row["rating_high"] - row["rating_low"], row["rating"] - least
 
 
 def _cell(name: str, value: Any) -> tuple[str, str | None]:

@@ -258,7 +258,7 @@ def _parts(design: Design) -> dict[str, float]:
     part = design.pairs / compared
     per_pair = size * design.n_dialogues * part
     of_responder = 2.0 * design.n_verdicts / size
-    shared = _shared(design)
+    shared = shared_covariances(design)
     # Who is dealt which pair is chance even where the raters are fixed, unless all judge everything.
     dealt = (1.0 - design.votes / design.n_raters) / of_responder
     drawn = 1.0 / design.n_raters if design.n_raters >= FEW_RATERS else 0.0
@@ -272,7 +272,7 @@ def _parts(design: Design) -> dict[str, float]:
     }
 
 
-def _shared(design: Design) -> dict[str, float]:
+def shared_covariances(design: Design) -> dict[str, float]:
     """Give 16 times the covariance of two verdicts, between equals, that share a reply, both replies, or a rater's taste."""
     reply, taste = design.dialogue_sd**2, design.rater_sd**2
     variance = 2.0 * (reply + taste)

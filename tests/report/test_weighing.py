@@ -2,8 +2,10 @@ import json
 import re
 from html import unescape
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from heart_utils.ratings.scores import ScaleError
 from heart_utils.report.leaderboard import weigh_by_hand
@@ -37,3 +39,17 @@ def test_weights_that_do_not_sum_to_one_are_refused():
 def test_simulated_scores_say_so_beside_the_ranking():
     assert "SIMULATED" in page(simulated=True)
     assert "SIMULATED" not in page()
+
+
+def test_an_interval_is_that_of_the_weighted_scores_of_the_dialogues():
+    """Weigh each dialogue first and take the t interval of the mean; dimensions that vary together widen it."""
+    rng = np.random.default_rng(5)
+    both = rng.normal(3, 0.5, 60)
+    wide = pd.DataFrame({"safety": both, "warmth": both + rng.normal(0, 0.2, 60)}).rename_axis("dialogue_id")
+    scores = wide.melt(ignore_index=False, var_name="dimension", value_name="score").reset_index().assign(responder="a")
+    means = scores.groupby(["responder", "dimension"])["score"].mean().reset_index()
+    html = weigh_by_hand(means, {}, scale="1 to 5", scores=scores)._repr_html_()
+    found = [float(end) for end in re.search(r"<td>([\d.]+) to ([\d.]+)</td>", html).groups()]
+    each = wide.mean(axis="columns")
+    assert found == pytest.approx(stats.t.interval(0.95, 59, each.mean(), each.sem()), abs=0.005)
+    assert "95 % interval" in html

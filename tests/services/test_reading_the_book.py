@@ -21,7 +21,7 @@ THIN = """() => {
   const few = (choice, kept) => document.querySelectorAll(choice).forEach((one, place) => place < kept || one.remove());
   document.querySelectorAll("tbody").forEach((body) => [...body.rows].slice(2).forEach((row) => row.remove()));
   document.querySelectorAll("div.highlight pre").forEach((one) => one.replaceChildren(one.textContent.slice(0, 20)));
-  few("dl.py", 3); few("table.indextable li", 10); few("mjx-container", 3); few(".heart-turn", 6);
+  few("dl.py", 3); few("table.indextable li", 10); few("math", 3); few(".heart-turn", 6);
   few("main p:not([class*=heart-] *)", 20); few("main li:not([class*=heart-] *)", 20);
 }"""
 GRAVE = ("serious", "critical")
@@ -59,6 +59,8 @@ def visit(pages, chromium):
 # They hold one of everything: conversations, figures, listings, boards, the practice, the sliders, functions.
 KINDS_OF_PAGES = (
     "intro",
+    "practice",
+    "calculator",
     "09_the_conversations",
     "11_the_raters",
     "02_who_is_preferred",
@@ -169,7 +171,7 @@ def press_to(page, element):
 
 
 def test_a_comparison_is_read_voted_on_and_revealed_by_the_keyboard_alone(visit):
-    page = visit("notebooks/11_the_raters.html")
+    page = visit("book/practice.html")
     box = page.locator(".heart-practice")
     kept, asked = page.evaluate("JSON.stringify({...localStorage}) + document.cookie"), len(page.asked)
     first = box.locator("article").first
@@ -204,7 +206,7 @@ def test_a_comparison_is_read_voted_on_and_revealed_by_the_keyboard_alone(visit)
 
 
 def test_without_scripts_the_comparisons_stand_there_and_open_by_themselves(visit):
-    page = visit("notebooks/11_the_raters.html", java_script_enabled=False)
+    page = visit("book/practice.html", java_script_enabled=False)
     article = page.locator(".heart-practice article").nth(1)
     assert article.is_visible()
     assert not article.get_by_role("button").first.is_visible()
@@ -238,6 +240,8 @@ def test_a_slider_moves_the_ranking_to_what_the_weights_give(visit):
         sliders.nth(place).focus()
         page.keyboard.press("Home")
     assert places(shown()) == places(expected({names[0]: 1}))
+    score, low, high = (float(shown()[0][2]), *map(float, shown()[0][3].split(" to ")))
+    assert low < score < high
     page.keyboard.press("ArrowRight")
     assert places(shown()) == places(expected({names[0]: 50, names[-1]: 1}))
     assert f"1 {shown()[0][1]}" in box.locator("[aria-live]").inner_text()
@@ -246,7 +250,7 @@ def test_a_slider_moves_the_ranking_to_what_the_weights_give(visit):
         page.keyboard.press("Home")
     assert "No dimension has a weight" in box.locator("[aria-live]").inner_text()
     box.get_by_role("button", name="equal weights").click()
-    found = {who: float(score) for _, who, score in shown()}
+    found = {who: float(score) for _, who, score, _ in shown()}
     assert found == pytest.approx({who: float(score) for _, who, score in expected(dict.fromkeys(names, 50))}, abs=0.011)
     assert page.errors == []
 

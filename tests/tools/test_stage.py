@@ -65,7 +65,7 @@ def staged(project, monkeypatch):
     )
     (project.root / "_config.yml").write_text(
         "only_build_toc_files: true\nexecute: {execute_notebooks: 'off'}\nparse: {myst_enable_extensions: [colon_fence]}\n"
-        "sphinx: {local_extensions: {heart_book: book/extensions}, config: {html_theme_options: {}}}\n"
+        "sphinx: {recursive_update: true, local_extensions: {heart_book: book/extensions}, config: {html_theme_options: {}}}\n"
     )
     shutil.copytree(find_root() / "book" / "extensions", project.root / "book" / "extensions")
     return project
@@ -157,6 +157,33 @@ def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
     assert (html / "index.html").read_text() == "older"
 
 
-def test_the_project_has_one_place_for_each_vendored_file():
-    vendored = find_root() / "book" / "vendor" / "mathjax"
-    assert sorted(path.name for path in vendored.iterdir()) == ["LICENSE", "tex-svg.js"]
+def test_the_comparisons_to_practise_on_move_to_their_page(staged):
+    practised = cell("practise()")
+    practised["outputs"] = [
+        {"output_type": "display_data", "data": {"text/html": ['<section class="heart-practice">']}, "metadata": {}}
+    ]
+    copy = staged.root / "build" / "executed" / "sample" / "11_the_raters.ipynb"
+    write_notebook(copy, cell("# Raters", kind="markdown"), practised)
+    staged.write_chapter("11_the_raters", cell("1"))
+    staged.write_parameters("chapters: [02_who_is_preferred, 11_the_raters]\n")
+    stage = stage_book(staged.root, read_plan(staged.root, "sample"))
+    assert "heart-practice" in (stage / "book" / "practice.txt").read_text()
+    assert "heart-practice" not in (stage / "notebooks" / "11_the_raters.ipynb").read_text()
+    assert "heart-practice" in copy.read_text(), "the executed copy stays as it was"
+
+
+def test_without_comparisons_the_page_says_so(staged):
+    stage = stage_book(staged.root, read_plan(staged.root, "sample"))
+    assert "no comparisons to practise on" in (stage / "book" / "practice.txt").read_text()
+
+
+@pytest.mark.parametrize(("address", "n_buttons"), [("https://github.com/who/what", 1), ("", 0)])
+def test_each_chapter_has_launch_buttons_as_soon_as_the_repository_is_known(staged, address, n_buttons):
+    pyproject = staged.root / "pyproject.toml"
+    pyproject.write_text(f'[tool.heart]\nrepository = "{address}"\n')
+    stage = stage_book(staged.root, read_plan(staged.root, "sample"))
+    build_html(stage, staged.root / "build" / "html")
+    page = (staged.root / "build" / "html" / "notebooks" / "02_who_is_preferred.html").read_text()
+    chapter = "notebooks/02_who_is_preferred.ipynb"
+    assert page.count(f"https://colab.research.google.com/github/who/what/blob/main/{chapter}") == n_buttons
+    assert page.count(f"https://mybinder.org/v2/gh/who/what/main?urlpath=lab/tree/{chapter}") == n_buttons

@@ -17,7 +17,8 @@ for (const table of document.querySelectorAll("table.board")) {
     const up = heading.getAttribute("aria-sort") !== "ascending";
     buttons.forEach((other) => other.parentElement.removeAttribute("aria-sort"));
     heading.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
+    const place = [...heading.parentElement.cells].indexOf(heading);
+    const value = (row) => row.cells[place].dataset.value ?? row.cells[place].textContent;
     const compare = (one, other) => {
       const a = value(one), b = value(other);
       if (a === "" || b === "") return (a === "") - (b === "");
@@ -26,4 +27,22 @@ for (const table of document.querySelectorAll("table.board")) {
     };
     body.append(...Array.from(body.rows).sort(compare));
   }));
+}
+// Of several leaderboards one is shown: a list of data sets, and one of what each has.
+for (const boards of document.querySelectorAll(".boards")) {
+  const choice = boards.querySelector(".choice");
+  if (!choice) continue;
+  const parts = [...boards.querySelectorAll("section")], [data, one] = choice.querySelectorAll("select");
+  const show = () => parts.forEach((part) => { part.hidden = part.dataset.set !== data.value || part.dataset.name !== one.value; });
+  const offer = () => {
+    const of = parts.filter((part) => part.dataset.set === data.value);
+    one.replaceChildren(...of.map((part) => new Option(part.dataset.name)));
+    show();
+  };
+  data.append(...[...new Set(parts.map((part) => part.dataset.set))].map((name) => new Option(name || "this", name)));
+  data.parentElement.hidden = data.options.length < 2;
+  data.addEventListener("input", offer);
+  one.addEventListener("input", show);
+  choice.hidden = false;
+  offer();
 }

@@ -19,6 +19,10 @@ for (const box of document.querySelectorAll(".heart-weights")) {
     rows.forEach(({ row, score }) => {
       row.cells[0].textContent = 1 + rows.filter((other) => other.score > score + 1e-12).length;
       row.cells[2].textContent = score.toFixed(2);
+      if (!row.dataset.spread) return;
+      const spread = JSON.parse(row.dataset.spread), times = (one) => one.reduce((all, value, place) => all + value * steps[place], 0);
+      const reach = Math.sqrt(times(spread.map(times))) / sum;
+      row.cells[3].textContent = (score - reach).toFixed(2) + " to " + (score + reach).toFixed(2);
     });
     body.append(...rows.map(({ row }) => row));
     said.textContent = "Ranking: " + rows.slice(0, 3).map(({ row, name }) => row.cells[0].textContent + " " + name).join(", ")

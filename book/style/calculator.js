@@ -1,0 +1,117 @@
+// The study calculator: the formula of `plan_study` and `study_cost`, with covariances and quantiles from STUDY_GRID.
+const StudyCalculator = (() => {
+  const grid = STUDY_GRID;
+  // The place of a value among rising marks: the mark below it, and the share of the way to the next.
+  const place = (marks, value) => {
+    let low = 0;
+    while (low < marks.length - 2 && marks[low + 1] <= value) low += 1;
+    return [low, Math.min(1, Math.max(0, (value - marks[low]) / (marks[low + 1] - marks[low])))];
+  };
+  const covariances = (design) => {
+    const at = ["dialogue_sd", "rater_sd", "ties"].map((name) => place(grid[name], design[name]));
+    const found = [0, 0, 0];
+    for (let corner = 0; corner < 8; corner += 1) {
+      let row = 0, weight = 1;
+      at.forEach(([low, share], axis) => {
+        const up = (corner >> axis) & 1;
+        weight *= up ? share : 1 - share;
+        row = row * [grid.dialogue_sd, grid.rater_sd, grid.ties][axis].length + low + up;
+      });
+      if (weight) grid.covariances[row].forEach((one, part) => { found[part] += weight * one; });
+    }
+    const reply = design.dialogue_sd ** 2, taste = design.rater_sd ** 2;
+    return { reply: found[0] * reply, replies: found[1] * 2 * reply, taste: found[2] * taste };
+  };
+  // Quantiles hardly bend in 1 / df.
+  const quantile = (row, df) => {
+    const [low, share] = place(grid.df.map((one) => -1 / one), -1 / df);
+    return row[low] + share * (row[low + 1] - row[low]);
+  };
+  function gap(design, power, named) {
+    const { responders: size, dialogues, pairs, votes, raters } = design;
+    const part = pairs / (size * (size - 1) / 2), verdicts = dialogues * pairs * votes;
+    const perPair = size * dialogues * part, shared = covariances(design), drawn = raters >= grid.few_raters;
+    const parts = {
+      verdicts: 2 * (4 * (1 - design.ties) - shared.replies - 2 * shared.taste) / (perPair * votes),
+      dialogues: 2 * shared.reply / dialogues * (1 + 2 * (1 - part) / (part * size)) + 2 * (shared.replies - 2 * shared.reply) / perPair,
+      raters: 2 * shared.taste * ((1 - votes / raters) * size / (2 * verdicts) + (drawn ? 1 / raters : 0)),
+    };
+    const variance = parts.verdicts + parts.dialogues + parts.raters;
+    const df = (drawn && design.rater_sd > 0 ? Math.min(dialogues, raters) : dialogues) - 1;
+    const reach = quantile(named ? grid.named : grid.critical[size - 2], df) + quantile(grid.found[power], df);
+    const shares = Object.fromEntries(Object.entries(parts).map(([name, one]) => [name, one / variance]));
+    return { points: grid.points * reach * Math.sqrt(variance), parts: shares };
+  }
+  function plan(asked) {
+    const verdicts = asked.dialogues * asked.pairs * asked.votes;
+    const raters = Math.max(Math.ceil(verdicts / asked.load), asked.votes);
+    const minutes = verdicts / raters * asked.seconds / 60 + asked.minutes_around, hours = raters * minutes / 60;
+    const study = { ...asked, raters };
+    const people = { verdicts, raters, minutes, hours, cost: hours * asked.pay };
+    people.board = gap(study, asked.power, false);
+    people.named = gap(study, asked.power, true);
+    const n = asked.judges.length, panel = { ...asked, votes: n, raters: n };
+    const calls = asked.dialogues * asked.pairs * asked.orders;
+    const prices = asked.judges.map(([input, output]) => calls * (asked.tokens_in * input + asked.tokens_out * output) / 1e6);
+    const judges = n && { calls: n * calls, cost: prices.reduce((sum, one) => sum + one, 0) };
+    if (n) Object.assign(judges, { board: gap(panel, asked.power, false), named: gap(panel, asked.power, true) });
+    return { people, judges };
+  }
+  return { plan };
+})();
+
+for (const box of document.querySelectorAll(".heart-calculator")) {
+  const form = box.querySelector("form"), said = box.querySelector(".said");
+  const judges = form.querySelector("tbody");
+  for (const { name, prices } of STUDY_GRID.judges) {
+    const row = judges.insertRow();
+    const cell = (field, label) => row.insertCell().append(Object.assign(field, { ariaLabel: label }));
+    const input = (type, value) => Object.assign(document.createElement("input"), { type, value, min: 0, step: "any", autocomplete: "off" });
+    const chosen = document.createElement("label"), tick = input("checkbox", "");
+    tick.checked = true;
+    chosen.append(tick, " " + name);
+    row.insertCell().append(chosen);
+    cell(input("number", prices[0]), `${name}: USD for a million tokens in`);
+    cell(input("number", prices[1]), `${name}: USD for a million tokens out`);
+  }
+  const words = (value, digits = 0) => value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
+  const share = (value) => Math.round(100 * value) + " %";
+  const points = ({ points }) => `${words(points)} points (wins ${share(1 / (1 + Math.exp(-points / STUDY_GRID.points)))})`;
+  const sources = ({ parts }) => ["verdicts", "dialogues", "raters"].map((name) => `${name} ${share(parts[name])}`).join(", ");
+  const show = () => {
+    const fields = [...form.elements].filter((field) => field.name), asked = {};
+    for (const field of fields) asked[field.name] = Number(field.value);
+    form.elements.pairs.max = asked.responders * (asked.responders - 1) / 2;
+    const wrong = [...form.elements].find((field) => field.willValidate && !field.checkValidity());
+    if (wrong) {
+      const label = wrong.ariaLabel || wrong.labels[0].textContent.trim();
+      said.textContent = `${label}: give a number from ${wrong.min}${wrong.max ? " to " + wrong.max : ""}.`;
+      return;
+    }
+    asked.power = form.elements.power.value;
+    asked.ties /= 100;
+    asked.judges = [...judges.rows].filter((row) => row.querySelector("[type=checkbox]").checked)
+      .map((row) => [...row.querySelectorAll("[type=number]")].map((field) => Number(field.value)));
+    const { people, judges: panel } = StudyCalculator.plan(asked);
+    const by = (write) => [write(people), panel ? write(panel) : "–"];
+    const shown = {
+      board: by((one) => points(one.board)),
+      named: by((one) => points(one.named)),
+      parts: by((one) => sources(one.board)),
+      verdicts: [words(people.verdicts), panel ? `${words(panel.calls)} calls` : "–"],
+      raters: [words(people.raters), words(asked.judges.length)],
+      hours: [`${words(people.hours)} (${words(people.minutes)} minutes each)`, "–"],
+      cost: [words(people.cost), panel ? `${words(panel.cost)} USD` : "–"],
+    };
+    for (const [name, cells] of Object.entries(shown)) {
+      const row = box.querySelector(`[data-row=${name}]`);
+      cells.forEach((text, column) => { row.cells[column + 1].textContent = text; });
+    }
+    said.textContent = `People find a gap of ${words(people.board.points)} points on a leaderboard`
+      + (panel ? `; these judges, of ${words(panel.board.points)}.` : ".");
+  };
+  form.addEventListener("input", show);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  box.hidden = false;
+  show();
+}

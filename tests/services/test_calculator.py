@@ -1,0 +1,109 @@
+"""The study calculator in a real browser: it says what `plan_study` and `study_cost` say, at grid points and between them."""
+
+import numpy as np
+import pytest
+
+from heart_utils.people.assignment import study_cost
+from heart_utils.runs import find_root
+from heart_utils.simulate.power import Design, plan_study
+
+pytestmark = pytest.mark.services
+
+ROOT = find_root()
+PAGE = ROOT / "build" / "html" / "book" / "calculator.html"
+AROUND = {"load": 30, "seconds": 60, "minutes_around": 10, "pay": 12, "orders": 2, "tokens_in": 1000, "tokens_out": 500}
+
+
+@pytest.fixture(scope="module")
+def calculate(chromium):
+    page = chromium.new_page()
+    for name in ("calculator_data", "calculator"):
+        page.add_script_tag(path=ROOT / "book" / "style" / f"{name}.js")
+    yield lambda asked: page.evaluate("(asked) => StudyCalculator.plan(asked)", AROUND | asked)
+    page.close()
+
+
+def cases():
+    """Grid points, and sixty designs drawn between them."""
+    at_grid = {"responders": 17, "dialogues": 280, "pairs": 10, "votes": 15, "dialogue_sd": 0.8, "rater_sd": 0.4, "ties": 0.2}
+    yield at_grid
+    yield at_grid | {"rater_sd": 0.0, "dialogue_sd": 0.0, "ties": 0.0}
+    yield at_grid | {"dialogues": 2, "responders": 2, "pairs": 1, "votes": 1, "load": 1000}
+    rng = np.random.default_rng(20261123)
+    for _ in range(60):
+        size = int(rng.integers(2, 31))
+        yield {
+            "responders": size,
+            "dialogues": int(np.exp(rng.uniform(np.log(5), np.log(3000)))),
+            "pairs": int(rng.integers(1, size * (size - 1) // 2 + 1)),
+            "votes": int(rng.integers(1, 12)),
+            "load": int(rng.integers(5, 400)),
+            "dialogue_sd": rng.uniform(0, 2),
+            "rater_sd": rng.uniform(0, 1),
+            "ties": rng.uniform(0, 0.5),
+        }
+
+
+def compare(found, design, power):
+    for name, n_contrasts in (("board", None), ("named", 1)):
+        [planned] = plan_study([design], power=power, n_contrasts=n_contrasts).to_dict("records")
+        assert found[name]["points"] == pytest.approx(planned["gap_points"], rel=0.01), design
+        parts = {part: planned[part] for part in ("verdicts", "dialogues", "raters")}
+        assert found[name]["parts"] == pytest.approx(parts, abs=0.01), design
+
+
+@pytest.mark.parametrize("power", [0.8, 0.9])
+def test_gaps_people_hours_and_cost_are_those_of_python(calculate, power):
+    for asked in cases():
+        found = calculate(asked | {"power": str(power), "judges": [[2.5, 10.0], [3.0, 15.0]]})
+        size = {"n_dialogues": asked["dialogues"], "n_responders": asked["responders"], "pairs": asked["pairs"]}
+        differ = {"dialogue_sd": asked["dialogue_sd"], "rater_sd": asked["rater_sd"], "tie_share": asked["ties"]}
+        load = asked.get("load", AROUND["load"])
+        pay = {"load": load, "seconds_each": 60, "minutes_around": 10, "pay_per_hour": 12}
+        n_pairs = asked["dialogues"] * asked["pairs"]
+        [cost] = study_cost(n_pairs, raters_per_pair=[asked["votes"]], **pay).to_dict("records")
+        people = found["people"]
+        expected = [cost[name] for name in ("verdicts", "raters", "minutes_each", "hours", "cost")]
+        assert [people[name] for name in ("verdicts", "raters", "minutes", "hours", "cost")] == pytest.approx(expected)
+        compare(people, Design(**size, votes=asked["votes"], n_raters=cost["raters"], **differ), power)
+        compare(found["judges"], Design(**size, votes=2, n_raters=2, **differ), power)
+        # Two orders, 1,000 tokens in and 500 out: by hand.
+        assert found["judges"]["cost"] == pytest.approx(n_pairs * 2 * ((2.5 + 5.0) + (3.0 + 7.5)) / 1000)
+
+
+@pytest.fixture
+def page(chromium):
+    if not PAGE.is_file():
+        pytest.skip("needs book: run `make book`")
+    opened = chromium.new_page(viewport={"width": 360, "height": 800})
+    opened.goto(PAGE.as_uri())
+    yield opened
+    opened.close()
+
+
+def test_the_page_answers_what_python_on_it_prints_and_follows_a_change(page):
+    assert page.locator("[data-row=board] td").first.inner_text().startswith("106 points")
+    assert page.locator("[data-row=raters] td").first.inner_text() == "100"
+    assert page.locator("[data-row=cost] td").first.inner_text() == "800"
+    page.get_by_label("Dialogues", exact=True).fill("400")
+    assert page.locator("[data-row=verdicts] td").first.inner_text() == "12,000"
+    for tick in page.locator("[type=checkbox]").all():
+        tick.uncheck()
+    assert page.locator("[data-row=board] td").last.inner_text() == "–"
+
+
+def test_the_page_says_which_field_cannot_be_and_keeps_the_last_answer(page):
+    page.get_by_label("Pairs a dialogue").fill("99")
+    assert page.locator(".said").inner_text() == "Pairs a dialogue: give a number from 1 to 36."
+    assert page.locator("[data-row=raters] td").first.inner_text() == "100"
+
+
+def test_without_scripts_the_page_says_what_to_run(chromium):
+    if not PAGE.is_file():
+        pytest.skip("needs book: run `make book`")
+    context = chromium.new_context(java_script_enabled=False)
+    opened = context.new_page()
+    opened.goto(PAGE.as_uri())
+    assert opened.locator("noscript p").is_visible()
+    assert not opened.locator(".heart-calculator").is_visible()
+    context.close()

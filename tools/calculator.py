@@ -1,0 +1,87 @@
+"""Write the numbers that the study calculator of the book interpolates: `book/style/calculator_data.js`.
+
+``python -m tools.calculator`` writes them again, for instance after a change of the formula or of a price.
+
+A page cannot call :func:`heart_utils.simulate.power.plan_study`, so what its formula needs beside sums and products is computed
+here on grids: three covariances by the two standard deviations and the share of ties, and quantiles of Student's t.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+
+from scipy import stats
+
+from heart_utils.calls.prices import price
+from heart_utils.judging.recipe import read_recipe
+from heart_utils.ratings.ratings import POINTS
+from heart_utils.ratings.resampling import FEW_RATERS
+from heart_utils.runs import find_root, write_atomically
+from heart_utils.simulate.power import Design, critical_value, shared_covariances
+
+__all__ = ["PAGE_DATA", "calculator_data"]
+
+PAGE_DATA = "book/style/calculator_data.js"
+DIALOGUE_SD = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+RATER_SD = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+TIES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+DF = [*range(1, 21), 22, 25, 30, 40, 60, 120, 1e9]
+POWER = [0.8, 0.9]
+MOST_RESPONDERS = 30
+SMALL = 1e-4
+"""In the place of 0, where a covariance over its standard deviation squared has a limit."""
+
+
+def calculator_data() -> dict[str, object]:
+    """Compute the grids.
+
+    Returns
+    -------
+    dict of str to object
+        ``covariances`` in the order of ``dialogue_sd``, ``rater_sd`` and ``ties``, each over the variance that it grows with;
+        ``critical`` by number of responders from 2 on and ``df``, ``named`` for one pair, ``found`` by power.
+
+    Examples
+    --------
+    >>> data = calculator_data()
+    >>> len(data["covariances"]), len(data["critical"]), round(data["named"][-1], 2)
+    (396, 29, 1.96)
+    """
+    plain = Design(n_dialogues=2, n_responders=2, pairs=1, votes=1, n_raters=1)
+    covariances = []
+    for dialogue_sd, rater_sd, ties in product(DIALOGUE_SD, RATER_SD, TIES):
+        reply, taste = max(dialogue_sd, SMALL), max(rater_sd, SMALL)
+        shared = shared_covariances(replace(plain, dialogue_sd=reply, rater_sd=taste, tie_share=ties))
+        over = {"reply": reply**2, "replies": 2 * reply**2, "taste": taste**2}
+        covariances.append([round(shared[name] / over[name], 6) for name in over])
+    reach = [[round(critical_value(n, df), 6) for df in DF] for n in range(2, MOST_RESPONDERS + 1)]
+    judges = [
+        {"name": judge.name.removesuffix("-judge"), "prices": [round(1e6 * rate, 4) for rate in price(judge) or ()]}
+        for judge in read_recipe("api").judges
+    ]
+    return {
+        "dialogue_sd": DIALOGUE_SD,
+        "rater_sd": RATER_SD,
+        "ties": TIES,
+        "covariances": covariances,
+        "df": DF,
+        "critical": reach,
+        "named": [round(critical_value(2, df, n_contrasts=1), 6) for df in DF],
+        "found": {f"{power:g}": [round(float(stats.t.ppf(power, df)), 6) for df in DF] for power in POWER},
+        "few_raters": FEW_RATERS,
+        "points": POINTS,
+        "judges": judges,
+    }
+
+
+def main() -> None:
+    """Write them where the book's pages find them."""
+    text = json.dumps(calculator_data(), separators=(",", ":"))
+    words = "// Written by `python -m tools.calculator`; a test compares it with what that computes.\n"
+    write_atomically(find_root() / PAGE_DATA, f"{words}const STUDY_GRID = {text};\n".encode())
+
+
+if __name__ == "__main__":
+    main()
