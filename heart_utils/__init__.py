@@ -22,6 +22,7 @@ _PUBLIC = {
     "Run": "runs",
     "RunError": "runs",
     "load_histories": "sources.load",
+    "load_replies": "sources.load",
     "load_scores": "sources.load",
     "load_tallies": "sources.load",
     "load_verdicts": "sources.load",
