@@ -138,6 +138,7 @@ def write_study(
         "assignment.csv": csv_text(assignment).encode(),
         "items.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode(),
         "study.css": (texts / "study.css").read_bytes(),
+        "server/sitecustomize.py": (texts / "sitecustomize.py").read_bytes(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
         **{f"pages/{page}.json": _json(schemes) for page, schemes in pages.items()},
         **extra,
@@ -216,7 +217,11 @@ def start_study(
                 start_new_session=True,  # so that it can be ended with whatever it started
                 preexec_fn=let_go,
                 # Else Potato keeps the pages it makes beside its own code, by title, and two studies overwrite each other's.
-                env={**os.environ, "PYTHONPATH": "", "POTATO_GENERATED_TEMPLATES_DIR": str(study.folder / "made")},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(study.folder / "server"),  # what makes a logout hold
+                    "POTATO_GENERATED_TEMPLATES_DIR": str(study.folder / "made"),
+                },
             )
         while time.monotonic() < deadline:
             if server.poll() is not None:

@@ -235,6 +235,8 @@ def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_s
             visitor.practise()
             visitor.rate("A", 3, "warm")
             page = visitor.item()
+            # What a page still asks as it closes must not log in again who has just logged out.
+            assert "set-cookie" not in visitor.page.request.get(address).headers
             visitor.page.click('a[href$="/logout"]')
             visitor.page.wait_for_selector('#login-email, input[name="email"]')
             log_in(visitor, f"Ada of {name}", until=".pairwise-tile")
