@@ -9,7 +9,7 @@ import yaml
 from server import Provider, choose_first, finish_batch, serving
 
 from heart_utils.collect import main
-from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_responders
+from heart_utils.judging.recipe import Recipe, RecipeError, read_recipe, recipe_histories, recipe_responders
 from heart_utils.runs import find_root, open_run
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -354,7 +354,7 @@ def test_calm_twins_are_those_of_the_adversarial_histories_chosen(project, mirro
         ({"histroies": "sample"}, "unknown histroies"),
         ({"probes": ["ecko"]}, "probes: unknown ecko"),
         ({"slices": {"normal": 3}}, "slices: unknown normal"),
-        ({"slices": {"standard": 0}}, "slices: standard is 0, expected 1 or more"),
+        ({"slices": {"standard": -1}}, "slices: standard is -1, expected 0 or more"),
         ({"slices": {"standard": 99}}, "99 standard histories were asked for"),
         ({"twins": "yes"}, "twins is 'yes', expected true or false"),
         ({"repeats": 0}, "repeats is 0, expected 1 or more"),
@@ -409,3 +409,9 @@ def test_judging_goes_to_batches_and_comes_back_with_the_same_command(project, p
     assert main(["mine", "--quiet"]) == 0
     assert "Nothing to do" in capsys.readouterr().out
     assert len(provider.requests) == 3
+
+
+def test_a_slice_can_be_left_out_and_not_all_of_them():
+    assert set(recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0}))["slice"]) == {"standard"}
+    with pytest.raises(RecipeError, match="slices: .* leaves none of the 36 histories"):
+        recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0, "standard": 0}))
