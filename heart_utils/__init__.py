@@ -43,6 +43,8 @@ _PUBLIC = {
     "minimum_gap": "simulate.power",
     "plan_study": "simulate.power",
     "write_leaderboard": "report.leaderboard",
+    "methods": "report.methods",
+    "plot_boards": "report.figures",
     "plot_intervals": "report.figures",
     "plot_leaderboard": "report.figures",
     "Agreement": "agreement.agreement",

@@ -194,7 +194,7 @@ def _home(name: str) -> str:
 
 def _own_dimension(root: Path, run: str, recipe: object) -> str | None:
     """Name the dimension for a run that has none called overall: the first that its judges are asked about, or of its votes."""
-    votes, names = root / "runs" / run / "verdicts.parquet", []
+    votes, names = root / "runs" / run / "verdicts.parquet", list[str]()
     if isinstance(recipe, dict):
         for protocol, asked in (recipe.get("protocols") or {}).items():
             try:

@@ -70,7 +70,7 @@ POPULATION_NAMES = {
 """What an interval speaks of, in words for a reader."""
 WIDTH = 4.8
 """Of every figure, in inches: on a phone a letter keeps three quarters of its size."""
-STYLE = {
+STYLE: dict[Any, Any] = {
     "figure.dpi": 110,
     "figure.figsize": (WIDTH, 3.2),
     "savefig.dpi": 150,  # of what is drawn point by point within an SVG

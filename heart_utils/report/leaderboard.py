@@ -158,10 +158,10 @@ def write_leaderboard(
         with mpl.rc_context({**STYLE, "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
             figure = _figure(table, width)
             for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
-                content = io.BytesIO()
-                figure.savefig(content, format=ending, bbox_inches="tight", pad_inches=0.02, metadata={dated: None})
+                drawn = io.BytesIO()
+                figure.savefig(drawn, format=ending, bbox_inches="tight", pad_inches=0.02, metadata={dated: None})
                 files.append(Path(folder) / f"leaderboard-{name}.{ending}")
-                write_atomically(files[-1], content.getvalue())
+                write_atomically(files[-1], drawn.getvalue())
             plt.close(figure)
     return files
 
@@ -185,7 +185,8 @@ def _as_latex(table: pd.DataFrame, title: str) -> str:
     """Write a table of LaTeX for each leaderboard, every text escaped."""
     keys = [*GROUPS[1:], "population", "method"]
     parts = ["% \\usepackage{booktabs}\n"]
-    for group, board in table.groupby(keys, sort=False, dropna=False):
+    for values, board in table.groupby(keys, sort=False, dropna=False):
+        group: tuple[Any, ...] = values
         board = board.sort_values("rating", ascending=False)
         rows = leaderboard_rows(board)
         shown = pd.DataFrame({HEADINGS[name]: rows[name].map(_latex_text) for name in ("rank", "responder")})
