@@ -80,7 +80,7 @@ def make_page(notebook: Path, out: Path) -> list[Path]:
     from nbconvert import HTMLExporter
 
     try:
-        written = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)
+        written = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise ValueError(f"{notebook} is not a notebook ({type(error).__name__}: {error}).") from None
     cells = written["cells"]
@@ -95,10 +95,11 @@ def make_page(notebook: Path, out: Path) -> list[Path]:
             cell["source"] = fill_in(cell["source"], glued)
         elif cell["cell_type"] == "code":
             cell["outputs"] = [shown for shown in cell["outputs"] if "scrapbook" not in shown.get("metadata", {})]
-    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
+    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)  # type: ignore[no-untyped-call]
     html, _ = exporter.from_notebook_node(written)
     files = [out / f"{notebook.stem}.html", out / f"{notebook.stem}.ipynb"]
-    for file, content in zip(files, (html, nbformat.writes(written)), strict=True):
+    text = nbformat.writes(written)  # type: ignore[no-untyped-call]
+    for file, content in zip(files, (html, text), strict=True):
         write_atomically(file, content.encode())
     return files
 

@@ -199,13 +199,12 @@ class Ratings:
     def _shown(self) -> pd.DataFrame:
         """Round what a reader of a leaderboard looks for."""
         rows = self.table
-        rank = [
-            f"{low}" if low == high else f"{low}-{high}" for low, high in zip(rows["rank_low"], rows["rank_high"], strict=True)
-        ]
+        first, last = rows["rank_low"].astype("string"), rows["rank_high"].astype("string")
+        rank = first.where(first == last, first + "-" + last).fillna("")
         ends = [f"{low:.0f} to {high:.0f}" for low, high in zip(rows["rating_low"], rows["rating_high"], strict=True)]
         return pd.DataFrame(
             {
-                "Rank": pd.Series(rank).mask(rows["rank_low"].isna(), ""),
+                "Rank": rank,
                 "Written by": rows["responder"],
                 "Rating": rows["rating"].round().astype(int),
                 "Interval": pd.Series(ends).mask(rows["rating_low"].isna(), ""),

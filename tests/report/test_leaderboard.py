@@ -156,6 +156,11 @@ def test_what_a_fit_gave_shows_itself_shortly_and_draws_itself(fitted):
     assert sorted(drawn) == sorted(fitted.table["responder"])
 
 
+def test_a_fit_without_intervals_shows_itself_too(fitted):
+    duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
+    assert "3 verdicts, no interval" in repr(fit_ratings(duel, n_resamples=0))
+
+
 def test_each_figure_takes_what_a_fit_gave_or_its_table(fitted):
     assert len(plot_boards({("overall",): fitted}, by="dimension").axes) == 1
     assert len(plot_boards(pd.concat([fitted.table.assign(group=name) for name in "xy"]), by="group").axes) == 2
