@@ -29,7 +29,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env notebooks book test test-services coverage check data collect full record simulations study bench measure-book release clean
+.PHONY: help env notebooks book page test test-services coverage check data collect full record simulations study bench measure-book release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -55,6 +55,10 @@ notebooks: env ## run the notebooks of RUN that are out of date
 
 book: env ## run the notebooks, build the HTML book in build/html
 	@$(BOOK) html
+
+page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
+	@test -n "$(NB)" || { echo "Name an executed notebook: make page NB=mine.ipynb"; exit 2; }
+	@$(PYTHON) -m tools.page "$(NB)"
 
 test: book ## pytest, and the executed notebooks once more, compared
 	@if grep -rqs "pytest.mark.live" tests; then $(PYTEST) -m "live and not slow and not services"; fi
@@ -108,11 +112,15 @@ bench: env ## measure speed and coverage, side by side with other programs; NAME
 measure-book: env ## count screens, words and lines of code of the chapters
 	@$(PYTHON) -m tools.measure_book
 
-release: env ## pack the public book and the source in build/release; says first what keeps it from being published
+release: env ## pack the public book and the source in build/release; says first what keeps it from being published (RUN=mine: archive that run)
+ifeq ($(RUN),sample)
 	@$(PYTHON) -m tools.release --check
 	@rm -f build/html/index.html # so that the pages name this commit
 	@$(MAKE) --no-print-directory book RUN=sample
 	@$(PYTHON) -m tools.release
+else
+	@$(PYTHON) -m tools.release --run $(RUN)
+endif
 
 clean: ## remove build/ (runs/ stays: it may hold paid calls)
 	rm -rf build

@@ -192,7 +192,8 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     Parameters
     ----------
     name_or_path : str or path
-        A bare name means ``runs/<name>`` under the project's root, and ``"public"`` the published sets in
+        A bare name means ``runs/<name>`` under the project's root (under the current folder, where the package is installed
+        without the project), and ``"public"`` the published sets in
         ``data/public``; anything with a separator is a path taken from the caller's folder. All are
         made absolute here, once.
     create : bool
@@ -220,12 +221,12 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
         raise RunError("A run needs a name, such as 'sample', or a path to its folder.")
     root = find_root()
     bare = Path(name).name == name and name not in (".", "..")
-    bare_folder = root / "data" / "public" if name == PUBLIC else root / "runs" / name
+    bare_folder = root / "data" / "public" if name == PUBLIC else find_home() / "runs" / name
     folder = bare_folder if bare else Path(name).expanduser().resolve()
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; a run is a folder of tables.")
     if not folder.exists() and not create:
-        there = sorted(path.name for path in (root / "runs").glob("*") if path.is_dir())
+        there = sorted(path.name for path in (find_home() / "runs").glob("*") if path.is_dir())
         raise RunError(f"There is no run {name!r} (looked in {folder}). Runs here: {', '.join(there) or 'none yet'}.")
     version = _read_manifest(folder).get("format", FORMAT)
     if not isinstance(version, int) or version > FORMAT:
@@ -237,7 +238,9 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
 
 
 def find_root() -> Path:
-    """Find the project's root: ``HEART_ROOT``, else the checkout that holds this package.
+    """Find the folder with ``data/``: ``HEART_ROOT``, else the checkout that holds this package or the current folder.
+
+    Where neither is there, it is the installed package itself, whose wheel has the data inside.
 
     Returns
     -------
@@ -259,10 +262,19 @@ def find_root() -> Path:
     for folder in candidates:
         if (folder / "pyproject.toml").is_file() and (folder / "heart_utils" / "runs.py").is_file():
             return folder.resolve()
+    packed = Path(__file__).resolve().parent
+    if not given and (packed / "data").is_dir():
+        return packed
     raise RunError(
         f"The project's root (a folder with pyproject.toml and heart_utils/) was not found from {candidates[0]}. "
         f"Set HEART_ROOT to it, or install the checkout with `pip install -e .`."
     )
+
+
+def find_home() -> Path:
+    """Find where runs, parameters and fetched data are: the project's root, or the current folder where there is no project."""
+    root = find_root()
+    return root if (root / "pyproject.toml").is_file() else Path.cwd()
 
 
 def strictest_licence(licences: list[str]) -> str:

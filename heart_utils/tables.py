@@ -7,7 +7,7 @@ really answered. :func:`check_table` is the one door through which a table enter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,11 @@ DIMENSIONS = (
 
 
 class TableError(ValueError):
-    """A table does not hold what its columns promise."""
+    """A table does not hold what its columns promise; ``rows`` are the labels of the rows that do not, where it is rows."""
+
+    def __init__(self, message: str, rows: Iterable[Any] = ()) -> None:
+        super().__init__(message)
+        self.rows = list(rows)
 
 
 @dataclass(frozen=True)
@@ -234,7 +238,7 @@ UNSAID: dict[str, dict[str, Any]] = {
 }
 """Table -> column -> what it holds where the column is absent: to say who is a person, two columns are enough."""
 
-LOADED = ("histories", "verdicts", "scores")
+LOADED = ("histories", "verdicts", "scores", "replies")
 """Tables that ``load_<table>`` completes from a file with some of the columns."""
 
 MAX_ROWS_SHOWN = 3
@@ -280,14 +284,14 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
         parts += [f"unknown {', '.join(unknown)}"] if unknown else []
         hint = f" From a file, `load_{name}` fills in what has one evident value (data/README.md)." if name in LOADED else ""
         raise TableError(f"{name}: {'; '.join(parts)}. A table of {name} has the columns {', '.join(columns)}.{hint}")
-    present = [column for column in columns if column in table]
-    typed = pd.DataFrame({column: _typed(name, column, columns[column], table[column]) for column in present})
-    typed = typed.reset_index(drop=True)
+    rows = table if table.index.is_unique else table.reset_index(drop=True)  # messages name rows by their labels
+    present = [column for column in columns if column in rows]
+    typed = pd.DataFrame({column: _typed(name, column, columns[column], rows[column]) for column in present})
     _check_values(name, typed)
     _check_keys(name, typed)
     _check_sense(name, typed)
     typed.attrs = dict(table.attrs)
-    return typed
+    return typed.reset_index(drop=True)
 
 
 def need_columns(table: pd.DataFrame, columns: Sequence[str], error: type[ValueError] = TableError) -> None:
@@ -320,7 +324,6 @@ def _columns(name: str) -> dict[str, Column]:
 
 def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series:
     """Give a column its type, so that a table means the same after a round trip through a file."""
-    values = values.reset_index(drop=True)
     if what.kind == "list":
         return _lists(values)
     if what.kind == "text":
@@ -371,8 +374,8 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
     except SchemaErrors as error:
         cases = error.failure_cases
         column = next(c for c in table.columns if c in set(cases["column"]))
-        rows = sorted({int(i) for i in cases.loc[cases["column"] == column, "index"].dropna()})
-        bad = table.index.isin(rows) if rows else pd.Series(True, index=table.index)
+        rows = set(cases.loc[cases["column"] == column, "index"].dropna())
+        bad = table.index.isin(rows) if rows else True
         _refuse(name, column, TABLES[name][column], table[column], pd.Series(bad, index=table.index))
         raise
 
@@ -410,14 +413,15 @@ def _check_keys(name: str, table: pd.DataFrame) -> None:
         rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
         shown = "; ".join(f"row {row}: {dict(values.dropna())}" for row, values in rows.iterrows())
         raise TableError(
-            f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each to appear once. {shown}."
+            f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each to appear once. {shown}.",
+            table.index[twice],
         )
 
 
 def _check_sense(name: str, table: pd.DataFrame) -> None:
     """Check what no single column can show."""
     if name in ("comparisons", "verdicts"):
-        _refuse_rows(
+        refuse_rows(
             name,
             "responder_b",
             table["responder_a"] == table["responder_b"],
@@ -426,14 +430,14 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
         )
     if name == "verdicts":
         said = table["verdict"].notna() | table["p_a"].notna()
-        _refuse_rows(name, "verdict", (table["state"] == "valid") & ~said, table["state"], "a verdict where the state is valid")
+        refuse_rows(name, "verdict", (table["state"] == "valid") & ~said, table["state"], "a verdict where the state is valid")
         share = table["verdict"].map({"a": 1.0, "b": 0.0}).astype(float)
         against = (share - 0.5) * (table["p_a"].astype(float) - 0.5) < 0
-        _refuse_rows(name, "p_a", against, table["p_a"], "the chance that a is better, which does not contradict the verdict")
+        refuse_rows(name, "p_a", against, table["p_a"], "the chance that a is better, which does not contradict the verdict")
         failed = table["state"].isin(["abstained", "refused", "unparsed", "error"])
-        _refuse_rows(name, "verdict", failed & said, table["state"], "no verdict where the state is a failure")
+        refuse_rows(name, "verdict", failed & said, table["state"], "no verdict where the state is a failure")
     if name == "scores":
-        _refuse_rows(
+        refuse_rows(
             name,
             "score",
             (table["state"] == "valid") & table["score"].isna(),
@@ -444,11 +448,11 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
         _check_turns(table)
     if name == "effects":
         counts = table[["n_people_replies", "n_model_replies", "n_raters", "n_clusters"]]
-        _refuse_rows(name, "n_raters", counts.isna().all(axis=1), table["study"], "at least one of the counts")
+        refuse_rows(name, "n_raters", counts.isna().all(axis=1), table["study"], "at least one of the counts")
         bare = (table["evidence"] == "measured") & table[["ci_low", "ci_high", "n_clusters", "cluster"]].isna().any(axis=1)
-        _refuse_rows(name, "ci_low", bare, table["study"], "an interval and its clusters where measured")
+        refuse_rows(name, "ci_low", bare, table["study"], "an interval and its clusters where measured")
         outside = (table["ci_low"] > table["win_share"]) | (table["ci_high"] < table["win_share"])
-        _refuse_rows(name, "win_share", outside, table["win_share"], "a share within its interval")
+        refuse_rows(name, "win_share", outside, table["win_share"], "a share within its interval")
 
 
 def _check_turns(histories: pd.DataFrame) -> None:
@@ -468,7 +472,7 @@ def _check_turns(histories: pd.DataFrame) -> None:
     where = pd.Series(
         [f"{said} (history {name})" for said, name in zip(faults, histories["history_id"], strict=True)], index=histories.index
     )
-    _refuse_rows(
+    refuse_rows(
         "histories",
         "turns",
         faults.notna(),
@@ -478,17 +482,17 @@ def _check_turns(histories: pd.DataFrame) -> None:
 
 
 def _refuse(name: str, column: str, what: Column, values: pd.Series, wrong: pd.Series) -> None:
-    _refuse_rows(name, column, wrong, values, what.expected())
+    refuse_rows(name, column, wrong, values, what.expected())
 
 
-def _refuse_rows(name: str, column: str, wrong: pd.Series, values: pd.Series, expected: str) -> None:
+def refuse_rows(name: str, column: str, wrong: pd.Series, values: pd.Series, expected: str) -> None:
     """Raise if any row is wrong, showing the first of them."""
     if not wrong.any():
         return
     bad = values[wrong]
     shown = ", ".join(f"row {row} has {_shown(value)}" for row, value in bad.head(MAX_ROWS_SHOWN).items())
     more = f" ({len(bad) - MAX_ROWS_SHOWN} more rows)" if len(bad) > MAX_ROWS_SHOWN else ""
-    raise TableError(f"{name}.{column}: expected {expected}; {shown}{more}.")
+    raise TableError(f"{name}.{column}: expected {expected}; {shown}{more}.", bad.index)
 
 
 def _shown(value: object) -> str:

@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import grimp
+import pandas as pd
 import yaml
 
 import heart_utils
+from heart_utils.judging.prompts import load_protocol, load_rubric
 from heart_utils.runs import checksum, find_root, write_atomically
 from heart_utils.sources.fetch import cache_folder
 from heart_utils.tables import TABLES
@@ -104,7 +106,12 @@ def read_plan(root: Path, run: str) -> Plan:
     if given:
         known = f"`chapters`, `left_out`, `all`, `collect` nor a listed chapter ({', '.join(names)})"
         raise PlanError(f"{file}: {', '.join(given)} is neither {known}.")
-    return Plan(run, chapters, _fit(file, run, chapters, shared, blocks), recipe, left_out)
+    values = _fit(file, run, chapters, shared, blocks)
+    if (own := _own_dimension(root, run, recipe)) is not None:
+        for chapter in chapters:
+            if chapter.parameters.get("dimension") == "overall":
+                values[chapter.name].setdefault("dimension", own)
+    return Plan(run, chapters, values, recipe, left_out)
 
 
 def write_plan(root: Path, plan: Plan) -> None:
@@ -183,6 +190,20 @@ def _home(name: str) -> str:
     """Name the module of what the package's front door loads late: ``heart_utils.fit_ratings`` lives elsewhere."""
     package, _, public = name.rpartition(".")
     return f"heart_utils.{heart_utils._PUBLIC[public]}" if package == "heart_utils" and public in heart_utils._PUBLIC else name
+
+
+def _own_dimension(root: Path, run: str, recipe: object) -> str | None:
+    """Name the dimension for a run that has none called overall: the first that its judges are asked about, or of its votes."""
+    votes, names = root / "runs" / run / "verdicts.parquet", list[str]()
+    if isinstance(recipe, dict):
+        for protocol, asked in (recipe.get("protocols") or {}).items():
+            try:
+                names += asked or load_rubric(load_protocol(protocol).rubric).names
+            except (ValueError, OSError):  # `make collect` says what is wrong with it
+                return None
+    elif votes.is_file():
+        names = list(pd.read_parquet(votes, columns=["dimension"])["dimension"].unique())
+    return None if not names or "overall" in names else str(names[0])
 
 
 def _sample_chapters(root: Path, run: str) -> list[str] | None:

@@ -1,6 +1,7 @@
 """Pack a release: the public book, the source, their checksums; or say what keeps it from being published.
 
-``python -m tools.release --check`` only looks; ``python -m tools.release`` writes ``build/release``. The version is
+``python -m tools.release --check`` only looks; ``python -m tools.release`` writes ``build/release``;
+``python -m tools.release --run mine`` archives a run. The version is
 that of ``heart_utils/__init__.py``. Nothing is uploaded, tagged or committed.
 """
 
@@ -9,20 +10,25 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from heart_utils.ratings.ratings import combine_orders, fit_boards
+from heart_utils.report.methods import methods
 from heart_utils.report.provenance import current_commit
-from heart_utils.runs import find_root, may_publish, open_run, strictest_licence, write_atomically
+from heart_utils.runs import Run, find_root, may_publish, open_run, strictest_licence, write_atomically
 from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
 from tools.settings import read_settings
 
-__all__ = ["ReleaseError", "find_faults", "pack_release", "zip_folder"]
+__all__ = ["ReleaseError", "find_faults", "pack_release", "pack_run", "zip_folder"]
 
 NAME = "heart-in-the-open"
 VERSION = re.compile(r'^__version__ = "([^"]+)"$', flags=re.MULTILINE)
@@ -139,6 +145,80 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
     return [*packed, out / "SHA256SUMS"]
 
 
+def pack_run(root: Path, name: str, out: Path) -> Path:
+    """Archive what may be passed on of a run: its tables, settings, methods and citations.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The project's root.
+    name : str
+        The run.
+    out : pathlib.Path
+        Where the archive is written.
+
+    Returns
+    -------
+    pathlib.Path
+        A zip; the same run gives the same bytes. The ledger, which holds every answer, is not in it.
+
+    Raises
+    ------
+    ReleaseError
+        If no table of the run has a licence that lets it be passed on.
+    """
+    run = open_run(root / "runs" / name, create=False)
+    files = sorted(file.relative_to(run.folder) for file in run.folder.rglob("*.parquet"))
+    noted = run.manifest.get("tables", {})
+    licences = {file: str(noted.get(file.with_suffix("").as_posix(), {}).get("licence", "none stated")) for file in files}
+    kept = [file for file in files if may_publish(licences[file])]
+    if not kept:
+        found = ", ".join(f"{file} ({licence})" for file, licence in licences.items()) or "it has none"
+        raise ReleaseError(
+            f"No table of the run {name} may be passed on: {found}. If they are yours to share, say so: "
+            f"open_run({name!r}).record(tables={{'verdicts': {{'licence': 'CC0-1.0'}}}})."
+        )
+    with tempfile.TemporaryDirectory() as held:
+        folder = Path(held)
+        for file in kept:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(run.folder / file, folder / file)
+        shutil.copyfile(run.folder / "manifest.json", folder / "manifest.json")
+        for given in (root / "params" / f"{name}.yaml", root / "requirements.txt"):
+            if given.is_file():
+                shutil.copyfile(given, folder / given.name)
+        said = _methods_of(run) if Path("verdicts.parquet") in kept else ""
+        (folder / "methods.md").write_text(said, encoding="utf-8")
+        (folder / "references.bib").write_text(_cited(root, said, noted), encoding="utf-8")
+        listed = [f"{file}: {licence if file in kept else f'left out, {licence}'}" for file, licence in licences.items()]
+        (folder / "LICENCES.txt").write_text("\n".join(listed) + "\n", encoding="utf-8")
+        out.mkdir(parents=True, exist_ok=True)
+        archive = out / f"{NAME}-run-{name}.zip"
+        zip_folder(folder, archive, prefix=archive.stem, when=0)
+    return archive
+
+
+def _methods_of(run: Run) -> str:
+    """Write the paragraph on each dimension of a run."""
+    rows = combine_orders(run.read("verdicts"))
+    boards = fit_boards(rows, by=["dimension"])
+    return "\n\n".join(methods(run, board) for board in boards.values()) + "\n"
+
+
+def _cited(root: Path, said: str, noted: dict[str, Any]) -> str:
+    """Give BibTeX for this project, HEART, and what the methods cite, and the citations of the data as notes."""
+    citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    own = (
+        f"@software{{heart_in_the_open,\n  title = {{{citation['title']}}},\n  author = {{{citation['authors'][0]['name']}}},\n"
+    )
+    own += f"  version = {{{citation['version']}}},\n  year = {{2026}}\n}}\n"
+    entries = re.split(r"\n(?=@)", (root / "book" / "references.bib").read_text(encoding="utf-8"))
+    keys = {"iyer2026heart", *re.findall(r"@(\w+)\]", said)}
+    chosen = [entry.strip() + "\n" for entry in entries if (key := re.match(r"@\w+\{(\w+)", entry)) and key[1] in keys]
+    data = sorted({str(table["citation"]) for table in noted.values() if table.get("citation")})
+    return "\n".join([own, *chosen, *(f"% data: {line}" for line in data)])
+
+
 def zip_folder(folder: Path, file: Path, *, prefix: str, when: int) -> None:
     """Zip a folder so that the same files give the same bytes.
 
@@ -187,6 +267,9 @@ def main(arguments: list[str]) -> int:
     """Check, and pack unless only a check was asked for."""
     root = find_root()
     try:
+        if arguments[:1] == ["--run"]:
+            print(pack_run(root, arguments[1], root / "build" / "release").relative_to(root))
+            return 0
         if faults := find_faults(root):
             raise ReleaseError("\n".join(faults))
         withheld = withheld_texts()  # before the book is built: without these texts nobody can look for them

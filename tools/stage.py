@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pkgutil
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -39,6 +40,11 @@ FRONT_FIGURE = ("notebooks/01_who_supports_better.ipynb", "fig-forest")
 
 PRACTICE = "11_the_raters.ipynb"
 """Where the comparisons of the page `practice` are made."""
+
+OWN_FIGURE = ("02_who_is_preferred", "fig-run-board")
+OWN_SECTION = "this-runs-board"
+"""What the front page of another run shows, and the section with it, which then opens its chapter."""
+SECTION = re.compile(r"^## ", flags=re.MULTILINE)
 
 MARKERS = [Path(__file__).with_name(f"{name}.py") for name in ("stage", "evidence", "flow")]
 
@@ -91,7 +97,10 @@ def stage_book(root: Path, plan: Plan) -> Path:
     for name, text in files.items():
         write_atomically(stage / name, text.encode())
     shutil.copytree(_kept_api_pages(root), stage / "book", dirs_exist_ok=True)  # with their times
-    _stage_front_figure(stage)
+    if plan.run == "sample":
+        _stage_front_figure(stage)
+    else:
+        _stage_own_front(stage, plan)
     _stage_practice(stage)
     write_governance(root, stage / "book", [note for said in evidence.values() for note in said.notes])
     return stage
@@ -105,11 +114,50 @@ def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence
         if "injected-parameters" in (tags := cell["metadata"].get("tags", [])):
             tags.append("hide-input")
             cell["metadata"]["mystnb"] = {"code_prompt_show": "Show the values that this page was built with"}
+    if run.name != "sample":
+        notebook["cells"] = cells = _lift_section(cells, OWN_SECTION)
     evidence = mark_chapter(cells, copy.stem, run, absent)
     place.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
     newest = max(copy.stat().st_mtime_ns, *(file.stat().st_mtime_ns for file in MARKERS))
     os.utime(place, ns=(newest, newest))  # so that Sphinx reads again only what ran again, or is marked in another way
     return evidence
+
+
+def _lift_section(cells: list[dict[str, Any]], label: str) -> list[dict[str, Any]]:
+    """Put a section before the first of its chapter: what a run is about comes first on the pages of that run."""
+    starts = [
+        number
+        for number, cell in enumerate(cells)
+        if cell["cell_type"] == "markdown" and SECTION.search("".join(cell["source"]))
+    ]
+    own = next((number for number in starts if f"({label})=" in "".join(cells[number]["source"])), None)
+    if own is None or own == starts[0]:
+        return cells
+    end = next((number for number in starts if number > own), len(cells))
+    before = re.split(r"(?=^\([\w-]+\)=\n)", "".join(cells[own]["source"]), maxsplit=1, flags=re.MULTILINE)
+    rest, moved = {**cells[own], "source": before[0]}, {**cells[own], "id": f"{cells[own]['id']}-own", "source": before[1]}
+    first = starts[0]
+    return [*cells[:first], moved, *cells[own + 1 : end], *cells[first:own], rest, *cells[end:]]
+
+
+def _stage_own_front(stage: Path, plan: Plan) -> None:
+    """Give the book of another run a front page about that run: its leaderboard and its chapters, no findings of other data."""
+    chapter, figure = OWN_FIGURE
+    ran = {chapter.name for chapter in plan.chapters}
+    front = ["(front-page)=", f"# The run {plan.run}", ""]
+    if chapter in ran:
+        drawn = read_figure(stage / "notebooks" / f"{chapter}.ipynb", figure)
+        write_atomically(stage / "book" / "own.svg", drawn.svg)
+        front += ["```{figure} own.svg", ":name: fig-own-front", ":alt: Ratings of this run's responders, best on top.", ""]
+        front += ["The leaderboard of this run; what it rests on is said in the figure.", "```", ""]
+        front += [f"{{ref}}`How it is made, and all other leaderboards <{OWN_SECTION}>`.", ""]
+    front += [
+        "This book was made from the tables of this run and from published data; each chapter says which. The chapters:",
+        "",
+    ]
+    front += [f"- {{doc}}`../notebooks/{name}`" for name in (chapter.name for chapter in plan.chapters)]
+    front += ["", "No model named in this book is recommended for care."]
+    write_atomically(stage / "book" / "intro.md", ("\n".join(front) + "\n").encode())
 
 
 def _stage_front_figure(stage: Path) -> None:

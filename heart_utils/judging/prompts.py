@@ -47,7 +47,8 @@ T = TypeVar("T")
 Messages = tuple[Mapping[str, str], ...]
 
 # Beside the code and not in a run's own project: another word there asks another question.
-PROMPTS = yaml.safe_load((Path(__file__).parents[2] / "data" / "prompts.yaml").read_text(encoding="utf-8"))
+DATA = next(above / "data" for above in Path(__file__).parents[1:3] if (above / "data").is_dir())  # in a wheel, in a checkout
+PROMPTS = yaml.safe_load((DATA / "prompts.yaml").read_text(encoding="utf-8"))
 LANGUAGES = tuple(PROMPTS["items"])
 REPLY_INSTRUCTIONS: str = PROMPTS["reply"].format(sentences=MAX_SENTENCES, words=MAX_WORDS)
 """What whoever writes a reply is told: the same words for a model and for a person in a study."""

@@ -33,7 +33,7 @@ from heart_utils.judging.probes import judge_probes, make_probes
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, Protocol, load_protocol
 from heart_utils.judging.questions import note_schemas, question_requests
 from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
-from heart_utils.runs import find_root
+from heart_utils.runs import find_home, find_root
 from heart_utils.settings import read_strictly, read_yaml
 from heart_utils.sources import load_histories, load_replies, load_responders
 from heart_utils.sources.heartbench import load_question_histories, load_questions
@@ -135,7 +135,7 @@ class Recipe:
     run: str
     histories: str = ""
     twins: bool = False
-    slices: Mapping[str, Positive] = field(default_factory=dict)
+    slices: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
     given_replies: bool = True
     responders: tuple[Model, ...] = ()
     probes: tuple[str, ...] = ()
@@ -194,7 +194,7 @@ def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Reci
     >>> recipe.histories, [judge.name for judge in recipe.judges]
     ('sample', ['SmolLM2-135M-judge'])
     """
-    path = find_root() / "params" / f"{run}.yaml" if file is None else Path(file)
+    path = find_home() / "params" / f"{run}.yaml" if file is None else Path(file)
     if not path.is_file():
         raise RecipeError(f"{path} cannot be read; a run's settings stand in params/RUN.yaml.")
     block = read_yaml(path, RecipeError).get("collect")
@@ -261,7 +261,7 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
         return histories[histories["history_id"].isin(_chosen_questions(recipe)["question_id"])]
     given = recipe.histories
     if Path(given).suffix:  # from the root, since chapters run in a folder of their own
-        given = str(find_root() / Path(given).expanduser())
+        given = str(find_home() / Path(given).expanduser())
     histories = load_histories(given, twins=recipe.twins)
     kept = []
     for name, rows in histories.groupby("slice", sort=False):
@@ -274,6 +274,8 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
             raise RecipeError(f"slices: {n} {name} histories were asked for, and {recipe.histories} has {len(answerable)}.")
         kept.append(answerable.iloc[[place * len(answerable) // n for place in range(n)]])
     chosen = pd.concat(kept)
+    if chosen.empty:
+        raise RecipeError(f"slices: {dict(recipe.slices)} leaves none of the {len(histories)} histories.")
     if TWINNED in recipe.slices:
         adversarial = set(chosen.loc[chosen["slice"] == "adversarial", "twin_id"])
         chosen = chosen[(chosen["slice"] != TWINNED) | chosen["history_id"].isin(adversarial)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -124,7 +126,7 @@ METHODS = ("bradley-terry", "davidson", "margins", "released-heart")
 WEIGHTS = ("pairs", "verdicts")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
     """Strengths on the log-odds scale, best responder first, with mean zero (of who is not penalised), and how they were made.
 
@@ -158,6 +160,15 @@ class Ratings:
         ``nan`` for the others.
     settings : dict
         The arguments of :func:`fit_ratings` that made them, and the population that intervals speak of.
+
+    Examples
+    --------
+    >>> duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
+    >>> fit_ratings(duel, n_resamples=0)
+    Ratings (overall, bradley-terry): 4 verdicts, no interval
+    Rank Written by  Rating Interval  Verdicts
+              human    1595                  4
+              model    1405                  4
     """
 
     table: pd.DataFrame
@@ -173,6 +184,42 @@ class Ratings:
     chance: pd.DataFrame
     ends: pd.DataFrame
     settings: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return f"{self._said()}\n{self._shown().to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self._said())}</p>\n{self._shown().to_html(index=False, border=0)}"
+
+    def _said(self) -> str:
+        """Say in one line what was fitted, to what, and what intervals speak of."""
+        board, level = f"{self.settings['dimension']}, {self.settings['method']}", self.settings["ci_level"]
+        population = str(self.settings["population"]).replace("_", " ")
+        over = (
+            "no interval" if population == "none" else f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
+        )
+        return f"Ratings ({board}): {self.n_verdicts:,} verdicts, {over}"
+
+    def _shown(self) -> pd.DataFrame:
+        """Round what a reader of a leaderboard looks for."""
+        rows = self.table
+        first, last = rows["rank_low"].astype("string"), rows["rank_high"].astype("string")
+        rank = first.where(first == last, first + "-" + last).fillna("")
+        ends = [f"{low:.0f} to {high:.0f}" for low, high in zip(rows["rating_low"], rows["rating_high"], strict=True)]
+        return pd.DataFrame(
+            {
+                "Rank": rank,
+                "Written by": rows["responder"],
+                "Rating": rows["rating"].round().astype(int),
+                "Interval": pd.Series(ends).mask(rows["rating_low"].isna(), ""),
+                "Verdicts": rows["n_verdicts"],
+            }
+        )
+
+    def plot(self, **how: Any) -> Any:
+        """Draw the leaderboard; `how` goes to :func:`heart_utils.plot_leaderboard`, and the axes come back."""
+        # By its name alone: ratings compute, and an import would make every chapter depend on how figures are drawn.
+        return import_module("heart_utils.report.figures").plot_leaderboard(self, **how)
 
     def win_probabilities(self) -> pd.DataFrame:
         """Give the probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal."""

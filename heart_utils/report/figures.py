@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
+    from heart_utils.ratings.ratings import Ratings
+
 __all__ = [
     "CJK_FONT",
     "COLOURS",
@@ -68,6 +70,24 @@ POPULATION_NAMES = {
 """What an interval speaks of, in words for a reader."""
 WIDTH = 4.8
 """Of every figure, in inches: on a phone a letter keeps three quarters of its size."""
+STYLE: dict[Any, Any] = {
+    "figure.dpi": 110,
+    "figure.figsize": (WIDTH, 3.2),
+    "savefig.dpi": 150,  # of what is drawn point by point within an SVG
+    "svg.hashsalt": "heart",  # the same figure is the same file
+    "pdf.fonttype": 42,  # letters as TrueType, which journals ask for
+    "figure.facecolor": "white",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": "medium",
+    "axes.titlelocation": "left",
+    "axes.labelsize": "small",
+    "xtick.labelsize": "small",
+    "ytick.labelsize": "small",
+    "legend.fontsize": "small",
+    "legend.title_fontsize": "small",
+    "legend.frameon": False,
+}
 LINE = 46
 """Characters of a small text that go beside each other in a figure."""
 RATING = ("rating", "rating_low", "rating_high")
@@ -100,26 +120,7 @@ def use_book_style() -> None:
     import seaborn as sns
 
     sns.set_theme(context="notebook", style="ticks", palette="colorblind")
-    mpl.rcParams.update(
-        {
-            "figure.dpi": 110,
-            "figure.figsize": (WIDTH, 3.2),
-            "figure.hooks": ["heart_utils.report.figures:fit_width"],
-            "savefig.dpi": 150,  # of what is drawn point by point within an SVG
-            "svg.hashsalt": "heart",  # the same figure is the same file
-            "figure.facecolor": "white",
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titlesize": "medium",
-            "axes.titlelocation": "left",
-            "axes.labelsize": "small",
-            "xtick.labelsize": "small",
-            "ytick.labelsize": "small",
-            "legend.fontsize": "small",
-            "legend.title_fontsize": "small",
-            "legend.frameon": False,
-        }
-    )
+    mpl.rcParams.update({**STYLE, "figure.hooks": ["heart_utils.report.figures:fit_width"]})
     import sys
 
     if "ipykernel" in sys.modules:
@@ -133,8 +134,15 @@ def fit_width(figure: Figure) -> None:
     figure.set_figwidth(min(WIDTH, figure.get_figwidth()))
 
 
+def ratings_table(given: Ratings | pd.DataFrame | Mapping[Any, Any]) -> pd.DataFrame:
+    """Give the table of ratings, whether it comes by itself, in what a fit gave, or as several boards by group."""
+    if isinstance(given, Mapping):
+        return pd.concat([ratings_table(board) for board in given.values()], ignore_index=True)
+    return given if isinstance(given, pd.DataFrame) else given.table
+
+
 def plot_intervals(
-    table: pd.DataFrame,
+    table: pd.DataFrame | Ratings,
     *,
     value: str,
     label: str,
@@ -151,7 +159,7 @@ def plot_intervals(
 
     Parameters
     ----------
-    table : pandas.DataFrame
+    table : pandas.DataFrame or Ratings
         One row an estimate, in the order from top to bottom.
     value : str
         Column of the estimates.
@@ -191,6 +199,7 @@ def plot_intervals(
     """
     import matplotlib.pyplot as plt
 
+    table = ratings_table(table)
     rows, kinds = list(dict.fromkeys(table[label])), [None] if by is None else list(dict.fromkeys(table[by]))
     if not rows:
         raise ValueError("There is nothing to draw: the table has no row.")
@@ -223,14 +232,14 @@ def plot_intervals(
 
 
 def plot_leaderboard(
-    board: pd.DataFrame, *, title: str | None = None, origin: str = "measured", ax: Axes | None = None
+    board: pd.DataFrame | Ratings, *, title: str | None = None, origin: str = "measured", ax: Axes | None = None
 ) -> Axes:
     """Draw ratings with their intervals, best responder on top.
 
     Parameters
     ----------
-    board : pandas.DataFrame
-        Rows of the table ``ratings``, one a responder; it is refused if it is empty or holds one more than once.
+    board : pandas.DataFrame or Ratings
+        What a fit gave, or rows of the table ``ratings``, one a responder; refused if there is none, or one more than once.
     title : str, optional
         What was rated and by whom.
     origin : str
@@ -253,8 +262,8 @@ def plot_leaderboard(
     """
     import matplotlib.pyplot as plt
 
-    _check_board(board)
-    table = board.sort_values("rating", ignore_index=True)
+    table = ratings_table(board).sort_values("rating", ignore_index=True)
+    _check_board(table)
     if ax is None:
         _, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.3 * len(table)), layout="constrained")
     for kind, rows in table.groupby("responder_kind"):
@@ -271,13 +280,14 @@ def plot_leaderboard(
     return ax
 
 
-def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 2, origin: str = "measured") -> Figure:
+def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, columns: int = 2, origin: str = "measured") -> Figure:
     """Draw one small leaderboard for each value of a column, all with the same order and the same scale.
 
     Parameters
     ----------
-    boards : pandas.DataFrame
-        Rows of the table ``ratings``, one a responder and value of `by`; it is refused if it is empty.
+    boards : pandas.DataFrame or mapping of Ratings
+        Rows of the table ``ratings``, one a responder and value of `by`, or what :func:`heart_utils.fit_boards` gave; it is
+        refused if it is empty.
     by : str
         Such as ``"dimension"``, ``"group"`` or ``"rater"``.
     columns : int
@@ -301,6 +311,7 @@ def plot_boards(boards: pd.DataFrame, *, by: str, columns: int = 2, origin: str 
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
+    boards = ratings_table(boards)
     panels = list(dict.fromkeys(boards[by]))
     if not panels:
         raise ValueError(f"There is no board to draw: the table has no row with a {by}.")

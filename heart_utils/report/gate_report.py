@@ -17,7 +17,7 @@ from heart_utils.ratings.gate import Comparison, GateError, compare_responders
 from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
-from heart_utils.runs import Run, RunError, find_root, open_run, write_atomically
+from heart_utils.runs import Run, RunError, find_home, open_run, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -216,7 +216,7 @@ def _parse(name: str, run: str | None) -> tuple[Run, str]:
         except RunError:
             head, colon, tail = head.rpartition(":")
     if run is None and ":" in name:
-        there = sorted(folder.name for folder in (find_root() / "runs").glob("*") if folder.is_dir())
+        there = sorted(folder.name for folder in (find_home() / "runs").glob("*") if folder.is_dir())
         raise GateError(f"{name!r}: there is no run {asked!r}. Runs here: {', '.join(there) or 'none yet'}.")
     if run is None:
         raise GateError(f"{name!r} names no run. Write run:responder, such as 'sample:{name}', or give `run`.")

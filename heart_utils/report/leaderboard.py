@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +17,14 @@ from scipy import stats
 
 from heart_utils.ratings.scores import weigh_scores
 from heart_utils.report.conversation import Reading, fill_page
-from heart_utils.report.figures import POPULATION_NAMES
+from heart_utils.report.figures import POPULATION_NAMES, STYLE, plot_boards, plot_leaderboard, ratings_table
 from heart_utils.runs import csv_text, write_atomically
 from heart_utils.tables import check_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from heart_utils.ratings.ratings import Ratings
 
 __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 
@@ -37,6 +44,11 @@ HEADINGS = {
 GROUPS = ("data", "dimension", "slice", "group", "rater_kind", "rater")
 WORDS = ("responder", "kind", "notes")
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
+
+WIDTHS = {"column": 3.35, "page": 6.9}
+"""Of a figure in a paper of two columns, in inches."""
+LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
+LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
 
 NOTES = {
     "provisional": "fewer than 30 dialogues, or no interval at all",
@@ -97,22 +109,31 @@ def leaderboard_html(
     return fill_page("leaderboard", title=title, whole_page=whole_page, files=files, boards=boards)
 
 
-def write_leaderboard(ratings: pd.DataFrame, folder: Path, *, title: str = "Leaderboard") -> list[Path]:
-    """Write the leaderboard as ``leaderboard.csv``, ``.json`` and ``.html``.
+def write_leaderboard(
+    ratings: Ratings | pd.DataFrame | Mapping[Any, Ratings], folder: str | os.PathLike[str], *, title: str = "Leaderboard"
+) -> list[Path]:
+    """Write the leaderboard as files for programs, for a reader and for a paper.
 
     Parameters
     ----------
-    ratings : pandas.DataFrame
-        The ratings table.
-    folder : pathlib.Path
+    ratings : Ratings, pandas.DataFrame or mapping of Ratings
+        What a fit gave, the ratings table, or what :func:`heart_utils.fit_boards` gave.
+    folder : str or path
         Made if need be.
     title : str
-        Of the page.
+        Of the page and of the tables.
 
     Returns
     -------
     list of pathlib.Path
-        The three files. They hold names and numbers, no texts.
+        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (a table for each leaderboard, with the rules of the package
+        booktabs), and the figure as ``leaderboard-column`` and ``leaderboard-page``, each ``.pdf`` and ``.svg``, as wide as
+        one column (3.35 inches) and two. They hold names and numbers, no texts; PDF files hold letters as TrueType.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If matplotlib is not installed; the other files are then there.
 
     Examples
     --------
@@ -120,15 +141,82 @@ def write_leaderboard(ratings: pd.DataFrame, folder: Path, *, title: str = "Lead
     >>> from heart_utils.ratings.ratings import fit_ratings
     >>> duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [file.name for file in write_leaderboard(fit_ratings(duel, n_resamples=0).table, Path(folder))]
-    ['leaderboard.csv', 'leaderboard.json', 'leaderboard.html']
+    ...     [file.name for file in write_leaderboard(fit_ratings(duel, n_resamples=0), folder)][:5]
+    ['leaderboard.csv', 'leaderboard.json', 'leaderboard.html', 'leaderboard.tex', 'leaderboard-column.pdf']
     """
-    contents = {ending: content for ending, _, content in _as_text(leaderboard_rows(ratings), title)}
-    contents["html"] = leaderboard_html(ratings, title=title)
-    files = [folder / f"leaderboard.{ending}" for ending in contents]
+    table = ratings_table(ratings)
+    contents = {ending: content for ending, _, content in _as_text(leaderboard_rows(table), title)}
+    contents |= {"html": leaderboard_html(table, title=title), "tex": _as_latex(check_table("ratings", table), title)}
+    files = [Path(folder) / f"leaderboard.{ending}" for ending in contents]
     for file, content in zip(files, contents.values(), strict=True):
         write_atomically(file, content.encode())
+    try:
+        import matplotlib as mpl
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError:
+        said = f"PDF and SVG need matplotlib: pip install 'heart-utils[plots]'. The other files are in {folder}."
+        raise ModuleNotFoundError(said) from None
+    for name, width in WIDTHS.items():
+        with mpl.rc_context({**STYLE, "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
+            figure = _figure(table, width)
+            for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
+                drawn = io.BytesIO()
+                figure.savefig(drawn, format=ending, bbox_inches="tight", pad_inches=0.02, metadata={dated: None})
+                files.append(Path(folder) / f"leaderboard-{name}.{ending}")
+                write_atomically(files[-1], drawn.getvalue())
+            plt.close(figure)
     return files
+
+
+def _figure(table: pd.DataFrame, width: float) -> Figure:
+    """Draw one leaderboard, or a panel for each of several."""
+    import matplotlib.pyplot as plt
+
+    if table["responder"].duplicated().any():
+        varied = [name for name in (*GROUPS[1:], "population", "method") if len(table[name].unique()) > 1]
+        names = table[varied].astype(object).fillna("").agg(", ".join, axis=1)
+        figure = plot_boards(table.assign(board=names), by="board")
+        figure.set_figwidth(width)
+        return figure
+    figure, ax = plt.subplots(figsize=(width, 1.5 + 0.22 * len(table)), layout="constrained")
+    plot_leaderboard(table, ax=ax)
+    return figure
+
+
+def _as_latex(table: pd.DataFrame, title: str) -> str:
+    """Write a table of LaTeX for each leaderboard, every text escaped."""
+    keys = [*GROUPS[1:], "population", "method"]
+    parts = ["% \\usepackage{booktabs}\n"]
+    for values, board in table.groupby(keys, sort=False, dropna=False):
+        group: tuple[Any, ...] = values
+        board = board.sort_values("rating", ascending=False)
+        rows = leaderboard_rows(board)
+        shown = pd.DataFrame({HEADINGS[name]: rows[name].map(_latex_text) for name in ("rank", "responder")})
+        ends = zip(board["rating"], board["rating_low"], board["rating_high"], strict=True)
+        shown["Rating"] = [_plus_minus(*row) for row in ends]
+        for name in ("win_probability", "tie_share", "n_verdicts", "n_clusters"):
+            shown[HEADINGS[name]] = [_cell(name, value)[0] for value in rows[name]]
+        said = ", ".join(str(value) for value in group[: len(GROUPS) - 1] if not pd.isna(value))
+        level, population = f"{board['ci_level'].max():.0%}", POPULATION_NAMES[str(group[-2])]
+        interval = "no intervals" if board["rating_low"].isna().all() else f"{level} intervals over {population}"
+        noted = "".join(f"; {', '.join(board['responder'][board[word]])}: {NOTES[word]}" for word in NOTES if board[word].any())
+        caption = _latex_text(f"{title} ({said}; {group[-1]}): ratings with mean 1500, {interval}{noted}.")
+        parts.append(
+            shown.to_latex(index=False, escape=False, column_format="ll" + "r" * (shown.shape[1] - 2), caption=caption)
+        )
+    return "\n".join(parts)
+
+
+def _plus_minus(rating: float, low: float, high: float) -> str:
+    """Give a rating with its interval: one number where both sides round to the same, else both."""
+    if math.isnan(low) or math.isnan(high):
+        return f"${rating:.0f}$"
+    below, above = (r"\infty" if math.isinf(reach) else f"{reach:.0f}" for reach in (rating - low, high - rating))
+    return rf"${rating:.0f} \pm {above}$" if below == above else f"${rating:.0f}^{{+{above}}}_{{-{below}}}$"
+
+
+def _latex_text(text: str) -> str:
+    return "".join(LATEX.get(letter, letter) for letter in text)
 
 
 def weigh_by_hand(

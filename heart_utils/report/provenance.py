@@ -105,7 +105,8 @@ def current_commit(root: Path) -> str:
 
 def versions() -> dict[str, str]:
     """Tell the versions that figures depend on most."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
+    there = {found.name.lower().replace("_", "-"): found.version for found in importlib.metadata.distributions()}
+    return {"python": platform.python_version()} | {name: there[name] for name in PACKAGES if name in there}
 
 
 def show_versions() -> None:

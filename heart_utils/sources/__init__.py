@@ -1,16 +1,16 @@
 """Data sets and users' files as the project's tables: histories, replies, scores, verdicts.
 
-One door for each table, :func:`load_histories`, ``load_replies``, :func:`load_scores` and
+One door for each table, :func:`load_histories`, :func:`load_replies`, :func:`load_scores` and
 :func:`load_verdicts`, opened by the name of a set or by the path of a file.
 """
 
 from heart_utils.sources.catalogue import SOURCES, DamagedDataError, DataError, DataUnavailableError, Source, load_responders
 from heart_utils.sources.fetch import fetch_data, find_data
 from heart_utils.sources.heart import count_role_swaps
-from heart_utils.sources.load import load_histories, load_scores, load_tallies, load_verdicts
+from heart_utils.sources.load import load_histories, load_replies, load_scores, load_tallies, load_verdicts
 from heart_utils.sources.mentalalign import find_blocks
 from heart_utils.sources.pairs import scores_to_verdicts
-from heart_utils.sources.replies import flag_reply, load_replies
+from heart_utils.sources.replies import flag_reply
 
 __all__ = [
     "SOURCES",

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heart_utils.runs import checksum, find_root, write_atomically
+from heart_utils.runs import checksum, find_home, write_atomically
 from heart_utils.sources.catalogue import DamagedDataError, DataError, DataUnavailableError, Source, SourceFile, find_source
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -
 def cache_folder() -> Path:
     """Tell where fetched files are kept: ``HEART_DATA_CACHE``, else ``build/data`` under the root."""
     named = os.environ.get("HEART_DATA_CACHE")
-    return Path(named).expanduser().resolve() if named else find_root() / "build" / "data"
+    return Path(named).expanduser().resolve() if named else find_home() / "build" / "data"
 
 
 def _fetched(source: Source, file: SourceFile) -> Path:

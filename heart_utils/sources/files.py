@@ -1,37 +1,52 @@
-"""A user's own CSV, Parquet or JSON Lines file, checked like any other table and with the same words.
+"""A user's own CSV, Excel, Parquet or JSON Lines file, checked like any other table and with the same words.
 
 What a file may leave out is what has one evident value; :data:`DEFAULTS` lists it. A verdict, a
-score, who judged and what kind of rater it was are never made up.
+score, who judged and what kind of rater it was are never made up. Other headers and other words are
+read where the user says what they mean, and all that is wrong with a file is said at once.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
 import io
 import json
 import os
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pandas as pd
 
 from heart_utils.runs import find_root
 from heart_utils.sources.catalogue import DataError
-from heart_utils.tables import TABLES, VERDICTS, TableError, check_table
+from heart_utils.tables import TABLES, VERDICTS, Column, TableError, check_table, empty_table, refuse_rows
 
 __all__ = ["DEFAULTS"]
 
-SUFFIXES = (".csv", ".parquet", ".jsonl")
+TEXTUAL = (".csv", ".tsv", ".xlsx")
+SUFFIXES = (*TEXTUAL, ".parquet", ".jsonl")
 
 NEEDED = {
     "histories": ("history_id", "turns"),
     "verdicts": ("history_id", "responder_a", "responder_b", "rater", "rater_kind", "verdict"),
     "scores": ("history_id", "responder", "rater", "rater_kind", "dimension", "score"),
+    "replies": ("history_id", "responder", "text"),
 }
 """Table -> the columns that a file must have."""
+
+ANSWERS = {"verdicts": "verdict", "scores": "score", "replies": "text"}
+"""Table -> the column that is empty in a row that failed."""
+
+FAILURES = ("abstained", "refused", "unparsed", "error")
 
 EVIDENT = {"flags": [], "simulated": False, "slice": "standard", "dimension": "overall", "repeat": 0}
 EVIDENT |= {"protocol": "imported", "licence": "none stated"}
 """Column -> its value where nothing is said; columns that may be empty are."""
+
+MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+"""How a file may begin -> its encoding."""
 
 
 def _evident(table: str) -> dict[str, Any]:
@@ -47,62 +62,92 @@ Beyond these: ``dialogue_id`` is the ``history_id`` (each history a dialogue of 
 the name of the file, ``reply_id`` the history and the responder, ``pair_id`` the history and the two
 responders in alphabetical order (rows are then turned so that a is the first of them), and
 ``comparison_id`` the ``pair_id`` with the order shown. ``state`` is ``valid`` if every row has a
-verdict or score; where one is empty, the file must say why in a column ``state``. A licence that a
+verdict, score or text; where one is empty, the file must say why in a column ``state``. A licence that a
 file does not state is ``none stated``, the strictest, so nothing is published by oversight.
 """
 
 
-def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame) -> pd.DataFrame:
-    """Read a user's file, or take their DataFrame, as one of the project's tables."""
-    if isinstance(given, pd.DataFrame):
-        file, rows = Path("the DataFrame"), given.copy()
-    else:
-        file = Path(given).expanduser().resolve()
-        rows = _read(file, table)
+class Reading(TypedDict, total=False):
+    """How a file of one's own is to be read; `load_verdicts` says what each of these means."""
+
+    columns: Mapping[str, str | None]
+    words: Mapping[Any, Any]
+    always: Mapping[str, Any]
+    rater_columns: Sequence[str]
+    sep: str | None
+    encoding: str | None
+
+
+def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading: Reading | None = None) -> pd.DataFrame:
+    """Read a user's file, or take their DataFrame, as one of the project's tables; say all its faults at once."""
+    how, faults = reading or Reading(), list[str]()
+    file = Path("the DataFrame") if isinstance(given, pd.DataFrame) else Path(given).expanduser().resolve()
+    rows = given.copy() if isinstance(given, pd.DataFrame) else _read(file, how, faults)
+    as_text = file.suffix.lower() in TEXTUAL
     try:
+        if as_text:
+            rows = _trimmed(rows)
         if rows.empty:
             raise DataError("it has no rows.")
-        _check_needed(table, rows)
-        if table == "verdicts":
-            _check_words(rows)
+        rows = rows if rows.index.is_unique else rows.reset_index(drop=True)
+        long = _one_row_a_rater(table, rows, how)
+        rows = _name_columns(table, long, how, faults)
+        left = rows.drop(index=_read_cells(table, rows, as_text, how, faults))
         if table == "histories" and "source" not in rows:
-            rows["source"] = file.stem
-        checked = check_table(table, complete(table, rows))
-        if table == "histories":
-            _check_last_speaker(checked)
+            left["source"] = file.stem
+        checked = _checked(table, left, faults)
+        checked.attrs |= long.attrs
     except (TableError, DataError) as error:
-        raise DataError(f"{file}: {error}") from None
+        faults.append(str(error))
+    if len(faults) > 1:
+        listed = "".join(f"\n{number}. {fault}" for number, fault in enumerate(faults, start=1))
+        raise DataError(f"{file}: {len(faults)} faults (row 0 is the first).{listed}")
+    if faults:
+        raise DataError(f"{file}: {faults[0]}")
     return checked
 
 
 def read_sample(table: str) -> pd.DataFrame:
     """Read a table of the sample that was written for this project and comes with it."""
     file = find_root() / "data" / "sample" / f"{table}.jsonl"
-    rows = _read(file, table)
+    rows = _read(file, {}, [])
     try:
         return check_table(table, rows)
     except TableError as error:
         raise DataError(f"{file}: {error}") from None
 
 
-def _read(file: Path, table: str) -> pd.DataFrame:
+def _read(file: Path, how: Reading, faults: list[str]) -> pd.DataFrame:
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"{file}: expected a file that ends in {', '.join(SUFFIXES)}.")
     if suffix == ".jsonl":
-        return pd.DataFrame([row for _, row in read_lines(file)])
-    if suffix == ".csv":
-        return _read_csv(file, _text(file), table)
+        return pd.DataFrame([row for _, row in read_lines(file, how.get("encoding"), faults)])
+    if suffix in (".csv", ".tsv"):
+        return _read_csv(file, _text(file, how.get("encoding"), faults), how.get("sep"))
     try:
-        return pd.read_parquet(_there(file))
-    except Exception as error:  # pyarrow has no common class for a damaged file
-        raise DataError(f"{file}: it cannot be read as Parquet ({error}). It may have been cut short.") from None
+        if suffix == ".parquet":
+            return pd.read_parquet(_there(file))
+        sheets = pd.read_excel(_there(file), sheet_name=None, dtype=str, keep_default_na=False, engine="calamine")
+    except DataError:
+        raise
+    except Exception as error:  # neither pyarrow nor calamine has a common class for a damaged file
+        kind = "Parquet" if suffix == ".parquet" else "Excel"
+        raise DataError(f"{file}: it cannot be read as {kind} ({error}). It may have been cut short.") from None
+    filled = {name: rows for name, rows in sheets.items() if not rows.empty}
+    if len(filled) > 1:
+        raise DataError(
+            f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Choose one: "
+            f"pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str) gives a DataFrame, which is taken in its place."
+        )
+    return next(iter(filled.values()), pd.DataFrame())
 
 
-def read_lines(file: Path) -> list[tuple[int, dict[str, Any]]]:
+def read_lines(file: Path, encoding: str | None = None, faults: list[str] | None = None) -> list[tuple[int, dict[str, Any]]]:
     """Read the objects of a file of JSON Lines with the numbers of their lines."""
     rows = []
-    for number, line in enumerate(_text(file).split("\n"), start=1):  # not splitlines: a text may hold another break
+    text = _text(file, encoding, faults)
+    for number, line in enumerate(text.split("\n"), start=1):  # not splitlines: a text may hold another break
         if not line.strip():
             continue
         try:
@@ -121,92 +166,224 @@ def _there(file: Path) -> Path:
     return file
 
 
-def _text(file: Path) -> str:
+def _text(file: Path, encoding: str | None = None, faults: list[str] | None = None) -> str:
+    """Decode a file; one in another encoding is a fault, and is read as what it may be, so that more can be said of it."""
     content = _there(file).read_bytes()
     if not content.strip():
         raise DataError(f"{file}: it is empty.")
+    named = encoding or next((name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(named)
+    except LookupError:
+        raise DataError(f"{file}: there is no encoding {named!r}. Excel on Windows writes 'utf-8-sig' or 'cp1252'.") from None
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"{file}: line {line} is not UTF-8 (byte {content[error.start]:#04x}). Save the file as UTF-8."
-        ) from None
+        guess, line = content.decode("cp1252", errors="replace"), content[: error.start].count(b"\n")
+        said = (
+            f"line {line + 1} is not {named.upper()} (byte {content[error.start]:#04x}). Save the file as UTF-8, or name its "
+            f"encoding: with encoding='cp1252' this line is {guess.split(chr(10))[line].strip()[:80]!r}."
+        )
+        if faults is None:
+            raise DataError(f"{file}: {said}") from None
+        faults.append(said)
+        return guess
 
 
-def _read_csv(file: Path, content: str, table: str) -> pd.DataFrame:
-    header = content.partition("\n")[0].strip()
-    if "," not in header and (";" in header or "\t" in header):
-        raise DataError(f"{file}: its header is {header[:100]!r}. Is it separated by commas?")
+def _read_csv(file: Path, content: str, sep: str | None) -> pd.DataFrame:
+    marks = [sep] if sep else [",", ";", "\t", "|"]
+    mark = max(marks, key=lambda mark: len(next(csv.reader(io.StringIO(content), delimiter=mark))))
     try:
-        rows = pd.read_csv(io.StringIO(content), dtype=str, keep_default_na=False, na_values=[""])
+        rows = pd.read_csv(io.StringIO(content), sep=mark, dtype=str, keep_default_na=False)
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise DataError(f"{file}: it cannot be read as CSV ({error}).") from None
-    for column, what in TABLES[table].items():
-        if column not in rows:
-            continue
-        if what.kind == "list":
-            rows[column] = pd.Series([_cell(file, column, row, cell) for row, cell in enumerate(rows[column])], dtype=object)
-        elif what.kind == "truth":
-            truth = rows[column].astype(object).str.lower().map({"true": True, "false": False})
-            rows[column] = truth.where(truth.notna(), rows[column].astype(object))
+    if not isinstance(rows.index, pd.RangeIndex):
+        raise DataError(f"{file}: its rows have more cells than its header, which is {', '.join(map(str, rows.columns))}.")
+    for name in rows.columns if mark == ";" else ():  # where a comma is what elsewhere is a point
+        if rows[name].str.fullmatch(r"\s*(-?\d+(,\d+)?)?\s*").all():
+            rows[name] = rows[name].str.replace(",", ".")
     return rows
 
 
-def _cell(file: Path, column: str, row: int, cell: Any) -> Any:
-    """Read a list that stands as JSON in a cell."""
-    if pd.isna(cell):
-        return [] if column == "flags" else None
-    try:
-        return json.loads(cell)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{file}: row {row}, column {column}: expected a list as JSON, {error}.") from None
+def _trimmed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leave out what a spreadsheet shows as nothing: rows without a cell, and columns without a header or a cell."""
+    blank = rows.isna() | (rows == "")
+    named = ~rows.columns.astype(str).str.startswith("Unnamed: ")
+    return rows.loc[~blank.all(axis=1), named | ~blank.all(axis=0).to_numpy()]
 
 
-def _check_needed(table: str, rows: pd.DataFrame) -> None:
-    missing = [column for column in NEEDED[table] if column not in rows]
-    if missing:
-        raise DataError(
-            f"{table}: missing {', '.join(missing)}. A file of {table} must have {', '.join(NEEDED[table])}; "
-            f"data/README.md says what it may leave out."
+def _one_row_a_rater(table: str, rows: pd.DataFrame, how: Reading) -> pd.DataFrame:
+    """Turn a table with a column for each rater into one with a row for each of their answers."""
+    if not (raters := how.get("rater_columns")):
+        return rows
+    heads = {_plain(head): head for head in rows.columns}
+    if absent := [name for name in raters if _plain(name) not in heads]:
+        raise DataError(f"rater_columns names {', '.join(absent)}; the columns are {', '.join(map(str, rows.columns))}.")
+    chosen, answer = [heads[_plain(name)] for name in raters], ANSWERS[table]
+    if taken := [head for head in rows.columns if head not in chosen and _plain(head) in (_plain("rater"), _plain(answer))]:
+        raise DataError(f"With rater_columns the columns rater and {answer} are made from them, and it has {', '.join(taken)}.")
+    rest = [head for head in rows.columns if head not in chosen]
+    long = rows.melt(rest, chosen, "rater", answer, ignore_index=False)
+    long.index = pd.Index([f"{row} ({rater})" for row, rater in zip(long.index, long["rater"], strict=True)])
+    blank = long[answer].map(_word) == "" if "" not in map(_word, how.get("words") or {}) else pd.Series(False, long.index)
+    kept = long[~blank].copy()
+    kept.attrs = {**rows.attrs, "notes": {"blank cells, taken as not asked": int(blank.sum())}}
+    return kept
+
+
+def _name_columns(table: str, rows: pd.DataFrame, how: Reading, faults: list[str]) -> pd.DataFrame:
+    """Give columns the names of the table: what the user says, or their own without case, blanks and hyphens."""
+    given, always, expected = how.get("columns") or {}, how.get("always") or {}, TABLES[table]
+    meant = {_plain(column): column for column in expected} | {_plain(head): name for head, name in given.items()}
+    heads, listed = [_plain(head) for head in rows.columns], ", ".join(map(str, rows.columns))
+    if strange := [str(name) for name in (*given.values(), *always) if name is not None and name not in expected]:
+        faults.append(f"{table} has no column {', '.join(strange)}. A table of {table} has the columns {', '.join(expected)}.")
+    if absent := [str(head) for head in given if _plain(head) not in heads]:
+        faults.append(f"columns names {', '.join(absent)}, and its columns are {listed}.")
+    names = [meant.get(plain, str(head)) for plain, head in zip(heads, rows.columns, strict=True)]
+    rows = rows.set_axis(names, axis=1).loc[:, [name is not None for name in names]].copy()
+    if (again := rows.columns.duplicated()).any():
+        twice = ", ".join(dict.fromkeys(rows.columns[again]))
+        faults.append(
+            f"{table}: several columns are {twice}, and its columns are {listed}. Leave one, as in columns={{'X': None}}."
         )
-    # Names of pairs and replies are made from these, so what they hold is checked before.
-    for column in NEEDED[table]:
-        if TABLES[table][column].kind == "text" and not TABLES[table][column].nullable:
-            strange = ~rows[column].map(lambda cell: isinstance(cell, str)).astype(bool)
-            if strange.any():
-                row = int(strange.to_numpy().argmax())
-                held = "nothing" if pd.isna(rows[column].iloc[row]) else str(rows[column].iloc[row])
-                raise DataError(f"{table}.{column}: expected text, in every row; row {row} has {held}.")
-
-
-def _check_words(rows: pd.DataFrame) -> None:
-    """Say what can be done about another vocabulary, which the check of the table cannot know."""
-    strange = rows["verdict"].notna() & ~rows["verdict"].isin(VERDICTS)
-    if strange.any():
-        row = int(strange.to_numpy().argmax())
-        raise DataError(
-            f"verdicts.verdict: row {row} says {rows['verdict'].iloc[row]!r} ({int(strange.sum())} rows like it); expected "
-            f"a, b or tie, or an empty cell with a column state that says why (abstained, refused, unparsed, error). "
-            f"No other word is taken for a tie."
+        rows = rows.loc[:, ~again]
+    if unknown := [name for name in rows.columns if name not in expected]:
+        faults.append(
+            f"{table}: unknown {', '.join(unknown)}. Say what it is, as in columns={{{unknown[0]!r}: {NEEDED[table][0]!r}}}, "
+            f"or leave it out: columns={{{unknown[0]!r}: None}}."
         )
+        rows = rows.drop(columns=unknown)
+    if both := [column for column in always if column in rows]:
+        faults.append(f"{table}: always names {', '.join(both)}, which is a column of its own. Leave it out of one of them.")
+    rows = rows.assign(**{column: value for column, value in always.items() if column not in rows})
+    if missing := [column for column in NEEDED[table] if column not in rows]:
+        faults.append(
+            f"{table}: missing {', '.join(missing)}. A file of {table} must have {', '.join(NEEDED[table])}; its columns are "
+            f"{listed}. Say which is which, as in columns={{'Votes': {missing[-1]!r}}}, or what every row has, as in "
+            f"always={{'rater_kind': 'human'}}; data/README.md says what may be left out."
+        )
+        for column in missing:  # so that the rest can be looked at
+            rows[column] = _anything(expected[column], len(rows))
+    return rows
+
+
+def _anything(what: Column, n: int) -> list[Any]:
+    if what.kind == "list":
+        return [[{"speaker": "seeker", "text": "?"}] for _ in range(n)]
+    return [what.words[0] if what.words else 1 if what.kind == "number" else f"?{row}" for row in range(n)]
+
+
+def _plain(head: object) -> str:
+    return re.sub(r"[\s_-]", "", str(head)).casefold()
+
+
+def _word(cell: object) -> str:
+    return "" if cell is None or cell != cell else (f"{cell:g}" if isinstance(cell, float) else str(cell)).strip().casefold()
+
+
+def _read_cells(table: str, rows: pd.DataFrame, as_text: bool, how: Reading, faults: list[str]) -> list[Any]:
+    """Read words and cells of text as what they mean, in place; give the labels of rows where that cannot be done."""
+    bad: list[Any] = []
+    for column, what in TABLES[table].items() if as_text else ():
+        if column in rows:
+            rows[column], wrong = _from_text(column, what, rows[column])
+            faults += [f"{table}.{column}: {said}" for said in wrong.values()][:1]
+            bad += list(wrong)
+    _translate(table, rows, how.get("words") or {})
+    if table == "verdicts":
+        strange = rows[rows["verdict"].notna() & ~rows["verdict"].isin(VERDICTS)]
+        bad += list(strange.index)
+        words = list(dict.fromkeys(map(str, strange["verdict"])))
+        counted = [(word, strange.index[strange["verdict"].map(str) == word]) for word in words]
+        if counted:
+            said = ", ".join(f"row {found[0]} says {word!r} ({len(found)} in all)" for word, found in counted[:10])
+            faults.append(
+                f"verdicts.verdict: {said}; expected a, b or tie. No other word is taken for a tie: say what "
+                f"each means, as in words={{{words[0]!r}: 'a'}}, where abstained, refused, unparsed and error are failures."
+            )
+    if (answer := ANSWERS.get(table)) and "state" not in rows and rows[answer].isna().any():
+        empty = rows.index[rows[answer].isna()]
+        bad += list(empty)
+        faults.append(
+            f"{answer}: row {empty[0]} is empty ({len(empty)} in all). Say why in a column state, or for all of them by "
+            f"words={{'': 'abstained'}}: abstained, refused, unparsed or error; a failure is never taken for an answer."
+        )
+    return bad
+
+
+def _from_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, dict[Any, str]]:
+    """Read a column of CSV or Excel, in which all is text; give it with what is wrong, by row."""
+    cells, wrong = cells.astype(object), {}
+    if what.words or not what.nullable:
+        cells = cells.map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
+    cells = cells.mask(cells == "", None)
+    if what.kind == "truth":
+        truth = cells.map(lambda cell: {"true": True, "false": False}.get(str(cell).lower(), cell))
+        return truth, {}
+    if what.kind == "list":
+        read: list[Any] = []
+        for row, cell in cells.items():
+            try:
+                read.append(json.loads(cell) if isinstance(cell, str) else [] if column == "flags" else None)
+            except json.JSONDecodeError as error:
+                wrong[row] = f"row {row}: expected a list as JSON, {error}."
+                read.append(None)
+        return pd.Series(read, cells.index, dtype=object), wrong
+    return cells, {}
+
+
+def _translate(table: str, rows: pd.DataFrame, words: Mapping[Any, Any]) -> None:
+    """Put the table's words in the place of the user's, for the answer or for a column that is named."""
+    answer = ANSWERS.get(table, "")
+    flat = {word: meaning for word, meaning in words.items() if not isinstance(meaning, Mapping)}
+    for column, said in {answer: flat, **{name: said for name, said in words.items() if isinstance(said, Mapping)}}.items():
+        if column not in rows:
+            if said:
+                raise DataError(f"words speaks of the column {column or 'of answers'}, which {table} does not have here.")
+            continue
+        meant = {_word(word): meaning for word, meaning in said.items()}
+        cells = rows[column].map(_word)
+        known = cells.isin(list(meant))
+        failed = cells.map(meant).isin(FAILURES) & (column == answer)
+        rows[column] = rows[column].astype(object).mask(known, cells.map(meant)).mask(failed, None)
+        if failed.any():
+            state = rows["state"] if "state" in rows else pd.Series("valid", rows.index)
+            rows["state"] = state.astype(object).mask(failed, cells.map(meant))
+
+
+def _checked(table: str, rows: pd.DataFrame, faults: list[str]) -> pd.DataFrame:
+    """Check what is left, without rows that are at fault again and again until no fault is found."""
+    texts = {column: what for column in NEEDED[table] if (what := TABLES[table][column]).kind == "text" and not what.words}
+    while len(rows):
+        try:
+            for column, what in texts.items():  # names of pairs and replies are made from these
+                wrong = rows[column].map(lambda cell: not isinstance(cell, str)) & (rows[column].notna() | (not what.nullable))
+                refuse_rows(table, column, wrong.astype(bool), rows[column], what.expected())
+            checked = check_table(table, complete(table, rows))
+            if table == "histories":
+                _check_last_speaker(checked)
+            return checked
+        except TableError as fault:
+            if not fault.rows:
+                raise
+            faults.append(str(fault))
+            rows = rows.drop(index=fault.rows)
+    return empty_table(table)
 
 
 def complete(table: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Fill in what a file, or the reader of a published study, may leave out."""
-    rows = rows.reset_index(drop=True)
+    rows = rows.copy() if rows.index.is_unique else rows.reset_index(drop=True)
     for column, value in _evident(table).items():
         if column not in rows:
             rows[column] = [[] for _ in range(len(rows))] if value == [] else value
     if "dialogue_id" in TABLES[table] and "dialogue_id" not in rows:
         rows["dialogue_id"] = rows["history_id"]
-    if table == "scores":
-        if "reply_id" not in rows:
-            rows["reply_id"] = rows["history_id"] + "--" + rows["responder"]
-        _fill_state(rows, "score")
+    if table in ("scores", "replies") and "reply_id" not in rows:
+        rows["reply_id"] = rows["history_id"] + "--" + rows["responder"]
     if table == "verdicts":
         _name_pairs(rows)
-        _fill_state(rows, "verdict")
+    if table in ANSWERS:
+        _fill_state(rows, ANSWERS[table])
     return rows
 
 

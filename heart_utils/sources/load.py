@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Unpack
 
 import pandas as pd
 
 from heart_utils.runs import PUBLIC, open_run, read_parquet
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.esconv import load_esconv
-from heart_utils.sources.files import SUFFIXES, read_file, read_sample
+from heart_utils.sources.files import SUFFIXES, Reading, read_file, read_sample
 from heart_utils.sources.heart import load_heart
 from heart_utils.sources.pairs import scores_to_verdicts
+from heart_utils.sources.replies import published_replies
 from heart_utils.sources.studies import PUBLISHED, derive
 from heart_utils.tables import check_table
 
-__all__ = ["load_histories", "load_scores", "load_tallies", "load_verdicts"]
+__all__ = ["load_histories", "load_replies", "load_scores", "load_tallies", "load_verdicts"]
+
+Given = str | os.PathLike[str] | pd.DataFrame
 
 
 def load_histories(
-    name_or_path: str | os.PathLike[str] | pd.DataFrame, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None
+    name_or_path: Given, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None, **reading: Unpack[Reading]
 ) -> pd.DataFrame:
     """Load histories: dialogues that stop where a supporter must answer.
 
@@ -30,11 +34,13 @@ def load_histories(
     name_or_path : str, path or pandas.DataFrame
         ``"sample"`` (36 drafted for this project), ``"heart"`` (HEART's 280 standard and 20
         adversarial ones), ``"esconv"`` (1,300 dialogues whole), or a file or DataFrame of one's own
-        (``.csv``, ``.parquet``, ``.jsonl``).
+        (``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``).
     twins : bool
         With ``"heart"``, add the calm original of each adversarial history.
     mirror : path, optional
         A folder with copies of the data sets, instead of ``HEART_DATA_MIRROR``.
+    **reading
+        ``columns``, ``words``, ``always``, ``sep`` and ``encoding``, as in :func:`load_verdicts`.
 
     Returns
     -------
@@ -54,7 +60,7 @@ def load_histories(
     >>> load_histories("sample")["slice"].value_counts().to_dict()
     {'standard': 24, 'adversarial': 12}
     """
-    name = _name(name_or_path, ("sample", "heart", "esconv"), "histories")
+    name = _name(name_or_path, ("sample", "heart", "esconv"), "histories", reading)
     if twins and name not in ("heart", "sample"):
         raise DataError(f"twins=True adds HEART's calm originals; {_called(name_or_path)} has none.")
     if name == "sample":
@@ -63,14 +69,53 @@ def load_histories(
         return load_heart(twins=twins, mirror=mirror)
     if name == "esconv":
         return load_esconv(mirror=mirror)
-    return read_file("histories", name_or_path)
+    return read_file("histories", name_or_path, reading)
+
+
+def load_replies(
+    name_or_path: Given, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None, **reading: Unpack[Reading]
+) -> pd.DataFrame:
+    """Load replies: what was written for histories.
+
+    Parameters
+    ----------
+    name_or_path : str, path or pandas.DataFrame
+        ``"sample"``, ``"heart"`` or ``"esconv"`` (what came with those histories), or a file or DataFrame of one's own.
+    twins, mirror
+        As in :func:`load_histories`.
+    **reading
+        ``columns``, ``words``, ``always``, ``sep`` and ``encoding``, as in :func:`load_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of replies.
+
+    Raises
+    ------
+    DataError
+        If a file does not hold replies; the message names file, rows and columns.
+    DataUnavailableError
+        If a data set is not here and may or can not be fetched; the message says what to do.
+
+    Examples
+    --------
+    >>> mine = pd.DataFrame({"Chat": ["h1"], "Author": ["ann"], "Text": ["That sounds hard."]})
+    >>> load_replies(mine, columns={"Chat": "history_id", "Author": "responder"})[["reply_id", "text"]].values.tolist()
+    [['h1--ann', 'That sounds hard.']]
+    """
+    name = _name(name_or_path, ("sample", "heart", "esconv"), "replies", reading)
+    if name is None:
+        return read_file("replies", name_or_path, reading)
+    return published_replies(name, twins=twins, mirror=mirror)
 
 
 def load_scores(
-    name_or_path: str | os.PathLike[str] | pd.DataFrame,
+    name_or_path: Given,
     *,
     as_published: bool = False,
     mirror: str | os.PathLike[str] | None = None,
+    **reading: Unpack[Reading],
 ) -> pd.DataFrame:
     """Load scores: numbers that raters gave to one reply alone.
 
@@ -82,6 +127,8 @@ def load_scores(
         With ``"mentalalign"``, count as its published tables do (zeros and sixes are scores).
     mirror : path, optional
         A folder with copies of the data sets, to derive from instead of reading ``data/public``.
+    **reading
+        ``columns``, ``words``, ``always``, ``rater_columns``, ``sep`` and ``encoding``, as in :func:`load_verdicts`.
 
     Returns
     -------
@@ -108,11 +155,11 @@ def load_scores(
     ...
     [['ann', 4.0, 'valid']]
     """
-    name = _name(name_or_path, _studies("scores"), "scores")
+    name = _name(name_or_path, _studies("scores"), "scores", reading)
     if as_published and name != "mentalalign":
         raise DataError(f"as_published=True is about mentalalign's tables; {_called(name_or_path)} has none.")
     if name is None:
-        return read_file("scores", name_or_path)
+        return read_file("scores", name_or_path, reading)
     return _published(name, mirror, as_published=as_published)
 
 
@@ -157,11 +204,17 @@ def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[
 
 
 def load_verdicts(
-    name_or_path: str | os.PathLike[str] | pd.DataFrame,
+    name_or_path: Given,
     *,
     dimension: str | None = None,
     raters: str | Iterable[str] | None = None,
     mirror: str | os.PathLike[str] | None = None,
+    columns: Mapping[str, str | None] | None = None,
+    words: Mapping[Any, Any] | None = None,
+    always: Mapping[str, Any] | None = None,
+    rater_columns: Sequence[str] = (),
+    sep: str | None = None,
+    encoding: str | None = None,
 ) -> pd.DataFrame:
     """Load verdicts: which of two replies raters preferred.
 
@@ -169,13 +222,28 @@ def load_verdicts(
     ----------
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores
-        by :func:`scores_to_verdicts`), or a file or DataFrame of one's own.
+        by :func:`scores_to_verdicts`), or a DataFrame or file of one's own: ``.csv`` or ``.tsv``, ``.xlsx``, ``.parquet``,
+        or ``.jsonl``, an object a line.
     dimension : str, optional
         Keep one line of the rubric.
     raters : str or iterable of str, optional
         Keep some raters: ``"human"``, ``"model"``, ``"experts"``, ``"authors"``, or names.
     mirror : path, optional
         A folder with copies of the data sets, to derive from instead of reading ``data/public``.
+    columns : mapping of str to str, optional
+        The file's header -> a column of the table, or ``None`` to leave it out. Headers that are the table's own but for
+        case, blanks and hyphens need no mention.
+    words : mapping, optional
+        The file's word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``; ``""`` is an empty
+        cell. A column's name -> such a mapping is about that column. Case and blanks round a word do not count.
+    always : mapping of str to value, optional
+        What a column that the file lacks holds in every row, such as ``{"rater_kind": "human"}``.
+    rater_columns : sequence of str
+        In a file with a row for each pair: headers that are raters' names, with their answers below. Cells left blank are
+        taken as not asked, and counted in ``attrs["notes"]``, unless `words` says what ``""`` is.
+    sep, encoding : str, optional
+        Of a file of text; by default the separator is the one of ``, ; |`` and tab that cuts the header into most parts, and
+        the encoding UTF-8, or UTF-16 where the file begins so. No other encoding is guessed.
 
     Returns
     -------
@@ -186,27 +254,25 @@ def load_verdicts(
     ------
     DataError
         If the source has no such dimension or rater (the message lists those it has), or a file
-        does not hold verdicts.
+        does not hold verdicts: the message lists all that is wrong with it, and the columns found.
     DataUnavailableError
         If the mirror lacks it; the message says what to do.
 
     Examples
     --------
-    >>> import json, tempfile
-    >>> row = {"history_id": "h", "responder_a": "ann", "responder_b": "bot", "rater": "eve",
-    ...     "rater_kind": "human", "dimension": "overall", "verdict": "tie"}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "verdicts.jsonl"
-    ...     n = file.write_text(json.dumps(row))
-    ...     load_verdicts(file)[["rater", "verdict", "state"]].values.tolist()
-    ...
-    [['eve', 'tie', 'valid']]
+    >>> mine = pd.DataFrame({"Chat": ["c1"], "Links": ["bot"], "Rechts": ["ann"], "Urteil": ["rechts"], "Rater": ["eve"]})
+    >>> rows = load_verdicts(mine, columns={"Chat": "history_id", "Links": "responder_a", "Rechts": "responder_b",
+    ...     "Urteil": "verdict"}, words={"links": "a", "rechts": "b"}, always={"rater_kind": "human"})
+    >>> rows[["responder_a", "responder_b", "verdict"]].values.tolist()  # a is the first in the alphabet
+    [['ann', 'bot', 'a']]
     """
-    name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts")
+    given: Reading = {"columns": columns or {}, "words": words or {}, "always": always or {}}
+    given |= {"rater_columns": rater_columns, "sep": sep, "encoding": encoding}
+    name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts", given)
     if name == "mentalalign":
         scores = load_scores(name, mirror=mirror)
         return scores_to_verdicts(_select_raters(_select_dimension(scores, dimension, name), raters))
-    verdicts = _published(name, mirror) if name == "mtbench" else read_file("verdicts", name_or_path)
+    verdicts = _published(name, mirror) if name == "mtbench" else read_file("verdicts", name_or_path, given)
     return _select_raters(_select_dimension(verdicts, dimension, _called(name_or_path)), raters)
 
 
@@ -225,16 +291,22 @@ def _published(name: str, mirror: str | os.PathLike[str] | None, *, as_published
     return check_table(table, read_parquet(file))
 
 
-def _called(name_or_path: str | os.PathLike[str] | pd.DataFrame) -> str:
+def _called(name_or_path: Given) -> str:
     return "the DataFrame" if isinstance(name_or_path, pd.DataFrame) else os.fspath(name_or_path)
 
 
-def _name(name_or_path: str | os.PathLike[str] | pd.DataFrame, known: tuple[str, ...], table: str) -> str | None:
+def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: Reading) -> str | None:
     """Tell a known name from a path or a table."""
+    if strange := sorted(set(reading) - set(Reading.__annotations__)):
+        raise TypeError(
+            f"load_{table} has no option {', '.join(strange)}; of files it has {', '.join(Reading.__annotations__)}."
+        )
     if isinstance(name_or_path, pd.DataFrame):
         return None
     given = os.fspath(name_or_path)
     if given in known:
+        if said := [option for option, value in reading.items() if value]:
+            raise DataError(f"{', '.join(said)} is about a file of your own; {given} is a set that is known.")
         return given
     if Path(given).suffix.lower() not in SUFFIXES:
         raise DataError(

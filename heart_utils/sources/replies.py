@@ -7,7 +7,6 @@ import re
 
 import pandas as pd
 
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.esconv import read_dialogues
 from heart_utils.sources.files import read_sample
 from heart_utils.sources.heart import load_heart, next_turns
@@ -32,17 +31,15 @@ CLOSING = re.compile(
 )
 
 
-def load_replies(name: str, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+def published_replies(name: str, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """Load the replies that came with a set of histories."""
     if name == "sample":
         return read_sample("replies")
     if name == "heart":
         found = next_turns(load_heart(twins=twins, mirror=mirror), mirror=mirror)
         found["reply_id"] = found["history_id"] + f"--{ESCONV_SUPPORTER}"
-    elif name == "esconv":
-        found = _supporter_turns(mirror)
     else:
-        raise DataError(f"No replies come with {name!r}; they do with heart, esconv and sample.")
+        found = _supporter_turns(mirror)
     flags = [
         flag_reply(text, n_before=before, n_after=after)
         for text, before, after in zip(found["text"], found["n_before"], found["n_after"], strict=True)

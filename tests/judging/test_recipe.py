@@ -12,7 +12,7 @@ from server import Provider, choose_first, finish_batch, serving
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Model
 from heart_utils.collect import main
-from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_responders
+from heart_utils.judging.recipe import Recipe, RecipeError, read_recipe, recipe_histories, recipe_responders
 from heart_utils.runs import find_root, open_run
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -396,7 +396,7 @@ def test_calm_twins_are_those_of_the_adversarial_histories_chosen(project, mirro
         ({"histroies": "sample"}, "unknown histroies"),
         ({"probes": ["ecko"]}, "probes: unknown ecko"),
         ({"slices": {"normal": 3}}, "slices: unknown normal"),
-        ({"slices": {"standard": 0}}, "slices: standard is 0, expected 1 or more"),
+        ({"slices": {"standard": -1}}, "slices: standard is -1, expected 0 or more"),
         ({"slices": {"standard": 99}}, "99 standard histories were asked for"),
         ({"twins": "yes"}, "twins is 'yes', expected true or false"),
         ({"repeats": 0}, "repeats is 0, expected 1 or more"),
@@ -472,3 +472,9 @@ def test_probes_and_scores_and_codes_go_to_batches_too(project, provider, capsys
     assert main(["mine", "--quiet", "--yes", "--batch"]) == 4
     n = sum(steps.values())
     assert f"0 of {n} judging calls are answered, {n} are in batches" in capsys.readouterr().out
+
+
+def test_a_slice_can_be_left_out_and_not_all_of_them():
+    assert set(recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0}))["slice"]) == {"standard"}
+    with pytest.raises(RecipeError, match="slices: .* leaves none of the 36 histories"):
+        recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0, "standard": 0}))

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
-from heart_utils.report.leaderboard import leaderboard_html, leaderboard_rows, write_leaderboard
+from heart_utils.report.figures import plot_boards, plot_intervals, plot_leaderboard
+from heart_utils.report.leaderboard import _plus_minus, leaderboard_html, leaderboard_rows, write_leaderboard
 from heart_utils.simulate.study import simulate_study
 from heart_utils.tables import TableError
 
@@ -41,7 +42,7 @@ class Cells(HTMLParser):
 
 
 def test_csv_and_json_hold_every_row_at_full_precision(ratings, tmp_path):
-    csv, as_json, page = write_leaderboard(ratings, tmp_path / "board", title="Who?")
+    csv, as_json, page, *_ = write_leaderboard(ratings, tmp_path / "board", title="Who?")
     table = pd.read_csv(csv)
     np.testing.assert_allclose(table["rating"], ratings["rating"], rtol=1e-12)
     boards = json.loads(as_json.read_text())["boards"]
@@ -88,7 +89,7 @@ def test_a_page_without_intervals_claims_none(ratings):
 
 
 def test_the_page_carries_its_own_csv_and_json(ratings, tmp_path):
-    csv, as_json, page = write_leaderboard(ratings, tmp_path)
+    csv, as_json, page, *_ = write_leaderboard(ratings, tmp_path)
     carried = re.findall(r'download="leaderboard\.(\w+)" href="data:[^"]*;base64,([^"]+)"', page.read_text())
     texts = {ending: base64.b64decode(data).decode() for ending, data in carried}
     assert texts == {"csv": csv.read_text(), "json": as_json.read_text()}
@@ -128,3 +129,72 @@ def test_a_board_without_intervals_has_empty_cells(tmp_path):
 def test_another_table_is_refused():
     with pytest.raises(TableError, match="ratings: missing"):
         leaderboard_rows(pd.DataFrame({"responder": ["x"]}))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    votes = pd.DataFrame(
+        {
+            "responder_a": ["a_1 & co", "a_1 & co", "b {50 %}"] * 40,
+            "responder_b": ["b {50 %}", "c\\d", "c\\d"] * 40,
+            "verdict": ["a", "b", "a", "b", "tie", "a"] * 20,
+            "dialogue_id": np.repeat([f"d{n}" for n in range(40)], 3),
+        }
+    )
+    return fit_ratings(votes, n_resamples=100)
+
+
+def test_what_a_fit_gave_shows_itself_shortly_and_draws_itself(fitted):
+    said = repr(fitted)
+    assert len(said.splitlines()) == 2 + 3
+    assert said.startswith("Ratings (overall, bradley-terry): 120 verdicts, 40 clusters, 95% intervals over dialogues")
+    assert f"{fitted.table['rating'].iloc[0]:.0f}" in said.splitlines()[2]
+    html = fitted._repr_html_()
+    assert "a_1 &amp; co" in html
+    assert html.count("<tr") == 1 + 3
+    drawn = [label.get_text() for label in fitted.plot().get_yticklabels()]
+    assert sorted(drawn) == sorted(fitted.table["responder"])
+
+
+def test_a_fit_without_intervals_shows_itself_too(fitted):
+    duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
+    assert "3 verdicts, no interval" in repr(fit_ratings(duel, n_resamples=0))
+
+
+def test_each_figure_takes_what_a_fit_gave_or_its_table(fitted):
+    assert len(plot_boards({("overall",): fitted}, by="dimension").axes) == 1
+    assert len(plot_boards(pd.concat([fitted.table.assign(group=name) for name in "xy"]), by="group").axes) == 2
+    assert plot_leaderboard(fitted).get_xlabel() == plot_leaderboard(fitted.table).get_xlabel()
+    assert plot_intervals(fitted, value="rating", label="responder").get_yticklabels()[0].get_text() in set(
+        fitted.strength.index
+    )
+
+
+def test_a_paper_gets_a_table_that_latex_can_set(fitted, tmp_path):
+    tex = write_leaderboard(fitted, str(tmp_path), title="100 % of #1")[3].read_text()
+    assert all(rule in tex for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{100 \% of \#1 "))
+    assert all(name in tex for name in (r"a\_1 \& co", r"b \{50 \%\}", r"c\textbackslash{}d"))
+    row = fitted.table.iloc[0]
+    above, below = row["rating_high"] - row["rating"], row["rating"] - row["rating_low"]
+    assert f"${row['rating']:.0f} \\pm {above:.0f}$" in tex or f"^{{+{above:.0f}}}_{{-{below:.0f}}}$" in tex
+
+
+def test_an_interval_is_plus_minus_only_where_both_sides_are_the_same():
+    assert _plus_minus(1500.0, 1480.2, 1520.1) == r"$1500 \pm 20$"
+    assert _plus_minus(1500.0, 1480.0, 1531.0) == "$1500^{+31}_{-20}$"
+    assert _plus_minus(1500.0, 1480.0, np.inf) == r"$1500^{+\infty}_{-20}$"
+    assert _plus_minus(1500.0, np.nan, np.nan) == "$1500$"
+
+
+def test_figures_for_a_paper_hold_truetype_letters_in_two_widths_and_are_the_same_each_time(ratings, fitted, tmp_path):
+    for given in (fitted, ratings):
+        files = {file.name: file for file in write_leaderboard(given, tmp_path)}
+        for name, inches in (("column", 3.35), ("page", 6.9)):
+            pdf = files[f"leaderboard-{name}.pdf"].read_bytes()
+            assert b"/Subtype /Type3" not in pdf
+            assert b"/FontFile2" in pdf  # TrueType
+            [width] = re.findall(r'<svg[^>]* width="([\d.]+)pt"', files[f"leaderboard-{name}.svg"].read_text())
+            assert float(width) / 72 == pytest.approx(inches, rel=0.06)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    write_leaderboard(ratings, tmp_path)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -6,8 +7,9 @@ from builders import histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.runs import find_root
-from heart_utils.sources import DataError, load_histories, load_scores, load_verdicts
+from heart_utils.sources import DataError, load_histories, load_replies, load_scores, load_verdicts
 from heart_utils.sources.files import DEFAULTS
 from heart_utils.tables import TABLES
 
@@ -114,7 +116,7 @@ def test_a_history_that_is_flagged_for_ending_with_the_supporter_is_kept(tmp_pat
     [
         (
             [VOTE, {**VOTE, "rater": "r2", "verdict": "both bad"}],
-            "row 1 says 'both bad' .1 rows like it.; expected a, b or tie",
+            "row 1 says 'both bad' .1 in all.; expected a, b or tie",
         ),
         ([{**VOTE, "verdict": "A"}], "row 0 says 'A'"),
         ([VOTE, {**VOTE, "rater": "r2", "verdict": None}], "verdict: row 1 is empty.*column state"),
@@ -241,16 +243,171 @@ def test_a_truncated_parquet_is_named(tmp_path):
 def test_a_list_that_is_not_json_in_a_csv_is_named_by_row_and_column(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("history_id,turns\nh1,Hello\n")
-    with pytest.raises(DataError, match="mine.csv: row 0, column turns: expected a list as JSON"):
+    with pytest.raises(DataError, match="mine.csv: histories.turns: row 0: expected a list as JSON"):
         load_histories(path)
 
 
-@pytest.mark.parametrize("mark", [";", "\t"])
-def test_a_csv_that_is_separated_by_another_mark_is_told(tmp_path, mark):
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_a_csv_with_any_mark_and_encoding_is_the_same_table(tmp_path, mark, encoding):
+    rows = [{**VOTE, "rater": "Zoë, die Erste", "p_a": 0.75}, {**VOTE, "rater": "René", "p_a": 0.5}]
     path = tmp_path / "mine.csv"
-    pd.DataFrame([VOTE]).to_csv(path, index=False, sep=mark)
-    with pytest.raises(DataError, match="mine.csv: its header is .* Is it separated by commas?"):
+    pd.DataFrame(rows).to_csv(path, index=False, sep=mark, encoding=encoding, decimal="," if mark == ";" else ".")
+    table = load_verdicts(path, encoding="cp1252" if encoding == "cp1252" else None)
+    pd.testing.assert_frame_equal(table, load_verdicts(pd.DataFrame(rows)))
+    pd.testing.assert_frame_equal(table, load_verdicts(path, sep=mark, encoding=encoding))
+
+
+def test_an_encoding_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(DataError, match="there is no encoding 'ansi-de'.*cp1252"):
+        load_verdicts(comma_separated(tmp_path / "mine.csv", VOTE), encoding="ansi-de")
+
+
+def test_a_csv_whose_rows_are_all_longer_than_its_header_is_not_shifted(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(",".join(VOTE) + "\n" + ",".join([*VOTE.values(), "more"]) + "\n")
+    with pytest.raises(DataError, match="rows have more cells than its header"):
         load_verdicts(path)
+
+
+GERMAN = pd.DataFrame(
+    {
+        "Gespräch": ["c1", "c1", "c2", "c2", "c3"],
+        "Links": ["Bot", "Bot", "Berater", "Berater", "Bot"],
+        "Rechts": ["Berater", "Berater", "Bot", "Bot", "Berater"],
+        " rater ": ["Jörg", "Ute", "Jörg", "Ute", "Ute"],
+        "Urteil": ["Links", "rechts ", "links", "beide gut", None],
+        "Kommentar": [None, "knapp", None, None, None],
+    }
+)
+COLUMNS = {"Gespräch": "history_id", "links": "responder_a", "Rechts": "responder_b", "Urteil": "verdict", "Kommentar": None}
+WORDS = {"links": "a", "rechts": "b", "beide gut": "tie", "": "abstained"}
+
+
+def excel(path, table):
+    table.to_excel(path, index=False, engine="openpyxl")
+    return path
+
+
+def test_a_german_excel_file_is_a_leaderboard_in_two_lines(tmp_path):
+    path = excel(tmp_path / "stimmen.xlsx", GERMAN)
+    rows = load_verdicts(path, columns=COLUMNS, words=WORDS, always={"rater_kind": "human"})
+    board = fit_ratings(rows, n_resamples=0).table
+    assert board["responder"].tolist() == ["Berater", "Bot"]  # won twice and tied once of four
+    assert rows["verdict"].tolist()[:4] == ["b", "a", "a", "tie"]  # Berater is a, whichever side it was on
+    assert rows["state"].tolist() == ["valid"] * 4 + ["abstained"]
+    assert rows["rater"].tolist() == GERMAN[" rater "].tolist()
+
+
+def test_all_that_is_wrong_with_a_file_is_said_at_once_with_the_columns_found(tmp_path):
+    path = tmp_path / "stimmen.csv"
+    GERMAN.to_csv(path, index=False, sep=";", encoding="cp1252")
+    with pytest.raises(DataError) as caught:
+        load_verdicts(path, columns={"Urteil": "verdict", "Rater": "rater"})
+    said = str(caught.value)
+    for fault in (
+        r"stimmen.csv: 5 faults",
+        r"1. line 1 is not UTF-8 .byte 0xe4.*encoding='cp1252' this line is 'Gespräch;Links",
+        r"unknown Gespräch, Links, Rechts, Kommentar.*columns=.'Gespräch': None",
+        r"missing history_id, responder_a, responder_b, rater_kind.*its columns are Gespräch, Links, Rechts,  rater , Urteil",
+        r"row 0 says 'Links' .1 in all., row 1 says 'rechts' .1 in all., row 2 says 'links' .1 in all., row 3 says 'beide gut'",
+        r"verdict: row 4 is empty .1 in all.",
+    ):
+        assert re.search(fault, said), f"{fault} is not in:\n{said}"
+
+
+def test_faults_of_rows_do_not_hide_each_other(tmp_path):
+    rows = [VOTE, VOTE, {**VOTE, "history_id": "h2", "rater_kind": "robot"}, {**VOTE, "history_id": "h3", "responder_b": "x"}]
+    rows += [{**VOTE, "history_id": "h4", "p_a": 7}, {**VOTE, "history_id": "h5", "rater": None}]
+    with pytest.raises(DataError) as caught:
+        load_verdicts(lines(tmp_path / "mine.jsonl", *rows))
+    said = str(caught.value)
+    for fault in ("row 2 has 'robot'", "row 3 has 'x'", "row 4 has 7", "row 5 has nothing", "row 0: .*2 rows|2 rows .*row 0: "):
+        assert re.search(fault, said), f"{fault} is not in:\n{said}"
+
+
+def test_headers_are_matched_without_case_and_blanks_and_one_column_cannot_be_two(tmp_path):
+    table = pd.DataFrame([VOTE]).rename(columns={"history_id": "History ID", "responder_a": "RESPONDER-A ", "rater": " Rater"})
+    assert load_verdicts(excel(tmp_path / "mine.xlsx", table))["rater"].tolist() == ["r1"]
+    with pytest.raises(DataError, match="several columns are rater, and its columns are .* Rater, .*judge"):
+        load_verdicts(table.assign(judge="r2"), columns={"judge": "rater"})
+
+
+def test_only_words_that_the_user_explains_are_read():
+    votes = pd.DataFrame([{**VOTE, "verdict": "A"}, {**VOTE, "rater": "r2", "verdict": 2.0}])
+    assert load_verdicts(votes, words={"a": "a", 2: "tie"})["verdict"].tolist() == ["a", "tie"]
+    with pytest.raises(DataError, match="row 0 says 'A'"):
+        load_verdicts(votes, words={2: "tie"})
+    kinds = load_verdicts(pd.DataFrame([{**VOTE, "rater_kind": "Mensch"}]), words={"rater_kind": {"mensch": "human"}})
+    assert kinds["rater_kind"].tolist() == ["human"]
+    with pytest.raises(DataError, match="words speaks of the column judge"):
+        load_verdicts(votes, words={"judge": {"x": "y"}})
+
+
+def test_options_that_fit_nothing_are_named_and_none_is_silently_unused(tmp_path):
+    votes = pd.DataFrame([VOTE])
+    with pytest.raises(DataError, match="columns names Urtiel, and its columns are history_id"):
+        load_verdicts(votes, columns={"Urtiel": "verdict"})
+    with pytest.raises(DataError, match="verdicts has no column vote"):
+        load_verdicts(votes, columns={"rater": "vote"})
+    with pytest.raises(DataError, match="always names rater_kind, which is a column of its own"):
+        load_verdicts(votes, always={"rater_kind": "model"})
+    with pytest.raises(DataError, match="sep is about a file of your own; mtbench is a set"):
+        load_verdicts("mtbench", sep=";")
+    with pytest.raises(TypeError, match="load_scores has no option column"):
+        load_scores(votes, column={})
+
+
+def test_a_table_with_a_column_for_each_rater_becomes_a_row_for_each_answer():
+    wide = pd.DataFrame(
+        {"history_id": ["c1", "c2"], "responder_a": "x", "responder_b": "y", "Ann": ["A", "B"], "Ben": ["tie", ""]}
+    )
+    rows = load_verdicts(wide, rater_columns=["ann", "Ben"], words={"A": "a", "B": "b"}, always={"rater_kind": "human"})
+    assert rows[["history_id", "rater", "verdict"]].to_numpy().tolist() == [
+        ["c1", "Ann", "a"],
+        ["c2", "Ann", "b"],
+        ["c1", "Ben", "tie"],
+    ]
+    assert rows.attrs["notes"] == {"blank cells, taken as not asked": 1}
+    with pytest.raises(DataError, match=r"row 0 .Ann. says 'A'.*row 1 .Ann. says 'B'"):
+        load_verdicts(wide, rater_columns=["Ann", "Ben"], always={"rater_kind": "human"})
+    with pytest.raises(DataError, match="rater_columns names Cem; the columns are history_id"):
+        load_verdicts(wide, rater_columns=["Ann", "Cem"])
+    scores = pd.DataFrame({"history_id": ["c1"], "responder": ["x"], "Ann": ["4"], "Ben": ["5"]})
+    always = {"rater_kind": "human", "dimension": "warmth"}
+    assert load_scores(scores, rater_columns=["Ann", "Ben"], always=always)["score"].tolist() == [4.0, 5.0]
+
+
+def test_an_excel_file_is_read_as_a_csv_would_be(tmp_path):
+    table = pd.DataFrame({**{name: [value, value] for name, value in SCORE.items()}, "rater": [7, 8], "score": [3.5, 4]})
+    path = excel(tmp_path / "mine.xlsx", table)
+    pd.testing.assert_frame_equal(
+        load_scores(path), load_scores(comma_separated(tmp_path / "mine.csv", *table.to_dict("records")))
+    )
+    assert load_scores(path)["rater"].tolist() == ["7", "8"]
+    with pd.ExcelWriter(path) as book:
+        for sheet in ("one", "two"):
+            table.to_excel(book, sheet_name=sheet, index=False)
+    with pytest.raises(DataError, match="2 sheets with rows .one, two.*sheet_name='one'"):
+        load_scores(path)
+    path.write_bytes(b"not a workbook")
+    with pytest.raises(DataError, match="it cannot be read as Excel"):
+        load_scores(path)
+
+
+def test_blank_rows_and_columns_of_a_spreadsheet_are_nothing(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(";".join(VOTE) + ";;\n" + ";".join(VOTE.values()) + ";;\n;;;;;;;\n")
+    assert len(load_verdicts(path)) == 1
+
+
+def test_replies_of_ones_own_come_through_a_door_too(tmp_path):
+    row = {"history_id": "h1", "responder": "ann", "text": "  That sounds hard.\n"}
+    for suffix, write in WRITERS.items():
+        table = load_replies(write(tmp_path / f"mine{suffix}", row))
+        assert table[["reply_id", "text", "state"]].iloc[0].tolist() == ["h1--ann", row["text"], "valid"]
+    with pytest.raises(DataError, match="text: row 1 is empty"):
+        load_replies(lines(tmp_path / "mine.jsonl", row, {**row, "responder": "bot", "text": None}))
 
 
 def test_a_csv_with_a_row_too_long_is_named(tmp_path):

@@ -3,6 +3,7 @@
 import os
 import time
 
+import pandas as pd
 import pytest
 from small_project import cell
 
@@ -160,6 +161,27 @@ def test_a_run_that_lists_no_chapters_has_those_of_the_sample_and_its_own_recipe
     assert [chapter.name for chapter in plan.chapters] == ["01_first", "02_second"]
     assert plan.parameters["02_second"] == {"run": "heart", "seed": 3}
     assert plan.recipe == {"histories": "heart"}
+
+
+def test_a_run_without_a_dimension_overall_has_the_first_of_its_own(two):
+    two.write_chapter("01_first", cell('run = "sample"\ndimension = "overall"', tags=["parameters"]))
+
+    def chosen(run="mine"):
+        return read_plan(two.root, run).parameters["01_first"].get("dimension")
+
+    two.write_parameters("chapters: [01_first]\ncollect: {protocols: {heart: [attunement, resonance]}}\n", run="mine")
+    assert chosen() == "attunement"
+    two.write_parameters("chapters: [01_first]\ncollect: {protocols: {heart: null}}\n", run="mine")
+    assert chosen() is None  # all of HEART's, overall among them
+    two.write_parameters(
+        "chapters: [01_first]\nall: {dimension: resonance}\ncollect: {protocols: {heart: [attunement]}}\n", run="mine"
+    )
+    assert chosen() == "resonance"
+    two.write_parameters("chapters: [01_first]\n", run="votes")
+    assert chosen("votes") is None
+    (two.root / "runs" / "votes").mkdir(parents=True)
+    pd.DataFrame({"dimension": ["warmth", "tact"]}).to_parquet(two.root / "runs" / "votes" / "verdicts.parquet")
+    assert chosen("votes") == "warmth"
 
 
 def test_a_whole_number_may_stand_for_a_fraction(two):

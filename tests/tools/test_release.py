@@ -7,13 +7,15 @@ import subprocess
 import tarfile
 import zipfile
 
+import pandas as pd
 import pytest
 import yaml
 
 from heart_utils.report.provenance import current_commit
-from heart_utils.runs import find_root
+from heart_utils.runs import find_root, open_run
+from heart_utils.sources import load_verdicts
 from tools.leak import Withheld
-from tools.release import ReleaseError, find_faults, main, pack_release
+from tools.release import ReleaseError, find_faults, main, pack_release, pack_run
 
 NOTHING_WITHHELD = Withheld([])
 CHANGES = (
@@ -172,3 +174,37 @@ def test_this_project_s_version_stands_in_its_citation_and_atop_its_changes():
     faults = [fault for fault in find_faults(root) if "The tree has changes" not in fault and "is dated" not in fault]
     assert [fault for fault in faults if not fault.startswith("The run")] == []
     assert yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))["title"]
+
+
+def test_a_run_of_ones_own_is_archived_with_what_its_licences_allow_and_what_to_cite(tmp_path):
+    root = find_root()
+    mine = open_run(tmp_path / "runs" / "mine")
+    votes = {
+        "history_id": ["c1", "c2", "c3"],
+        "responder_a": "ann",
+        "responder_b": "bot",
+        "rater": "eve",
+        "rater_kind": "human",
+    }
+    mine.write("verdicts", load_verdicts(pd.DataFrame({**votes, "verdict": ["a", "b", "a"]})))
+    mine.write("responders", pd.DataFrame({"responder": ["ann", "bot"], "responder_kind": ["human", "model"]}))
+    for name in ("CITATION.cff", "requirements.txt", "book/references.bib", "params/sample.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name.replace("sample", "mine")).write_text((root / name).read_text())
+    with pytest.raises(ReleaseError, match="No table of the run mine may be passed on: responders.parquet .none stated."):
+        pack_run(tmp_path, "mine", tmp_path / "out")
+    mine.record(tables={"verdicts": {"licence": "CC0-1.0", "citation": "Me (2027)"}, "responders": {"licence": "CC-BY-NC-4.0"}})
+    archive = pack_run(tmp_path, "mine", tmp_path / "out")
+    with zipfile.ZipFile(archive) as packed:
+        held = {name.split("/", 1)[1]: packed.read(name).decode(errors="ignore") for name in packed.namelist()}
+    assert set(held) == {
+        *("verdicts.parquet", "manifest.json", "mine.yaml", "requirements.txt", "methods.md", "references.bib", "LICENCES.txt")
+    }
+    assert "responders.parquet: left out, CC-BY-NC-4.0" in held["LICENCES.txt"]
+    assert "3 verdicts on the dimension overall" in held["methods.md"]
+    assert all(
+        key in held["references.bib"] for key in ("{heart_in_the_open,", "{iyer2026heart,", "{bradley1952rank,", "Me (2027)")
+    )
+    assert "davidson1970ties" not in held["references.bib"]
+    before = archive.read_bytes()
+    assert pack_run(tmp_path, "mine", tmp_path / "out").read_bytes() == before

@@ -14,7 +14,7 @@ from tools.build_html import build_html
 from tools.figure import read_figure
 from tools.notebooks import NotebookError
 from tools.plan import read_plan
-from tools.stage import FRONT_FIGURE, api_pages, stage_book
+from tools.stage import FRONT_FIGURE, OWN_FIGURE, api_pages, stage_book
 
 DRAWN = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt" height="9pt"/>'
 
@@ -91,6 +91,38 @@ def test_a_chapter_that_the_run_leaves_out_has_a_page_that_says_so_and_holds_its
     assert "leaves this chapter out, so it has no figures here. Nobody wrote any words." in page
     assert "Words." not in page
     assert "(not in this run)" in (staged.root / "build" / "html" / "book" / "intro.html").read_text()
+
+
+def test_the_book_of_another_run_opens_with_its_own_leaderboard_and_says_nothing_of_other_data(staged):
+    staged.write_parameters("chapters: [02_who_is_preferred]\n", run="mine")
+    copy = staged.root / "build" / "executed" / "mine" / "02_who_is_preferred.ipynb"
+    words = (
+        "(q)=\n# Who?",
+        "Before.",
+        "(the-votes)=\n## The votes",
+        "It goes on.\n\n(this-runs-board)=\n## Own",
+        "(z)=\n## Last",
+    )
+    cells = [cell(said, kind="markdown") for said in words]
+    write_notebook(copy, *cells[:4], drawing(OWN_FIGURE[1]), cells[4])
+    (staged.root / "book" / "intro.md").write_text(
+        "(front-page)=\n# Front\n\n{glue:text}`../notebooks/01_not_run.ipynb::n:s`\n"
+    )
+    stage = stage_book(staged.root, read_plan(staged.root, "mine"))
+    front = (stage / "book" / "intro.md").read_text()
+    assert "not in this run" not in front
+    assert "# The run mine" in front
+    assert "```{figure} own.svg" in front
+    assert (stage / "book" / "own.svg").read_bytes().startswith(b"<svg")
+    shown = [part["source"] for part in json.loads((stage / "notebooks" / copy.name).read_text())["cells"]]
+    order = [
+        place
+        for part in shown
+        for place in ("# Who?", "Before.", "## Own", "## The votes", "It goes on.", "## Last")
+        if place in part
+    ]
+    assert order == ["# Who?", "Before.", "## Own", "## The votes", "It goes on.", "## Last"]
+    build_html(stage, staged.root / "build" / "html-mine")
 
 
 def test_a_chapter_left_out_without_a_reason_says_how_to_have_it(tmp_path):

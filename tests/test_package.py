@@ -1,0 +1,108 @@
+"""The package elsewhere: what it needs is what it names, and its wheel works without this checkout."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+from heart_utils.runs import find_root
+
+ROOT = find_root()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CALLED = {"yaml": "pyyaml", "sklearn": "scikit-learn", "matplotlib_inline": "ipykernel", "myst_nb": "jupyter-book"}
+"""Module -> the package that brings it."""
+ALONE = {"xllamacpp"}
+"""From requirements-model.txt, without which recorded calls are replayed."""
+
+VISIT = """
+import sys, pandas as pd, heart_utils
+from heart_utils import fit_ratings, load_histories, load_verdicts, open_run
+for name in heart_utils.__all__:
+    getattr(heart_utils, name)
+assert "heart_utils" in heart_utils.__file__ and "site-packages" in heart_utils.__file__, heart_utils.__file__
+assert len(load_histories("sample")) == 36
+assert len(load_verdicts("mtbench")) > 5000
+rows = load_verdicts("votes.csv", columns={"Urteil": "verdict"}, words={"links": "a", "rechts": "b"})
+ratings = fit_ratings(rows, n_resamples=50)
+open_run("mine").write("verdicts", rows)
+open_run("./other").write("verdicts", rows)
+print(ratings)
+"""
+
+
+def packages(requirements):
+    return {word.split("[")[0].split(">")[0].split("<")[0].split("=")[0] for word in requirements}
+
+
+def imported(path):
+    """List what a module imports when it is loaded, and what later; what stands below TYPE_CHECKING is neither."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    unseen = {id(part) for node in tree.body if isinstance(node, ast.If) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        for name in [] if id(node) in unseen else names:
+            yield name.split(".")[0], node in tree.body
+
+
+def test_whatever_a_module_imports_is_among_the_dependencies_or_late_in_an_extra():
+    needed = packages(PROJECT["dependencies"])
+    extra = packages(word for words in PROJECT["optional-dependencies"].values() for word in words)
+    for path in (ROOT / "heart_utils").rglob("*.py"):
+        for module, at_once in imported(path):
+            if module not in sys.stdlib_module_names and module not in {"heart_utils", *ALONE}:
+                package = CALLED.get(module, module)
+                assert package in needed or (not at_once and package in extra), f"{path.name} imports {module}"
+
+
+def test_whatever_an_environment_is_pinned_to_can_be_what_the_package_asks_for():
+    pinned = {line.split("==")[0] for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line}
+    asked = packages(PROJECT["dependencies"]) | packages(
+        w for words in PROJECT["optional-dependencies"].values() for w in words
+    )
+    assert not {name.lower() for name in asked} - pinned - {"heart-utils", "psycopg"}
+
+
+@pytest.mark.slow
+def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path):
+    uv = Path(sys.executable).with_name("uv")
+    source = tmp_path / "source"  # of its own, since a build leaves folders in it
+    for name in ("heart_utils", "data"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy2(ROOT / name, source)
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+        str(source),
+    ]
+    subprocess.run(build, check=True, cwd=tmp_path)
+    [wheel] = tmp_path.glob("*.whl")
+    venv.create(tmp_path / "bare", symlinks=True)
+    python, home = tmp_path / "bare" / "bin" / "python", tmp_path / "home"
+    pins = ["-c", str(ROOT / "requirements.txt")]
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *pins, str(wheel)], check=True)
+    home.mkdir()
+    votes = "history_id;responder_a;responder_b;rater;rater_kind;Urteil\n"
+    votes += "".join(f"c{n};ann;bot;eve;human;{'links' if n % 3 else 'rechts'}\n" for n in range(30))
+    (home / "votes.csv").write_text(votes, encoding="utf-8")
+    bare = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "HEART_ROOT", "HEART_DATA_MIRROR")}
+    done = subprocess.run([python, "-c", VISIT], cwd=home, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "30 verdicts, 30 clusters" in done.stdout
+    assert (home / "runs" / "mine" / "verdicts.parquet").is_file()
+    assert (home / "other" / "verdicts.parquet").is_file()
+    assert not list((tmp_path / "bare").rglob("runs/mine"))

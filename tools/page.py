@@ -1,0 +1,119 @@
+"""Set one executed notebook as a page, with its numbers in its sentences.
+
+``python -m tools.page mine.ipynb`` writes ``build/page/mine.html`` and ``build/page/mine.ipynb``, the notebook as Jupyter, an
+editor or Colab shows it: what only the book's own builder reads (glued numbers, links, chips, labels) is plain text in it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from heart_utils.report.provenance import read_glued
+from heart_utils.runs import find_root, write_atomically
+
+__all__ = ["fill_in", "make_page"]
+
+ROLE = re.compile(r"\{(?P<role>[a-z:]+)\}`(?P<said>[^`]+)`")
+LABEL = re.compile(r"^\([\w-]+\)=\n", flags=re.MULTILINE)
+CHIPS = ("measured", "quoted", "simulated", "demo")
+
+
+def fill_in(text: str, glued: dict[str, Any]) -> str:
+    r"""Put numbers and plain words in the place of what only the book's builder reads.
+
+    Parameters
+    ----------
+    text : str
+        A cell of Markdown.
+    glued : dict
+        Name -> value.
+
+    Returns
+    -------
+    str
+        Markdown; a number that another notebook glued reads "(in the book)".
+
+    Examples
+    --------
+    >>> fill_in("(a)=\n# {term}`Pairs <pair>`: {glue:text}`n:,d` {measured}`Yin et al.`", {"n": 1200})
+    '# Pairs: 1,200 [measured: Yin et al.]'
+    """
+
+    def plain(found: re.Match[str]) -> str:
+        role, said = found["role"], found["said"]
+        if role.startswith("glue"):
+            name, _, how = said.partition(":")
+            return format(glued[name], how) if name in glued else "(in the book)"
+        if role in CHIPS:
+            return f"[{role}]" if said == "-" else f"[{role}: {said}]"
+        if role == "math":
+            return f"${said}$"
+        return f"({said})" if role.startswith("cite") else said.partition("<")[0].strip() or said
+
+    return ROLE.sub(plain, LABEL.sub("", text))
+
+
+def make_page(notebook: Path, out: Path) -> list[Path]:
+    """Write an executed notebook as HTML and as a notebook that can be read anywhere.
+
+    Parameters
+    ----------
+    notebook : pathlib.Path
+        As papermill or Jupyter wrote it.
+    out : pathlib.Path
+        The folder.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The page and the notebook.
+
+    Raises
+    ------
+    ValueError
+        If it is no notebook, or was not run.
+    """
+    import nbformat
+    from nbconvert import HTMLExporter
+
+    try:
+        written = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise ValueError(f"{notebook} is not a notebook ({type(error).__name__}: {error}).") from None
+    cells = written["cells"]
+    if not any(cell.get("outputs") for cell in cells):
+        raise ValueError(f"{notebook} has no outputs. Run it first: papermill {notebook} out.ipynb")
+    try:
+        glued = read_glued(notebook)
+    except ValueError:  # a notebook need not glue anything
+        glued = {}
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = fill_in(cell["source"], glued)
+        elif cell["cell_type"] == "code":
+            cell["outputs"] = [shown for shown in cell["outputs"] if "scrapbook" not in shown.get("metadata", {})]
+    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)  # type: ignore[no-untyped-call]
+    html, _ = exporter.from_notebook_node(written)
+    files = [out / f"{notebook.stem}.html", out / f"{notebook.stem}.ipynb"]
+    text = nbformat.writes(written)  # type: ignore[no-untyped-call]
+    for file, content in zip(files, (html, text), strict=True):
+        write_atomically(file, content.encode())
+    return files
+
+
+def main(arguments: list[str]) -> int:
+    """Set the notebook that is named."""
+    try:
+        for file in make_page(Path(arguments[0]), find_root() / "build" / "page"):
+            print(file)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
