@@ -857,8 +857,9 @@ def _asked(request: Request, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
 
 def chunks(keys: Sequence[str]) -> Iterator[list[str]]:
     """Cut keys into lists that are looked up at once."""
+    keys = list(keys)  # also of a set
     for start in range(0, len(keys), CHUNK):
-        yield list(keys[start : start + CHUNK])
+        yield keys[start : start + CHUNK]
 
 
 @lru_cache(maxsize=1)
