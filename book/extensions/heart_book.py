@@ -120,7 +120,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 13}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 14}
 
 
 def write_formula(writer: Any, node: nodes.Element) -> None:
@@ -131,7 +131,9 @@ def write_formula(writer: Any, node: nodes.Element) -> None:
 
 def write_equation(writer: Any, node: nodes.Element) -> None:
     """Write an equation of its own, with its number and a link to it at the right."""
-    writer.body.append(writer.starttag(node, "div", CLASS="math"))
+    # What scrolls on a narrow screen must be reached by the keyboard.
+    reached = {"tabindex": "0", "role": "group", "aria-label": "Equation"}
+    writer.body.append(writer.starttag(node, "div", CLASS="math", **reached))
     if node["number"]:
         writer.body.append(f'<span class="eqno">({get_node_equation_number(writer, node)})')
         writer.add_permalink_ref(node, "Link to this equation")
