@@ -1,7 +1,7 @@
-"""Read by Potato's interpreter when it starts: a page writes the session's cookie at login and at logout, and at no other time.
+"""Let a logout hold. Potato's interpreter reads this file when it starts.
 
-Else Flask sends it anew with every answer, and what a page still has under way when somebody clicks Logout (Potato's pages
-report to the server as they close) logs them in again.
+Flask would send the session's cookie with every answer. Potato's pages report to the server as they close, and an answer
+that comes after a logout would log the person in again. So the cookie is sent at login and at logout alone.
 """
 
 from flask import Flask

@@ -336,7 +336,7 @@ MAX_ATTEMPTS = 10
 """Failures of one call while others are answered; what nobody is answered is an outage, and waited for."""
 
 MAX_EMPTY = 4
-"""Empty answers to one request. At three, one request of some 10,000 was lost to a server with 1.5 % of such answers."""
+"""Empty answers to one request before it counts as an error. Each is paid like any other answer."""
 
 
 def ask_all(

@@ -235,7 +235,7 @@ def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_s
             visitor.practise()
             visitor.rate("A", 3, "warm")
             page = visitor.item()
-            # What a page still asks as it closes must not log in again who has just logged out.
+            # An answer that comes after a logout must not log the person in again, so it carries no cookie.
             assert "set-cookie" not in visitor.page.request.get(address).headers
             visitor.page.click('a[href$="/logout"]')
             visitor.page.wait_for_selector('#login-email, input[name="email"]')
