@@ -218,8 +218,13 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     name = os.fspath(name_or_path)
     if not name.strip():
         raise RunError("A run needs a name, such as 'sample', or a path to its folder.")
-    root = find_root()
     bare = Path(name).name == name and name not in (".", "..")
+    try:
+        root = find_root()
+    except RunError:
+        if bare:
+            raise
+        root = Path.cwd()  # a run given by its path needs no project around it
     bare_folder = root / "data" / "public" if name == PUBLIC else root / "runs" / name
     folder = bare_folder if bare else Path(name).expanduser().resolve()
     if folder.exists() and not folder.is_dir():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 import pandas as pd
 
-from heart_utils.runs import find_root, read_yaml
+from heart_utils.runs import RunError, find_root, read_yaml
 from heart_utils.tables import check_table
 
 __all__ = ["SOURCES", "DamagedDataError", "DataError", "DataUnavailableError", "Source", "SourceFile"]
@@ -74,10 +76,17 @@ def find_source(name: str) -> Source:
     return SOURCES[name]
 
 
-SOURCES: dict[str, Source] = {
-    name: replace(source, name=name)
-    for name, source in read_yaml(find_root() / "data" / "sources.yaml", dict[str, Source], DataError).items()
-}
+def _known() -> dict[str, Source]:
+    """Read what is known of data sets, from the project's folder or from where a wheel puts this file."""
+    try:
+        root = find_root()
+    except RunError:
+        root = Path(sys.prefix) / "share" / "heart-utils"
+    sources = read_yaml(root / "data" / "sources.yaml", dict[str, Source], DataError)
+    return {name: replace(source, name=name) for name, source in sources.items()}
+
+
+SOURCES: dict[str, Source] = _known()
 """Name of a data set -> where it comes from and on which terms."""
 
 
