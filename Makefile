@@ -29,7 +29,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env notebooks book page test test-services coverage check data collect full record simulations study bench measure-book release clean
+.PHONY: help env notebooks book page test test-services coverage check data collect full record simulations study pack pool bench measure-book release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -105,6 +105,14 @@ study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or
 	@$(PYTHON3) -m venv .venv-study
 	@.venv/bin/uv pip install --quiet --python .venv-study/bin/python --compile-bytecode -r requirements-study.txt
 	@touch $@
+
+pack: env ## put the verdicts of RUN into one file with their manifest, for others to pool: LAB="University of X"
+	@test -n "$(LAB)" || { echo "Name who collected them: make pack RUN=$(RUN) LAB=\"University of X\""; exit 2; }
+	@$(PYTHON) -m heart_utils.pool pack $(RUN) --lab "$(LAB)"
+
+pool: env ## join packed verdicts of several labs, and rate them with labs as clusters: FILES="a.parquet b.parquet"
+	@test -n "$(FILES)" || { echo "Name the files: make pool FILES=\"a.parquet b.parquet\""; exit 2; }
+	@$(PYTHON) -m heart_utils.pool join $(FILES) $(ARGS)
 
 bench: env ## measure speed and coverage, side by side with other programs; NAME= for one bench
 	@$(PYTHON) -m tools.bench $(NAME) $(ARGS)

@@ -66,6 +66,7 @@ _PUBLIC = {
     "lint_rubric": "heartbench.linter",
     "calibrate_scores": "ratings.scores",
     "sweep_weights": "ratings.scores",
+    "compare_anytime": "ratings.anytime",
     "compare_responders": "ratings.gate",
     "run_gate": "report.gate_report",
     "read_glued": "report.provenance",

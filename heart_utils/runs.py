@@ -219,8 +219,8 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     name = os.fspath(name_or_path)
     if not name.strip():
         raise RunError("A run needs a name, such as 'sample', or a path to its folder.")
-    root = find_root()
     bare = Path(name).name == name and name not in (".", "..")
+    root = find_root()
     bare_folder = root / "data" / "public" if name == PUBLIC else find_home() / "runs" / name
     folder = bare_folder if bare else Path(name).expanduser().resolve()
     if folder.exists() and not folder.is_dir():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -37,8 +37,10 @@ class Comparison:
     baseline: str  # as given
     candidate: str
     mode: str
-    max_drop: float  # as given
+    max_drop: float  # as given; the margin, a share, where the mode is "anytime"
     alpha: float
+    n_releases: int = 1  # that share `alpha`, where the mode is "anytime"
+    path: pd.DataFrame = field(default_factory=pd.DataFrame)  # of "anytime": a row per dimension and dialogue
 
     @property
     def passed(self) -> bool:
@@ -55,6 +57,7 @@ def compare_responders(
     max_drop: float = 25.0,
     alpha: float = 0.05,
     max_inconsistent: float = 0.5,
+    max_detectable: float = np.inf,
     dimensions: Sequence[str] | None = None,
     responders: pd.DataFrame | None = None,
     n_resamples: int = 1000,
@@ -90,6 +93,9 @@ def compare_responders(
     max_inconsistent : float
         Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it a
         dimension cannot pass. 1 turns this off.
+    max_detectable : float
+        Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing. The default
+        turns this off.
     dimensions : sequence of str, optional
         Lines of the rubric; by default all there are.
     responders : pandas.DataFrame, optional
@@ -100,8 +106,8 @@ def compare_responders(
     Returns
     -------
     Comparison
-        Outcome by dimension. Where a judge told nobody apart, or would let a candidate pass but
-        mostly followed the order, the outcome is ``"cannot tell"``, which does not pass.
+        Outcome by dimension. Where a judge told nobody apart, or would let a candidate pass but mostly followed the order or
+        judged too little to find a drop, the outcome is ``"cannot tell"``, which does not pass.
 
     Raises
     ------
@@ -118,16 +124,12 @@ def compare_responders(
     >>> gate.table[["drop", "outcome"]].round(0).values.tolist()  # 400 log10(4) points
     [[241.0, 'failed']]
     """
-    _check_arguments(mode, max_drop, alpha, max_inconsistent)
-    kept = _comparable_part(verdicts, baseline, candidate)
-    names = list(kept["dimension"].unique()) if dimensions is None else list(dimensions)
-    unknown = sorted(set(names) - set(kept["dimension"]))
-    if unknown or not names:
-        there = ", ".join(kept["dimension"].unique())
-        raise GateError(f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are {there}.")
+    check_arguments(mode, max_drop, alpha, max_inconsistent)
+    kept = comparable_part(verdicts, baseline, candidate)
+    names = find_dimensions(kept, dimensions)
     found = [_drop(kept, dimension, baseline, candidate, responders, n_resamples, rng) for dimension in names]
     rows, boards = zip(*found, strict=True)
-    table = _judge(pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent)
+    table = _judge(pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable)
     return Comparison(table, pd.concat(boards, ignore_index=True), baseline, candidate, mode, max_drop, alpha)
 
 
@@ -158,8 +160,9 @@ def hold_all(p: pd.Series, alpha: float) -> pd.DataFrame:
     return pd.DataFrame({"p_holm": adjusted, "level": alpha / (len(p) - step)}, index=p.index)
 
 
-def _check_arguments(mode: str, max_drop: float, alpha: float, max_inconsistent: float) -> None:
-    if mode not in MODES:
+def check_arguments(mode: str, max_drop: float, alpha: float, max_inconsistent: float) -> None:
+    """Refuse settings that make no sense."""
+    if mode not in (*MODES, "anytime"):
         raise GateError(f"mode={mode!r} is not known; expected one of {', '.join(MODES)}.")
     if not 0 < alpha < 0.5:
         raise GateError(f"alpha={alpha:g}: expected a one-sided error rate above 0 and below 0.5, such as 0.05.")
@@ -169,7 +172,7 @@ def _check_arguments(mode: str, max_drop: float, alpha: float, max_inconsistent:
         raise GateError(f"max_inconsistent={max_inconsistent:g}: expected a share of pairs from 0 to 1, such as 0.5.")
 
 
-def _comparable_part(verdicts: pd.DataFrame, baseline: str, candidate: str) -> pd.DataFrame:
+def comparable_part(verdicts: pd.DataFrame, baseline: str, candidate: str) -> pd.DataFrame:
     """Keep the two and those who met both, and refuse sides that were not judged alike."""
     if baseline == candidate:
         raise GateError(f"baseline and candidate are both {baseline!r}; name two responders, or the same one in two runs.")
@@ -196,6 +199,29 @@ def _comparable_part(verdicts: pd.DataFrame, baseline: str, candidate: str) -> p
         if column in kept:
             _check_alike(kept, baseline, candidate, column, what)
     return kept
+
+
+def find_dimensions(kept: pd.DataFrame, dimensions: Sequence[str] | None) -> list[str]:
+    """Name the dimensions to compare on, and refuse one that no verdict has."""
+    names = list(kept["dimension"].unique()) if dimensions is None else list(dimensions)
+    unknown = sorted(set(names) - set(kept["dimension"]))
+    if unknown or not names:
+        there = ", ".join(kept["dimension"].unique())
+        raise GateError(f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are {there}.")
+    return names
+
+
+def count_rows(rows: pd.DataFrame) -> dict[str, int]:
+    """Count the verdicts of one dimension that enter, failed, and turned with the order."""
+    turned = rows["state"] == "inconsistent"
+    entered = turned | (rows["state"] == "valid")
+    both = turned | rows["order"].isna() if "order" in rows else entered  # a row of one order names it
+    return {
+        "n_verdicts": int(entered.sum()),
+        "n_both_orders": int((both & entered).sum()),
+        "n_inconsistent": int(turned.sum()),
+        "n_failed": int((~entered).sum()),
+    }
 
 
 def _of(verdicts: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -233,18 +259,8 @@ def _drop(
     entered = rows[rows["state"].isin(["valid", "inconsistent"])]
     told = won_by_a(entered).ne(0.5)
     shared = set(_of(entered, baseline)["dialogue_id"]) & set(_of(entered, candidate)["dialogue_id"])
-    turned = entered["state"] == "inconsistent"
-    both = turned | entered["order"].isna() if "order" in entered else turned.eq(turned)  # a row of one order names it
-    row: dict[str, object] = {
-        "dimension": dimension,
-        "drop": np.nan,
-        "se": np.nan,
-        "n_dialogues": len(shared),
-        "n_verdicts": len(entered),
-        "n_both_orders": int(both.sum()),
-        "n_inconsistent": int(turned.sum()),
-        "n_failed": len(rows) - len(entered),
-    }
+    row: dict[str, object] = {"dimension": dimension, "drop": np.nan, "se": np.nan, "n_dialogues": len(shared)}
+    row |= count_rows(rows)
     if not told.any() or len(shared) < 2:
         return row, pd.DataFrame()
     fit = fit_ratings(entered, responders=responders, dimension=dimension, n_resamples=n_resamples, rng=rng)
@@ -254,7 +270,9 @@ def _drop(
     return row, fit.table
 
 
-def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float, max_inconsistent: float) -> pd.DataFrame:
+def _judge(
+    table: pd.DataFrame, mode: str, max_drop: float, alpha: float, max_inconsistent: float, max_detectable: float
+) -> pd.DataFrame:
     """Turn drops into p values, bounds and outcomes."""
     table = table.copy()
     limit = 0.0 if mode == "regression" else max_drop
@@ -276,13 +294,17 @@ def _judge(table: pd.DataFrame, mode: str, max_drop: float, alpha: float, max_in
     table["detectable"] = reach + table["se"] * stats.t.ppf(POWER, freedom)
     beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
     table["follows"] = told & (table["n_inconsistent"] > max_inconsistent * table["n_both_orders"])
-    table["outcome"] = np.select([~told, beyond, table["follows"]], ["cannot tell", "failed", "cannot tell"], "passed")
-    table["message"] = [_say(row, mode, max_drop) + _doubt(row, max_inconsistent) for row in table.itertuples()]
+    table["blind"] = told & (mode == "regression") & (table["detectable"] > max_detectable)
+    no_pass = table["follows"] | table["blind"]
+    table["outcome"] = np.select([~told, beyond, no_pass], ["cannot tell", "failed", "cannot tell"], "passed")
+    table["message"] = [
+        _say(row, mode, max_drop) + _want(row, max_detectable) + doubt(row, max_inconsistent) for row in table.itertuples()
+    ]
     columns = ["dimension", "drop", "se", "drop_low", "drop_high", "level", "p", "p_holm", "detectable", "outcome", "message"]
     return table[[*columns, "n_dialogues", "n_verdicts", "n_both_orders", "n_inconsistent", "n_failed"]]
 
 
-def _doubt(row: object, max_inconsistent: float) -> str:
+def doubt(row: object, max_inconsistent: float) -> str:
     """Warn of a judge that mostly followed the order in which it was shown the replies."""
     follows, n, turned, outcome = (getattr(row, name) for name in ("follows", "n_both_orders", "n_inconsistent", "outcome"))
     if not follows:
@@ -291,6 +313,15 @@ def _doubt(row: object, max_inconsistent: float) -> str:
     if outcome == "failed":
         return said
     return f"{said}, and more than {max_inconsistent:.0%} is no pass. Use a judge that reads, or set `max_inconsistent`"
+
+
+def _want(row: object, max_detectable: float) -> str:
+    """Say how many dialogues it would take to find what must be found, if these are too few."""
+    blind, detectable, outcome, n = (getattr(row, name) for name in ("blind", "detectable", "outcome", "n_dialogues"))
+    if not blind or outcome == "failed":
+        return ""
+    needed = np.ceil(n * (detectable / max_detectable) ** 2)
+    return f". One of {max_detectable:g} must be, which takes about {needed:.0f} dialogues"
 
 
 def _say(row: object, mode: str, max_drop: float) -> str:
@@ -305,8 +336,8 @@ def _say(row: object, mode: str, max_drop: float) -> str:
     sure = f"{100 * (1 - level):.3g}%"
     if mode == "regression":
         worse = "worse than the baseline" if outcome == "failed" else "not shown to be worse"
-        blind = "" if outcome == "failed" else f"; a drop of {detectable:.0f} would be found four times in five"
-        return f"{dimension}: {worse}; drop {drop:.1f} points, with {sure} confidence {low:.1f} or more ({n} dialogues){blind}"
+        found = "" if outcome == "failed" else f"; a drop of {detectable:.0f} would be found four times in five"
+        return f"{dimension}: {worse}; drop {drop:.1f} points, with {sure} confidence {low:.1f} or more ({n} dialogues){found}"
     kept = "may be worse by" if outcome == "failed" else "not worse by"
     return (
         f"{dimension}: {kept} {max_drop:g} points or more; drop {drop:.1f}, with {sure} confidence {high:.1f} or less "

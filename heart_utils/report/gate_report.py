@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.runs import Run, RunError, find_home, open_run, write_atomically
+from heart_utils.sources.files import SUFFIXES, read_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +34,30 @@ __all__ = [
     "run_gate",
     "write_reports",
 ]
+
+
+@dataclass(frozen=True)
+class VoteFile:
+    """A file of verdicts, read like a run that has no other table."""
+
+    name: str
+    folder: Path
+    verdicts: pd.DataFrame
+
+    def has(self, table: str) -> bool:
+        """Tell whether there is such a table."""
+        return table in ("verdicts", "responders")
+
+    def read(self, table: str) -> pd.DataFrame:
+        """Give the verdicts, or who is in them: whether a person or a model wrote is not known."""
+        if table == "verdicts":
+            return self.verdicts
+        names = sorted({*self.verdicts["responder_a"], *self.verdicts["responder_b"]})
+        simulated = bool(self.verdicts["simulated"].any())
+        return pd.DataFrame({"responder": names, "responder_kind": "source", "simulated": simulated})
+
+
+Place = Run | VoteFile
 
 
 class GateFailedError(AssertionError):
@@ -68,7 +94,7 @@ def run_gate(
         As in :func:`read_sides`.
     options
         As in :func:`heart_utils.ratings.gate.compare_responders`: ``mode``, ``max_drop``, ``alpha``, ``max_inconsistent``,
-        ``dimensions``, ``n_resamples``, and ``rng``, which it needs.
+        ``max_detectable``, ``dimensions``, ``n_resamples``, and ``rng``, which it needs.
 
     Returns
     -------
@@ -113,7 +139,8 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     Parameters
     ----------
     baseline, candidate : str
-        A responder of `run`, or ``run:responder``.
+        A responder of `run`, or ``run:responder``. A file of votes may stand in place of a run, as in ``votes.csv:new``;
+        of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough.
     run : str, optional
         The run of a name that carries none.
     protocol : str, optional
@@ -135,19 +162,23 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     Traceback (most recent call last):
     heart_utils.ratings.gate.GateError: There is no run 'nowhere'.
     """
-    one, other = _parse(baseline, run), _parse(candidate, run)
+    one, other = _name_both(_parse(baseline, run), _parse(candidate, run))
     if one[0].folder == other[0].folder:
         verdicts = _verdicts(one[0], protocol)
-        note = f"Both from the run {one[0].name!r}."
+        note = f"Both from {_where(one[0])}.{_alike(one, other)}"
         return Sides(combine_orders(verdicts), one[0].read("responders"), one[1], other[1], note)
     mine, theirs = (_verdicts(side[0], protocol) for side in (one, other))
     for run_, name, verdicts in ((one[0], one[1], mine), (other[0], other[1], theirs)):
         _check_there(run_, name, verdicts)
+    if mine.equals(theirs):
+        raise GateError(
+            f"{_where(one[0])} and {_where(other[0])} hold the same verdicts, row for row: no candidate was judged."
+        )
     opponents = _opponents(mine, one[1]) & _opponents(theirs, other[1])
     if not opponents:
         raise GateError(
-            f"{baseline!r} and {candidate!r} met no common opponent: {', '.join(sorted(_opponents(mine, one[1])))} in the run "
-            f"{one[0].name!r}, {', '.join(sorted(_opponents(theirs, other[1])))} in {other[0].name!r}."
+            f"{baseline!r} and {candidate!r} met no common opponent: {', '.join(sorted(_opponents(mine, one[1])))} in "
+            f"{_where(one[0])}, {', '.join(sorted(_opponents(theirs, other[1])))} in {other[0].name!r}."
         )
     mine, theirs = _between(mine, {one[1]}, opponents, field=True), _between(theirs, {other[1]}, opponents, field=False)
     _check_histories(one[0], other[0], mine, theirs)
@@ -163,7 +194,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
         side[0].read("responders").query("responder in @kept").replace({"responder": name})
         for side, kept, name in zip((one, other), ({one[1], *opponents}, {other[1]}), new, strict=True)
     ]
-    note = f"The baseline from the run {one[0].name!r}, the candidate from {other[0].name!r}."
+    note = f"The baseline from {_where(one[0])}, the candidate from {_where(other[0])}.{_alike(one, other)}"
     verdicts, responders = pd.concat(renamed, ignore_index=True), pd.concat(who, ignore_index=True)
     return Sides(combine_orders(verdicts), responders, names[0], names[1], note)
 
@@ -204,8 +235,12 @@ def require_pass(comparison: Comparison) -> None:
     raise GateInconclusiveError(f"The gate ({comparison.mode}) is inconclusive on {sides}. {said}")
 
 
-def _parse(name: str, run: str | None) -> tuple[Run, str]:
-    """Tell run and responder apart; a responder's own name may hold a colon."""
+def _parse(name: str, run: str | None) -> tuple[Place, str]:
+    """Tell run or file and responder apart; a responder's own name may hold a colon, and a file need name none."""
+    if file := re.match(rf"(.+?(?:{'|'.join(map(re.escape, SUFFIXES))}))(?::(.+))?$", name, flags=re.IGNORECASE):
+        path = Path(file[1]).expanduser().resolve()
+        if path.is_file() or run is None:
+            return VoteFile(path.name, path, read_file("verdicts", path)), file[2] or ""
     if run is not None and name in _responders(_open(run)):
         return _open(run), name
     head, colon, tail = name.rpartition(":")
@@ -224,6 +259,36 @@ def _parse(name: str, run: str | None) -> tuple[Run, str]:
     raise GateError(f"There is no responder {name!r} in the run {run!r} (there are: {known}), and no run before a colon in it.")
 
 
+def _name_both(one: tuple[Place, str], other: tuple[Place, str]) -> tuple[tuple[Place, str], tuple[Place, str]]:
+    """Name the responder of a file that was given without one: the only one that the other side does not have."""
+    named = []
+    for (place, name), (elsewhere, _) in ((one, other), (other, one)):
+        own = sorted(_responders(place) - _responders(elsewhere))
+        if not name and len(own) != 1:
+            raise GateError(
+                f"{place.name}: which responder is compared? In this file alone there is {', '.join(own) or 'none'}; there are "
+                f"{(there := ', '.join(sorted(_responders(place))))}. Name one, as in {place.name}:{there.partition(', ')[0]}."
+            )
+        named.append((place, name or own[0]))
+    return named[0], named[1]
+
+
+def _where(place: Place) -> str:
+    return f"the run {place.name!r}" if isinstance(place, Run) else f"the file {place.name}"
+
+
+def _alike(one: tuple[Place, str], other: tuple[Place, str]) -> str:
+    """Say how many replies of the candidate are the baseline's, word for word: of those only the judges' luck can differ."""
+    if not all(place.has("replies") for place, _ in (one, other)):
+        return ""
+    written = [
+        place.read("replies").query("responder == @name").set_index("history_id")["text"] for place, name in (one, other)
+    ]
+    pairs = pd.concat([text.groupby(level=0).first() for text in written], axis=1, join="inner").dropna()
+    same = int((pairs.iloc[:, 0] == pairs.iloc[:, 1]).sum())
+    return f" {same} of {len(pairs)} replies of the candidate are the baseline's, word for word." if same else ""
+
+
 def _open(run: str) -> Run:
     try:
         return open_run(run, create=False)
@@ -231,11 +296,11 @@ def _open(run: str) -> Run:
         raise GateError(str(error)) from None
 
 
-def _responders(run: Run) -> set[str]:
+def _responders(run: Place) -> set[str]:
     return set(run.read("responders")["responder"]) if run.has("responders") else set()
 
 
-def _verdicts(run: Run, protocol: str | None) -> pd.DataFrame:
+def _verdicts(run: Place, protocol: str | None) -> pd.DataFrame:
     """Read the judges' verdicts under one protocol."""
     if not run.has("verdicts"):
         raise GateError(f"The run {run.name!r} has no verdicts; `make collect RUN={run.name}` asks the judges for them.")
@@ -243,19 +308,20 @@ def _verdicts(run: Run, protocol: str | None) -> pd.DataFrame:
     verdicts = verdicts[verdicts["rater_kind"] == "model"]
     protocols = sorted(verdicts["protocol"].unique())
     if protocol is None and len(protocols) > 1:
-        raise GateError(f"The run {run.name!r} holds verdicts under {', '.join(protocols)}; choose one with `protocol`.")
+        raise GateError(f"In {_where(run)} are verdicts under {', '.join(protocols)}; choose one with `protocol`.")
     if protocol is not None:
         verdicts = verdicts[verdicts["protocol"] == protocol]
     if verdicts.empty:
         there = f"; there are {', '.join(protocols)}" if protocols else ""
-        raise GateError(f"The run {run.name!r} has no verdicts by a judge{f' under {protocol!r}' if protocol else ''}{there}.")
+        under = f" under {protocol!r}" if protocol else ""
+        raise GateError(f"In {_where(run)} are no verdicts by a judge (rater_kind 'model'){under}{there}.")
     return verdicts.reset_index(drop=True)
 
 
-def _check_there(run: Run, name: str, verdicts: pd.DataFrame) -> None:
+def _check_there(run: Place, name: str, verdicts: pd.DataFrame) -> None:
     known = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))
     if name not in known:
-        raise GateError(f"The responder {name!r} appears in no verdict of the run {run.name!r}; there are {', '.join(known)}.")
+        raise GateError(f"The responder {name!r} appears in no verdict of {_where(run)}; there are {', '.join(known)}.")
 
 
 def _opponents(verdicts: pd.DataFrame, name: str) -> set[str]:
@@ -272,7 +338,7 @@ def _between(verdicts: pd.DataFrame, own: set[str], opponents: set[str], *, fiel
     return verdicts[kept].reset_index(drop=True)
 
 
-def _check_histories(one: Run, other: Run, mine: pd.DataFrame, theirs: pd.DataFrame) -> None:
+def _check_histories(one: Place, other: Place, mine: pd.DataFrame, theirs: pd.DataFrame) -> None:
     """Refuse runs whose judges read other histories or worked under another protocol."""
     if set(mine["protocol"]) != set(theirs["protocol"]):
         raise GateError(
@@ -285,6 +351,8 @@ def _check_histories(one: Run, other: Run, mine: pd.DataFrame, theirs: pd.DataFr
             f"The runs judge other histories: {len(ids[0] & ids[1])} in common, {len(ids[0] - ids[1])} in {one.name!r} alone, "
             f"{len(ids[1] - ids[0])} in {other.name!r} alone. Let the candidate answer the baseline's histories."
         )
+    if not (one.has("histories") and other.has("histories")):
+        return
     turns = [run.read("histories").set_index("history_id")["turns"] for run in (one, other)]
     words = [{name: [(turn["speaker"], turn["text"]) for turn in told[name]] for name in ids[0]} for told in turns]
     changed = [name for name in sorted(ids[0]) if words[0][name] != words[1][name]]
@@ -295,8 +363,10 @@ def _check_histories(one: Run, other: Run, mine: pd.DataFrame, theirs: pd.DataFr
         )
 
 
-def _check_replies(one: Run, other: Run, opponents: set[str], histories: list[str]) -> None:
+def _check_replies(one: Place, other: Place, opponents: set[str], histories: list[str]) -> None:
     """Refuse opponents that wrote other replies in the two runs: they would be two opponents under one name."""
+    if not (one.has("replies") and other.has("replies")):
+        return
     texts = []
     for run in (one, other):
         replies = run.read("replies")
@@ -316,6 +386,7 @@ def _check_replies(one: Run, other: Run, opponents: set[str], histories: list[st
 QUESTION = {
     "regression": "Is the candidate worse than its baseline?",
     "non-inferiority": "Is the candidate shown not to be worse by the margin?",
+    "anytime": "Is the candidate worse than its baseline, looked at after every dialogue?",
 }
 LOOKS = {"passed": (COLOURS[0], "o"), "failed": (COLOURS[4], "X"), "cannot tell": (COLOURS[5], "s")}
 RELEASES = 8  # in a series that one report speaks of
@@ -404,15 +475,18 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
         label="dimension",
         by="outcome",
         looks=LOOKS,
-        xlabel=f"Drop in rating points (right: worse); bars: one-sided {level:g}% bounds or Holm's, over dialogues",
+        xlabel="Drop in percentage points of win share (right: worse); bars: bounds valid at every look"
+        if comparison.mode == "anytime"
+        else f"Drop in rating points (right: worse); bars: one-sided {level:g}% bounds or Holm's, over dialogues",
         simulated=_simulated(comparison),
         ax=ax,
     )
     for row in np.flatnonzero(table["drop"].isna()).tolist():  # a drop that nobody knows is not a drop of zero
         ax.text(0.5, row, "no estimate", ha="center", va="center", color="0.35", transform=ax.get_yaxis_transform())
     ax.axvline(0, color="black", linewidth=1)
-    if comparison.mode == "non-inferiority":
-        ax.axvline(comparison.max_drop, color="black", linewidth=1, linestyle="--", label="margin")
+    if comparison.mode != "regression":
+        margin = comparison.max_drop * (100 if comparison.mode == "anytime" else 1)
+        ax.axvline(margin, color="black", linewidth=1, linestyle="--", label="margin")
         ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return ax
 
@@ -464,6 +538,12 @@ def _verdict(comparison: Comparison) -> str:
 
 
 def _setting(comparison: Comparison) -> str:
+    if comparison.mode == "anytime":
+        return (
+            f"{QUESTION['anytime']} However often one looks, at least one of {comparison.n_releases} equal candidates is "
+            f"stopped with a probability of up to {comparison.alpha:.0%}. A candidate worse by {100 * comparison.max_drop:g} "
+            f"percentage points of win share passes with one of up to {comparison.alpha:.0%}."
+        )
     margin = f" Margin: {comparison.max_drop:g} rating points." if comparison.mode == "non-inferiority" else ""
     error = {"regression": "equal candidates is stopped", "non-inferiority": "candidates worse by the margin passes"}
     series = 1 - (1 - comparison.alpha) ** RELEASES  # no more than this, since runs that share a baseline share its luck
@@ -474,11 +554,15 @@ def _setting(comparison: Comparison) -> str:
     )
 
 
+def _unit(comparison: Comparison) -> str:
+    return "points of win share" if comparison.mode == "anytime" else "points"
+
+
 def _alt(comparison: Comparison) -> str:
     counts = comparison.table["outcome"].value_counts()
     said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in LOOKS if outcome in counts)
     worst = comparison.table["drop"].max()
-    largest = f"; the largest drop is {worst:.1f} points" if pd.notna(worst) else ""
+    largest = f"; the largest drop is {worst:.1f} {_unit(comparison)}" if pd.notna(worst) else ""
     return f"Drop by dimension and ratings of all who were met: {said}{largest}."
 
 
@@ -488,7 +572,7 @@ def _shown(comparison: Comparison) -> pd.DataFrame:
     number = {name: table[name].map(_number) for name in ("drop", "drop_low", "drop_high")}
     shown = {
         "dimension": table["dimension"],
-        "drop (points)": number["drop"],
+        f"drop ({_unit(comparison)})": number["drop"],
         "bounds": number["drop_low"] + " to " + number["drop_high"],
         "p (Holm)": table["p_holm"].map(lambda p: _number(p, 3)),
         "dialogues": table["n_dialogues"],

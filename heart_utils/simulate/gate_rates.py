@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import expit
 
+from heart_utils.ratings.anytime import compare_anytime
 from heart_utils.ratings.gate import GateError, compare_responders
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.simulate.coverage import tends_to
@@ -38,6 +39,8 @@ def simulate_gate(
     n_dialogues: int = 36,
     n_opponents: int = 3,
     n_raters: int = 1,
+    direct: bool = False,
+    margin: float = 0.10,
     n_resamples: int = 500,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
@@ -46,7 +49,7 @@ def simulate_gate(
     A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + \delta`, each pair in both
     orders, where :math:`q = \theta + w + e`: strength, what a history does to a responder whenever
     it answers, and how one reply turned out. Both have a standard deviation of 0.5, and :math:`\delta` is 0.5.
-    Candidate and baseline share :math:`w`. They meet the same opponents, not each other, as where two runs are joined.
+    Candidate and baseline share :math:`w`. They meet the same opponents, and each other only where `direct` says so.
 
     Parameters
     ----------
@@ -56,20 +59,25 @@ def simulate_gate(
     drop : float
         How far the candidate truly lies below, in rating points of the fit.
     mode, max_drop, alpha
-        As in :func:`heart_utils.ratings.gate.compare_responders`.
+        As in :func:`heart_utils.ratings.gate.compare_responders`; ``"anytime"`` is
+        :func:`heart_utils.ratings.anytime.compare_anytime`, for as many releases as `n_runs`.
     n_studies, n_runs : int
         Studies, and candidates tested one after another against the same baseline in each.
     n_dimensions, n_dialogues, n_opponents, n_raters : int
         Size of each study. Dimensions share how a reply turned out.
+    direct : bool
+        Whether baseline and candidate meet.
+    margin : float
+        For ``"anytime"``: the drop in win share that must be ruled out to pass.
     n_resamples, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row per study and run, all simulated: ``passed``, the first dimension's ``drop`` and
-        ``se``. The alarm rate of the regression mode is the share that did not pass with `drop` 0;
-        the false pass rate of non-inferiority is the share that passed with `drop` at `max_drop`.
+        One row per study and run, all simulated: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and
+        ``n_dialogues``, after which the anytime gate stopped. With `drop` 0 the share of ``"failed"`` is the alarm rate; with
+        `drop` at `max_drop` the share that passed is the false pass rate of non-inferiority.
 
     Raises
     ------
@@ -87,11 +95,12 @@ def simulate_gate(
     names = ["baseline", "candidate", *(f"opponent {k + 1}" for k in range(n_opponents))]
     spread = float(np.hypot(HISTORY_SD, REPLY_SD))
     opponents = np.linspace(-0.6, 0.6, n_opponents) if n_opponents > 1 else np.zeros(n_opponents)
-    theta = np.array([0.0, -_true_gap(drop, opponents, spread), *opponents])
+    theta = np.array([0.0, -true_gap(drop, opponents, spread, direct), *opponents])
     shape = (n_dialogues, len(names))
     fixed = [pair for pair in combinations(range(len(names)), 2) if CANDIDATE not in pair]
-    moving = [(CANDIDATE, k) for k in range(2, len(names))]
-    options: dict[str, Any] = {"mode": mode, "max_drop": max_drop, "alpha": alpha, "n_resamples": n_resamples, "rng": rng}
+    moving = [(CANDIDATE, k) for k in range(2, len(names))] + [(BASELINE, CANDIDATE)] * direct
+    sides: dict[str, Any] = {"baseline": names[BASELINE], "candidate": names[CANDIDATE], "alpha": alpha}
+    options: dict[str, Any] = {"mode": mode, "max_drop": max_drop, "n_resamples": n_resamples, "rng": rng}
     rows = []
     for study in range(n_studies):
         stable = rng.normal(0, HISTORY_SD, shape)
@@ -102,19 +111,22 @@ def simulate_gate(
         for run in range(n_runs):
             turned[:, CANDIDATE] = turned[:, BASELINE] if null == "re-asked" else rng.normal(0, REPLY_SD, n_dialogues)
             verdicts = pd.concat([once, _verdicts(theta + stable + turned, moving, names, *asked)], ignore_index=True)
-            found = compare_responders(verdicts, baseline=names[BASELINE], candidate=names[CANDIDATE], **options)
-            first = found.table.iloc[0]
-            rows.append({"study": study, "run": run, "passed": found.passed, "drop": first["drop"], "se": first["se"]})
+            if mode == "anytime":
+                found = compare_anytime(verdicts, margin=margin, n_releases=n_runs, **sides)
+            else:
+                found = compare_responders(verdicts, **sides, **options)
+            first = found.table.reindex(columns=["drop", "se", "outcome", "n_dialogues"]).iloc[0]
+            rows.append({"study": study, "run": run, "passed": found.passed, **first})
     return pd.DataFrame(rows).assign(null=null, mode=mode, true_drop=drop, simulated=True)
 
 
-def _true_gap(drop: float, opponents: Array, spread: float) -> float:
+def true_gap(drop: float, opponents: Array, spread: float, direct: bool) -> float:
     """Find the gap in log-odds at which the fit, to infinitely many dialogues, shows a drop of so many points.
 
     Replies that turn out well or badly make verdicts noisier, so the fitted gap is smaller than the true one.
     """
     one, other = np.triu_indices(len(opponents) + 2, k=1)
-    meet = (one != BASELINE) | (other != CANDIDATE)
+    meet = (one != BASELINE) | (other != CANDIDATE) | direct
 
     def shown(gap: float) -> float:
         fitted = tends_to(np.array([[0.0, -gap, *opponents]]), spread, (one[meet], other[meet]))

@@ -18,7 +18,7 @@ ROOT = find_root()
 def run_notebook(folder, candidate, **parameters):
     """Run the gate's notebook by the command line, in a folder of its own."""
     given = {"baseline": f"{folder}/before:old", "candidate": f"{folder}/after:{candidate}", "out": str(folder / "gate")}
-    given |= {"run": str(folder / "before"), "n_resamples": 200, **parameters}
+    given |= {"run": str(folder / "before"), "n_resamples": 200, "max_detectable": 500.0, **parameters}
     arguments = [part for name, value in given.items() for part in ("-p", name, str(value))]
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", str(ROOT / "notebooks" / "regression_gate.ipynb")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

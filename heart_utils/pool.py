@@ -1,0 +1,308 @@
+"""Verdicts of several labs on one leaderboard: ``pack`` a run's into one file, ``join`` the files of several.
+
+``python -m heart_utils.pool pack RUN --lab NAME`` writes ``build/pool/NAME.parquet``: the verdicts without their reasons, with
+their manifest inside. ``python -m heart_utils.pool join FILE FILE ...`` checks that they may be pooled, writes a run, and shows
+its leaderboard with labs as clusters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from heart_utils.calls.ledger import open_ledger
+from heart_utils.judging.prompts import ProtocolError, load_protocol, load_rubric, prompt_hash
+from heart_utils.ratings.ratings import Ratings, fit_ratings
+from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.runs import Run, find_root, open_run, strictest_licence, write_atomically
+from heart_utils.tables import TableError, check_table
+
+__all__ = ["PoolError", "Pooled", "join_packs", "pack_run"]
+
+FORMAT = 1
+MANIFEST = b"heart_verdicts"
+ASKED = ["history_id", "responder_a", "responder_b", "rater", "dimension", "order", "protocol", "answer_format", "repeat"]
+ANSWERED = ["verdict", "margin", "p_a", "state"]
+SAME_AT_LEAST = 10
+"""Common questions of a rater from which on equal answers to all of them are one lab's answers twice."""
+
+
+class PoolError(ValueError):
+    """Verdicts cannot be packed, or files of several labs cannot be pooled."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Verdicts of several labs in one table, whose column ``group`` names the lab; who was rated; and the manifests by lab."""
+
+    verdicts: pd.DataFrame
+    responders: pd.DataFrame
+    manifests: dict[str, dict[str, Any]]
+
+    def rate(self, dimension: str = "overall", **options: Any) -> Ratings:
+        """Fit the leaderboard with labs as clusters: few of them, so that intervals are wide and it is provisional."""
+        both = {"responders": self.responders, "cluster": "group", **options}
+        return fit_ratings(combine_orders(self.verdicts), dimension=dimension, **both)
+
+
+def pack_run(run: Run, lab: str) -> bytes:
+    """Put a run's verdicts and what they rest on into one Parquet file; no conversation, reply or reason is in it.
+
+    Parameters
+    ----------
+    run : Run
+        With verdicts.
+    lab : str
+        Who collected them.
+
+    Returns
+    -------
+    bytes
+        The file. Its manifest names protocols, rubrics, judges with the model that was served, and checksums of histories.
+
+    Raises
+    ------
+    PoolError
+        If the lab has no name.
+
+    Examples
+    --------
+    >>> from heart_utils import open_run
+    >>> packed = pack_run(open_run("sample"), "Lab A")
+    >>> packed[:4], b'"lab": "Lab A"' in packed  # a Parquet file, with its manifest inside
+    (b'PAR1', True)
+    """
+    if not lab.strip():
+        raise PoolError("Name the lab that collected the verdicts, such as --lab 'University of X'.")
+    verdicts = run.read("verdicts")
+    responders = run.read("responders").set_index("responder")
+    manifest = {
+        "format": FORMAT,
+        "lab": lab.strip(),
+        "run": run.name,
+        "licence": run.manifest.get("tables", {}).get("verdicts", {}).get("licence", "none stated"),
+        **_asked_how(verdicts),
+        "served": _served(run, verdicts),
+        "responders": responders.loc[_names(verdicts), "responder_kind"].to_dict(),
+        "histories": _histories(run, verdicts),
+    }
+    table = pa.Table.from_pandas(verdicts.assign(rationale=None), preserve_index=False)
+    kept = {**(table.schema.metadata or {}), MANIFEST: json.dumps(manifest, sort_keys=True).encode()}
+    packed = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata(kept), packed)
+    return packed.getvalue()
+
+
+def read_pack(file: Path | io.BytesIO) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Read a packed file: its verdicts and its manifest."""
+    try:
+        table = pq.read_table(file)
+        manifest = json.loads((table.schema.metadata or {})[MANIFEST])
+        return check_table("verdicts", table.to_pandas()), manifest
+    except KeyError:
+        raise PoolError("it has no manifest; `make pack RUN=... LAB=...` writes a file that has one.") from None
+    except (OSError, pa.ArrowException, TableError, ValueError) as error:
+        raise PoolError(f"it cannot be read as packed verdicts ({error}).") from None
+
+
+def join_packs(files: Sequence[Path]) -> Pooled:
+    """Join the files of several labs, or say everything that is against it.
+
+    Parameters
+    ----------
+    files : sequence of pathlib.Path
+        Two or more, as :func:`pack_run` writes them.
+
+    Returns
+    -------
+    Pooled
+        Raters that are people carry their lab's name, since two labs may have a "rater 1" each.
+
+    Raises
+    ------
+    PoolError
+        With all reasons: a file without a manifest or of a newer format, a lab twice, another protocol or rubric, another
+        model served under a judge's name, a history with other words, another kind of responder, answers that are in two files.
+
+    Examples
+    --------
+    >>> join_packs([Path("a.parquet")])
+    Traceback (most recent call last):
+    heart_utils.pool.PoolError: These files cannot be pooled:
+    """
+    packs, faults = [], [] if len(files) > 1 else ["One file is no pool; name those of two labs or more."]
+    for file in files:
+        try:
+            packs.append((file.name, *read_pack(file)))
+        except PoolError as error:
+            faults.append(f"{file.name}: {error}")
+    for name, _, manifest in packs:
+        if manifest.get("format") != FORMAT:
+            faults.append(f"{name}: its format is {manifest.get('format')}, this version reads {FORMAT}.")
+        faults += [f"{name}: nothing says how {key} was asked." for key, seen in manifest["prompts"].items() if seen is None]
+    for one, other in combinations(packs, 2):
+        faults += [f"{one[0]} and {other[0]}: {fault}" for fault in _apart(one[1:], other[1:])]
+    if faults:
+        raise PoolError("These files cannot be pooled:\n" + "\n".join(f"- {fault}" for fault in faults))
+    rows = []
+    for _, verdicts, manifest in packs:
+        lab = manifest["lab"]
+        named = verdicts.assign(
+            group=lab, rater=verdicts["rater"].where(verdicts["rater_kind"] == "model", lab + ": " + verdicts["rater"])
+        )
+        rows.append(named.assign(**{name: lab + ":" + named[name] for name in ("comparison_id", "pair_id")}))
+    kinds: dict[str, str] = {}
+    for _, _, manifest in packs:
+        kinds |= manifest["responders"]
+    verdicts = pd.concat(rows, ignore_index=True)
+    responders = pd.DataFrame({"responder": list(kinds), "responder_kind": list(kinds.values())})
+    responders = responders.assign(simulated=bool(verdicts["simulated"].any()))
+    return Pooled(verdicts, responders, {manifest["lab"]: manifest for _, _, manifest in packs})
+
+
+def _apart(one: tuple[pd.DataFrame, dict[str, Any]], other: tuple[pd.DataFrame, dict[str, Any]]) -> list[str]:
+    """List what keeps two files from being pooled."""
+    (mine, here), (theirs, there) = one, other
+    faults = [f"both are of the lab {here['lab']!r}."] if here["lab"] == there["lab"] else []
+    shared = set(mine.query("rater_kind == 'model'")["rater"]) & set(theirs["rater"])
+    faults += [
+        f"nothing says which model was served as {rater}, a judge of both."
+        for rater in sorted(shared - (here["served"].keys() & there["served"].keys()))
+    ]
+    said = {
+        "rubrics": "the rubric of {}",
+        "prompts": "what judges are told under {}",
+        "served": "the model served as {}",
+        "responders": "the kind of {}",
+    }
+    for entry, words in said.items():
+        both = here[entry].keys() & there[entry].keys()
+        faults += [
+            f"{words.format(name)} differs ({here[entry][name]} and {there[entry][name]})."
+            for name in sorted(both)
+            if here[entry][name] != there[entry][name]
+        ]
+    only = sorted(set(mine["protocol"]) ^ set(theirs["protocol"]))
+    faults += [f"not both judged under the protocol {', '.join(only)}."] if only else []
+    changed = [
+        name for name in here["histories"].keys() & there["histories"] if here["histories"][name] != there["histories"][name]
+    ]
+    faults += [f"{len(changed)} histories have the same id and other words, such as {min(changed)!r}."] if changed else []
+    if not set(_names(mine)) & set(_names(theirs)):
+        faults.append("they share no responder, so nothing compares their ratings.")
+    return faults + _copied(mine, theirs)
+
+
+def _copied(mine: pd.DataFrame, theirs: pd.DataFrame) -> list[str]:
+    """Name judges whose answers are in both files: the same calls, which must count once."""
+    told = [table.assign(**table[[*ASKED, *ANSWERED]].astype(object).fillna("none").astype(str)) for table in (mine, theirs)]
+    common = told[0].merge(told[1], on=ASKED, suffixes=("", "_theirs"))
+    same = pd.concat([common[name] == common[f"{name}_theirs"] for name in ANSWERED], axis=1).all(axis=1)
+    by_rater = same.groupby(common["rater"]).agg(["all", "size"])
+    copied = by_rater[by_rater["all"] & by_rater["size"].ge(SAME_AT_LEAST)]
+    return [
+        f"all {n} answers of {rater} to questions that both asked are identical; one lab's answers count once."
+        for rater, n in copied["size"].items()
+    ]
+
+
+def _asked_how(verdicts: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Give the checksum of what judges are told, by protocol and form, and of the rubric; None where nothing is known."""
+    prompts: dict[str, str | None] = {}
+    rubrics: dict[str, str] = {}
+    forms = verdicts[["protocol", "answer_format"]].astype(object).fillna("json").drop_duplicates()
+    for protocol, form in forms.itertuples(index=False):
+        try:
+            rules = load_protocol(protocol)
+        except (ProtocolError, OSError):
+            prompts[f"{protocol}/{form}"] = None
+            continue
+        rubric = load_rubric(rules.rubric)
+        prompts[f"{protocol}/{form}"] = prompt_hash(rules, rubric, form)[:12]
+        rubrics[protocol] = f"{rules.rubric}, {hashlib.sha256(repr(rubric).encode()).hexdigest()[:12]}"
+    return {"prompts": prompts, "rubrics": rubrics}
+
+
+def _served(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
+    """Name the models that answered under each judge's name, as their providers call them, where the ledger knows."""
+    asked = verdicts.dropna(subset=["call_id"]).groupby("rater")["call_id"].unique()
+    if asked.empty or not (run.folder / "ledger.sqlite").is_file():
+        return {}
+    ledger = open_ledger(run)
+    try:
+        found = {
+            str(rater): sorted({call.served_model for call in ledger.find(list(ids)).values() if call.served_model})
+            for rater, ids in asked.items()
+        }
+    finally:
+        ledger.close()
+    return {rater: ", ".join(models) for rater, models in found.items() if models}
+
+
+def _histories(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
+    """Give a checksum of the words of each history that was judged; they themselves stay where they are."""
+    if not run.has("histories"):
+        return {}
+    told = run.read("histories").set_index("history_id")["turns"]
+    words = {name: repr([(turn["speaker"], turn["text"]) for turn in told[name]]) for name in verdicts["history_id"].unique()}
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in words.items()}
+
+
+def _names(verdicts: pd.DataFrame) -> list[str]:
+    return sorted({*verdicts["responder_a"], *verdicts["responder_b"]})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Pack a run, or join packed files into one; 0, or 2 with all reasons."""
+    parser = argparse.ArgumentParser(prog="python -m heart_utils.pool", description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    pack = commands.add_parser("pack")
+    pack.add_argument("run")
+    pack.add_argument("--lab", required=True)
+    join = commands.add_parser("join")
+    join.add_argument("files", nargs="+", type=Path)
+    join.add_argument("--run", default="pool", help="the run to write (pool)")
+    join.add_argument("--dimension", default="overall")
+    asked = parser.parse_args(arguments)
+    try:
+        if asked.command == "pack":
+            file = find_root() / "build" / "pool" / f"{asked.lab.strip().replace('/', '-')}.parquet"
+            write_atomically(file, pack_run(open_run(asked.run, create=False), asked.lab))
+            print(f"{file}: verdicts and manifest, without any conversation, reply or reason.")
+        else:
+            _join(asked)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _join(asked: argparse.Namespace) -> None:
+    pooled = join_packs(asked.files)
+    found = pooled.rate(asked.dimension)
+    run = open_run(asked.run)
+    run.write("verdicts", pooled.verdicts)
+    licence = strictest_licence([manifest["licence"] for manifest in pooled.manifests.values()])
+    about = {"source": f"verdicts of {', '.join(pooled.manifests)}", "licence": licence, "origin": "pooled"}
+    run.record(tables={"verdicts": about}, pooled=pooled.manifests)
+    columns = ["responder", "responder_kind", "rating", "rating_low", "rating_high", "rank_low", "rank_high", "provisional"]
+    shown = found.table.sort_values("rating", ascending=False)[columns].round(0)
+    print(f"{asked.dimension}, {len(pooled.verdicts):,} verdicts of {len(pooled.manifests)} labs, resampled as clusters:")
+    print(shown.to_string(index=False))
+    print(f"Provisional: {len(pooled.manifests)} labs are few to speak of other labs. The verdicts are in {run.folder}.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

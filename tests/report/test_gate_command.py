@@ -1,0 +1,112 @@
+"""heart-gate: its exit codes, what it prints, and what it writes."""
+
+import importlib
+import json
+import re
+import tomllib
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from gate_case import THETA, write_run
+
+from heart_utils.report.gate_command import main
+from heart_utils.runs import RunError, find_root
+
+COLUMNS = ["history_id", "responder_a", "responder_b", "rater", "rater_kind", "dimension", "order", "verdict", "state"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three files of votes, beside the runs that they come from."""
+    folder = tmp_path_factory.mktemp("votes")
+    for number, (name, strength) in enumerate({"old": 0.0, "worse": -2.0, "alike": 0.1}.items()):
+        who = THETA if name == "old" else {"new": strength, "x": 1.4, "y": -1.4}
+        run = write_run(folder / f"run-{name}", who, seed=number, n=40)
+        run.read("verdicts")[COLUMNS].to_csv(folder / f"{name}.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("candidate", "options", "code", "word"),
+    [
+        ("worse.csv", "", 1, "WORSE"),
+        ("worse.csv", "--anytime", 1, "WORSE"),
+        ("alike.csv", "", 3, "INCONCLUSIVE"),
+        ("alike.csv", "--max-detectable 300", 0, "PASSED"),
+        ("alike.csv", "--anytime --margin 0.04", 3, "INCONCLUSIVE"),
+        ("alike.csv", "--anytime --margin 0.3", 0, "PASSED"),
+        ("alike.csv:new", "--releases 8 --max-detectable 300", 0, "PASSED"),
+    ],
+)
+def test_the_exit_code_is_the_answer(folder, capsys, candidate, options, code, word):
+    assert main([str(folder / "old.csv"), str(folder / candidate), *options.split()]) == code
+    assert capsys.readouterr().out.startswith(f"{word}: new against old")
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "said"),
+    [
+        ("old.csv", "nowhere.csv", "there is no such file"),
+        ("old.csv", "old.csv", "which responder is compared"),
+        ("old.csv:nobody", "alike.csv", "nobody"),
+        ("old.csv:x", "copy.csv:x", "the same verdicts, row for row"),
+    ],
+)
+def test_bad_input_says_what_is_wrong_and_is_neither_worse_nor_inconclusive(folder, capsys, baseline, candidate, said):
+    (folder / "copy.csv").write_bytes((folder / "old.csv").read_bytes())
+    assert main([str(folder / baseline), str(folder / candidate)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_too_little_power_says_how_many_dialogues_it_takes(folder, capsys):
+    main([str(folder / "old.csv"), str(folder / "alike.csv")])
+    needed = [int(n) for n in re.findall(r"takes about (\d+) dialogues", capsys.readouterr().out)]
+    assert len(needed) == 2
+    assert min(needed) > 40
+
+
+def test_two_runs_are_compared_and_identical_replies_are_named(tmp_path, capsys):
+    one, other = (write_run(tmp_path / name, THETA, seed=seed) for seed, name in enumerate(("before", "after")))
+    assert main([f"{one.folder}:old", f"{other.folder}:old", "--max-detectable", "400"]) in (0, 1)
+    assert "24 of 24 replies of the candidate are the baseline's, word for word" in capsys.readouterr().out
+
+
+def test_the_reports_say_the_same_as_the_exit_code(folder, tmp_path):
+    files = {kind: tmp_path / f"gate.{kind}" for kind in ("json", "junit", "markdown")}
+    options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
+    sides = [str(folder / "old.csv"), str(folder / "worse.csv")]
+    assert main([*sides, "--anytime", *options, "--out", str(tmp_path / "out")]) == 1
+    said = json.loads(files["json"].read_text(encoding="utf-8"))
+    assert (said["answer"], said["exit_code"], len(said["dimensions"])) == ("worse", 1, 2)
+    assert ElementTree.parse(files["junit"]).getroot().get("failures") in ("1", "2")
+    assert "points of win share" in files["markdown"].read_text(encoding="utf-8")
+    assert "at least one of 8 equal candidates" in (tmp_path / "out" / "gate.html").read_text(encoding="utf-8")
+
+
+def test_two_runs_are_compared_without_a_project_around_them(folder, monkeypatch, capsys):
+    def nowhere():
+        raise RunError("no project here")
+
+    monkeypatch.setattr("heart_utils.runs.find_root", nowhere)
+    monkeypatch.chdir(folder)
+    assert main(["./run-old:old", "./run-worse:new"]) == 1
+    assert capsys.readouterr().out.startswith("WORSE")
+
+
+def test_the_package_has_the_command_and_brings_what_it_reads():
+    project = tomllib.loads((find_root() / "pyproject.toml").read_text(encoding="utf-8"))
+    module, _, name = project["project"]["scripts"]["heart-gate"].partition(":")
+    assert getattr(importlib.import_module(module), name) is main
+    assert "data/sources.yaml" in project["tool"]["setuptools"]["data-files"]["share/heart-utils/data"]
+
+
+def test_the_workflow_to_copy_needs_no_makefile_and_runs_the_command_with_options_that_it_has(capsys):
+    text = (find_root() / "book" / "adapt" / "heart_gate.yml").read_text(encoding="utf-8")
+    steps = [step.get("run", "") for step in yaml.safe_load(text)["jobs"]["gate"]["steps"]]
+    assert not any("make " in step for step in steps)
+    command = next(step for step in steps if step.startswith("heart-gate "))
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    known = capsys.readouterr().out
+    assert all(option in known for option in re.findall(r"--[a-z-]+", command))
