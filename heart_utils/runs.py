@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from heart_utils.tables import TABLES, TableError, check_table
 
@@ -342,22 +341,6 @@ def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bo
         if part is not None:
             Path(part).unlink(missing_ok=True)
     return True
-
-
-def read_yaml(file: Path, kind: Any, error: type[ValueError] = RunError) -> Any:
-    """Read a YAML file as what pydantic can make of it (a model, a dataclass, ``dict[str, int]``), or say what does not fit."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(kind).validate_python(yaml.load(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except (OSError, yaml.YAMLError) as fault:
-        raise error(f"{file} cannot be read as YAML: {fault}") from None
-    except ValidationError as fault:
-        said = [
-            f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']} (it is {one['input']!r:.60})"
-            for one in fault.errors()
-        ]
-        raise error(f"{file}: {'; '.join(said)}.") from None
 
 
 def checksum(file: Path) -> str:

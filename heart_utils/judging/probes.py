@@ -12,22 +12,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from heart_utils.calls.models import Model
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import collect_verdicts, plan_verdicts
+from heart_utils.judging.judge import plan_questions
+from heart_utils.judging.questions import Question
 from heart_utils.judging.respond import PROBES as RULES
 from heart_utils.judging.respond import describe_responders
 from heart_utils.runs import find_root
 from heart_utils.sources import load_histories, load_replies, load_responders
 from heart_utils.tables import check_table
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
 
 __all__ = ["CHECKS", "Check", "Probes", "make_probes"]
 
@@ -123,12 +121,11 @@ def make_probes() -> Probes:
     return Probes(histories, responders, replies, check_table("comparisons", pd.concat(comparisons, ignore_index=True)))
 
 
-def judge_probes(judges: Sequence[Model], *, ledger: Ledger, seed: int, plan: bool = False, **how: Any) -> pd.DataFrame:
+def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
     """Have judges compare each probe with the reply it was made from, in both orders, on ``overall``."""
     probes = make_probes()
     asked: dict[str, Any] = {"responders": probes.responders, "dimensions": ["overall"], "seed": seed}
-    step = plan_verdicts if plan else collect_verdicts
-    return step(probes.histories, probes.replies, probes.comparisons, list(judges), ledger=ledger, **asked, **how)
+    return plan_questions(probes.histories, probes.replies, probes.comparisons, list(judges), **asked)
 
 
 def _spoil(turns: Sequence[Mapping[str, str]], base: str, other: str, bare: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ from pydantic import Field
 from heart_utils.calls.models import Call
 from heart_utils.judging.readings import Reading, read_dimensions, read_hits, read_labels
 from heart_utils.runs import find_root
-from heart_utils.settings import Text, read_strictly, read_yaml
+from heart_utils.settings import Text, read_yaml
 from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
 from heart_utils.tables import SPEAKERS
 
@@ -37,6 +37,7 @@ __all__ = [
     "ProtocolError",
     "Rubric",
     "RubricError",
+    "load_codebooks",
     "load_protocol",
     "load_rubric",
     "prompt_hash",
@@ -277,7 +278,7 @@ def _read_from(name_or_path: str | os.PathLike[str], kind: type[T], error: type[
         raise error(
             f"There is no {word} {given!r} (looked for {file}). By name there are {there}; or give a path to a YAML file."
         )
-    return file, read_strictly(kind, read_yaml(file, error), file, error)
+    return file, read_yaml(file, kind, error)
 
 
 def show_turns(turns: Sequence[Mapping[str, str]]) -> str:
@@ -403,6 +404,48 @@ class Code:
 
 
 Codebook = tuple[Code, ...]
+
+CODEBOOKS = ("release", "esconv", "focus", "safety")
+"""What coders are asked about unless a recipe says otherwise."""
+
+
+@dataclass(frozen=True)
+class Codebooks:
+    """The file of codebooks: name -> codes."""
+
+    codebooks: dict[Text, Codebook]
+    about: str = ""
+
+
+def load_codebooks(file: str | os.PathLike[str] | None = None) -> dict[str, Codebook]:
+    """Load codebooks for replies.
+
+    Parameters
+    ----------
+    file : path, optional
+        YAML like ``data/rubrics/strategies.yaml``, which is read if none is given.
+
+    Returns
+    -------
+    dict
+        Name of a codebook -> its codes.
+
+    Raises
+    ------
+    RubricError
+        If the file cannot be read, or a code has no name or definition, or a name stands in it twice.
+
+    Examples
+    --------
+    >>> {name: len(codes) for name, codes in load_codebooks().items()}
+    {'release': 15, 'esconv': 8, 'focus': 4, 'safety': 4, 'risk': 2}
+    """
+    path = find_root() / "data" / "rubrics" / "strategies.yaml" if file is None else Path(file)
+    found: dict[str, Codebook] = read_yaml(path, Codebooks, RubricError).codebooks
+    names = [code.name for codes in found.values() for code in codes]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RubricError(f"{path}: {twice[0]!r} stands twice; each code needs a name of its own.")
+    return found
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,11 @@ class Question(NamedTuple):
         return self.form.messages(self.history, self.shown)
 
     @property
+    def reply_is_there(self) -> bool:
+        """Whether what it is about can be shown; where a reply failed, nobody is asked about it."""
+        return bool(self.about.get("state", "valid") == "valid")
+
+    @property
     def in_json(self) -> bool:
         """Whether it is answered in JSON, which a schema may hold to its form."""
         return self.form.answer_format == "json"
@@ -123,6 +128,8 @@ def ask_questions(
     if mode not in ("missing", "replay"):
         raise JudgeError(f"mode is {mode!r}, expected 'missing' or 'replay'; a plan says what would be asked.")
     asking |= {"ledger": ledger, "mode": mode}
+    failed = [Answer(question, ()) for question in questions if not question.reply_is_there]
+    questions = [question for question in questions if question.reply_is_there]
     calls, missing = _look_up(questions, ledger, again=mode != "replay")
     if missing and mode != "replay":
         note_schemas([questions[place].judge for place in missing if questions[place].in_json], ledger)
@@ -147,11 +154,12 @@ def ask_questions(
     second = ask_all(list(repairs.values()), max_paid_calls=max_paid_calls, **asking) if repairs else []
     for place, call in zip(repairs, second, strict=True):
         answers[place] = Answer(answers[place].question, (*answers[place].calls, call))
-    return answers
+    return [*answers, *failed]
 
 
 def count_questions(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFrame:
     """Say what asking would take, judge by judge, without asking."""
+    questions = [question for question in questions if question.reply_is_there]
     asked = (
         ((question.judge.name, question.form.name, question.form.answer_format), request)
         for question, request in zip(questions, question_requests(questions, ledger), strict=True)

@@ -17,7 +17,8 @@ import pandas as pd
 from heart_utils.judging.design import digest
 from heart_utils.people.exports import PotatoAnswers, read_csv, read_label_studio, read_potato
 from heart_utils.people.privacy import code_people, redact_text, suspicious_text
-from heart_utils.runs import Run, open_run, read_csv_text, read_yaml
+from heart_utils.runs import Run, open_run, read_csv_text
+from heart_utils.settings import read_yaml
 from heart_utils.sources.files import complete
 from heart_utils.sources.replies import flag_reply
 from heart_utils.tables import KEYS, check_table, empty_table

@@ -33,7 +33,8 @@ from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
 from heart_utils.people.exports import ExportError, restore_answers
 from heart_utils.people.raters import STATEMENT, TIE
-from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, read_yaml, visible_text, write_atomically
+from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, visible_text, write_atomically
+from heart_utils.settings import read_yaml
 from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
 
 __all__ = ["KINDS", "StudyError", "StudyFolder"]
@@ -86,10 +87,10 @@ class StudyFolder:
 
 def load_settings(run: Run) -> dict[str, Any]:
     """Read what a study is told to be: ``study.yaml`` in the run, else the rehearsal in ``data/study``."""
-    settings: dict[str, Any] = read_yaml(run.root / "data" / "study" / "settings.yaml", dict[str, Any])
+    settings: dict[str, Any] = read_yaml(run.root / "data" / "study" / "settings.yaml", dict[str, Any], StudyError)
     file = run.folder / "study.yaml"
     if file.is_file():
-        settings = _merged(settings, read_yaml(file, dict[str, Any] | None, StudyError) or {}, file)
+        settings = _merged(settings, read_yaml(file, dict[str, Any], StudyError), file)
     if settings["rehearsal"] is not True:
         _check_filled_in(settings, file)
     return settings
@@ -119,7 +120,7 @@ def write_study(
     if kind == "rating":
         replies = run.read("replies")
         assignment, comparisons = _rating_assignment(run, replies[replies["history_id"].isin(turns)], settings, rng, top_up)
-        assignment = _with_checks(assignment, read_yaml(texts / "checks.yaml", list[dict[str, Any]]))
+        assignment = _with_checks(assignment, read_yaml(texts / "checks.yaml", list[dict[str, Any]], StudyError))
         items = _rating_items(assignment, comparisons, turns, dict(zip(replies["reply_id"], replies["text"], strict=True)))
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
@@ -172,7 +173,7 @@ def study_pages(
         seats=seats,
         secret=secret,
         filled=filled,
-        practice=read_yaml(texts / "practice.yaml", list[dict[str, Any]]) if kind == "rating" else [],
+        practice=read_yaml(texts / "practice.yaml", list[dict[str, Any]], StudyError) if kind == "rating" else [],
         instructions=REPLY_INSTRUCTIONS,
         limits=f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words",
         speakers=SPEAKERS,

@@ -505,7 +505,7 @@ def test_a_csv_needs_a_rater_statement_too(compared, tmp_path, capsys):
     assert set(compared.read("raters")["population"]) == {"friends"}
     said.write_text("friends")
     assert main([str(compared.folder), str(file), "--statement", str(said)]) == 1
-    assert "statement.yaml: the file: Input should be a valid dictionary (it is 'friends')" in capsys.readouterr().err
+    assert "statement.yaml: the whole is 'friends', expected a mapping" in capsys.readouterr().err
 
 
 # Several imports side by side
