@@ -15,14 +15,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import sqlalchemy as sa
 
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import calls, check_calls, chunks, export_calls, keys_in, merge_calls
+from heart_utils.calls.ledger import Ledger, calls, check_calls, chunks, export_calls, keys_in, merge_calls
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid
 from heart_utils.judging.design import DesignError
@@ -46,9 +46,6 @@ from heart_utils.judging.respond import lengthen_planned, plan_replies, skipped_
 from heart_utils.people.raters import add_people
 from heart_utils.runs import Run, open_run, strictest_licence
 from heart_utils.tables import empty_table
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
 
 __all__ = ["main"]
 

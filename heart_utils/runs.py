@@ -112,9 +112,8 @@ class Run:
         files = self._files(table, part)
         if not files:
             raise MissingTableError(
-                f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). "
-                f"It holds {', '.join(self.tables()) or 'no table yet'}. `make book RUN={self.name}` or "
-                f"`make collect RUN={self.name}` writes them."
+                f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). It holds "
+                f"{', '.join(self.tables()) or 'no table yet'}. `make book` or `make collect RUN={self.name}` writes them."
             )
         frames = [read_parquet(file) for file in files]
         try:
@@ -229,10 +228,8 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
         raise RunError(f"There is no run {name!r} (looked in {folder}). Runs here: {', '.join(there) or 'none yet'}.")
     version = _read_manifest(folder).get("format", FORMAT)
     if not isinstance(version, int) or version > FORMAT:
-        raise RunError(
-            f"{folder} was written by a newer version of this project (run format {version}; this one reads up to {FORMAT}). "
-            f"Update the project, or open the run with the version that wrote it."
-        )
+        said = f"{folder} was written by a newer version of this project (run format {version}; this one reads up to {FORMAT})"
+        raise RunError(f"{said}. Update the project.")
     return Run(folder.name, folder, root)
 
 
@@ -264,10 +261,8 @@ def find_root() -> Path:
     packed = Path(__file__).resolve().parent
     if not given and (packed / "data").is_dir():
         return packed
-    raise RunError(
-        f"The project's root (a folder with pyproject.toml and heart_utils/) was not found from {candidates[0]}. "
-        f"Set HEART_ROOT to it, or install the checkout with `pip install -e .`."
-    )
+    said = f"The project's root (a folder with pyproject.toml and heart_utils/) was not found from {candidates[0]}"
+    raise RunError(f"{said}. Set HEART_ROOT to it, or install the checkout with `pip install -e .`.")
 
 
 def find_home() -> Path:
@@ -354,10 +349,8 @@ def read_parquet(file: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(file)
     except Exception as error:  # pyarrow has no common class for a damaged file
-        raise TableError(
-            f"{file} cannot be read as a table ({type(error).__name__}: {error}). It may have been cut short; "
-            f"delete it and run the step that writes it again."
-        ) from error
+        said = f"{file} cannot be read as a table ({type(error).__name__}: {error})"
+        raise TableError(f"{said}. It may have been cut short; delete it and run the step that writes it again.") from error
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

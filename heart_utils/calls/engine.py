@@ -15,9 +15,9 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
@@ -403,9 +403,8 @@ def _ask_until_recorded(
         missing = [request for request in missing if request.key not in recorded]
         if not missing:
             return recorded
-    raise LedgerError(
-        f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}: another program deletes from it."
-    )
+    said = f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}"
+    raise LedgerError(f"{said}: another program deletes from it.")
 
 
 def _ask_shard(
@@ -421,9 +420,7 @@ def _ask_shard(
     return len(requests), [call for key, call in calls.items() if key not in recorded]
 
 
-@lru_cache(maxsize=1)
-def _shared_ledger(address: str) -> Ledger:
-    return open_ledger(address)
+_shared_ledger = lru_cache(maxsize=1)(open_ledger)
 
 
 def run(
@@ -438,14 +435,14 @@ def run(
     from tqdm.auto import tqdm
 
     load_litellm()
-    with _embedded(requests) as address, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
-        flow = _Flow(ledger, address, max_concurrency, budget_usd, bar)
+    with _embedded(requests) as served, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+        flow = _Flow(ledger, served.api_base if served else None, max_concurrency, budget_usd, bar)
         loop = event_loop(os.getpid())
         future = asyncio.run_coroutine_threadsafe(flow.run(requests), loop)
         try:
             future.result()
         except KeyboardInterrupt:
-            loop.call_soon_threadsafe(flow.stop)
+            loop.call_soon_threadsafe(flow.stopping.set)
             bar.write(f"Stopping: {flow.in_flight} calls in flight are waited for; Ctrl-C again gives them up.")
             try:
                 future.result()
@@ -466,14 +463,11 @@ def run(
         raise BudgetError(
             f"The budget of {budget} USD does not reach for another call: {money.spent:.4f} spent, {money.unsettled:.4f} "
             f"perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests in batches. "
-            f"{sum(flow.short.values())} calls were not made. What was answered is recorded; raise budget_usd and run again, "
-            f"and only the rest is asked."
+            f"{sum(flow.short.values())} calls were not made. What was answered is recorded; raise budget_usd and run again."
         )
     if flow.in_batches:
-        raise LedgerError(
-            f"{flow.in_batches} of the requests are in a provider's batch that has not been collected. "
-            f"Mode 'batch' collects it once it is there; the others are recorded."
-        )
+        said = f"{flow.in_batches} of the requests are in a provider's batch that has not been collected"
+        raise LedgerError(f"{said}. Mode 'batch' collects it once it is there; the others are recorded.")
     return flow.lost()
 
 
@@ -504,10 +498,6 @@ class _Flow:
         self._written_at = 0.0
         self._database = ThreadPoolExecutor(1, "ledger")
 
-    def stop(self) -> None:
-        """Begin no other call."""
-        self.stopping.set()
-
     def lost(self) -> dict[str, Call]:
         """Give the calls that were not made because their model's queue was stopped."""
         return {
@@ -535,7 +525,7 @@ class _Flow:
                 ended = list(await asyncio.gather(work, return_exceptions=True))
                 self._finished.set()
                 ended += await asyncio.gather(writer, return_exceptions=True)
-                await self._on_ledger(self.ledger.release, self._unanswered())
+                await self._on_ledger(self.ledger.release, [key for key in self._asked if key not in self._answered])
             for error in reversed(ended):
                 if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
                     raise _first(error)
@@ -775,9 +765,6 @@ class _Flow:
         waits += [f"{elsewhere} asked by others"] if elsewhere else []
         return ", ".join([f"{self._failed} failed", *waits, f"{self._spent:.2f} USD"])
 
-    def _unanswered(self) -> list[str]:
-        return [request.key for lane in self.lanes for request in lane.requests if request.key not in self._answered]
-
     async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
         # What was begun in the thread is not undone by a cancelled wait.
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._database, step, *args))
@@ -788,13 +775,10 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-@contextmanager
-def _embedded(requests: Sequence[Request]) -> Iterator[str | None]:
+def _embedded(requests: Sequence[Request]) -> AbstractContextManager[Model | None]:
     """Serve the embedded model while it is asked something."""
     if not any(request.model.embedded for request in requests):
-        yield None
-        return
+        return nullcontext()
     from heart_utils.calls.local import serve_local
 
-    with serve_local() as model:
-        yield model.api_base
+    return serve_local()

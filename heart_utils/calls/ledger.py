@@ -27,22 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.runs import Run, RunError, open_run, write_atomically
 
-__all__ = [
-    "Claim",
-    "FORMAT",
-    "LEVEL",
-    "Ledger",
-    "LedgerError",
-    "Money",
-    "ReplayError",
-    "about",
-    "batches",
-    "calls",
-    "open_ledger",
-    "owners",
-    "paces",
-    "parts",
-]
+__all__ = ["FORMAT", "LEVEL", "Claim", "Ledger", "LedgerError", "Money", "ReplayError", "open_ledger"]
 
 FORMAT = 1
 """The version of a ledger's tables. Another version is refused, never guessed at."""
@@ -255,10 +240,8 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
             metadata.create_all(connection)
             connection.execute(upsert(engine, about).values(name="format", value=str(FORMAT)).on_conflict_do_nothing())
     elif version != str(FORMAT):
-        raise LedgerError(
-            f"The ledger {shown} is of version {version}; this project reads version {FORMAT}. "
-            f"Open it with the project's version that wrote it, export its calls there, and import them here."
-        )
+        said = f"The ledger {shown} is of version {version}; this project reads version {FORMAT}"
+        raise LedgerError(f"{said}. Export its calls with the version that wrote it, and import them here.")
     else:
         _add_what_came_later(engine)
 
@@ -464,19 +447,8 @@ class Ledger:
             for request, reserve in zip(requests, reserves, strict=True)
         ]
         keys = {request.key for request in requests}
-        try:
-            return self._claim(requests, rows, keys, since, budget_usd, owner, batch)
-        except LedgerError:  # it may have been committed all the same
-            self._unsure |= keys
-            self._known.clear()
-            raise
-
-    def _claim(
-        self, requests: Sequence[Request], rows: list[dict[str, Any]], keys: set[str],
-        since: float, budget_usd: float | None, owner: str | None, batch: str | None,
-    ) -> Claim:  # fmt: skip
         cap = requests[0].model.budget_usd if requests else None
-        with self.writing() as connection:
+        with self._unsure_of(keys), self.writing() as connection:
             self._hold_money(connection, budget_usd if cap is None else cap)
             self._bury(connection)
             if self._unsure & keys:
@@ -513,6 +485,16 @@ class Ledger:
         self._unsure -= keys
         self.damaged = {key: at for key, at in self.damaged.items() if key not in keys}
         return Claim(won, len(rows) - len(fit), money)
+
+    @contextmanager
+    def _unsure_of(self, keys: set[str]) -> Iterator[None]:
+        """Remember claims that may have been committed although they failed."""
+        try:
+            yield
+        except LedgerError:
+            self._unsure |= keys
+            self._known.clear()
+            raise
 
     @_patiently
     def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
@@ -601,12 +583,11 @@ class Ledger:
             )
 
     @_patiently
-    def release(self, keys: Sequence[str] | None, *, owner: str | None = None) -> None:
-        """Give back claims that were not asked, or all of an owner's."""
-        mine = (calls.c.owner == (owner or self.owner)) & (calls.c.status == "claimed")
-        these = sa.true() if keys is None else keys_in(self.engine, calls.c.key, list(keys))
+    def release(self, keys: Sequence[str]) -> None:
+        """Give back claims that were not asked."""
+        mine = (calls.c.owner == self.owner) & (calls.c.status == "claimed")
         with self.writing() as connection:
-            connection.execute(calls.delete().where(these, mine))
+            connection.execute(calls.delete().where(keys_in(self.engine, calls.c.key, list(keys)), mine))
 
     @_patiently
     def in_batches(self, keys: Sequence[str]) -> set[str]:
@@ -692,10 +673,8 @@ class Ledger:
             with self.engine.begin() as connection:
                 yield connection
         except sa.exc.DBAPIError as error:
-            raise LedgerError(
-                f"The ledger {self.url} could not be written ({str(error.orig).splitlines()[0]}). "
-                f"What was recorded before still stands."
-            ) from error
+            said = f"The ledger {self.url} could not be written ({str(error.orig).splitlines()[0]})"
+            raise LedgerError(f"{said}. What was recorded before still stands.") from error
 
     @cached_property
     def _recording(self) -> tuple[sa.Update, sa.Update]:

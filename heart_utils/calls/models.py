@@ -348,16 +348,11 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
             named = KEY_NAMES.search(str(name)) is not None
             inside = re.match(r"^\w+://[^/@]*@", value) is not None
             if named or inside or KEY_VALUES.match(value) or any(secret in value for secret in secrets):
-                variable = _usual_variable(entry.get("model", model))
+                provider = re.sub(r"\W", "_", str(entry.get("model", model)).split("/")[0] or "provider")
                 raise ModelError(
                     f"{where}: {at}: a key does not belong in a file. Put it into an environment variable and name that: "
-                    f"`api_key_env: {variable}`. If the file was ever shared, replace the key."
+                    f"`api_key_env: {provider.upper()}_API_KEY`. If the file was ever shared, replace the key."
                 )
-
-
-def _usual_variable(model: object) -> str:
-    provider = str(model).split("/")[0]
-    return re.sub(r"\W", "_", provider or "provider").upper() + "_API_KEY"
 
 
 @lru_cache(maxsize=1)

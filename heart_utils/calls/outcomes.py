@@ -224,8 +224,6 @@ def failure_of(error: BaseException, request: Request) -> Failure:
         isinstance(error, exceptions.BadRequestError) and is_filtered(f"{text} {getattr(error, 'body', None)}")
     ):
         return Failure("refused", words)
-    if isinstance(error, exceptions.ContextWindowExceededError):
-        return Failure("never", words)
     settings = (
         exceptions.AuthenticationError,
         exceptions.PermissionDeniedError,
@@ -235,9 +233,8 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     )
     if isinstance(error, settings) or "LLM Provider NOT provided" in text:
         return Failure("closed", words)
-    if isinstance(error, exceptions.BadRequestError | exceptions.UnprocessableEntityError):
-        return Failure("never", words)
-    if 400 <= status < 500 and status != 408:  # 403, 409, 413, 451 and the like: the answer is no
+    turned_down = isinstance(error, exceptions.BadRequestError | exceptions.UnprocessableEntityError)
+    if turned_down or (400 <= status < 500 and status != 408):  # 403, 409, 413, 451 and the like: the answer is no
         return Failure("never", words)
     if _never_connected(error):
         return Failure("again", f"nobody answers at {request.model.api_base or request.model.model} ({words})"[:MAX_WORDS])

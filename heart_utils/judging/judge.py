@@ -10,12 +10,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Model
 from heart_utils.judging.design import seeded
 from heart_utils.judging.prompts import (
@@ -46,9 +47,6 @@ from heart_utils.judging.questions import (
     count_questions,
 )
 from heart_utils.tables import SPEAKERS, check_table, needed_columns
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
 
 __all__ = ["ARMS", "Arm", "JudgeError", "collect_scores", "collect_verdicts", "plan_questions"]
 
@@ -275,10 +273,8 @@ def _check_comparisons(histories: pd.DataFrame, replies: pd.DataFrame, compariso
 def _refuse(comparisons: pd.DataFrame, wrong: npt.NDArray[np.bool_], column: str, expected: str) -> None:
     if wrong.any():
         row = comparisons.loc[wrong].iloc[0]
-        raise JudgeError(
-            f"comparisons.{column}: {int(wrong.sum())} of {len(comparisons)} rows do not fit, first {row['comparison_id']!r} "
-            f"with {row[column]!r}; expected {expected}."
-        )
+        said = f"comparisons.{column}: {int(wrong.sum())} of {len(comparisons)} rows do not fit, first {row['comparison_id']!r}"
+        raise JudgeError(f"{said} with {row[column]!r}; expected {expected}.")
 
 
 def collect_scores(
@@ -521,8 +517,7 @@ def _choose(comparisons: pd.DataFrame, n_pairs: int, seed: int) -> pd.DataFrame:
     if n_pairs > len(histories):
         raise JudgeError(
             f"{n_pairs} pairs were to be asked about again, one a history, and {len(histories)} histories have comparisons "
-            f"under the protocol {AGAIN!r}: set `asked_again: {len(histories)}` in the run's settings, or name that "
-            f"protocol there."
+            f"under the protocol {AGAIN!r}: set `asked_again: {len(histories)}` in the run's settings, or name it there."
         )
     spread = [histories[place * len(histories) // n_pairs] for place in range(n_pairs)]
     met = theirs[theirs["history_id"].isin(spread)].drop_duplicates("pair_id")
@@ -601,9 +596,7 @@ def _check_judges(judges: Sequence[Model], repeats: int = 1) -> None:
     seen = [(judge.name, judge.answer_format) for judge in judges]
     twice = sorted({name for name, how in seen if seen.count((name, how)) > 1})
     if twice:
-        raise JudgeError(
-            f"The judges {', '.join(twice)} are named twice with the same answer format; give each a name of its own."
-        )
+        raise JudgeError(f"The judges {', '.join(twice)} are named twice with one answer format; give each a name of its own.")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise JudgeError(f"repeats is {repeats!r}, expected a whole number, 1 or more.")
 
@@ -618,7 +611,5 @@ def _check_replies(histories: pd.DataFrame, replies: pd.DataFrame) -> None:
     for fault, wrong in faults.items():
         if wrong.any():
             first = replies.loc[wrong].iloc[0]
-            raise JudgeError(
-                f"replies: {int(wrong.sum())} of the {len(replies)} to judge {fault}, first {first['reply_id']!r} "
-                f"to {first['history_id']!r} (state {first['state']})."
-            )
+            said = f"replies: {int(wrong.sum())} of the {len(replies)} to judge {fault}, first {first['reply_id']!r}"
+            raise JudgeError(f"{said} to {first['history_id']!r} (state {first['state']}).")

@@ -229,9 +229,7 @@ class Protocol:
         if self.margin == "plus" and self.reasoning == "each":
             raise ValueError("plus signs stand beside a code, with no room for reasoning: expected reasoning: once.")
         if self.codes and (len(self.codes) != 2 or len(set(self.codes)) < 2 or not all(self.codes)):
-            raise ValueError(
-                f"codes is {list(self.codes)!r}, expected two different texts, for the reply shown first and second."
-            )
+            raise ValueError(f"codes is {list(self.codes)!r}, expected two different texts, for the first and second reply.")
 
 
 def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
@@ -261,9 +259,7 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     """
     file, protocol = _read_from(name_or_path, Protocol, ProtocolError)
     if file.parent == find_root() / "data" / "protocols" and protocol.name != file.stem:
-        raise ProtocolError(
-            f"{file}: name is {protocol.name!r}, expected the file's own, {file.stem!r}: it finds the file again."
-        )
+        raise ProtocolError(f"{file}: name is {protocol.name!r}, expected the file's own, {file.stem!r}: it finds the file.")
     return protocol
 
 
@@ -275,9 +271,8 @@ def _read_from(name_or_path: str | os.PathLike[str], kind: type[T], error: type[
     file = shelf / f"{given}.yaml" if bare else Path(given).expanduser().resolve()
     if not file.is_file():
         there = ", ".join(sorted(path.stem for path in shelf.glob("*.yaml")))
-        raise error(
-            f"There is no {word} {given!r} (looked for {file}). By name there are {there}; or give a path to a YAML file."
-        )
+        said = f"There is no {word} {given!r} (looked for {file})"
+        raise error(f"{said}. By name there are {there}; or give a path to a YAML file.")
     return file, read_yaml(file, kind, error)
 
 

@@ -10,20 +10,18 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from heart_utils.calls.engine import ask_all
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request, supports_schema
 from heart_utils.calls.prices import bound, plan_call
 from heart_utils.judging.prompts import Form, Items, Labels, Messages
 from heart_utils.judging.readings import Reading
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
 
 __all__ = ["Answer", "JudgeError", "Question"]
 
@@ -181,6 +179,7 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
             rows.append((*who, call is None, *takes))
     names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float, "at_most_usd": float})
+    known = partial(pd.Series.sum, skipna=False)  # one unknown price leaves the sum unknown
     return (
         table.groupby(list(by), sort=False)
         .agg(
@@ -188,15 +187,11 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
             n_recorded=("recorded", "sum"),
             prompt_tokens=("prompt_tokens", "sum"),
             completion_tokens=("completion_tokens", "sum"),
-            cost_usd=("cost_usd", _sum_known),
-            at_most_usd=("at_most_usd", _sum_known),
+            cost_usd=("cost_usd", known),
+            at_most_usd=("at_most_usd", known),
         )
         .reset_index()
     )
-
-
-def _sum_known(costs: pd.Series) -> float:
-    return float(costs.sum(skipna=False))  # one unknown price leaves the sum unknown
 
 
 def takes_schema(model: Model, ledger: Ledger) -> bool:

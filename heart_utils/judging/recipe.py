@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from heart_utils.calls.ledger import Ledger, open_ledger
 from heart_utils.calls.models import Model, Request, read_models
 from heart_utils.judging.design import pair_replies
 from heart_utils.judging.judge import (
@@ -35,9 +36,6 @@ from heart_utils.settings import read_strictly, read_yaml
 from heart_utils.sources import load_histories, load_replies, load_responders
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.tables import SLICES, check_table, empty_table
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
 
 __all__ = [
     "Recipe",
@@ -223,8 +221,6 @@ def recipe_ledger(recipe: Recipe) -> Ledger:
     ...
     True
     """
-    from heart_utils.calls.ledger import open_ledger
-
     seed = None if recipe.recorded is None else find_root() / recipe.recorded
     return open_ledger(recipe.run, seed_file=seed if seed is not None and seed.is_file() else None)
 
@@ -278,10 +274,8 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
         chosen = chosen[(chosen["slice"] != TWINNED) | chosen["history_id"].isin(adversarial)]
         found = int((chosen["slice"] == TWINNED).sum())
         if found < recipe.slices[TWINNED]:
-            raise RecipeError(
-                f"slices: {recipe.slices[TWINNED]} calm twins were asked for; the adversarial histories chosen have {found}. "
-                f"Set twins: true, or ask for fewer."
-            )
+            said = f"slices: {recipe.slices[TWINNED]} calm twins were asked for; the adversarial histories chosen have {found}"
+            raise RecipeError(f"{said}. Set twins: true, or ask for fewer.")
         beyond = chosen.index[chosen["slice"] == TWINNED][recipe.slices[TWINNED] :]
         chosen = chosen.drop(index=beyond)
     return check_table("histories", chosen.sort_index())

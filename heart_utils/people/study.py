@@ -101,19 +101,17 @@ def write_study(
 ) -> StudyFolder:
     """Write a complete Potato project from a run's histories and replies."""
     if kind not in KINDS:
-        raise StudyError(
-            f"There is no study of the kind {kind!r}; there are rating (people judge replies) and reply (people write them)."
-        )
+        raise StudyError(f"There is no study of the kind {kind!r}; there are {' and '.join(KINDS)}.")
     settings = load_settings(run) if settings is None else settings
     texts = run.root / "data" / "study"
     folder = run.folder / "study" / (name or kind)
     _clear(folder)
     histories = run.read("histories")
-    histories = histories[histories["slice"].isin(settings[kind]["slices"]) & histories["turns"].map(_ends_with_seeker)]
+    answerable = histories["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker").astype(bool)
+    histories = histories[histories["slice"].isin(settings[kind]["slices"]) & answerable]
     if histories.empty:
-        raise StudyError(
-            f"The run {run.name!r} has no history of {', '.join(settings[kind]['slices'])} that ends with the seeker."
-        )
+        said = ", ".join(settings[kind]["slices"])
+        raise StudyError(f"The run {run.name!r} has no history of {said} that ends with the seeker.")
     turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
     rng = np.random.default_rng(int(settings["seed"]))
     extra: dict[str, bytes] = {}
@@ -126,10 +124,8 @@ def write_study(
     else:
         rules = settings["reply"]
         given = {"writers_per_history": rules["writers_per_history"], "n_writers": rules["n_writers"]}
-        assignment = assign_writers(histories, **given, rng=rng)
-        assignment = _with_spares(assignment, lambda: assign_writers(histories, **given, rng=rng), rules["spare"]).assign(
-            task="write"
-        )
+        draw = partial(assign_writers, histories, **given, rng=rng)
+        assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
         items = _reply_items(assignment, turns)
     assignment = assignment.assign(item_id=[item["id"] for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
@@ -192,10 +188,8 @@ def start_study(
     if host not in LOOPBACK:
         _check_filled_in(settings, study.folder.parents[1] / "study.yaml")
         if settings["rehearsal"] is True:
-            raise StudyError(
-                "This study is a rehearsal, so it starts on this machine only. Set rehearsal: false in study.yaml and "
-                "write it again."
-            )
+            said = "Set rehearsal: false in study.yaml and write it again."
+            raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {said}")
     program = _find_potato(potato)
     _check_port(host, port)
     try:
@@ -235,9 +229,7 @@ def start_study(
             stop_study(server)
         raise
     stop_study(server)
-    raise StudyError(
-        f"Potato did not answer on port {port} within {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}"
-    )
+    raise StudyError(f"Potato did not answer on port {port} in {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}")
 
 
 @contextlib.contextmanager
@@ -270,9 +262,7 @@ def stop_study(server: subprocess.Popen[bytes]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write a study and start it; say in a sentence what went wrong, if anything did."""
-    parser = argparse.ArgumentParser(
-        prog="python -m heart_utils.people.study", description="A study with people, written and started."
-    )
+    parser = argparse.ArgumentParser(prog="python -m heart_utils.people.study", description="Write and start a study.")
     parser.add_argument("run", help="a name under runs/, or a path")
     parser.add_argument("kind", choices=KINDS, help="rating: people judge replies; reply: people write them")
     parser.add_argument("--name", help="the folder under runs/<run>/study (default: the kind)")
@@ -295,8 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     run = open_run(options.run, create=False)
     folder = run.folder / "study" / (options.name or options.kind)
-    write = {"name": options.name, "top_up": options.top_up}
-    study = _existing(folder) if options.resume else write_study(run, options.kind, **write)
+    write = partial(write_study, run, options.kind, name=options.name, top_up=options.top_up)
+    study = _existing(folder) if options.resume else write()
     print(f"{study.folder}: {study.n_seats} people, {study.n_pages} pages between them, {study.answers} have begun.")
     print(_describe_cost(study.folder))
     if options.write_only:
@@ -348,10 +338,7 @@ def _check_filled_in(settings: Mapping[str, Any], file: Path) -> None:
     if not missing:
         return
     first = "Without a support line nobody in distress would know where to turn. " if "support_line" in missing else ""
-    raise StudyError(
-        f"A study with real people needs {', '.join(missing)}. {first}Fill them in in {file} (a copy of "
-        f"data/study/settings.yaml)."
-    )
+    raise StudyError(f"A study with real people needs {', '.join(missing)}. {first}Fill them in in {file}.")
 
 
 def _clear(folder: Path) -> None:
@@ -359,8 +346,8 @@ def _clear(folder: Path) -> None:
     begun = sorted(path.parent.name for path in (folder / "answers").glob("*/*"))
     if begun:
         raise StudyError(
-            f"{folder} already holds answers of {len(set(begun))} people, and is never overwritten. Go on with it by --resume "
-            f"(make study RESUME=1), or write another by --name."
+            f"{folder} already holds answers of {len(set(begun))} people, and is never overwritten. Go on by --resume "
+            f"(RESUME=1) or write another by --name."
         )
     if not folder.exists():
         return
@@ -376,23 +363,18 @@ def _existing(folder: Path) -> StudyFolder:
     return StudyFolder(folder, assignment["seat"].nunique(), len(assignment))
 
 
-def _ends_with_seeker(turns: list[dict[str, str]]) -> bool:
-    return turns[-1]["speaker"] == "seeker"
-
-
 def _rating_assignment(
     run: Run, replies: pd.DataFrame, settings: Mapping[str, Any], rng: np.random.Generator, top_up: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     rules = settings["rating"]
+    share = partial(assign_raters, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng)
     comparisons = pair_replies(replies, rng=rng, orders="both", protocol="people")
     if rules["pairs_per_history"] != "all":
         comparisons = choose_pairs(comparisons, pairs_per_history=int(rules["pairs_per_history"]), rng=rng)
     votes: int | dict[str, int] = int(rules["raters_per_pair"])
     if top_up:
         votes = _missing_votes(run, comparisons, int(rules["raters_per_pair"]))
-    assignment = assign_raters(
-        comparisons, raters_per_pair=votes, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng
-    )
+    assignment = share(comparisons, raters_per_pair=votes)
     balance = check_balance(assignment)
     if not balance["holds"].all():
         works = largest_load(comparisons, raters_per_pair=votes, load=int(rules["load"]))
@@ -403,13 +385,7 @@ def _rating_assignment(
             f"{run.folder / 'study.yaml'} ({works} works)."
         )
     few = max(1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique()))
-
-    def draw() -> pd.DataFrame:
-        return assign_raters(
-            comparisons, raters_per_pair=few, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng
-        )
-
-    return _with_spares(assignment, draw, rules["spare"]), comparisons
+    return _with_spares(assignment, partial(share, comparisons, raters_per_pair=few), rules["spare"]), comparisons
 
 
 def _with_spares(assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], share: float) -> pd.DataFrame:
@@ -428,9 +404,7 @@ def _with_spares(assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], sha
 
 def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str, int]:
     verdicts = run.read("verdicts")
-    people = verdicts[
-        (verdicts["rater_kind"] == "human") & (verdicts["dimension"] == "overall") & (verdicts["state"] == "valid")
-    ]
+    people = verdicts.query("rater_kind == 'human' and dimension == 'overall' and state == 'valid'")
     have = people["pair_id"].value_counts()
     votes = {pair: max(0, wanted - int(have.get(pair, 0))) for pair in comparisons["pair_id"].unique()}
     if not any(votes.values()):
@@ -504,10 +478,8 @@ def _find_potato(potato: Path | None) -> Path:
     given = os.environ.get("HEART_POTATO")
     program = potato or (Path(given) if given else find_root() / ".venv-study" / "bin" / "potato")
     if not program.is_file():
-        raise StudyError(
-            f"Potato is not installed (looked for {program}). `make study` installs it in an environment of its own, "
-            f"from requirements-study.txt."
-        )
+        said = "`make study` installs it, from requirements-study.txt."
+        raise StudyError(f"Potato is not installed (looked for {program}). {said}")
     return program
 
 
@@ -517,9 +489,8 @@ def _check_port(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise StudyError(
-                f"Port {port} on {host} cannot be used ({error.strerror}). Stop what uses it, or take another: PORT={port + 1}."
-            ) from None
+            said = f"Stop what uses it, or take another: PORT={port + 1}."
+            raise StudyError(f"Port {port} on {host} cannot be used ({error.strerror}). {said}") from None
 
 
 def _answers(host: str, port: int) -> bool:

@@ -63,10 +63,8 @@ def read_conversation(
     True
     """
     if not may_publish(str(history["licence"])):
-        raise ValueError(
-            f"The words of {history['history_id']} are under {history['licence']!r} and may not be shown in a page; "
-            f"show counts, or choose a history under a free licence."
-        )
+        said = f"The words of {history['history_id']} are under {history['licence']!r} and may not be shown in a page"
+        raise ValueError(f"{said}; show counts, or choose a history under a free licence.")
     turns: Sequence[Mapping[str, str]] = history["turns"]  # type: ignore[assignment]
     bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
     bubbles += [("supporter heart-reply", label, text) for label, text in (replies or {}).items()]

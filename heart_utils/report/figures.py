@@ -667,10 +667,8 @@ def _check_board(board: pd.DataFrame) -> None:
         raise ValueError("There is no board to draw: the table has no row.")
     twice = board.loc[board["responder"].duplicated(), "responder"]
     if len(twice):
-        raise ValueError(
-            f"A board shows each responder once; {', '.join(sorted(set(twice)))} stands in several rows. "
-            f"Choose one dimension, group and rater, or use plot_boards."
-        )
+        said = f"A board shows each responder once; {', '.join(sorted(set(twice)))} stands in several rows"
+        raise ValueError(f"{said}. Choose one dimension, group and rater, or use plot_boards.")
 
 
 def _label(row: Mapping[Hashable, Any]) -> str:

@@ -341,10 +341,9 @@ def _between(verdicts: pd.DataFrame, own: set[str], opponents: set[str], *, fiel
 def _check_histories(one: Place, other: Place, mine: pd.DataFrame, theirs: pd.DataFrame) -> None:
     """Refuse runs whose judges read other histories or worked under another protocol."""
     if set(mine["protocol"]) != set(theirs["protocol"]):
-        raise GateError(
-            f"The runs follow other protocols: {', '.join(sorted(set(mine['protocol'])))} in {one.name!r}, "
-            f"{', '.join(sorted(set(theirs['protocol'])))} in {other.name!r}. Judge the candidate under the baseline's."
-        )
+        follow = [", ".join(sorted(set(table["protocol"]))) for table in (mine, theirs)]
+        said = f"The runs follow other protocols: {follow[0]} in {one.name!r}, {follow[1]} in {other.name!r}"
+        raise GateError(f"{said}. Judge the candidate under the baseline's.")
     ids = [set(table["history_id"]) for table in (mine, theirs)]
     if ids[0] != ids[1]:
         raise GateError(
@@ -357,10 +356,8 @@ def _check_histories(one: Place, other: Place, mine: pd.DataFrame, theirs: pd.Da
     words = [{name: [(turn["speaker"], turn["text"]) for turn in told[name]] for name in ids[0]} for told in turns]
     changed = [name for name in sorted(ids[0]) if words[0][name] != words[1][name]]
     if changed:
-        raise GateError(
-            f"{len(changed)} histories have the same id but other words in the two runs, such as {changed[0]!r}. "
-            f"A comparison needs the same conversations."
-        )
+        said = f"{len(changed)} histories have the same id but other words in the two runs, such as {changed[0]!r}"
+        raise GateError(f"{said}. A comparison needs the same conversations.")
 
 
 def _check_replies(one: Place, other: Place, opponents: set[str], histories: list[str]) -> None:

@@ -132,7 +132,7 @@ def _notes_of(run: str | Run, name: str) -> list[TableNote]:
     kind, _, part = table.partition("/")
     if kind not in TABLES:
         raise ValueError(
-            f"{name!r} names no table. There are {', '.join(TABLES)}, also as 'verdicts/people' or 'public/verdicts'."
+            f"{name!r} names no table. There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
         )
     files = [here.folder / f"{table}.parquet"] + ([] if part else sorted((here.folder / kind).glob("*.parquet")))
     there = [str(file.relative_to(here.folder).with_suffix("")) for file in files if file.is_file()]

@@ -298,9 +298,8 @@ def _called(name_or_path: Given) -> str:
 def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: Reading) -> str | None:
     """Tell a known name from a path or a table."""
     if strange := sorted(set(reading) - set(Reading.__annotations__)):
-        raise TypeError(
-            f"load_{table} has no option {', '.join(strange)}; of files it has {', '.join(Reading.__annotations__)}."
-        )
+        said = ", ".join(Reading.__annotations__)
+        raise TypeError(f"load_{table} has no option {', '.join(strange)}; of files it has {said}.")
     if isinstance(name_or_path, pd.DataFrame):
         return None
     given = os.fspath(name_or_path)
@@ -309,9 +308,8 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: Read
             raise DataError(f"{', '.join(said)} is about a file of your own; {given} is a set that is known.")
         return given
     if Path(given).suffix.lower() not in SUFFIXES:
-        raise DataError(
-            f"{given!r} is neither a set with {table} ({', '.join(known)}) nor a path that ends in {', '.join(SUFFIXES)}."
-        )
+        said = f"{given!r} is neither a set with {table} ({', '.join(known)})"
+        raise DataError(f"{said} nor a path that ends in {', '.join(SUFFIXES)}.")
     return None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 
 import pandas as pd
 
 from heart_utils.sources.esconv import read_dialogues
-from heart_utils.sources.files import read_sample
+from heart_utils.sources.files import complete, read_sample
 from heart_utils.sources.heart import load_heart, next_turns
 from heart_utils.tables import check_table
 
@@ -44,15 +45,8 @@ def published_replies(name: str, *, twins: bool = False, mirror: str | os.PathLi
         flag_reply(text, n_before=before, n_after=after)
         for text, before, after in zip(found["text"], found["n_before"], found["n_after"], strict=True)
     ]
-    nothing = ["author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id"]
-    rows = found[["reply_id", "history_id", "text"]].assign(
-        responder=ESCONV_SUPPORTER,
-        flags=pd.Series(flags, dtype=object),
-        state="valid",
-        simulated=False,
-        **dict.fromkeys(nothing),
-    )
-    return check_table("replies", rows)
+    rows = found[["reply_id", "history_id", "text"]].assign(responder=ESCONV_SUPPORTER, flags=pd.Series(flags, dtype=object))
+    return check_table("replies", complete("replies", rows))
 
 
 def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
@@ -88,17 +82,9 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
 
 def _supporter_turns(mirror: str | os.PathLike[str] | None) -> pd.DataFrame:
     rows = []
-    for split in read_dialogues(mirror=mirror).values():
-        for dialogue in split:
-            numbers = [number for number, turn in enumerate(dialogue.turns) if turn["speaker"] == "supporter"]
-            for before, number in enumerate(numbers):
-                rows.append(
-                    {
-                        "reply_id": f"{dialogue.dialogue_id}--t{number:02d}",
-                        "history_id": dialogue.dialogue_id,
-                        "text": dialogue.turns[number]["text"],
-                        "n_before": before,
-                        "n_after": len(numbers) - before - 1,
-                    }
-                )
-    return pd.DataFrame(rows)
+    for dialogue in itertools.chain(*read_dialogues(mirror=mirror).values()):
+        texts = {number: turn["text"] for number, turn in enumerate(dialogue.turns) if turn["speaker"] == "supporter"}
+        for before, (number, text) in enumerate(texts.items()):
+            after = len(texts) - before - 1
+            rows.append((f"{dialogue.dialogue_id}--t{number:02d}", dialogue.dialogue_id, text, before, after))
+    return pd.DataFrame(rows, columns=["reply_id", "history_id", "text", "n_before", "n_after"])

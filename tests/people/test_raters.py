@@ -454,7 +454,7 @@ def test_a_plain_csv_becomes_verdicts(compared):
 
 
 def test_a_csv_separated_by_another_mark_is_told(compared):
-    with pytest.raises(ExportError, match="its header is rater;left.* Is it separated by commas?"):
+    with pytest.raises(ExportError, match="its header is rater;left.*, separated by commas?"):
         import_ratings(compared, csv_file(compared, GOOD.replace(",", ";")), statement=STATEMENT)
 
 
