@@ -85,9 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
-            warnings.filterwarnings(
-                "ignore", "Item .* on TypedDict class", UserWarning
-            )  # pydantic's, of no use to anybody here
+            warnings.filterwarnings("ignore", "Item .* on TypedDict class", UserWarning)  # pydantic's, of no use here
             warnings.showwarning = partial(_show_warning, options.said)
             return _collect(options)
     except KeyboardInterrupt:
@@ -123,11 +121,8 @@ def _collect(options: argparse.Namespace) -> int:
     print(_describe(plan, ledger))
     if (plan["n_calls"] > plan["n_recorded"]).any():
         print(_describe_time(plan, recipe, ledger, options.reply_concurrency))
-    if ledger.damaged:
-        print(
-            f"{len(ledger.damaged)} stored answers are damaged: `make collect RUN={recipe.run}` asks for them again, "
-            f"and with ARGS=--check says which."
-        )
+    if n := len(ledger.damaged):
+        print(f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with ARGS=--check it says which.")
     if not recipe.judges:
         print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
     asked_now = _asked_now(recipe, plan)
@@ -182,10 +177,8 @@ def _collect(options: argparse.Namespace) -> int:
     asked = (replies, verdicts, scores, codes, probed, again)
     failed = sum(int((table["state"] == "error").sum()) for table in asked)
     if failed:
-        print(
-            f"{failed} rows are errors; the same command asks for them again.{_causes(ledger, recipe, options.said)}",
-            file=sys.stderr,
-        )
+        causes = _causes(ledger, recipe, options.said)
+        print(f"{failed} rows are errors; the same command asks for them again.{causes}", file=sys.stderr)
     return INCOMPLETE if failed else 0
 
 
@@ -255,16 +248,18 @@ def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> 
 
 def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
-    steps = [("replies", plan_replies(histories, recipe.responders, ledger=ledger, **asked), "responder")]
-    comparisons = recipe_comparisons(recipe, replies)
-    steps.append(("verdicts", recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True), "rater"))
-    steps.append(("scores", recipe_scores(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
-    steps.append(("codes", recipe_codes(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
-    steps.append(("probes", recipe_probes(recipe, ledger=ledger, plan=True), "rater"))
-    again = recipe_again(recipe, histories, replies, comparisons, ledger=ledger, plan=True)
-    steps.append(("again", again, "rater"))
+    comparisons, plan = recipe_comparisons(recipe, replies), {"ledger": ledger, "plan": True}
+    steps = {
+        "replies": plan_replies(histories, recipe.responders, ledger=ledger, **asked),
+        "verdicts": recipe_verdicts(recipe, histories, replies, comparisons, **plan),
+        "scores": recipe_scores(recipe, histories, replies, **plan),
+        "codes": recipe_codes(recipe, histories, replies, **plan),
+        "probes": recipe_probes(recipe, **plan),
+        "again": recipe_again(recipe, histories, replies, comparisons, **plan),
+    }
     columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
-    tables = [table.assign(step=step).rename(columns={who: "model"}) for step, table, who in steps if len(table)]
+    names = {"responder": "model", "rater": "model"}
+    tables = [table.assign(step=step).rename(columns=names) for step, table in steps.items() if len(table)]
     return pd.concat([table[columns] for table in tables], ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 
@@ -345,11 +340,8 @@ def _settle_money(
     most = theirs["at_most_usd"].sum()
     there = sys.stdin is not None and sys.stdin.isatty()
     if budget_usd is None and not there:
-        print(
-            f"collect: {what}, at most {most:.2f} USD, and no budget is set. Nothing was asked: set `budget_usd:` in the run's "
-            f"settings, or give --budget USD.",
-            file=sys.stderr,
-        )
+        said = "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
+        print(f"collect: {what}, at most {most:.2f} USD, and no budget is set. {said}", file=sys.stderr)
         return False, None
     if budget_usd is None:
         try:

@@ -63,9 +63,7 @@ def export_preferences(
     left_out = verdicts.loc[~verdicts.index.isin(decided.index)]
     sides = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
     text = replies.set_index("reply_id")["text"]
-    table = decided[
-        ["dimension", "rater", "rater_kind", "history_id", "pair_id", "verdict", "margin", "p_a", "simulated"]
-    ].copy()
+    table = decided[[*COLUMNS[5:], "verdict", "margin", "p_a", "simulated"]].copy()
     shown = sides.loc[table["pair_id"]]
     first = (table["verdict"] == "a").to_numpy()
     chosen = shown["reply_a"].where(first, shown["reply_b"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import textwrap
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -267,11 +267,10 @@ def plot_leaderboard(
     if ax is None:
         _, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.3 * len(table)), layout="constrained")
     for kind, rows in table.groupby("responder_kind"):
-        _draw_rows(ax, rows.index, rows, RATING, within=table, label=KIND_NAMES[str(kind)], **_look(kind))
+        _draw_rows(ax, rows.index, rows, RATING, within=table, kind=str(kind), label=KIND_NAMES[str(kind)])
     ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
-    ax.set(
-        yticks=list(table.index), yticklabels=[_label(row) for row in table.to_dict("records")], ylim=(-0.6, len(table) - 0.4)
-    )
+    names = table["responder"].where(~table["penalised"].astype(bool), table["responder"] + " *")
+    ax.set(yticks=list(table.index), yticklabels=list(names), ylim=(-0.6, len(table) - 0.4))
     ax.set_xlabel(_fold(_interval_label(table), LINE))
     _legend_below(ax, title="Written by", alignment="left", ncols=2)
     if title:
@@ -319,21 +318,14 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
     place = {responder: row for row, responder in enumerate(order)}
     columns = min(columns, len(panels), 2)
     rows = -(-len(panels) // columns)
-    figure, axs = plt.subplots(
-        rows,
-        columns,
-        figsize=(WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    how: dict[str, Any] = {"figsize": (WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2), "layout": "constrained"}
+    figure, axs = plt.subplots(rows, columns, sharex=True, sharey=True, squeeze=False, **how)
     for ax, panel in zip(axs.flat, panels, strict=False):
         board = boards[boards[by] == panel]
         _check_board(board)
         for kind, of_kind in board.groupby("responder_kind"):
             height = of_kind["responder"].map(place)
-            _draw_rows(ax, height, of_kind, RATING, within=boards, markersize=4, **_look(kind))
+            _draw_rows(ax, height, of_kind, RATING, within=boards, markersize=4, kind=str(kind))
         ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
         ax.locator_params(axis="x", nbins=3)
         ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
@@ -345,16 +337,15 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
     figure.supxlabel(_fold(_interval_label(boards), LINE + 10), fontsize="small")
     said = _origin(boards, origin)
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
-    figure.legend(
-        [Line2D([], [], color=KIND_COLOURS[kind], marker=KIND_MARKERS[kind], markersize=4, linewidth=1.6) for kind in kinds],
-        [KIND_NAMES[kind] for kind in kinds],
-        title=f"{said[:1].upper()}{said[1:]}; written by",
-        loc="outside upper left",
-        ncols=min(2, len(kinds)),
-        alignment="left",
-        fontsize="x-small",
-        title_fontsize="x-small",
-    )
+    lines = [Line2D([], [], color=KIND_COLOURS[kind], marker=KIND_MARKERS[kind], markersize=4, linewidth=1.6) for kind in kinds]
+    small: dict[str, Any] = {
+        "fontsize": "x-small",
+        "title_fontsize": "x-small",
+        "alignment": "left",
+        "ncols": min(2, len(kinds)),
+    }
+    title = f"{said[:1].upper()}{said[1:]}; written by"
+    figure.legend(lines, [KIND_NAMES[kind] for kind in kinds], title=title, loc="outside upper left", **small)
     return figure
 
 
@@ -474,12 +465,10 @@ def plot_absent(message: str) -> Axes:
     >>> plot_absent("No codes.").texts[0].get_text()
     'No codes.'
     """
-    import textwrap
-
     import matplotlib.pyplot as plt
 
     _, ax = plt.subplots(figsize=(WIDTH, 1.2), layout="constrained")
-    ax.text(0.5, 0.5, "\n".join(textwrap.wrap(message, 80)), ha="center", va="center", transform=ax.transAxes, color="0.3")
+    ax.text(0.5, 0.5, textwrap.fill(message, 80), ha="center", va="center", transform=ax.transAxes, color="0.3")
     ax.set(xticks=[], yticks=[])
     return ax
 
@@ -588,12 +577,10 @@ def use_cjk_font() -> None:
         # It has one weight; said twice, matplotlib does not complain where a text is bold.
         regular = font_manager.fontManager.ttflist[-1]
         font_manager.fontManager.ttflist.append(dataclasses.replace(regular, weight=700))
-    family = [name for name in mpl.rcParams["font.sans-serif"] if name != CJK_FONT]
+    there = {entry.name for entry in font_manager.fontManager.ttflist} - {CJK_FONT}
     # matplotlib looks for each character down the list of families, so the list itself must be the family.
-    there = {entry.name for entry in font_manager.fontManager.ttflist}
-    family = [name for name in family if name in there]
-    mpl.rcParams["font.sans-serif"] = [*family, CJK_FONT]
-    mpl.rcParams["font.family"] = [*family, CJK_FONT]
+    family = [*(name for name in mpl.rcParams["font.sans-serif"] if name in there), CJK_FONT]
+    mpl.rcParams.update({"font.sans-serif": family, "font.family": family})
 
 
 def cjk_style() -> str:
@@ -625,13 +612,15 @@ def _draw_rows(
     columns: tuple[str, str, str],
     *,
     within: pd.DataFrame,
-    colour: str,
-    marker: str,
+    kind: str = "",
+    colour: str = "",
+    marker: str = "",
     label: str | None = None,
     markersize: float | None = None,
 ) -> None:
     """Draw estimates and their bars; a bar without an end runs beyond all of a table and ends in an arrow."""
     value, low, high = columns
+    colour, marker = colour or KIND_COLOURS[kind], marker or KIND_MARKERS[kind]
     if low in rows and high in rows:
         finite = within[[*columns]].astype(float).replace([np.inf, -np.inf], np.nan)
         least, most = float(finite.min().min()), float(finite.max().max())
@@ -658,10 +647,6 @@ def _legend_below(ax: Axes, **how: Any) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.4, 0), bbox_transform=ax.transAxes + down, **how)
 
 
-def _look(kind: object) -> dict[str, Any]:
-    return {"colour": KIND_COLOURS[str(kind)], "marker": KIND_MARKERS[str(kind)]}
-
-
 def _check_board(board: pd.DataFrame) -> None:
     if board.empty:
         raise ValueError("There is no board to draw: the table has no row.")
@@ -669,10 +654,6 @@ def _check_board(board: pd.DataFrame) -> None:
     if len(twice):
         said = f"A board shows each responder once; {', '.join(sorted(set(twice)))} stands in several rows"
         raise ValueError(f"{said}. Choose one dimension, group and rater, or use plot_boards.")
-
-
-def _label(row: Mapping[Hashable, Any]) -> str:
-    return f"{row['responder']}{' *' if row['penalised'] else ''}"
 
 
 def _interval_label(board: pd.DataFrame) -> str:
@@ -702,16 +683,8 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
         said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if board["penalised"].any():
         said.append("* always wins or loses: held by a weak prior")
-    ax.text(
-        0,
-        1.015,
-        _fold("; ".join(said), LINE),
-        transform=ax.transAxes,
-        fontsize="x-small",
-        color="0.35",
-        va="bottom",
-        ha="left",
-    )
+    look = {"fontsize": "x-small", "color": "0.35", "va": "bottom", "ha": "left"}
+    ax.text(0, 1.015, _fold("; ".join(said), LINE), transform=ax.transAxes, **look)
     mark_simulated(ax, board)
 
 

@@ -168,32 +168,30 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
         note = f"Both from {_where(one[0])}.{_alike(one, other)}"
         return Sides(combine_orders(verdicts), one[0].read("responders"), one[1], other[1], note)
     mine, theirs = (_verdicts(side[0], protocol) for side in (one, other))
-    for run_, name, verdicts in ((one[0], one[1], mine), (other[0], other[1], theirs)):
-        _check_there(run_, name, verdicts)
+    for (place, name), verdicts in ((one, mine), (other, theirs)):
+        if name not in (known := sorted({*verdicts["responder_a"], *verdicts["responder_b"]})):
+            raise GateError(f"The responder {name!r} appears in no verdict of {_where(place)}; there are {', '.join(known)}.")
     if mine.equals(theirs):
         raise GateError(
             f"{_where(one[0])} and {_where(other[0])} hold the same verdicts, row for row: no candidate was judged."
         )
-    opponents = _opponents(mine, one[1]) & _opponents(theirs, other[1])
+    met = [_opponents(mine, one[1]), _opponents(theirs, other[1])]
+    opponents = met[0] & met[1]
     if not opponents:
-        raise GateError(
-            f"{baseline!r} and {candidate!r} met no common opponent: {', '.join(sorted(_opponents(mine, one[1])))} in "
-            f"{_where(one[0])}, {', '.join(sorted(_opponents(theirs, other[1])))} in {other[0].name!r}."
-        )
+        said = [f"{', '.join(sorted(who))} in {_where(side[0])}" for who, side in zip(met, (one, other), strict=True)]
+        raise GateError(f"{baseline!r} and {candidate!r} met no common opponent: {', '.join(said)}.")
     mine, theirs = _between(mine, {one[1]}, opponents, field=True), _between(theirs, {other[1]}, opponents, field=False)
     _check_histories(one[0], other[0], mine, theirs)
     _check_replies(one[0], other[0], opponents, sorted(set(mine["history_id"])))
     names = [f"{side[0].name}:{side[1]}" if one[1] == other[1] else side[1] for side in (one, other)]
     theirs = theirs.assign(**{column: other[0].name + ":" + theirs[column] for column in ("comparison_id", "pair_id")})
     new = [{one[1]: names[0]}, {other[1]: names[1]}]
-    renamed = [
-        table.replace(dict.fromkeys(("responder_a", "responder_b"), name))
-        for table, name in zip((mine, theirs), new, strict=True)
-    ]
-    who = [
-        side[0].read("responders").query("responder in @kept").replace({"responder": name})
-        for side, kept, name in zip((one, other), ({one[1], *opponents}, {other[1]}), new, strict=True)
-    ]
+    renamed, who = [], []
+    for place, table, kept, name in zip(
+        (one[0], other[0]), (mine, theirs), ({one[1], *opponents}, {other[1]}), new, strict=True
+    ):
+        renamed.append(table.replace(dict.fromkeys(("responder_a", "responder_b"), name)))
+        who.append(place.read("responders").query("responder in @kept").replace({"responder": name}))
     note = f"The baseline from {_where(one[0])}, the candidate from {_where(other[0])}.{_alike(one, other)}"
     verdicts, responders = pd.concat(renamed, ignore_index=True), pd.concat(who, ignore_index=True)
     return Sides(combine_orders(verdicts), responders, names[0], names[1], note)
@@ -318,12 +316,6 @@ def _verdicts(run: Place, protocol: str | None) -> pd.DataFrame:
     return verdicts.reset_index(drop=True)
 
 
-def _check_there(run: Place, name: str, verdicts: pd.DataFrame) -> None:
-    known = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))
-    if name not in known:
-        raise GateError(f"The responder {name!r} appears in no verdict of {_where(run)}; there are {', '.join(known)}.")
-
-
 def _opponents(verdicts: pd.DataFrame, name: str) -> set[str]:
     one, other = verdicts["responder_a"], verdicts["responder_b"]
     return (set(other[one == name]) | set(one[other == name])) - {name}
@@ -346,10 +338,9 @@ def _check_histories(one: Place, other: Place, mine: pd.DataFrame, theirs: pd.Da
         raise GateError(f"{said}. Judge the candidate under the baseline's.")
     ids = [set(table["history_id"]) for table in (mine, theirs)]
     if ids[0] != ids[1]:
-        raise GateError(
-            f"The runs judge other histories: {len(ids[0] & ids[1])} in common, {len(ids[0] - ids[1])} in {one.name!r} alone, "
-            f"{len(ids[1] - ids[0])} in {other.name!r} alone. Let the candidate answer the baseline's histories."
-        )
+        counts = len(ids[0] & ids[1]), len(ids[0] - ids[1]), len(ids[1] - ids[0])
+        said = "{} in common, {} in {!r} alone, {} in {!r} alone".format(*counts[:2], one.name, counts[2], other.name)
+        raise GateError(f"The runs judge other histories: {said}. Let the candidate answer the baseline's histories.")
     if not (one.has("histories") and other.has("histories")):
         return
     turns = [run.read("histories").set_index("history_id")["turns"] for run in (one, other)]
@@ -418,11 +409,8 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     ...     [file.name for file in write_reports(gate, Path(folder))]
     ['gate.html', 'gate.xml', 'gate.md']
     """
-    contents = {
-        "gate.html": _page(comparison, note),
-        "gate.xml": junit_xml(comparison),
-        "gate.md": markdown_summary(comparison, note=note),
-    }
+    contents = {"gate.html": _page(comparison, note), "gate.xml": junit_xml(comparison)}
+    contents["gate.md"] = markdown_summary(comparison, note=note)
     for name, content in contents.items():
         write_atomically(folder / name, content.encode())
     return [folder / name for name in contents]
@@ -457,27 +445,19 @@ def markdown_summary(comparison: Comparison, *, note: str = "") -> str:
     rows: list[list[str]] = [shown.columns.tolist(), rule, *shown.to_numpy().tolist()]
     table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in rows]
     messages = [f"- {message}" for message in comparison.table["message"]]
-    return "\n".join(
-        [f"## {_verdict(comparison)}", "", f"{_setting(comparison)} {note}".strip(), "", *table, "", *messages, ""]
-    )
+    head = [f"## {_verdict(comparison)}", "", f"{_setting(comparison)} {note}".strip(), ""]
+    return "\n".join([*head, *table, "", *messages, ""])
 
 
 def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """Draw the drop on each dimension between its two one-sided bounds; right of the solid line is worse."""
     table = comparison.table
     level = 100 * (1 - comparison.alpha)
-    ax = plot_intervals(
-        table,
-        value="drop",
-        label="dimension",
-        by="outcome",
-        looks=LOOKS,
-        xlabel="Drop in percentage points of win share (right: worse); bars: bounds valid at every look"
-        if comparison.mode == "anytime"
-        else f"Drop in rating points (right: worse); bars: one-sided {level:g}% bounds or Holm's, over dialogues",
-        simulated=_simulated(comparison),
-        ax=ax,
-    )
+    xlabel = f"Drop in rating points (right: worse); bars: one-sided {level:g}% bounds or Holm's, over dialogues"
+    if comparison.mode == "anytime":
+        xlabel = "Drop in percentage points of win share (right: worse); bars: bounds valid at every look"
+    how: dict[str, Any] = {"looks": LOOKS, "xlabel": xlabel, "simulated": _simulated(comparison), "ax": ax}
+    ax = plot_intervals(table, value="drop", label="dimension", by="outcome", **how)
     for row in np.flatnonzero(table["drop"].isna()).tolist():  # a drop that nobody knows is not a drop of zero
         ax.text(0.5, row, "no estimate", ha="center", va="center", color="0.35", transform=ax.get_yaxis_transform())
     ax.axvline(0, color="black", linewidth=1)

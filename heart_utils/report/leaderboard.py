@@ -64,10 +64,7 @@ def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.D
     table = check_table("ratings", ratings)
     low, high = table["rank_low"], table["rank_high"]
     rank = low.astype("string").where(low == high, low.astype("string") + "-" + high.astype("string")).fillna("")
-    notes = [
-        ", ".join(word for word in ("provisional", "penalised", "simulated") if row[word])
-        for row in table[["provisional", "penalised", "simulated"]].to_dict("records")
-    ]
+    notes = [", ".join(word for word in NOTES if row[word]) for row in table[list(NOTES)].to_dict("records")]
     shown = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
     return shown[[*GROUPS[1:], "population", "method", *HEADINGS]]
 
@@ -201,9 +198,8 @@ def _as_latex(table: pd.DataFrame, title: str) -> str:
         interval = "no intervals" if board["rating_low"].isna().all() else f"{level} intervals over {population}"
         noted = "".join(f"; {', '.join(board['responder'][board[word]])}: {NOTES[word]}" for word in NOTES if board[word].any())
         caption = _latex_text(f"{title} ({said}; {group[-1]}): ratings with mean 1500, {interval}{noted}.")
-        parts.append(
-            shown.to_latex(index=False, escape=False, column_format="ll" + "r" * (shown.shape[1] - 2), caption=caption)
-        )
+        form = "ll" + "r" * (shown.shape[1] - 2)
+        parts.append(shown.to_latex(index=False, escape=False, column_format=form, caption=caption))
     return "\n".join(parts)
 
 
@@ -272,12 +268,11 @@ def weigh_by_hand(
     for name, weights in profiles.items():
         weigh_scores(means, weights)  # refuses weights that lack the sum 1 or fit no dimension
         choices[name] = {dimension: round(100 * weights.get(dimension, 0)) for dimension in dimensions}
-    values = {"dimensions": dimensions, "choices": choices, "ranking": ranking.to_dict("records")}
+    values: dict[str, Any] = {"dimensions": dimensions, "choices": choices, "ranking": ranking.to_dict("records")}
     values["scores"] = dict(zip(wide.index, wide.to_numpy().tolist(), strict=True))
     values["spread"], values["reach"] = {name: matrix.round(8).tolist() for name, matrix in spread.items()}, reach
-    return Reading(
-        fill_page("leaderboard_weights", **values, scale=scale, simulated=simulated, ci_level=ci_level, json=json.dumps)
-    )
+    values |= {"scale": scale, "simulated": simulated, "ci_level": ci_level, "json": json.dumps}
+    return Reading(fill_page("leaderboard_weights", **values))
 
 
 def _spread(scores: pd.DataFrame, dimensions: list[str], ci_level: float) -> dict[str, Any]:
@@ -305,17 +300,15 @@ def _board(group: dict[str, Any], board: pd.DataFrame) -> dict[str, Any]:
     drawn = bool(np.isfinite(ends).all())
     least = float(ends.min())
     scale = 100.0 / (float(ends.max()) - least) if drawn and ends.max() > least else 0.0
-    rows = [
-        {
-            "cells": [(HEADINGS[name], *_cell(name, row[name]), name in WORDS) for name in shown],
-            "bar": drawn and [round(scale * length, 1) for length in _bar(row, least)],
-        }
-        for row in board.to_dict("records")
-    ]
+    rows = []
+    for row in board.to_dict("records"):
+        low, high, rating = (row[name] for name in ("rating_low", "rating_high", "rating"))
+        bar = drawn and [round(scale * length, 1) for length in (low - least, high - low, rating - least)]
+        rows.append({"cells": [(HEADINGS[name], *_cell(name, row[name]), name in WORDS) for name in shown], "bar": bar})
+    about = (str(said[name]) for name in said if name != "data" and said[name] not in ("all", "standard"))
     return {
         "group": said,
-        "name": ", ".join(str(said[name]) for name in said if name != "data" and said[name] not in ("all", "standard"))
-        or "all",
+        "name": ", ".join(about) or "all",
         "drawn": drawn,
         "method": group["method"],
         "population": "" if board["rating_low"].isna().all() else POPULATION_NAMES[group["population"]],
@@ -324,11 +317,6 @@ def _board(group: dict[str, Any], board: pd.DataFrame) -> dict[str, Any]:
         "heads": [(HEADINGS[name], name in WORDS) for name in shown],
         "rows": rows,
     }
-
-
-def _bar(row: dict[Any, Any], least: float) -> tuple[float, float, float]:
-    """Give where an interval begins, how long it is, and where the rating lies in it."""
-    return row["rating_low"] - least, row["rating_high"] - row["rating_low"], row["rating"] - least
 
 
 def _cell(name: str, value: Any) -> tuple[str, str | None]:

@@ -81,11 +81,8 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
         clusters = " and ".join(str(name).removesuffix("_id") + "s" for name in fit["cluster"])
         how = INTERVALS[fit["interval"]].format(n_resamples=fit["n_resamples"], clusters=clusters)
         few = " The interval is provisional: fewer than 30 clusters." if ratings.table["provisional"].any() else ""
-        said.append(
-            f"Intervals of {fit['ci_level']:.0%} come from {how} and cover {POPULATION_NAMES[fit['population']]}.{few}".rstrip(
-                "."
-            )
-        )
+        covered = f"{POPULATION_NAMES[fit['population']]}.{few}".rstrip(".")
+        said.append(f"Intervals of {fit['ci_level']:.0%} come from {how} and cover {covered}")
     if rows["simulated"].any():
         said.append(f"{int(rows['simulated'].sum()):,} of the verdicts are SIMULATED")
     commit = opened.manifest.get("commit", "not recorded")

@@ -81,7 +81,7 @@ def practise_comparisons(
     if chosen.empty:
         return Reading("<p>There is no practice here: no conversation of this run has two valid replies with words.</p>")
     flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
-    kinds = {row["responder"]: _written_by(row) for row in responders.to_dict("records")}
+    kinds = {who: f"{who} ({WRITTEN_BY[kind]})" for who, kind in responders[["responder", "responder_kind"]].to_numpy()}
     texts = replies.set_index("reply_id")["text"]
     told = open_ones.set_index("history_id", drop=False)
     articles = [
@@ -120,10 +120,6 @@ def _choose(
 
 def _problem(history: pd.Series) -> str:
     return str(history["problem"]) if pd.notna(history["problem"]) else "a trouble that nobody has named"
-
-
-def _written_by(responder: Mapping[Any, Any]) -> str:
-    return f"{responder['responder']} ({WRITTEN_BY[responder['responder_kind']]})"
 
 
 def _sides(pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -151,12 +151,8 @@ def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
     if sum(others.values()) != len(rows) - simulated:
         others = {"not recorded": len(rows) - simulated}
     counts = {**others, "rehearsal" if origin == "rehearsal" else "simulated": simulated}
-    return TableNote(
-        table=table,
-        source=str(entry.get("source", "source not recorded")),
-        licence=str(entry.get("licence", "none stated")),
-        rows={name: int(count) for name, count in counts.items() if count},
-    )
+    source, licence = str(entry.get("source", "source not recorded")), str(entry.get("licence", "none stated"))
+    return TableNote(table, source, licence, {name: int(count) for name, count in counts.items() if count})
 
 
 PREFIX = "application/papermill.record/"
