@@ -7,7 +7,7 @@ really answered. :func:`check_table` is the one door through which a table enter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -200,8 +200,14 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
         if what.kind == "count":
             wrong |= (numbers % 1 != 0) & (numbers.notna() | (not what.nullable))
     refuse_rows(name, column, wrong, values, what.expected())
-    kinds = {"text": "str", "truth": "bool", "number": "float64", "count": "Int64" if what.nullable else "int64"}
-    return numbers.astype(kinds[what.kind])
+    kinds: dict[str, Any] = {
+        "text": "str",
+        "truth": "bool",
+        "number": "float64",
+        "count": "Int64" if what.nullable else "int64",
+    }
+    typed: pd.Series = numbers.astype(kinds[what.kind])
+    return typed
 
 
 def _lists(values: pd.Series) -> pd.Series:
@@ -213,7 +219,7 @@ def _lists(values: pd.Series) -> pd.Series:
             cell.tolist()
             if hasattr(cell, "tolist")
             else list(cell)
-            if isinstance(cell, Sized) and not isinstance(cell, str)
+            if isinstance(cell, Collection) and not isinstance(cell, str)
             else cell
         )
 
@@ -239,7 +245,7 @@ def _schema(name: str, present: tuple[str, ...]) -> pa.DataFrameSchema:
     import pandera.pandas as pa
 
     def checks(what: Column) -> list[pa.Check]:
-        ranges = {pa.Check.isin: what.words or None, pa.Check.ge: what.low, pa.Check.le: what.high}
+        ranges: dict[Any, Any] = {pa.Check.isin: what.words or None, pa.Check.ge: what.low, pa.Check.le: what.high}
         found = [check(bound) for check, bound in ranges.items() if bound is not None]
         if what.kind == "list":
             found.append(pa.Check(lambda cell: isinstance(cell, list), element_wise=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -13,7 +13,7 @@ from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.calls.outcomes import CUT
 from heart_utils.calls.prices import price, text_bound
-from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, item_reply_messages, reply_messages
+from heart_utils.judging.prompts import PROMPTS, REPLY_INSTRUCTIONS, item_reply_messages, reply_messages
 from heart_utils.judging.questions import count_calls
 from heart_utils.sources.files import check_last_speaker
 from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS, flag_reply
@@ -37,26 +37,15 @@ class RespondError(ValueError):
     """Histories or responders cannot be used as asked."""
 
 
-def _comfort(_: Sequence[Mapping[str, str]]) -> str:
-    return (
-        "I'm so sorry you're going through this. It sounds really hard, and it makes sense that you feel the way you do. "
-        "I'm here for you, and you're not alone."
-    )
-
-
-def _advice(_: Sequence[Mapping[str, str]]) -> str:
-    return (
-        "You should write down your options, pick the most practical one and act on it this week. "
-        "Sleep eight hours, exercise every day, and see a professional if it does not improve."
-    )
-
-
 def _echo(turns: Sequence[Mapping[str, str]]) -> str:
     said = [turn["text"] for turn in turns if turn["speaker"] == "seeker"][-1]
     return " ".join(said.split()[:MAX_WORDS])
 
 
-PROBES = {"generic-comfort": _comfort, "advice-only": _advice, "echo": _echo}
+PROBES: dict[str, Callable[[Sequence[Mapping[str, str]]], str]] = {
+    **{name: lambda _, text=text: text for name, text in PROMPTS["probes"].items()},
+    "echo": _echo,
+}
 """Replies by rule, written for this project: warm and about nobody, advice and no warmth, and the seeker's last words."""
 
 

@@ -10,11 +10,13 @@ import base64
 import dataclasses
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from heart_utils.report import WORDS
 from heart_utils.runs import find_root
 
 if TYPE_CHECKING:
@@ -53,41 +55,11 @@ HATCHES = ("", "//", "..", "\\\\", "xx", "--", "++", "oo")
 # The same, by the kind of author.
 KIND_COLOURS = dict(zip(("human", "model", "reference", "source"), COLOURS, strict=False)) | {"probe": COLOURS[5]}
 KIND_MARKERS = {"human": "o", "model": "s", "reference": "D", "source": "^", "probe": "X"}
-KIND_NAMES = {
-    "human": "people",
-    "model": "model",
-    "reference": "drafted for this project",
-    "source": "came with the data, author unknown",
-    "probe": "probe",
-}
-POPULATION_NAMES = {
-    "benchmark": "this benchmark's dialogues, other raters",
-    "dialogues": "dialogues like these",
-    "dialogues_and_raters": "dialogues and raters like these",
-    "dialogues_and_writers": "dialogues and writers like these",
-    "none": "no population",
-}
+KIND_NAMES: dict[str, str] = WORDS["kinds"]
+POPULATION_NAMES: dict[str, str] = WORDS["populations"]
 """What an interval speaks of, in words for a reader."""
 WIDTH = 4.8
 """Of every figure, in inches: on a phone a letter keeps three quarters of its size."""
-STYLE: dict[Any, Any] = {
-    "figure.dpi": 110,
-    "figure.figsize": (WIDTH, 3.2),
-    "savefig.dpi": 150,  # of what is drawn point by point within an SVG
-    "svg.hashsalt": "heart",  # the same figure is the same file
-    "pdf.fonttype": 42,  # letters as TrueType, which journals ask for
-    "figure.facecolor": "white",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": "medium",
-    "axes.titlelocation": "left",
-    "axes.labelsize": "small",
-    "xtick.labelsize": "small",
-    "ytick.labelsize": "small",
-    "legend.fontsize": "small",
-    "legend.title_fontsize": "small",
-    "legend.frameon": False,
-}
 LINE = 46
 """Characters of a small text that go beside each other in a figure."""
 RATING = ("rating", "rating_low", "rating_high")
@@ -120,13 +92,21 @@ def use_book_style() -> None:
     import seaborn as sns
 
     sns.set_theme(context="notebook", style="ticks", palette="colorblind")
-    mpl.rcParams.update({**STYLE, "figure.hooks": ["heart_utils.report.figures:fit_width"]})
+    mpl.rcParams.update({**book_style(), "figure.hooks": ["heart_utils.report.figures:fit_width"]})
     import sys
 
     if "ipykernel" in sys.modules:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
         set_matplotlib_formats("svg", metadata={"Date": None})  # type: ignore[no-untyped-call]
+
+
+def book_style() -> dict[Any, Any]:
+    """Read the settings that all figures share."""
+    import matplotlib as mpl
+
+    file = Path(__file__).with_name("pages") / "figures.mplstyle"
+    return dict(mpl.rc_params_from_file(file, use_default_template=False))
 
 
 def fit_width(figure: Figure) -> None:
@@ -338,14 +318,9 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
     said = _origin(boards, origin)
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
     lines = [Line2D([], [], color=KIND_COLOURS[kind], marker=KIND_MARKERS[kind], markersize=4, linewidth=1.6) for kind in kinds]
-    small: dict[str, Any] = {
-        "fontsize": "x-small",
-        "title_fontsize": "x-small",
-        "alignment": "left",
-        "ncols": min(2, len(kinds)),
-    }
+    small: dict[str, Any] = {"fontsize": "x-small", "title_fontsize": "x-small", "ncols": min(2, len(kinds))}
     title = f"{said[:1].upper()}{said[1:]}; written by"
-    figure.legend(lines, [KIND_NAMES[kind] for kind in kinds], title=title, loc="outside upper left", **small)
+    figure.legend(lines, [KIND_NAMES[kind] for kind in kinds], title=title, loc="outside upper left", alignment="left", **small)
     return figure
 
 
@@ -382,9 +357,8 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
         ax.text(0.0, place, group, weight="bold", color=colour, va="center")
         place += 0.8
         for row in effects[effects["group"] == group].to_dict("records"):
-            said = ax.text(
-                0.0, place, row["line"], fontsize="small", va="center", bbox={"fc": "white", "ec": "none", "pad": 1.0}
-            )
+            box = {"fc": "white", "ec": "none", "pad": 1.0}
+            said = ax.text(0.0, place, row["line"], fontsize="small", va="center", bbox=box)
             said.set_in_layout(False)
             ax.hlines(place + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
             face = "white" if row["evidence"] == "quoted" else colour

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from heart_utils.ratings.gate import Comparison, GateError, compare_responders
 from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.runs import Run, RunError, find_home, open_run, write_atomically
@@ -187,11 +188,10 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     theirs = theirs.assign(**{column: other[0].name + ":" + theirs[column] for column in ("comparison_id", "pair_id")})
     new = [{one[1]: names[0]}, {other[1]: names[1]}]
     renamed, who = [], []
-    for place, table, kept, name in zip(
-        (one[0], other[0]), (mine, theirs), ({one[1], *opponents}, {other[1]}), new, strict=True
-    ):
+    for (place, own), table, beside, name in zip((one, other), (mine, theirs), (opponents, set[str]()), new, strict=True):
         renamed.append(table.replace(dict.fromkeys(("responder_a", "responder_b"), name)))
-        who.append(place.read("responders").query("responder in @kept").replace({"responder": name}))
+        there = place.read("responders")
+        who.append(there[there["responder"].isin({own, *beside})].replace({"responder": name}))
     note = f"The baseline from {_where(one[0])}, the candidate from {_where(other[0])}.{_alike(one, other)}"
     verdicts, responders = pd.concat(renamed, ignore_index=True), pd.concat(who, ignore_index=True)
     return Sides(combine_orders(verdicts), responders, names[0], names[1], note)
@@ -371,11 +371,7 @@ def _check_replies(one: Place, other: Place, opponents: set[str], histories: lis
         )
 
 
-QUESTION = {
-    "regression": "Is the candidate worse than its baseline?",
-    "non-inferiority": "Is the candidate shown not to be worse by the margin?",
-    "anytime": "Is the candidate worse than its baseline, looked at after every dialogue?",
-}
+QUESTION: dict[str, str] = WORDS["gate"]
 LOOKS = {"passed": (COLOURS[0], "o"), "failed": (COLOURS[4], "X"), "cannot tell": (COLOURS[5], "s")}
 RELEASES = 8  # in a series that one report speaks of
 

@@ -16,8 +16,9 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.ratings.scores import weigh_scores
+from heart_utils.report import WORDS
 from heart_utils.report.conversation import Reading, fill_page
-from heart_utils.report.figures import POPULATION_NAMES, STYLE, plot_boards, plot_leaderboard, ratings_table
+from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
 from heart_utils.runs import csv_text, write_atomically
 from heart_utils.tables import check_table
 
@@ -28,21 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 
-HEADINGS = {
-    "rank": "Rank",
-    "responder": "Written by",
-    "kind": "Kind",
-    "rating": "Rating",
-    "rating_low": "Low",
-    "rating_high": "High",
-    "win_probability": "Preferred to the field",
-    "tie_share": "Ties",
-    "n_verdicts": "Verdicts",
-    "n_clusters": "Dialogues",
-    "notes": "Notes",
-}
+HEADINGS: dict[str, str] = WORDS["leaderboard"]
 GROUPS = ("data", "dimension", "slice", "group", "rater_kind", "rater")
-WORDS = ("responder", "kind", "notes")
+TEXTUAL = ("responder", "kind", "notes")
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
 
 WIDTHS = {"column": 3.35, "page": 6.9}
@@ -50,11 +39,7 @@ WIDTHS = {"column": 3.35, "page": 6.9}
 LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
 LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
 
-NOTES = {
-    "provisional": "fewer than 30 dialogues, or no interval at all",
-    "penalised": "always won or always lost: no finite strength fits, so a quarter of a win and of a loss was lent",
-    "simulated": "drawn by a program",
-}
+NOTES: dict[str, str] = WORDS["notes"]
 
 
 def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -154,7 +139,7 @@ def write_leaderboard(
         said = f"PDF and SVG need matplotlib: pip install 'heart-utils[plots]'. The other files are in {folder}."
         raise ModuleNotFoundError(said) from None
     for name, width in WIDTHS.items():
-        with mpl.rc_context({**STYLE, "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
+        with mpl.rc_context({**book_style(), "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
             figure = _figure(table, width)
             for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
                 drawn = io.BytesIO()
@@ -304,7 +289,7 @@ def _board(group: dict[str, Any], board: pd.DataFrame) -> dict[str, Any]:
     for row in board.to_dict("records"):
         low, high, rating = (row[name] for name in ("rating_low", "rating_high", "rating"))
         bar = drawn and [round(scale * length, 1) for length in (low - least, high - low, rating - least)]
-        rows.append({"cells": [(HEADINGS[name], *_cell(name, row[name]), name in WORDS) for name in shown], "bar": bar})
+        rows.append({"cells": [(HEADINGS[name], *_cell(name, row[name]), name in TEXTUAL) for name in shown], "bar": bar})
     about = (str(said[name]) for name in said if name != "data" and said[name] not in ("all", "standard"))
     return {
         "group": said,
@@ -314,7 +299,7 @@ def _board(group: dict[str, Any], board: pd.DataFrame) -> dict[str, Any]:
         "population": "" if board["rating_low"].isna().all() else POPULATION_NAMES[group["population"]],
         "simulated": "simulated" in used,
         "notes": used,
-        "heads": [(HEADINGS[name], name in WORDS) for name in shown],
+        "heads": [(HEADINGS[name], name in TEXTUAL) for name in shown],
         "rows": rows,
     }
 

@@ -12,18 +12,13 @@ import pandas as pd
 from markupsafe import Markup
 
 from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.report import WORDS
 from heart_utils.report.conversation import Reading, fill_page, read_conversation
 from heart_utils.runs import may_publish, strictest_licence, visible_text
 
 __all__ = ["WRITTEN_BY", "practise_comparisons"]
 
-WRITTEN_BY = {
-    "human": "a person",
-    "model": "a language model",
-    "reference": "this project, drafted with a language model's help: not a person's own reply",
-    "source": "somebody unknown: it came with the data set",
-    "probe": "a rule, as a probe: what is wrong with it is known",
-}
+WRITTEN_BY: dict[str, str] = WORDS["written_by"]
 """What a reader is told about a reply, by its ``responder_kind``."""
 
 

@@ -27,20 +27,13 @@ from typing import Any
 
 import pandas as pd
 
+from heart_utils.report import WORDS
 from heart_utils.runs import Run, open_run
 from heart_utils.tables import TABLES
 
 __all__ = ["ORIGINS", "TableNote", "note_tables", "read_glued", "show_versions"]
 
-ORIGINS = {
-    "published": "measured by others and published",
-    "live": "measured: asked while this run was made",
-    "replayed": "measured earlier: recorded answers, replayed",
-    "drafted": "drafted for this project with a language model's help, or written by rule",
-    "computed": "computed from texts by a program",
-    "simulated": "SIMULATED: drawn by a program, said by nobody",
-    "rehearsal": "SIMULATED: given to try a study out, by whoever rehearsed it",
-}
+ORIGINS: dict[str, str] = WORDS["origins"]
 """Where rows can come from, and how a page says it."""
 
 MADE_UP = {"simulated", "rehearsal"}
