@@ -111,10 +111,9 @@ class Run:
         """
         files = self._files(table, part)
         if not files:
-            raise MissingTableError(
-                f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). It holds "
-                f"{', '.join(self.tables()) or 'no table yet'}. `make book` or `make collect RUN={self.name}` writes them."
-            )
+            said = f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). It holds"
+            make = f"`make book RUN={self.name}` or `make collect RUN={self.name}` writes them."
+            raise MissingTableError(f"{said} {', '.join(self.tables()) or 'no table yet'}. {make}")
         frames = [read_parquet(file) for file in files]
         try:
             return check_table(table, pd.concat(frames, ignore_index=True))

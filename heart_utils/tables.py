@@ -200,12 +200,8 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
         if what.kind == "count":
             wrong |= (numbers % 1 != 0) & (numbers.notna() | (not what.nullable))
     refuse_rows(name, column, wrong, values, what.expected())
-    kinds: dict[str, Any] = {
-        "text": "str",
-        "truth": "bool",
-        "number": "float64",
-        "count": "Int64" if what.nullable else "int64",
-    }
+    count = "Int64" if what.nullable else "int64"
+    kinds: dict[str, Any] = {"text": "str", "truth": "bool", "number": "float64", "count": count}
     typed: pd.Series = numbers.astype(kinds[what.kind])
     return typed
 

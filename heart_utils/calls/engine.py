@@ -179,8 +179,8 @@ def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list
         by_model.setdefault(request.model.name + request.model.identity, []).append(request)
     lanes = []
     for queue in by_model.values():
-        batch = min(MAX_CLAIM, queue[0].model.max_concurrency, max_concurrency or MAX_CLAIM)
         model = queue[0].model
+        batch = min(MAX_CLAIM, model.max_concurrency, max_concurrency or MAX_CLAIM)
         lanes.append(Lane(model, queue, batch, deque(queue), silent_since=_SILENT.get((model.identity, model.api_base))))
     return lanes
 
@@ -225,6 +225,11 @@ def _is_stream(response: Any) -> bool:
     return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
 
 
+TOLD = ("finish_reason", "logprobs", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens")
+TOLD += ("served_model", "fingerprint", "cached_tokens")
+"""What a call keeps of an answer as it is."""
+
+
 def spent(request: Request, answer: Answer) -> float | None:
     """Price an answer by the tokens counted, or by an estimate where the provider counted none."""
     usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
@@ -234,24 +239,9 @@ def spent(request: Request, answer: Answer) -> float | None:
 def answered_call(request: Request, status: str, answer: Answer, *, attempts: int, in_flight: int, usd: float) -> Call:
     """Make the call that is recorded of an answer."""
     counted = None not in (answer.prompt_tokens, answer.completion_tokens)
-    return Call(
-        request.key,
-        status,
-        text=redact(answer.text, request.model),
-        finish_reason=answer.finish_reason,
-        logprobs=answer.logprobs,
-        ttft_ms=answer.ttft_ms,
-        total_ms=answer.total_ms,
-        prompt_tokens=answer.prompt_tokens,
-        completion_tokens=answer.completion_tokens,
-        cost_usd=None if spent(request, answer) is None else usd,
-        attempts=attempts,
-        in_flight=in_flight,
-        served_model=answer.served_model,
-        fingerprint=answer.fingerprint,
-        cached_tokens=answer.cached_tokens,
-        estimated=None if counted else True,
-    )
+    told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD} | {"text": redact(answer.text, request.model)}
+    told |= {"cost_usd": None if spent(request, answer) is None else usd, "estimated": None if counted else True}
+    return Call(request.key, status, attempts=attempts, in_flight=in_flight, **told)
 
 
 def backoff(n: int, after_s: float | None) -> float:
@@ -306,9 +296,8 @@ def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[
     whole: list[dict[str, Any]] = [dict(message) for message in messages]
     if marks:
         text, ends = whole[-1]["content"], [0, *marks]
-        blocks = [
-            {"type": "text", "text": text[start:end], "cache_control": {"type": "ephemeral"}} for start, end in pairwise(ends)
-        ]
+        kept = {"type": "text", "cache_control": {"type": "ephemeral"}}
+        blocks = [{**kept, "text": text[start:end]} for start, end in pairwise(ends)]
         whole[-1]["content"] = [*blocks, {"type": "text", "text": text[ends[-1] :]}]
     return whole
 
@@ -485,17 +474,11 @@ class _Flow:
         self._finished = asyncio.Event()
         self.gone = threading.Event()
         self.short: dict[str, int] = {}
-        self.in_batches = 0
-        self.in_flight = 0
-        self._failed = 0
-        self._throttled = 0
-        self._spent = 0.0
-        self._since = 0.0
+        self.in_batches = self.in_flight = self._failed = self._throttled = 0
+        self._spent = self._since = self._unsettled = self._written_at = 0.0
         self._asked: dict[str, Request] = {}
         self._answered: set[str] = set()
         self._answers: list[Call] = []
-        self._unsettled = 0.0
-        self._written_at = 0.0
         self._database = ThreadPoolExecutor(1, "ledger")
 
     def lost(self) -> dict[str, Call]:
@@ -592,9 +575,8 @@ class _Flow:
         try:
             batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
             reserves = [reserve(request) for request in batch]
-            claim = await self._on_ledger(
-                lambda: self.ledger.claim(batch, reserves, since=self._since, budget_usd=self.budget_usd)
-            )
+            step = partial(self.ledger.claim, batch, reserves, since=self._since, budget_usd=self.budget_usd)
+            claim = await self._on_ledger(step)
             fit = batch[: len(batch) - claim.unfit]
             lane.waiting.extendleft(reversed(batch[len(fit) :]))
             for request in fit:
@@ -741,25 +723,18 @@ class _Flow:
             await asyncio.sleep(TELL_S)
             self.bar.set_postfix_str(self._standing())
             if beat % LOG_BEATS == 0:
-                done, n = len(self._answered), len(self._asked)
-                await self._on_ledger(
-                    self.ledger.tell,
-                    {"done": done, "of": n, "in_flight": self.in_flight, "throttled": self._throttled,
-                     "failed": self._failed, "spent_usd": round(self._spent, 6), "standing": self._standing()},
-                )  # fmt: skip
+                said: dict[str, Any] = {"done": len(self._answered), "of": len(self._asked), "in_flight": self.in_flight}
+                said |= {"throttled": self._throttled, "failed": self._failed, "spent_usd": round(self._spent, 6)}
+                await self._on_ledger(self.ledger.tell, said | {"standing": self._standing()})
 
     def _standing(self) -> str:
         """Say what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
         waits = [f"{self._throttled} throttled"] if self._throttled else []
-        waits += [
-            f"{lane.model.name} held for {lane.held_until - clock:.0f} s" for lane in self.lanes if lane.held_until > clock
-        ]
-        waits += [
-            f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})"
-            for lane in self.lanes
-            if lane.out and lane.closed is None
-        ]
+        held = {lane.model.name: lane.held_until - clock for lane in self.lanes if lane.held_until > clock}
+        waits += [f"{name} held for {seconds:.0f} s" for name, seconds in held.items()]
+        for lane in (lane for lane in self.lanes if lane.out and lane.closed is None):
+            waits.append(f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})")
         waits += ["waiting for the ledger"] if self.ledger.waits else []
         elsewhere = sum(len(lane.elsewhere) for lane in self.lanes)
         waits += [f"{elsewhere} asked by others"] if elsewhere else []

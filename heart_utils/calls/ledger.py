@@ -172,6 +172,10 @@ def upsert(engine: sa.Engine, table: sa.Table) -> Any:
     return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
 
 
+def _total(column: sa.Column[float]) -> sa.ColumnElement[float]:
+    return sa.func.coalesce(sa.func.sum(column), 0.0)
+
+
 def _url(run_or_url: str | os.PathLike[str] | Run) -> sa.URL:
     text = None if isinstance(run_or_url, Run) else os.fspath(run_or_url)
     if text is None or "://" not in text:
@@ -442,10 +446,8 @@ class Ledger:
         self._enrol(owner)
         pack = zstandard.ZstdCompressor(level=LEVEL)
         claimed = {"status": "claimed", "owner": owner or self.owner}
-        rows = [
-            {**_asked(request, pack), **claimed, "reserved_usd": reserve}
-            for request, reserve in zip(requests, reserves, strict=True)
-        ]
+        both = zip(requests, reserves, strict=True)
+        rows = [{**_asked(request, pack), **claimed, "reserved_usd": reserve} for request, reserve in both]
         keys = {request.key for request in requests}
         cap = requests[0].model.budget_usd if requests else None
         with self._unsure_of(keys), self.writing() as connection:
@@ -570,17 +572,11 @@ class Ledger:
                 connection.execute(batches.update().where(batches.c.owner == owner).values(status=batch_ended))
         for call in answers if self.log is not None else ():
             asked_of = (requests or {}).get(call.call_id)
-            self.tell(
-                {
-                    "call": call.call_id,
-                    "model": asked_of.model.name if asked_of else None,
-                    "state": call.status,
-                    "seconds": None if call.total_ms is None else round(call.total_ms / 1000, 3),
-                    **{name: getattr(call, name) for name in LOGGED},
-                    # The rest of the words is the provider's, which may repeat what it was sent.
-                    "reason": re.split(r"[:(]", call.error)[0].strip() if call.error else None,
-                }
-            )
+            said = {"call": call.call_id, "model": asked_of.model.name if asked_of else None, "state": call.status}
+            said["seconds"] = None if call.total_ms is None else round(call.total_ms / 1000, 3)
+            said |= {name: getattr(call, name) for name in LOGGED}
+            # The rest of the words is the provider's, which may repeat what it was sent.
+            self.tell(said | {"reason": re.split(r"[:(]", call.error)[0].strip() if call.error else None})
 
     @_patiently
     def release(self, keys: Sequence[str]) -> None:
@@ -682,21 +678,10 @@ class Ledger:
         clock = now(self.engine)
         values: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*SEALED, "answer", "digest")}
         better = (calls.c.status == "error") & (values["status"] != "error")
-        update = (
-            calls.update()
-            .where(calls.c.key == sa.bindparam("old_key"), (calls.c.status == "claimed") | better)
-            .values(**values, owner=None, reserved_usd=None, finished_at=clock)
-        )
-        book = (
-            owners.update()
-            .where(owners.c.owner == sa.bindparam("whose"))
-            .values(
-                seen_at=clock,
-                spent_usd=owners.c.spent_usd + sa.bindparam("spent", type_=sa.Float),
-                unsettled_usd=owners.c.unsettled_usd + sa.bindparam("unsettled", type_=sa.Float),
-            )
-        )
-        return update, book
+        update = calls.update().where(calls.c.key == sa.bindparam("old_key"), (calls.c.status == "claimed") | better)
+        more = {f"{what}_usd": owners.c[f"{what}_usd"] + sa.bindparam(what, type_=sa.Float) for what in ("spent", "unsettled")}
+        book = owners.update().where(owners.c.owner == sa.bindparam("whose")).values(seen_at=clock, **more)
+        return update.values(**values, owner=None, reserved_usd=None, finished_at=clock), book
 
     def _enrol(self, owner: str | None) -> None:
         """Let other processes know of this one, once it has something to write."""
@@ -724,7 +709,7 @@ class Ledger:
             if _alive(row.pid, row.started) if here else not self._silent(row.owner, row.seen_at):
                 continue
             its = (calls.c.owner == row.owner) & (calls.c.status == "claimed")
-            reserved = connection.scalar(sa.select(sa.func.coalesce(sa.func.sum(calls.c.reserved_usd), 0.0)).where(its))
+            reserved = connection.scalar(sa.select(_total(calls.c.reserved_usd)).where(its))
             unsettled = owners.c.unsettled_usd + reserved
             connection.execute(owners.update().where(owners.c.owner == row.owner).values(unsettled_usd=unsettled))
             connection.execute(calls.delete().where(its))
@@ -738,11 +723,8 @@ class Ledger:
         return quiet > LEASE_S
 
     def _money(self, connection: sa.Connection) -> Money:
-        total = sa.select(
-            sa.func.coalesce(sa.func.sum(owners.c.spent_usd), 0.0), sa.func.coalesce(sa.func.sum(owners.c.unsettled_usd), 0.0)
-        )
-        spent, unsettled = connection.execute(total).one()
-        reserved = sa.select(sa.func.coalesce(sa.func.sum(calls.c.reserved_usd), 0.0)).where(calls.c.status == "claimed")
+        spent, unsettled = connection.execute(sa.select(_total(owners.c.spent_usd), _total(owners.c.unsettled_usd))).one()
+        reserved = sa.select(_total(calls.c.reserved_usd)).where(calls.c.status == "claimed")
         batched = calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
         waiting, in_flight = (float(connection.scalar(reserved.where(part)) or 0.0) for part in (batched, ~batched))
         return Money(float(spent), float(unsettled), waiting + in_flight, in_flight)

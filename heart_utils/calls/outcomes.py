@@ -32,6 +32,9 @@ LIMIT = re.compile(
 )
 UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
+CLOSED = ("Authentication", "PermissionDenied", "NotFound", "PaymentRequired", "UnsupportedParams")
+"""Errors of litellm's by which nothing that a model is asked can be answered."""
+
 MAX_WORDS = 400
 """Characters of an error that are kept."""
 
@@ -92,8 +95,8 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
     """Read an answer that came whole."""
     total_ms = (time.perf_counter() - started) * 1000
     choice = response.choices[0]
-    refusal = _refusal(choice.message)
-    text, reason = choice.message.content or refusal, choice.finish_reason
+    refusal, reason = _refusal(choice.message), choice.finish_reason
+    text = choice.message.content or refusal
     if longest is not None and len(text) > longest:
         text, reason = text[:longest], CUT
     return Answer(
@@ -217,20 +220,12 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     said = str(getattr(error, "status_code", 0))
     status = int(said) if said.isdecimal() else 0
     if isinstance(error, exceptions.RateLimitError) or status == 429:
-        if NO_QUOTA.search(text):
-            return Failure("closed", words)
-        return Failure("throttled", words, after_s=after_s)
+        return Failure("closed", words) if NO_QUOTA.search(text) else Failure("throttled", words, after_s=after_s)
     if isinstance(error, exceptions.ContentPolicyViolationError) or (
         isinstance(error, exceptions.BadRequestError) and is_filtered(f"{text} {getattr(error, 'body', None)}")
     ):
         return Failure("refused", words)
-    settings = (
-        exceptions.AuthenticationError,
-        exceptions.PermissionDeniedError,
-        exceptions.NotFoundError,
-        exceptions.PaymentRequiredError,
-        exceptions.UnsupportedParamsError,
-    )
+    settings = tuple(getattr(exceptions, f"{name}Error") for name in CLOSED)
     if isinstance(error, settings) or "LLM Provider NOT provided" in text:
         return Failure("closed", words)
     turned_down = isinstance(error, exceptions.BadRequestError | exceptions.UnprocessableEntityError)

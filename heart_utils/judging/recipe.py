@@ -365,16 +365,11 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     >>> len(comparisons), comparisons["pair_id"].nunique(), comparisons["protocol"].unique().tolist()
     (28, 14, ['heart'])
     """
-    tables = [
-        pair_replies(
-            replies,
-            rng=np.random.default_rng(recipe.seed),  # the same pairs under each protocol
-            orders=recipe.orders if protocol.orders == "both" else protocol.orders,
-            pairs=recipe.pairs,
-            protocol=protocol.name,
-        )
-        for protocol in _protocols(recipe, "pair")
-    ]
+    tables = []
+    for protocol in _protocols(recipe, "pair"):
+        orders = recipe.orders if protocol.orders == "both" else protocol.orders
+        rng = np.random.default_rng(recipe.seed)  # the same pairs under each protocol
+        tables.append(pair_replies(replies, rng=rng, orders=orders, pairs=recipe.pairs, protocol=protocol.name))
     return check_table("comparisons", pd.concat(tables, ignore_index=True)) if tables else empty_table("comparisons")
 
 
@@ -489,20 +484,9 @@ def recipe_again(
     """
     if not (recipe.asked_again and recipe.judges):
         return empty_table("verdicts")
-    return ask_again(
-        histories,
-        replies,
-        comparisons,
-        list(recipe.judges),
-        ledger=ledger,
-        responders=recipe_responders(recipe),
-        n_pairs=recipe.asked_again,
-        dimensions=recipe.protocols.get(AGAIN),
-        several=list(recipe.together) or None,
-        seed=recipe.seed,
-        plan=plan,
-        **how,
-    )
+    how |= {"ledger": ledger, "plan": plan, "responders": recipe_responders(recipe), "seed": recipe.seed}
+    how |= {"dimensions": recipe.protocols.get(AGAIN), "several": list(recipe.together) or None}
+    return ask_again(histories, replies, comparisons, list(recipe.judges), n_pairs=recipe.asked_again, **how)
 
 
 def recipe_requests(
