@@ -188,18 +188,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dry-run", action="store_true", help="say what it would take, and ask nothing")
     parser.add_argument("--yes", action="store_true", help="make paid calls without asking first")
     parser.add_argument("--budget", type=float, metavar="USD", help="what this ledger may spend, ever")
-    parser.add_argument("--reply-concurrency", type=int, default=1, metavar="N",
-                        help="replies under way at once; more than 1 disturbs the times taken (default: 1)")  # fmt: skip
-    parser.add_argument("--batch", action="store_true",
-                        help="hand judging to providers' batches at half the price; run again to collect them")  # fmt: skip
+    parser.add_argument("--reply-concurrency", type=int, default=1, metavar="N", help="replies at once; times suffer above 1")
+    parser.add_argument("--batch", action="store_true", help="judge in batches at half the price; run again to collect")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="let the workers of a Dask cluster judge; needs HEART_LEDGER")
     parser.add_argument("--record", metavar="FILE", help="afterwards, write the calls that this run used as JSON Lines")
     parser.add_argument("--check", action="store_true", help="say what is damaged, missing or doubled, and ask nothing")
     parser.add_argument("--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing")
-    parser.add_argument("--merge", metavar="PLACE",
-                        help="take in the calls of another ledger (a .sqlite, .jsonl or URL), and ask nothing")  # fmt: skip
-    parser.add_argument("--log", metavar="FILE", type=Path,
-                        help="add a line of JSON for each call that ends: state, time, tokens, cost; never words")  # fmt: skip
+    parser.add_argument("--merge", metavar="PLACE", help="take in another ledger (.sqlite, .jsonl, URL), and ask nothing")
+    parser.add_argument("--log", metavar="FILE", type=Path, help="add a line of JSON for each call that ends; never words")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     return parser
 
@@ -248,7 +244,7 @@ def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> 
 
 def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
-    comparisons, plan = recipe_comparisons(recipe, replies), {"ledger": ledger, "plan": True}
+    comparisons, plan = recipe_comparisons(recipe, replies), dict[str, Any](ledger=ledger, plan=True)
     steps = {
         "replies": plan_replies(histories, recipe.responders, ledger=ledger, **asked),
         "verdicts": recipe_verdicts(recipe, histories, replies, comparisons, **plan),
@@ -276,11 +272,9 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     """Write the plan as text."""
     if plan.empty or not (plan["n_calls"] > plan["n_recorded"]).any():
         return f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
-    usd = {
-        name: [f"{usd:.2f}" if pd.notna(usd) else "price not known" for usd in plan[name]]
-        for name in ("cost_usd", "at_most_usd")
-    }
-    total, most = (plan[name].sum(skipna=False) for name in ("cost_usd", "at_most_usd"))
+    names = ["cost_usd", "at_most_usd"]
+    usd = plan[names].map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known")
+    total, most = plan[names].sum(skipna=False)
     cost = f"{total:.2f} USD at list price, and at most {most:.2f}" if pd.notna(total) else "a price that is not known"
     return (
         f"{plan.assign(**usd).to_string(index=False)}\n"

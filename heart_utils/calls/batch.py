@@ -25,6 +25,7 @@ PROVIDERS = ("openai", "azure", "hosted_vllm")
 at Gemini's own address and at Mistral it makes none, and those of Vertex AI go through a bucket of Google's."""
 
 DISCOUNT = 0.5
+TOLD = ("finish_reason", "logprobs", "prompt_tokens", "completion_tokens")
 LINES = 10_000
 ENDED = ("completed", "failed", "expired", "cancelled")
 CREATE_S = 600.0
@@ -153,18 +154,10 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     usd = cost(model, answer.prompt_tokens, answer.completion_tokens)
     truncated = answer.finish_reason == "length" and answer.logprobs is None
     status = "refused" if answer.refused else "error" if truncated or not answer.text else "ok"
-    return Call(
-        key,
-        status,
-        text=redact(answer.text, model),
-        finish_reason=answer.finish_reason,
-        logprobs=answer.logprobs,
-        prompt_tokens=answer.prompt_tokens,
-        completion_tokens=answer.completion_tokens,
-        cost_usd=None if usd is None else usd * DISCOUNT,
-        attempts=1,
-        error="truncated in a batch; a plain run asks again with more room" if truncated else None,
-    )
+    told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD}
+    told |= {"text": redact(answer.text, model), "cost_usd": None if usd is None else usd * DISCOUNT}
+    error = "truncated in a batch; a plain run asks again with more room" if truncated else None
+    return Call(key, status, attempts=1, error=error, **told)
 
 
 def _body(request: Request) -> dict[str, Any]:

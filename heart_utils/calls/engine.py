@@ -225,8 +225,8 @@ def _is_stream(response: Any) -> bool:
     return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
 
 
-TOLD = ("finish_reason", "logprobs", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens")
-TOLD += ("served_model", "fingerprint", "cached_tokens")
+TOLD: tuple[str, ...] = ("finish_reason", "logprobs", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens")
+TOLD = (*TOLD, "served_model", "fingerprint", "cached_tokens")
 """What a call keeps of an answer as it is."""
 
 

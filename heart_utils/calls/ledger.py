@@ -572,7 +572,7 @@ class Ledger:
                 connection.execute(batches.update().where(batches.c.owner == owner).values(status=batch_ended))
         for call in answers if self.log is not None else ():
             asked_of = (requests or {}).get(call.call_id)
-            said = {"call": call.call_id, "model": asked_of.model.name if asked_of else None, "state": call.status}
+            said: dict[str, Any] = {"call": call.call_id, "model": asked_of and asked_of.model.name, "state": call.status}
             said["seconds"] = None if call.total_ms is None else round(call.total_ms / 1000, 3)
             said |= {name: getattr(call, name) for name in LOGGED}
             # The rest of the words is the provider's, which may repeat what it was sent.

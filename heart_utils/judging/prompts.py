@@ -26,7 +26,7 @@ from heart_utils.calls.models import Call
 from heart_utils.judging.readings import Reading, read_dimensions, read_hits, read_labels
 from heart_utils.runs import find_root
 from heart_utils.settings import Text, read_yaml
-from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
+from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.tables import SPEAKERS
 
 __all__ = [

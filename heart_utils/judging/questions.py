@@ -179,11 +179,12 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
             rows.append((*who, call is None, *takes))
     names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float, "at_most_usd": float})
-    known = partial(pd.Series.sum, skipna=False)  # one unknown price leaves the sum unknown
+    total = partial(pd.Series.sum, skipna=False)  # one unknown price leaves the sum unknown
     sums: dict[str, Any] = {name: (name, "sum") for name in ("prompt_tokens", "completion_tokens")}
-    sums |= {name: (name, known) for name in ("cost_usd", "at_most_usd")}
+    sums |= {name: (name, total) for name in ("cost_usd", "at_most_usd")}
     groups = table.groupby(list(by), sort=False)
-    return groups.agg(n_calls=("recorded", "size"), n_recorded=("recorded", "sum"), **sums).reset_index()
+    counts: pd.DataFrame = groups.agg(n_calls=("recorded", "size"), n_recorded=("recorded", "sum"), **sums)
+    return counts.reset_index()
 
 
 def takes_schema(model: Model, ledger: Ledger) -> bool:

@@ -620,7 +620,8 @@ def _read_block(run: str, block: Mapping[str, Any], where: str) -> Recipe:
         models[name] = tuple(read_models(entries))
     if "run" in given:
         raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
-    recipe = replace(read_strictly(Recipe, {"run": run, **given}, where, RecipeError), **models)
+    said: Recipe = read_strictly(Recipe, {"run": run, **given}, where, RecipeError)
+    recipe = replace(said, **models)
     if not (recipe.histories or recipe.questions):
         raise RecipeError(f"{where}: needs histories: sample, heart, esconv, or a file of your own.")
     shelf = find_root() / "data" / "protocols"

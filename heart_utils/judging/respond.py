@@ -16,7 +16,7 @@ from heart_utils.calls.prices import price, text_bound
 from heart_utils.judging.prompts import PROMPTS, REPLY_INSTRUCTIONS, item_reply_messages, reply_messages
 from heart_utils.judging.questions import count_calls
 from heart_utils.sources.files import check_last_speaker
-from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS, flag_reply
+from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS, flag_reply
 from heart_utils.tables import check_table, empty_table
 
 __all__ = ["PROBES", "RespondError", "collect_replies"]
@@ -42,10 +42,11 @@ def _echo(turns: Sequence[Mapping[str, str]]) -> str:
     return " ".join(said.split()[:MAX_WORDS])
 
 
-PROBES: dict[str, Callable[[Sequence[Mapping[str, str]]], str]] = {
-    **{name: lambda _, text=text: text for name, text in PROMPTS["probes"].items()},
-    "echo": _echo,
-}
+def _always(text: str) -> Callable[[Sequence[Mapping[str, str]]], str]:
+    return lambda _: text
+
+
+PROBES = {**{name: _always(text) for name, text in PROMPTS["probes"].items()}, "echo": _echo}
 """Replies by rule, written for this project: warm and about nobody, advice and no warmth, and the seeker's last words."""
 
 

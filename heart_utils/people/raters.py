@@ -20,7 +20,7 @@ from heart_utils.people.privacy import code_people, redact_text, suspicious_text
 from heart_utils.runs import Run, open_run, read_csv_text
 from heart_utils.settings import read_yaml
 from heart_utils.sources.files import complete
-from heart_utils.sources.replies import flag_reply
+from heart_utils.sources.heart import flag_reply
 from heart_utils.tables import KEYS, check_table, empty_table
 
 __all__ = ["ImportedStudy", "StudyImportError", "add_people", "import_ratings", "main"]
@@ -176,14 +176,8 @@ def import_ratings(
     study = _name(run, source)
     verdicts = _verdicts(run, judged, comparisons, codes, redact, simulated)
     kept = comparisons[comparisons["comparison_id"].isin(verdicts["comparison_id"]) & source.is_dir()]
-    return ImportedStudy(
-        verdicts=verdicts,
-        comparisons=check_table("comparisons", kept),
-        raters=_raters_table(raters, codes, study, said, simulated),
-        n_withdrawn=n_withdrawn,
-        licence=licence,
-        rehearsal=rehearsal,
-    )
+    people, kept = _raters_table(raters, codes, study, said, simulated), check_table("comparisons", kept)
+    return ImportedStudy(people, n_withdrawn, verdicts, kept, licence=licence, rehearsal=rehearsal)
 
 
 def import_replies(
@@ -213,14 +207,9 @@ def import_replies(
     replies = check_table("replies", complete("replies", pd.DataFrame(rows))) if rows else empty_table("replies")
     _warn_of(replies["flags"], "replies")
     who = pd.DataFrame({"responder": ["human"], "responder_kind": "human", "simulated": simulated})
-    return ImportedStudy(
-        replies=replies,
-        responders=check_table("responders", who),
-        raters=_raters_table(raters, codes, study, said, simulated),
-        n_withdrawn=n_withdrawn,
-        licence=settings["licence"] or "none stated",
-        rehearsal=simulated,
-    )
+    people, about = _raters_table(raters, codes, study, said, simulated), check_table("responders", who)
+    licence = settings["licence"] or "none stated"
+    return ImportedStudy(people, n_withdrawn, replies=replies, responders=about, licence=licence, rehearsal=simulated)
 
 
 def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
@@ -411,8 +400,8 @@ def _match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) 
     twice = found.answers.duplicated(["person", "item_id", "question"])
     if twice.any():
         first = found.answers[twice].iloc[0]
-        asked = f"the question {first['question']} of the page {first['item_id']!r}"
-        raise StudyImportError(f"{first['person']!r} gave two answers to {asked}; the export is damaged.")
+        page = f"the question {first['question']} of the page {first['item_id']!r}"
+        raise StudyImportError(f"{first['person']!r} gave two answers to {page}; the export is damaged.")
     given = found.answers.pivot_table(index=["person", "item_id"], columns="question", values="value", aggfunc="first")
     given = given.reindex(columns=list(QUESTIONS))
     pages = shown.merge(found.pages, on=["person", "item_id"]).join(given, on=["person", "item_id"])

@@ -35,7 +35,7 @@ from heart_utils.people.exports import ExportError, restore_answers
 from heart_utils.people.raters import STATEMENT, TIE
 from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, visible_text, write_atomically
 from heart_utils.settings import read_yaml
-from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
+from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
 __all__ = ["KINDS", "StudyError", "StudyFolder"]
 

@@ -13,13 +13,8 @@ from heart_utils.runs import may_publish, visible_text
 
 __all__ = ["Reading", "read_conversation"]
 
-_PAGES = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("pages")),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=StrictUndefined,
-)
+_PAGES = Environment(loader=FileSystemLoader(Path(__file__).with_name("pages")), autoescape=True, undefined=StrictUndefined)
+_PAGES.trim_blocks = _PAGES.lstrip_blocks = True
 
 
 class Reading:

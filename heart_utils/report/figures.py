@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from heart_utils.ratings.ratings import Ratings
 
 __all__ = [
-    "CJK_FONT",
-    "COLOURS",
-    "KIND_COLOURS",
-    "KIND_MARKERS",
-    "MARKERS",
-    "POPULATION_NAMES",
     "cjk_style",
     "hatch_by_colour",
     "mark_simulated",
@@ -299,6 +293,8 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
     columns = min(columns, len(panels), 2)
     rows = -(-len(panels) // columns)
     how: dict[str, Any] = {"figsize": (WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2), "layout": "constrained"}
+    axs: Any
+    figure: Figure
     figure, axs = plt.subplots(rows, columns, sharex=True, sharey=True, squeeze=False, **how)
     for ax, panel in zip(axs.flat, panels, strict=False):
         board = boards[boards[by] == panel]
@@ -657,7 +653,7 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
         said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if board["penalised"].any():
         said.append("* always wins or loses: held by a weak prior")
-    look = {"fontsize": "x-small", "color": "0.35", "va": "bottom", "ha": "left"}
+    look: dict[str, Any] = {"fontsize": "x-small", "color": "0.35", "va": "bottom", "ha": "left"}
     ax.text(0, 1.015, _fold("; ".join(said), LINE), transform=ax.transAxes, **look)
     mark_simulated(ax, board)
 

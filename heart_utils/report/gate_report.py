@@ -188,10 +188,10 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     theirs = theirs.assign(**{column: other[0].name + ":" + theirs[column] for column in ("comparison_id", "pair_id")})
     new = [{one[1]: names[0]}, {other[1]: names[1]}]
     renamed, who = [], []
-    for (place, own), table, beside, name in zip((one, other), (mine, theirs), (opponents, set[str]()), new, strict=True):
-        renamed.append(table.replace(dict.fromkeys(("responder_a", "responder_b"), name)))
+    for (place, own), table, beside, called in zip((one, other), (mine, theirs), (opponents, set[str]()), new, strict=True):
+        renamed.append(table.replace(dict.fromkeys(("responder_a", "responder_b"), called)))
         there = place.read("responders")
-        who.append(there[there["responder"].isin({own, *beside})].replace({"responder": name}))
+        who.append(there[there["responder"].isin({own, *beside})].replace({"responder": called}))
     note = f"The baseline from {_where(one[0])}, the candidate from {_where(other[0])}.{_alike(one, other)}"
     verdicts, responders = pd.concat(renamed, ignore_index=True), pd.concat(who, ignore_index=True)
     return Sides(combine_orders(verdicts), responders, names[0], names[1], note)
