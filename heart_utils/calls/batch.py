@@ -87,16 +87,12 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
     mine = [request for request in requests if request.key in won]
     if not mine:
         return 0
-    lines = [
-        {
-            "custom_id": request.key,
-            "method": "POST",
-            "url": "/v1/chat/completions",
-            "body": {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **_body(request)},
-        }
-        for request in mine
-    ]
-    content = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode()
+    lines = []
+    for request in mine:
+        body = {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **_body(request)}
+        line = {"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions", "body": body}
+        lines.append(json.dumps(line, ensure_ascii=False))
+    content = "\n".join(lines).encode()
     try:
         file = _call(model, "a file of requests", "acreate_file", file=(f"{owner}.jsonl", content), purpose="batch")
         made: dict[str, Any] = {"completion_window": "24h", "endpoint": "/v1/chat/completions", "input_file_id": file.id}

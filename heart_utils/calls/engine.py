@@ -344,7 +344,7 @@ def ask_all(
         raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
     asked = requests
     if mode == "batch":
-        from heart_utils.calls.batch import collect_batches
+        from heart_utils.calls.batch import collect_batches, submit_batches
 
         collect_batches(ledger)
     recorded = ledger.find([request.key for request in asked])
@@ -362,8 +362,6 @@ def ask_all(
     if mode == "replay" and todo:
         raise explain_miss(ledger, list(todo.values()), total=len(asked))
     if mode == "batch" and todo:
-        from heart_utils.calls.batch import submit_batches
-
         check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
         submit_batches(list(todo.values()), ledger=ledger, budget_usd=budget_usd)
     if mode in ("dry", "batch"):
@@ -483,13 +481,8 @@ class _Flow:
 
     def lost(self) -> dict[str, Call]:
         """Give the calls that were not made because their model's queue was stopped."""
-        return {
-            request.key: Call(request.key, "error", error=lane.closed)
-            for lane in self.lanes
-            if lane.closed is not None
-            for request in lane.requests
-            if request.key not in self._answered
-        }
+        closed = {request.key: lane.closed for lane in self.lanes if lane.closed is not None for request in lane.requests}
+        return {key: Call(key, "error", error=why) for key, why in closed.items() if key not in self._answered}
 
     async def run(self, requests: Sequence[Request]) -> None:
         """Run all queues, and the writer beside them, until all is asked or something breaks."""

@@ -39,6 +39,11 @@ WAIT_S = 60
 
 metadata = sa.MetaData()
 
+
+def _columns(kind: Any, names: str) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind) for name in names.split()]
+
+
 about = sa.Table(
     "about",
     metadata,
@@ -54,26 +59,19 @@ calls = sa.Table(
     sa.Column("owner", sa.String(64)),
     sa.Column("reserved_usd", sa.Float),
     sa.Column("tag", sa.Text),
-    sa.Column("model", sa.String(16)),  # digests; `parts` has what the first and the third stand for
-    sa.Column("asked", sa.String(16)),
-    sa.Column("options", sa.String(16)),
+    *_columns(sa.String(16), "model asked options"),  # digests; `parts` has what the first and the third stand for
     sa.Column("repeat", sa.Integer),
-    sa.Column("messages", sa.LargeBinary),  # zstandard
-    sa.Column("answer", sa.LargeBinary),  # zstandard
+    *_columns(sa.LargeBinary(), "messages answer"),  # zstandard
     sa.Column("finish_reason", sa.String(40)),
     sa.Column("logprobs", sa.Text),
-    sa.Column("ttft_ms", sa.Float),
-    sa.Column("total_ms", sa.Float),
-    sa.Column("prompt_tokens", sa.Integer),
-    sa.Column("completion_tokens", sa.Integer),
+    *_columns(sa.Float(), "ttft_ms total_ms"),
+    *_columns(sa.Integer(), "prompt_tokens completion_tokens"),
     sa.Column("cost_usd", sa.Float),
-    sa.Column("attempts", sa.Integer),
-    sa.Column("in_flight", sa.Integer),
+    *_columns(sa.Integer(), "attempts in_flight"),
     sa.Column("error", sa.Text),
     sa.Column("finished_at", sa.Float),  # by the database's clock
     # Columns that came later may be empty, and are added to ledgers that were made before them.
-    sa.Column("served_model", sa.Text),
-    sa.Column("fingerprint", sa.Text),
+    *_columns(sa.Text(), "served_model fingerprint"),
     sa.Column("cached_tokens", sa.Integer),
     sa.Column("estimated", sa.Boolean),
     sa.Column("digest", sa.String(16)),  # of all that the row says of the answer

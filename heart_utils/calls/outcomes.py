@@ -99,17 +99,9 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
     text = choice.message.content or refusal
     if longest is not None and len(text) > longest:
         text, reason = text[:longest], CUT
-    return Answer(
-        text=text,
-        finish_reason=reason,
-        refused=choice.finish_reason == "content_filter" or bool(refusal),
-        logprobs=_first_token(getattr(choice, "logprobs", None)),
-        ttft_ms=None,
-        total_ms=total_ms,
-        **_usage(getattr(response, "usage", None)),
-        served_model=getattr(response, "model", None),
-        fingerprint=getattr(response, "system_fingerprint", None),
-    )
+    refused, tokens = choice.finish_reason == "content_filter" or bool(refusal), _usage(getattr(response, "usage", None))
+    by = {"served_model": getattr(response, "model", None), "fingerprint": getattr(response, "system_fingerprint", None)}
+    return Answer(text, reason, refused, _first_token(getattr(choice, "logprobs", None)), None, total_ms, **tokens, **by)
 
 
 async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int | None = None) -> Answer:
@@ -136,17 +128,11 @@ async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int |
                 await chunks.aclose()  # type: ignore[attr-defined]
             break
     refusal = heard.refusal if heard else refusal
-    return Answer(
-        text="".join(pieces)[:longest] or refusal,
-        finish_reason=finish_reason,
-        refused=bool(refusal) or finish_reason == "content_filter",
-        logprobs=None,
-        ttft_ms=ttft_ms,
-        total_ms=(time.perf_counter() - started) * 1000,
-        **_usage(usage if heard is None or heard.usage else None),  # litellm counts where the provider did not
-        served_model=heard.model if heard else None,
-        fingerprint=heard.fingerprint if heard else None,
-    )
+    text, refused = "".join(pieces)[:longest] or refusal, bool(refusal) or finish_reason == "content_filter"
+    total_ms = (time.perf_counter() - started) * 1000
+    tokens = _usage(usage if heard is None or heard.usage else None)  # litellm counts where the provider did not
+    by = {"served_model": heard.model, "fingerprint": heard.fingerprint} if heard else {}
+    return Answer(text, finish_reason, refused, None, ttft_ms, total_ms, **tokens, **by)
 
 
 @dataclass

@@ -8,7 +8,6 @@ asked the same, so that report cards of different judges stand side by side.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,6 +25,7 @@ from heart_utils.judging.respond import PROBES as RULES
 from heart_utils.judging.respond import describe_responders
 from heart_utils.runs import find_root
 from heart_utils.sources import load_histories, load_replies, load_responders
+from heart_utils.sources.files import read_lines
 from heart_utils.tables import check_table
 
 __all__ = ["CHECKS", "Check", "Probes", "make_probes"]
@@ -94,7 +94,9 @@ def make_probes() -> Probes:
     histories = load_histories("sample")
     histories = histories[histories["slice"] == SLICE].reset_index(drop=True)
     base = load_replies("sample").set_index("history_id").loc[histories["history_id"]].reset_index()
-    bare = _specifics_removed()
+    # Rewritten by hand: by rule, they would be broken as well as bare.
+    lines = read_lines(find_root() / "data" / "sample" / "specifics_removed.jsonl")
+    bare = {row["history_id"]: row["text"] for _, row in lines}
     rows: list[dict[Any, Any]] = []
     for place, (history, reply) in enumerate(zip(histories.to_dict("records"), base.to_dict("records"), strict=True)):
         other = base["text"].iloc[(place + 1) % len(base)]
@@ -117,10 +119,3 @@ def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
     probes = make_probes()
     asked: dict[str, Any] = {"responders": probes.responders, "dimensions": ["overall"], "seed": seed}
     return plan_questions(probes.histories, probes.replies, probes.comparisons, list(judges), **asked)
-
-
-def _specifics_removed() -> dict[str, str]:
-    """Read the replies that were rewritten by hand: by rule, they would be broken as well as bare."""
-    file = find_root() / "data" / "sample" / "specifics_removed.jsonl"
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return {row["history_id"]: row["text"] for row in rows}

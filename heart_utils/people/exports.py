@@ -152,9 +152,8 @@ def _check_people(names: dict[str, str]) -> None:
         if not name.strip():
             raise ExportError(f"{where} names nobody.")
         if (other := seen.setdefault(name.strip().casefold(), where)) != where:
-            raise ExportError(
-                f"The same rater appears twice: in {other} and in {where}. Move the one that does not count away."
-            )
+            said = f"The same rater appears twice: in {other} and in {where}"
+            raise ExportError(f"{said}. Give them one spelling, or move the one that does not count away.")
 
 
 def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
@@ -296,7 +295,7 @@ def _line(header: list[str], cells: list[str], where: str) -> dict[str, Any]:
 def _row(said: Mapping[str, Any], where: str, called: Mapping[str, str]) -> dict[str, Any]:
     """Make a row of what one person said of two replies, whatever the format; `called` has the format's own names."""
     given = {name: None if value == "" else value for name, value in said.items()}
-    for name in ("rater", "left", "right"):
+    for name in NEEDED[:3]:
         if given.get(name) is None:
             raise ExportError(f"{where}: {called.get(name, name)} is empty. A verdict needs a rater and both sides.")
     choice, margin, seconds = given.get("choice"), given.get("margin"), given.get("seconds")

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from heart_utils.judging.design import digest
-from heart_utils.people.exports import PotatoAnswers, read_csv, read_label_studio, read_potato
+from heart_utils.people.exports import PotatoAnswers, check_people, read_csv, read_label_studio, read_potato
 from heart_utils.people.privacy import code_people, redact_text, suspicious_text
 from heart_utils.runs import Run, open_run, read_csv_text
 from heart_utils.settings import read_yaml
@@ -429,12 +429,7 @@ def _match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) 
 
 def _match_table(rows: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
     """Find the comparison that each row of a table of sides is about."""
-    people = rows["person"].drop_duplicates()
-    plain = people.str.strip().str.casefold()
-    if plain.duplicated().any():
-        same = people[plain == plain[plain.duplicated()].iloc[0]].tolist()
-        said = " and as ".join(map(repr, same))
-        raise StudyImportError(f"The same rater appears twice in {name}, as {said}. Give each person one spelling.")
+    check_people({f"{name}, as {person!r}": person for person in rows["person"].unique()})
     by_sides: dict[tuple[str, str], dict[Any, Any]] = {}
     for row in comparisons.to_dict("records"):
         left, right = (row["reply_a"], row["reply_b"]) if row["order"] == "ab" else (row["reply_b"], row["reply_a"])

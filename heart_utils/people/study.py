@@ -16,8 +16,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import requests
 import yaml
 
 from heart_utils.judging.design import pair_replies
@@ -495,13 +494,10 @@ def _check_port(host: str, port: int) -> None:
 
 def _answers(host: str, port: int) -> bool:
     at = "127.0.0.1" if host == "0.0.0.0" else host
-    try:
-        with urllib.request.urlopen(f"http://{at}:{port}/", timeout=5):
-            return True
-    except urllib.error.HTTPError:
+    with contextlib.suppress(requests.RequestException):
+        requests.get(f"http://{at}:{port}/", timeout=5)
         return True  # it answers, if only that a name is missing
-    except OSError:
-        return False
+    return False
 
 
 def _tail(log: Path) -> str:

@@ -415,14 +415,10 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 def junit_xml(comparison: Comparison) -> str:
     """Put the outcome into JUnit XML: one test case a dimension, a failure or an error where it did not pass."""
     table = comparison.table
-    suite = ElementTree.Element(
-        "testsuite",
-        name=f"regression gate ({comparison.mode})",
-        tests=str(len(table)),
-        failures=str((table["outcome"] == "failed").sum()),
-        errors=str((table["outcome"] == "cannot tell").sum()),
-        skipped="0",
-    )
+    counts = {"tests": len(table), "failures": (table["outcome"] == "failed").sum(), "skipped": 0}
+    counts["errors"] = (table["outcome"] == "cannot tell").sum()
+    counted = {name: str(count) for name, count in counts.items()}
+    suite = ElementTree.Element("testsuite", name=f"regression gate ({comparison.mode})", attrib=counted)
     for row in table.itertuples():
         name = f"{comparison.candidate} against {comparison.baseline}: {row.dimension}"
         case = ElementTree.SubElement(suite, "testcase", classname=f"gate.{comparison.mode}", name=name)
@@ -489,9 +485,8 @@ def _figure(comparison: Comparison) -> str:
 
     n = [len(comparison.table), comparison.ratings["responder"].nunique() if len(comparison.ratings) else 0]
     heights = [1 + 0.4 * count for count in n if count]
-    figure, axes = plt.subplots(
-        len(heights), figsize=(9, 1 + sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
-    )
+    how: dict[str, Any] = {"figsize": (9, 1 + sum(heights)), "height_ratios": heights, "layout": "constrained"}
+    figure, axes = plt.subplots(len(heights), squeeze=False, **how)
     plot_drops(comparison, ax=axes[0, 0])
     if n[1]:
         board = comparison.ratings[comparison.ratings["dimension"] == comparison.ratings["dimension"].iloc[0]]

@@ -486,7 +486,10 @@ def test_answers_that_a_program_gave_are_marked_in_every_table(compared):
             lambda text: text.replace("cy,", "ben,"),
             "2 verdicts are second answers to one comparison, first line 3 of votes.csv and line 4 of votes.csv",
         ),
-        (lambda text: text.replace("ben,", "Ann,"), "same rater appears twice in votes.csv, as 'ann' and as 'Ann'"),
+        (
+            lambda text: text.replace("ben,", "Ann,"),
+            "same rater appears twice: in votes.csv, as 'ann' and in votes.csv, as 'Ann'",
+        ),
     ],
 )
 def test_a_csv_that_does_not_fit_is_refused_with_its_line(compared, spoil, message):
