@@ -162,20 +162,12 @@ def study_pages(
 
     pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
     pages.filters["escape"] = html.escape
-    content = pages.get_template("potato.yaml.jinja").render(
-        kind=kind,
-        settings=settings,
-        seats=seats,
-        secret=secret,
-        filled=filled,
-        practice=read_yaml(texts / "practice.yaml", list[dict[str, Any]], StudyError) if kind == "rating" else [],
-        instructions=REPLY_INSTRUCTIONS,
-        limits=f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words",
-        speakers=SPEAKERS,
-        labels=LABELS,
-        tie=TIE,
-    )
-    made = yaml.safe_load(content)
+    practice = read_yaml(texts / "practice.yaml", list[dict[str, Any]], StudyError) if kind == "rating" else []
+    limits = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
+    words = {"instructions": REPLY_INSTRUCTIONS, "limits": limits, "speakers": SPEAKERS, "labels": LABELS, "tie": TIE}
+    template = pages.get_template("potato.yaml.jinja")
+    given = {"kind": kind, "settings": settings, "seats": seats, "secret": secret, "filled": filled, "practice": practice}
+    made = yaml.safe_load(template.render(**given, **words))
     return made["pages"], made["config"]
 
 

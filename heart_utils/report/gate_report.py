@@ -462,17 +462,10 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 def _page(comparison: Comparison, note: str) -> str:
     """Put everything on one page that needs no other file."""
-    return fill_page(
-        "gate_report",
-        title=_verdict(comparison),
-        simulated=_simulated(comparison),
-        setting=f"{_setting(comparison)} {note}",
-        figure=Markup(_figure(comparison)),
-        alt=_alt(comparison),
-        headings=list(shown := _shown(comparison)),
-        rows=shown.to_numpy().tolist(),
-        messages=comparison.table["message"],
-    )
+    shown, setting = _shown(comparison), f"{_setting(comparison)} {note}"
+    said = {"title": _verdict(comparison), "simulated": _simulated(comparison), "setting": setting, "alt": _alt(comparison)}
+    rows = {"headings": list(shown), "rows": shown.to_numpy().tolist(), "messages": comparison.table["message"]}
+    return fill_page("gate_report", figure=Markup(_figure(comparison)), **said, **rows)
 
 
 def _simulated(comparison: Comparison) -> bool:
