@@ -198,7 +198,7 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
         numbers = pd.to_numeric(values, errors="coerce")
         wrong = numbers.isna() & values.notna()
         if what.kind == "count":
-            wrong |= (numbers % 1 != 0) & (numbers.notna() | (not what.nullable))
+            wrong |= (numbers.notna() & (numbers % 1 != 0)) | (numbers.isna() & (not what.nullable))
     refuse_rows(name, column, wrong, values, what.expected())
     count = "Int64" if what.nullable else "int64"
     kinds: dict[str, Any] = {"text": "str", "truth": "bool", "number": "float64", "count": count}
