@@ -62,7 +62,7 @@ def read_potato(folder: Path) -> PotatoAnswers:
     states = _load_states(folder)
     if not states:
         raise ExportError(f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?")
-    _check_people({str(file): str(state["user_id"]) for file, state in states.items()})
+    check_people({str(file): str(state["user_id"]) for file, state in states.items()})
     typed = _typing(folder / "project.sqlite")
     answers, pages, people = [], [], []
     for file, state in states.items():
@@ -145,7 +145,7 @@ def _load_json(file: Path) -> Any:
         raise ExportError(f"{file} cannot be read ({error}).") from None
 
 
-def _check_people(names: dict[str, str]) -> None:
+def check_people(names: dict[str, str]) -> None:
     """Refuse one person under two spellings: capitals and blanks tell nobody apart."""
     seen: dict[str, str] = {}
     for where, name in names.items():
