@@ -100,7 +100,10 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
     if longest is not None and len(text) > longest:
         text, reason = text[:longest], CUT
     refused, tokens = choice.finish_reason == "content_filter" or bool(refusal), _usage(getattr(response, "usage", None))
-    by = {"served_model": getattr(response, "model", None), "fingerprint": getattr(response, "system_fingerprint", None)}
+    by: dict[str, Any] = {
+        "served_model": getattr(response, "model", None),
+        "fingerprint": getattr(response, "system_fingerprint", None),
+    }
     return Answer(text, reason, refused, _first_token(getattr(choice, "logprobs", None)), None, total_ms, **tokens, **by)
 
 
@@ -131,7 +134,7 @@ async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int |
     text, refused = "".join(pieces)[:longest] or refusal, bool(refusal) or finish_reason == "content_filter"
     total_ms = (time.perf_counter() - started) * 1000
     tokens = _usage(usage if heard is None or heard.usage else None)  # litellm counts where the provider did not
-    by = {"served_model": heard.model, "fingerprint": heard.fingerprint} if heard else {}
+    by: dict[str, Any] = {"served_model": heard.model, "fingerprint": heard.fingerprint} if heard else {}
     return Answer(text, finish_reason, refused, None, ttft_ms, total_ms, **tokens, **by)
 
 

@@ -182,7 +182,8 @@ def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
     rows = long[kept].assign(protocol="likert", score=said.where(fits))
     rows["rater_kind"] = "human" if long["rater"].iloc[0] == CLINICIANS else "model"
     rows["reply_id"] = long["history_id"] + "--" + long["responder"]
-    return rows.assign(state=state.where(~long["not_json"], "unparsed"), flags=_flags(pd.DataFrame(flags)))
+    rows["flags"] = _flags(pd.DataFrame(flags))
+    return rows.assign(state=state.where(~long["not_json"], "unparsed"))
 
 
 def _flags(table: pd.DataFrame) -> list[list[str]]:
