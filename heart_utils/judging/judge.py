@@ -596,7 +596,7 @@ def _check_judges(judges: Sequence[Model], repeats: int = 1) -> None:
     seen = [(judge.name, judge.answer_format) for judge in judges]
     twice = sorted({name for name, how in seen if seen.count((name, how)) > 1})
     if twice:
-        raise JudgeError(f"The judges {', '.join(twice)} are named twice with one answer format; give each a name of its own.")
+        raise JudgeError(f"The judges {', '.join(twice)} are named twice with the same answer format; name each apart.")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise JudgeError(f"repeats is {repeats!r}, expected a whole number, 1 or more.")
 
