@@ -50,7 +50,7 @@ _PUBLIC = {
     "Agreement": "agreement.agreement",
     "AgreementError": "agreement.agreement",
     "agreement_with_baselines": "agreement.baselines",
-    "calibrate_abstention": "agreement.selective",
+    "calibrate_abstention": "agreement.panel",
     "cohen_kappa": "agreement.agreement",
     "gwet_ac": "agreement.agreement",
     "icc": "agreement.agreement",
