@@ -61,7 +61,7 @@ _PUBLIC = {
     "prediction_powered_ratings": "agreement.prediction_powered",
     "simulate_study": "simulate.study",
     "score_rubric": "heartbench.formula",
-    "rubric_board": "heartbench.board",
+    "rubric_board": "heartbench.formula",
     "lint_rule": "heartbench.linter",
     "lint_rubric": "heartbench.linter",
     "calibrate_scores": "ratings.scores",

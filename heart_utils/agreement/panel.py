@@ -201,8 +201,8 @@ def effective_judges(
         Columns ``reliability``, ``rho`` and ``n_eff``, each of the two with ``_low`` and ``_high``, ``ci_level``, ``n_units``,
         ``n_clusters``, ``provisional``. One row measured with two people or more a unit, its reliability ``nan``; or, with
         one person a unit, one row for each reliability assumed of people. Units that all judges and two people (or
-        one) answered enter. A constant bias of a judge is not an error here, nor is that of a person, where each of them answered every unit. A negative rho
-        gives more than k, and without bound from -1 / (k - 1) on.
+        one) answered enter. A constant bias of a judge is not an error here, nor is that of a person, where each of them
+        answered every unit. A negative rho gives more than k, and without bound from -1 / (k - 1) on.
 
     Raises
     ------

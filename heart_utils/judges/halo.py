@@ -19,9 +19,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.stats.multitest import multipletests
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_of, p_value
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, holm, interval_of, p_value
 
 __all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo", "variance_components"]
 
@@ -214,10 +213,7 @@ def _distinct(
              **_interval("difference", near - far, n_clusters, ci_level)}
             for dimension, near, far in zip(dimensions, convergent.T, discriminant.T, strict=True)]  # fmt: skip
     found = pd.DataFrame(rows)
-    known = found["p"].notna()
-    found["p_holm"] = np.nan
-    if known.any():
-        found.loc[known, "p_holm"] = multipletests(found.loc[known, "p"], method="holm")[1]
+    known, found["p_holm"] = found["p"].notna(), holm(found["p"])
     shown = (found["p_holm"] <= 1.0 - ci_level) & (found["ci_low"] > 0)
     return found.assign(label=np.select([~known, shown], ["no variation to compare", ""], NOT_DISTINCT))
 

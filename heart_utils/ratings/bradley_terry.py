@@ -247,7 +247,11 @@ class BradleyTerry:
     @classmethod
     def fit(cls, entries: Entries, weights: str) -> BradleyTerry:
         """Fit the entries, once their comparisons are known to link all responders."""
-        wins = count_wins(entries, weights=weights).total()[:, 0]
+        return cls.of_wins(entries, weights, count_wins(entries, weights=weights).total()[:, 0])
+
+    @classmethod
+    def of_wins(cls, entries: Entries, weights: str, wins: Array) -> BradleyTerry:
+        """Fit one sum of the entries' win matrices, shape (1, responders, responders)."""
         check_comparable(wins[0], entries.responders)
         penalised = find_separated(wins)[0]
         return cls(entries, weights, fit_strengths(wins, penalised)[0], penalised)

@@ -319,6 +319,15 @@ def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
     return min(found, by_t, 1.0) if beyond < least_seen else min(found, 1.0)
 
 
+def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
+    """Adjust p values by Holm's procedure, within each group if there are some; those that are missing stay so."""
+    from statsmodels.stats.multitest import multipletests
+
+    known = p.dropna()
+    groups = known.groupby([0] * len(known) if by is None else by)
+    return groups.transform(lambda some: multipletests(some, method="holm")[1]).reindex(p.index).astype(float)
+
+
 def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:
     """Give numbers to the combinations that occur."""
     key = one * n_other + other

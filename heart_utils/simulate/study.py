@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.agreement.raters import ExclusionRule, decide_exclusions, rater_quality
 from heart_utils.ratings.bradley_terry import fit_strengths
 from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_columns
@@ -21,9 +20,7 @@ __all__ = [
     "Behaviour",
     "Panel",
     "SimulatedRaters",
-    "SimulatedWriters",
     "Study",
-    "detection_rates",
     "simulate_raters",
     "simulate_study",
     "simulate_writers",
@@ -164,68 +161,6 @@ def simulate_raters(
     )
     truth = pd.DataFrame({"rater": names, "behaviour": kinds})
     return SimulatedRaters(check_table("verdicts", verdicts), check_table("raters", raters), truth)
-
-
-def detection_rates(
-    behaviours: Mapping[str, int],
-    *,
-    rng: np.random.Generator,
-    repeats: int,
-    rule: ExclusionRule | None = None,
-    load: int = 30,
-    votes: int = 5,
-    n_checks: int = 3,
-) -> pd.DataFrame:
-    """Tell how often the rule leaves out simulated raters of each behaviour.
-
-    Parameters
-    ----------
-    behaviours : mapping of str to int
-        A name in :data:`BEHAVIOURS` -> how many raters a study.
-    rng : numpy.random.Generator
-        The source of chance.
-    repeats : int
-        Simulated studies.
-    rule : ExclusionRule, optional
-        The protocol's, by default.
-    load, votes, n_checks : int
-        As in :func:`simulate_raters`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per behaviour: ``behaviour``, ``n_raters`` (over all repeats), ``excluded`` (a share) with
-        ``ci_low`` and ``ci_high`` (Wilson's 95% interval, raters taken as independent, which raters of
-        one study are nearly), ``median_reliability``.
-
-    Raises
-    ------
-    ValueError
-        As :func:`simulate_raters`, or if there is no study to draw.
-
-    Examples
-    --------
-    >>> rates = detection_rates({"careful": 8, "first_side": 2}, rng=np.random.default_rng(1), repeats=3)
-    >>> rates.set_index("behaviour").loc["first_side", "excluded"] > rates.set_index("behaviour").loc["careful", "excluded"]
-    np.True_
-    """
-    from statsmodels.stats.proportion import proportion_confint
-
-    if repeats < 1:
-        raise ValueError(f"repeats is {repeats}; expected one simulated study or more.")
-    found = []
-    for _ in range(repeats):
-        study = simulate_raters(behaviours, rng=rng, load=load, votes=votes, n_checks=n_checks)
-        quality = rater_quality(study.verdicts, study.raters)
-        decided = decide_exclusions(quality, rule).assign(reliability=quality["reliability"])
-        found.append(decided.merge(study.truth, on="rater"))
-    every = pd.concat(found, ignore_index=True)
-    by_kind = every.groupby("behaviour")
-    table = pd.DataFrame({"n_raters": by_kind.size(), "excluded": by_kind["excluded"].mean()})
-    table["ci_low"], table["ci_high"] = proportion_confint(by_kind["excluded"].sum(), table["n_raters"], method="wilson")
-    table["ci_level"] = 0.95
-    table["median_reliability"] = by_kind["reliability"].median()
-    return table.loc[[name for name in behaviours if name in table.index]].reset_index()
 
 
 def _share_out(n_raters: int, n_pairs: int, votes: int, rng: np.random.Generator) -> np.ndarray:
@@ -651,29 +586,16 @@ def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
     return share
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedWriters:
-    """A simulated study in which several people write for the responder ``human``."""
-
-    verdicts: pd.DataFrame = field(repr=False)  # as in :mod:`heart_utils.tables`, marked as simulated
-    comparisons: pd.DataFrame = field(repr=False)
-    replies: pd.DataFrame = field(repr=False)
-    responders: pd.DataFrame = field(repr=False)
-    truth: pd.Series  # writer (``human/writer-01``) -> strength less the mean strength of the models
-
-
 def simulate_writers(
     models: Mapping[str, float],
     *,
     rng: np.random.Generator,
-    average: float = 0.0,
     writer_sd: float = 0.5,
     n_writers: int = 12,
     writers_per_history: int = 3,
     n_dialogues: int = 100,
-    votes: int = 3,
     dialogue_sd: float = 0.8,
-) -> SimulatedWriters:
+) -> Study:
     """Draw a study in which some writers answer each history, and meet the models, never each other.
 
     Parameters
@@ -682,21 +604,20 @@ def simulate_writers(
         Model -> strength.
     rng : numpy.random.Generator
         The source of chance.
-    average, writer_sd : float
-        Mean and standard deviation of the people from whom writers are drawn, in log-odds.
+    writer_sd : float
+        Standard deviation of the people from whom writers are drawn, in log-odds, with the mean 0.
     n_writers, writers_per_history : int
         The pool, and how many of it write for each history.
     n_dialogues : int
         One history each.
-    votes : int
-        Raters a pair.
     dialogue_sd : float
         Standard deviation of replies about their writer's strength.
 
     Returns
     -------
-    SimulatedWriters
-        Writers take turns, so their loads differ by one at most.
+    Study
+        Writers take turns, so their loads differ by one at most; all are the responder ``human``. ``truth`` has a row a writer
+        (``human/writer-01``) with ``strength`` less the mean of the models.
 
     Raises
     ------
@@ -712,13 +633,13 @@ def simulate_writers(
     if writers_per_history > n_writers:
         raise ValueError(f"{writers_per_history} writers a history need as many, and there are {n_writers}.")
     names = [f"human_{number + 1:02d}" for number in range(n_writers)]
-    strengths = dict(zip(names, rng.normal(average, writer_sd, n_writers), strict=True)) | dict(models)
+    strengths = dict(zip(names, rng.normal(0.0, writer_sd, n_writers), strict=True)) | dict(models)
     study = simulate_study(
         rng=rng,
         strengths=strengths,
         n_dialogues=n_dialogues,
         pairs="all",
-        panels=(Panel("human", max(20, votes), votes),),
+        panels=(Panel("human", 20, 3),),
         dialogue_sd=dialogue_sd,
     )
     order = rng.permutation(n_writers)
@@ -737,12 +658,16 @@ def simulate_writers(
     author = "writer-" + replies["responder"].str.removeprefix("human_")
     centre = float(np.mean(list(models.values())))
     responders = study.responders[~study.responders["responder"].isin(names[1:])]
-    return SimulatedWriters(
+    return replace(
+        study,
         verdicts=_pool(verdicts, names),
         comparisons=_pool(comparisons, names),
         replies=replies.assign(author_id=author.where(person, None), responder=replies["responder"].mask(person, "human")),
         responders=responders.assign(responder=responders["responder"].replace(names[0], "human")),
-        truth=pd.Series({f"human/writer-{name.removeprefix('human_')}": strengths[name] - centre for name in names}),
+        truth=pd.DataFrame(
+            {"responder": ["human/" + name.replace("human_", "writer-") for name in names]}
+            | {"strength": [strengths[name] - centre for name in names]}
+        ),
     )
 
 
