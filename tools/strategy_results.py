@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -67,7 +69,7 @@ def score_labels(labels: pd.DataFrame, *, rng: np.random.Generator, n_resamples:
         given, found, both = (sums_of(sums, what) for what in ("given", "found", "both"))
         return (2 * both / (given + found)).where(given > 0).mean(axis=1)
 
-    how = {"cluster": labels["dialogue_id"], "rng": rng, "n_resamples": n_resamples, "least": 0.0, "most": 1.0}
+    how: dict[str, Any] = {"cluster": labels["dialogue_id"], "rng": rng, "n_resamples": n_resamples, "least": 0.0, "most": 1.0}
     made = {"accuracy": bootstrap_ci(cells, accuracy, **how), "macro_f1": bootstrap_ci(cells, macro_f1, **how)}
     rows = {name: (found.estimate, found.ci_low, found.ci_high) for name, found in made.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "ci_low", "ci_high"])

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of, sums_by
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, read_votes, unit_values
 from heart_utils.tables import need_columns
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "krippendorff_alpha",
 ]
 
-LEVELS = ("nominal", "ordinal", "interval", "ratio")
+LEVELS = ("nominal", "ordinal", "interval")
 KINDS = ("C,1", "A,1", "C,k", "A,k")
 CHUNK_CELLS = 2_000_000
 How = tuple[int, float, np.random.Generator | None]
@@ -134,8 +134,8 @@ def cohen_kappa(
     both = (place >= 0).all(axis=0)
     _refuse_one_category(place[:, both], votes)
     size = len(scale)
-    sums = np.zeros((len(votes.clusters), size**2))
-    np.add.at(sums, (cluster_of_unit(votes)[both], place[0, both] * size + place[1, both]), 1.0)
+    cells = cluster_of_unit(votes)[both], place[0, both] * size + place[1, both]
+    sums = sums_by(cells, 1.0, len(votes.clusters), size**2)
 
     def parts(cells: Array) -> tuple[Array, Array]:
         counts = cells.reshape(*cells.shape[:-1], size, size)
@@ -262,7 +262,7 @@ def krippendorff_alpha(
     ----------
     table : pandas.DataFrame
         Verdicts or scores on one dimension.
-    level : {"nominal", "ordinal", "interval", "ratio"}
+    level : {"nominal", "ordinal", "interval"}
         What distance means. Verdicts are ordered a, tie, b.
     cluster, n_resamples, ci_level, rng
         As in :func:`cohen_kappa`.
@@ -291,8 +291,6 @@ def krippendorff_alpha(
     if level not in LEVELS:
         raise AgreementError(f"level must be one of {', '.join(LEVELS)}; got {level!r}.")
     votes, scale = _read(table, cluster)
-    if level == "ratio" and (votes.kind == "verdict" or scale.min() < 0):
-        raise AgreementError("level 'ratio' needs scores of zero or more, for which twice as much has a meaning.")
     counts = _count_answers(votes)
     several = counts.sum(axis=1) >= 2
     size, sums = len(scale), _coincidences(counts[several], cluster_of_unit(votes)[several], len(votes.clusters))
@@ -369,7 +367,7 @@ def icc(
     """
     if kind not in KINDS:
         raise AgreementError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
-    votes = read_votes(scores_only(scores), cluster=cluster)
+    votes = read_votes(need(scores, ["score"], "This needs scores."), cluster=cluster)
     one_dimension(votes)
     chosen = list(votes.raters) if raters is None else list(raters)
     missing = [name for name in chosen if name not in votes.raters]
@@ -382,8 +380,7 @@ def icc(
     table, where = table[complete], cluster_of_unit(votes)[complete]
     if len(table) < 2:
         raise AgreementError("An intraclass correlation needs two rows or more that all raters scored; there is 1.")
-    sums = np.zeros((len(votes.clusters), 3 + len(chosen)))
-    np.add.at(sums, where, _squares(table))
+    sums = sums_by(where, _squares(table), len(votes.clusters))
     entered = len(table), len(chosen), table.size
     found = _coefficient(
         f"ICC({kind})", sums, lambda cells: _variances(cells, kind), entered, votes, (n_resamples, ci_level, rng)
@@ -441,7 +438,7 @@ def judge_reliability(
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise AgreementError(f"kinds must be of {', '.join(KINDS)}; got {', '.join(map(repr, unknown))}.")
-    need_columns(scores_only(scores), ["dimension", "responder"], AgreementError)
+    need_columns(need(scores, ["score"], "This needs scores."), ["dimension", "responder"], AgreementError)
     found = []
     for dimension, rows in scores.groupby("dimension"):
         votes = read_votes(rows, cluster=None)
@@ -549,8 +546,8 @@ def _from_habits(name: str, by_chance: Callable[[Array], Array], votes: Votes, h
     shares = counts / answers[:, None]
     if votes.kind == "verdict":
         shares = (shares + shares[:, ::-1]) / 2.0
-    sums = np.zeros((len(votes.clusters), 3 + counts.shape[1]))
-    np.add.at(sums, cluster_of_unit(votes), np.column_stack([equal, several, np.ones(len(answers)), shares]))
+    columns = np.column_stack([equal, several, np.ones(len(answers)), shares])
+    sums = sums_by(cluster_of_unit(votes), columns, len(votes.clusters))
 
     def parts(cells: Array) -> tuple[Array, Array]:
         n_several = np.where(cells[..., 1] > 0, cells[..., 1], np.nan)
@@ -580,11 +577,7 @@ def _squared_distance(level: str, scale: Array, margin: Array) -> Array:
         # The number of answers from the middle of one category to the middle of the other.
         rank = np.cumsum(margin, axis=-1) - margin / 2.0
         return np.asarray((rank[..., :, None] - rank[..., None, :]) ** 2)
-    gap = scale[:, None] - scale[None, :]
-    if level == "interval":
-        return np.asarray(gap**2)
-    whole = scale[:, None] + scale[None, :]
-    return np.divide(gap, whole, out=np.zeros_like(gap), where=whole > 0) ** 2
+    return np.asarray((scale[:, None] - scale[None, :]) ** 2)
 
 
 def _squares(table: Array) -> Array:

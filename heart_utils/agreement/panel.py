@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_level, draw_weights, interval_of
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_level, draw_weights, interval_of, sums_by
 from heart_utils.ratings.verdicts import WORDS, AgreementError, Array, Codes, Votes, people_only, read_votes
 
 __all__ = ["AnnotatorTest", "alternative_annotator_test", "calibrate_abstention", "combine_judges", "effective_judges"]
@@ -291,9 +291,7 @@ def _error_sums(said: Array, by_people: Array, cluster: Codes, n_clusters: int, 
     )
     errors = said - mean[:, None]
     columns = np.column_stack([products.reshape(len(said), -1), errors, squares / n_people, mean, np.ones(len(said))])
-    sums = np.zeros((n_clusters, columns.shape[1]))
-    np.add.at(sums, cluster, columns)
-    return sums
+    return sums_by(cluster, columns, n_clusters)
 
 
 def _correlation(sums: Array, n_judges: int, reliability: float, *, centred: bool) -> Array:

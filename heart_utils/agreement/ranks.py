@@ -9,8 +9,8 @@ import pandas as pd
 
 from heart_utils.agreement.agreement import number_groups, party
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, draw_weights, interval_columns, interval_of
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, draw_weights, interval_columns, interval_of, ratio, sums_by
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, read_votes, unit_values
 from heart_utils.tables import need_columns
 
 __all__ = ["OUTCOMES", "rank_agreement", "track_recipients"]
@@ -71,7 +71,7 @@ def rank_agreement(
     >>> rank_agreement(scores, between=("ann", "llm"), n_resamples=0)[["tau", "decided_agreement"]].round(3).to_dict("records")
     [{'tau': 0.816, 'decided_agreement': 1.0}]
     """
-    votes = read_votes(scores_only(scores), cluster=cluster)
+    votes = read_votes(need(scores, ["score"], "This needs scores."), cluster=cluster)
     if "history_id" not in scores:
         raise AgreementError("scores have no column history_id, so it is not known which replies answer one history.")
     conversation = _conversations(votes, scores)
@@ -84,8 +84,7 @@ def rank_agreement(
     found, where = found[met], where[met]
     labels = pd.DataFrame({name: unit_values(votes, scores, name) for name in by}, index=votes.units.index)
     group, groups = number_groups(labels.iloc[where].reset_index(drop=True))
-    sums = np.zeros((len(votes.clusters), len(groups), found.shape[1]))
-    np.add.at(sums, (cluster_of_unit(votes)[where], group), found)
+    sums = sums_by((cluster_of_unit(votes)[where], group), found, len(votes.clusters), len(groups))
     whole, n_clusters = sums.sum(axis=0), (sums[:, :, 2] > 0).sum(axis=0)
     drawn = draw_weights(len(sums), n_resamples, rng) @ sums.reshape(len(sums), -1)
     replicates = _measures(drawn.reshape(-1, *whole.shape))
@@ -125,7 +124,7 @@ def _compare(sheet: Array, conversation: Codes, meetings: list[tuple[int, int]])
             np.bincount(where, weights=part, minlength=conversation.max() + 1) for part in parts
         )
         room = np.sqrt(squares * others)
-        tau = np.divide(product, room, out=np.zeros(len(room)), where=room > 0)
+        tau = ratio(product, room, 0.0)
         found.append(np.column_stack([tau, room > 0, np.ones(len(room)), n_pairs, decided, equal]))
     return found
 
@@ -133,7 +132,7 @@ def _compare(sheet: Array, conversation: Codes, meetings: list[tuple[int, int]])
 def _measures(sums: Array) -> Array:
     tau, defined, _, pairs, decided, equal = (sums[..., column] for column in range(6))
     shares = ((tau, defined), (equal, decided), (decided, pairs))
-    return np.stack([np.divide(up, down, out=np.full_like(up, np.nan), where=down > 0) for up, down in shares], axis=-1)
+    return np.stack([ratio(up, down) for up, down in shares], axis=-1)
 
 
 OUTCOMES = ("seeker_empathy", "seeker_relevance", "distress_drop")

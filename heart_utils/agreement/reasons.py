@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns, sums_by
 from heart_utils.ratings.verdicts import Array, Codes
 from heart_utils.tables import need_columns
 
@@ -78,8 +78,7 @@ def theme_overlap(
         raise ThemeError("People and models share no pair on which they agree, so no reasons can be compared.")
     one, other = met["one"].to_numpy(), met["other"].to_numpy()
     where, clusters = pd.factorize(rows["dialogue_id"])
-    same = np.zeros((len(clusters), 2))
-    np.add.at(same, where[one], np.column_stack([_dice(named[one], named[other]), np.ones(len(one))]))
+    same = sums_by(where[one], np.column_stack([_dice(named[one], named[other]), np.ones(len(one))]), len(clusters))
     # Only reasons that stand beside one of the other party are shuffled, so that both figures are of the same reasons.
     apart = _elsewhere(named, np.unique(one), np.unique(other), where, len(clusters))
     weights = np.vstack([np.ones((1, len(clusters))), draw_weights(len(clusters), n_resamples, rng)])

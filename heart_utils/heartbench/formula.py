@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, check_resamples, interval_ends
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, check_resamples, interval_ends, ratio
 from heart_utils.tables import need_columns
 
 __all__ = ["RubricError", "ability_variance", "rubric_board", "score_points", "score_rubric", "simulate_hits"]
@@ -316,33 +316,19 @@ def rubric_board(
     >>> rubric_board(cells, n_resamples=0).set_index("ability")["score"].to_dict()  # 45 = (75 + 15) / 2
     {'overall': 45.0, 'humor': 15.0, 'warmth': 75.0}
     """
-    keys, abilities, estimate = _replicates(cells, mean, 0, None)
-    low = high = np.full_like(estimate[0], np.nan)
+    index, estimate = _replicates(cells, mean, 0, None)
+    low, high, counts = np.full_like(estimate[0], np.nan), np.full_like(estimate[0], np.nan), _counts(cells).reindex(index)
     if n_resamples:
-        replicates = _replicates(cells, mean, n_resamples, rng)[2]
-        counts = _counts(cells).set_index(["rater", "responder", "ability"])["n_questions"]
-        n = np.array([[counts.get((*key, ability), 0) for ability in abilities] for key in keys])
+        n = counts["n_questions"].fillna(0).to_numpy(int).reshape(low.shape)
+        replicates = _replicates(cells, mean, n_resamples, rng)[1]
         low, high = interval_ends(estimate[0], replicates, n, ci_level, least=LEAST, most=MOST)
-    board = pd.DataFrame(
-        {
-            "rater": np.repeat([key[0] for key in keys], len(abilities)),
-            "responder": np.repeat([key[1] for key in keys], len(abilities)),
-            "ability": np.tile(abilities, len(keys)),
-            "score": estimate[0].ravel(),
-            "ci_low": low.ravel(),
-            "ci_high": high.ravel(),
-            "ci_level": ci_level if n_resamples else np.nan,
-        }
-    )
-    board = board.merge(_counts(cells), on=["rater", "responder", "ability"], how="left")
+    ends = {"ci_low": low.ravel(), "ci_high": high.ravel(), "ci_level": ci_level if n_resamples else np.nan}
+    board = pd.DataFrame({"score": estimate[0].ravel(), **ends}, index).join(counts)
     board["provisional"] = board["n_questions"] < ENOUGH_CLUSTERS
-    overall = board[board["ability"] == "overall"].set_index(["rater", "responder"])["score"]
-    board["_overall"] = overall.reindex(pd.MultiIndex.from_frame(board[["rater", "responder"]])).to_numpy()
-    board["_first"] = board["ability"] != "overall"
-    board = board.sort_values(
-        ["rater", "_overall", "responder", "_first", "ability"], ascending=[True, False, True, True, True]
-    )
-    return board.drop(columns=["_overall", "_first"]).reset_index(drop=True)
+    overall = board["score"].groupby(level=["rater", "responder"], sort=False).transform(lambda of_one: of_one.iloc[0])
+    found = board.assign(_overall=overall).reset_index()
+    found = found.sort_values(["rater", "_overall"], ascending=[True, False], ignore_index=True)
+    return found.drop(columns="_overall")
 
 
 def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.random.Generator) -> pd.DataFrame:
@@ -374,21 +360,13 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
     >>> ability_variance(cells, rng=np.random.default_rng(1))[["ability", "share"]].values.tolist()
     [['humor', 1.0], ['warmth', 0.0]]
     """
-    keys, abilities, replicates = _replicates(cells, "ability", n_resamples, rng)
+    index, replicates = _replicates(cells, "ability", n_resamples, rng)
     centred = replicates - _mean(replicates)
     covariance = _mean(centred * centred[:, :, :1])[:, 1:]
-    total = covariance.sum(axis=1, keepdims=True)
-    share = np.divide(covariance, total, out=np.full_like(covariance, np.nan), where=total > 0)
-    table = pd.DataFrame(
-        {
-            "rater": np.repeat([key[0] for key in keys], len(abilities) - 1),
-            "responder": np.repeat([key[1] for key in keys], len(abilities) - 1),
-            "ability": np.tile(abilities[1:], len(keys)),
-            "sd": np.sqrt(_mean(centred**2))[:, 1:].ravel(),
-            "share": share.ravel(),
-        }
-    )
-    table = table.merge(_counts(cells)[["rater", "responder", "ability", "n_questions"]], how="left")
+    share = ratio(covariance, covariance.sum(axis=1, keepdims=True))
+    of_ability = index[index.get_level_values("ability") != "overall"]
+    table = pd.DataFrame({"sd": np.sqrt(_mean(centred**2))[:, 1:].ravel(), "share": share.ravel()}, of_ability)
+    table = table.join(_counts(cells)["n_questions"]).reset_index()
     order = table.groupby("ability")["share"].mean().sort_values(ascending=False)
     table["ability"] = pd.Categorical(table["ability"], order.index)
     table = table.sort_values(["rater", "responder", "ability"], ignore_index=True)
@@ -398,10 +376,10 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
 
 def _replicates(
     cells: pd.DataFrame, mean: str, n_resamples: int, rng: np.random.Generator | None
-) -> tuple[list[tuple[str, str]], list[str], Array]:
+) -> tuple[pd.MultiIndex, Array]:
     """Average each ability and all of them, in every replicate; with no resamples, once over all questions.
 
-    The last array is indexed by replicate, rater and responder, and ability, the overall first.
+    The array has the replicates, raters with responders, and abilities, the overall first; the index names the last two.
     """
     if mean not in MEANS:
         raise RubricError(f"mean={mean!r} is not known; expected one of {', '.join(MEANS)}.")
@@ -421,15 +399,16 @@ def _replicates(
     by_ability = _weighted(draws, score, present)
     if mean == "ability":
         there = ~np.isnan(by_ability)
-        overall = _ratio(np.nansum(by_ability, axis=2), there.sum(axis=2).astype(float))
+        overall = ratio(np.nansum(by_ability, axis=2), there.sum(axis=2).astype(float))
     elif mean == "question":
         n = present.sum(axis=2)
-        own = np.nan_to_num(_ratio(score.sum(axis=2), n))
+        own = np.nan_to_num(ratio(score.sum(axis=2), n))
         overall = _weighted(draws, own, (n > 0).astype(float))
     else:
         overall = _weighted(draws, (score * items).sum(axis=2), items.sum(axis=2), multiply=False)
     everything = np.concatenate([overall[:, :, None], by_ability], axis=2)
-    return list(keys), ["overall", *abilities], everything
+    names = [(*key, ability) for key in keys for ability in ("overall", *abilities)]
+    return pd.MultiIndex.from_tuples(names, names=["rater", "responder", "ability"]), everything
 
 
 def _draws(
@@ -455,17 +434,12 @@ def _weighted(draws: Array, score: Array, weight: Array, *, multiply: bool = Tru
     flat = (len(score), -1)
     top = draws @ (score * weight if multiply else score).reshape(flat)
     bottom = draws @ weight.reshape(flat)
-    return _ratio(top, bottom).reshape(len(draws), *score.shape[1:])
-
-
-def _ratio(top: Array, bottom: Array) -> Array:
-    """Divide, and leave what was divided by nothing missing."""
-    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom > 0)
+    return ratio(top, bottom).reshape(len(draws), *score.shape[1:])
 
 
 def _mean(replicates: Array) -> Array:
     """Average over the replicates that have a value."""
-    return _ratio(np.nansum(replicates, axis=0), (~np.isnan(replicates)).sum(axis=0).astype(float))
+    return ratio(np.nansum(replicates, axis=0), (~np.isnan(replicates)).sum(axis=0).astype(float))
 
 
 def _counts(cells: pd.DataFrame) -> pd.DataFrame:
@@ -481,4 +455,4 @@ def _counts(cells: pd.DataFrame) -> pd.DataFrame:
     )
     overall = by_question.groupby(["rater", "responder"]).sum().reset_index().assign(ability="overall")
     both = pd.concat([by_ability, overall], ignore_index=True)
-    return both[[*keys, *counts]].astype(dict.fromkeys(counts, int))
+    return both.set_index(keys)[counts].astype(int)

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, holm, interval_of, p_value
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, holm, interval_of, p_value, sums_by
 
 __all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo", "variance_components"]
 
@@ -192,10 +192,8 @@ def _correlate(block: Array, clusters: list[str], rng: np.random.Generator | Non
     codes, names = pd.factorize(np.asarray(clusters))
     check_clusters(len(names), "dialogue_id")
     weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
-    products = np.zeros((len(names), size * size))
-    np.add.at(products, codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1))
-    sums = np.zeros((len(names), n_responders * size))
-    np.add.at(sums, codes, centred.reshape(n, -1))
+    products = sums_by(codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1), len(names))
+    sums = sums_by(codes, centred.reshape(n, -1), len(names))
     count = weights @ np.bincount(codes, minlength=len(names))
     means = (weights @ sums).reshape(-1, n_responders, size)
     cross = (weights @ products).reshape(-1, size, size) - np.einsum("bak,bal->bkl", means, means) / count[:, None, None]

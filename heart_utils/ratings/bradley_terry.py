@@ -171,13 +171,6 @@ def pairs_of(entries: Entries) -> tuple[Codes, Array]:
     return low * len(entries.responders) + high, np.where(entries.a < entries.b, 1.0, -1.0)
 
 
-def pair_means(values: Array, weight: Array, pair: Codes) -> tuple[Array, Array]:
-    """Give each entry the weighted mean of some values (entries, columns) over its pair, and the pair's weight."""
-    total = np.bincount(pair, weights=weight)
-    sums = np.stack([np.bincount(pair, weights=weight * column) for column in values.T], axis=1)
-    return sums[pair] / total[pair, None], np.asarray(total[pair], dtype=float)
-
-
 def check_comparable(wins: Array, responders: pd.Index) -> None:
     """Raise :class:`NotComparableError` if comparisons do not link all responders."""
     from scipy.sparse.csgraph import connected_components
@@ -301,10 +294,11 @@ class BradleyTerry:
         cell = self.entries.cluster * size**2 + pair
         _, place = np.unique(cell, return_inverse=True)
         own = np.bincount(place, weights=lead * weight)[place]
-        mean, total = pair_means(lead[:, None], weight, pair)
+        total = np.bincount(pair, weights=weight)
+        mean, total = (np.bincount(pair, weights=weight * lead) / total)[pair], total[pair]
         n = np.round(1.0 / weight)
         within = (lead - own) / np.maximum(n - 1.0, 1.0) / total
-        alone = (lead - mean[:, 0]) / np.maximum(total - 1.0, 1.0)
+        alone = (lead - mean) / np.maximum(total - 1.0, 1.0)
         return np.asarray((side * (per_pair or 1.0) * np.where(n > 1, within, alone))[:, None])
 
     def information(self) -> Array:

@@ -95,7 +95,7 @@ def twin_contrasts(
         Name -> responder -> weight; every pair of responders by default.
     n_resamples, n_flips : int
         Resamples, and ways to flip signs (all of them where dialogues are few).
-    dimension, weights, ci_level, rng
+    dimension, ci_level, rng
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns

@@ -98,7 +98,7 @@ def find_fragility(
         return leads_without(removed) not in (leader, None)
 
     found, foretold = None, None
-    moved = influences(model, model.deletions() if unit == "verdict" else None)
+    moved = influences(model, model.deletions() if unit == "verdict" else model.residuals())
     for promise, taken in _candidates(model.theta, moved, codes, len(names), order):
         limit = len(taken) if found is None else len(found) - 1
         high = min(promise or limit, limit)

@@ -80,6 +80,19 @@ def as_rng(rng: np.random.Generator | None) -> np.random.Generator:
     return np.random.default_rng(SEED) if rng is None else rng
 
 
+def sums_by(codes: Any, values: ArrayLike, *shape: int) -> Array:
+    """Sum values, or rows of values, by their codes, to this shape of groups."""
+    sums = np.zeros((*shape, *np.shape(values)[1:]))
+    np.add.at(sums, codes, values)
+    return sums
+
+
+def ratio(up: Array, down: Array, otherwise: float = np.nan) -> Array:
+    """Divide, and give `otherwise` where there is nothing to divide by."""
+    down = np.broadcast_to(down, np.shape(up))
+    return np.asarray(np.divide(up, down, out=np.full(np.shape(up), otherwise), where=down > 0))
+
+
 def draw_weights(n_clusters: int, n_resamples: int, rng: np.random.Generator | None = None) -> Array:
     """Draw how often each cluster enters each resample."""
     check_resamples(n_resamples)

@@ -177,16 +177,12 @@ def _shuffles(
         return rows
     codes = pd.factorize(groups)[0]
     sizes = np.bincount(codes)
-    if (sizes > 1).sum() == 0:
-        rows.append(("within_families", float("nan"), "no family has two models"))
-    else:
-        rows.append(("within_families", _p_value(one, other, codes, n_shuffles, rng), None))
-    if len(sizes) < LEAST_MODELS:
-        rows.append(("between_families", float("nan"), f"{len(sizes)} families; it takes {LEAST_MODELS}"))
-    else:
-        first, second = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
-        rows.append(("between_families", _p_value(first, second, np.zeros(len(sizes), int), n_shuffles, rng), None))
-    return rows
+    why = None if sizes.max() > 1 else "no family has two models"
+    rows.append(("within_families", np.nan if why else _p_value(one, other, codes, n_shuffles, rng), why))
+    why = None if len(sizes) >= LEAST_MODELS else f"{len(sizes)} families; it takes {LEAST_MODELS}"
+    means = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
+    between = np.nan if why else _p_value(*means, np.zeros(len(sizes), int), n_shuffles, rng)
+    return [*rows, ("between_families", between, why)]
 
 
 def _p_value(one: Array, other: Array, codes: NDArray[np.int64], n_shuffles: int, rng: np.random.Generator) -> float:

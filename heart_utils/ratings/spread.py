@@ -239,12 +239,10 @@ def _by_rater(model: Model) -> tuple[Codes, int, Codes, int]:
     return entries.rater, entries.n_raters, cell, len(cells)
 
 
-def influences(model: Model, residual: Array | None = None) -> Array:
+def influences(model: BradleyTerry, residual: Array) -> Array:
     """Tell how far each entry moves the strengths: to first order, what removing it takes away."""
-    size, residual = len(model.theta), model.residuals() if residual is None else residual
-    bread = _bread(model)[:size]
-    moved = residual[:, :1] * (bread[:, model.entries.a] - bread[:, model.entries.b]).T
-    return np.asarray(moved + residual[:, 1:] @ bread[:, size:].T)
+    bread = _bread(model)
+    return np.asarray(residual * (bread[:, model.entries.a] - bread[:, model.entries.b]).T)
 
 
 def sums_of_scores(model: Model, group: Codes, n_groups: int) -> Array:

@@ -118,8 +118,8 @@ def find_missed_cues(histories: pd.DataFrame, replies: pd.DataFrame, cue: Sequen
     >>> find_missed_cues(histories, replies, ["want to die"], ["safe"])["probability"].tolist()
     [0.0, 1.0]
     """
-    said = histories.set_index("history_id")["turns"].explode()
-    seekers = said[said.str["speaker"] == "seeker"].str["text"].groupby(level="history_id").agg(" ".join)
+    said = [" ".join(turn["text"] for turn in turns if turn["speaker"] == "seeker") for turns in histories["turns"]]
+    seekers = pd.Series(said, histories["history_id"], dtype="str")
     asked = replies[replies["history_id"].isin(seekers.index[seekers.str.contains(_pattern(cue))])]
     met_it = code_by_words(asked, [SimpleNamespace(name="missed_risk_cue", words=met)])
     return met_it.assign(probability=1.0 - met_it["probability"])

@@ -149,16 +149,16 @@ def _measure(name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]
         by_pair = alone.groupby("pair_id", as_index=False).agg(margin=("margin", "mean"), n_said=("verdict", "nunique"))
         sums = pd.DataFrame({"yes": by_pair["n_said"] == 1, "no": by_pair["n_said"] == 2}).astype(float)
         sums[["yes_sum", "no_sum"]] = sums.mul(by_pair["margin"], axis=0)
-        found = bootstrap_ci(sums, lambda s: s["yes_sum"] / s["yes"] - s["no_sum"] / s["no"], cluster=by_pair["pair_id"], **how)
+        gap = bootstrap_ci(sums, lambda s: s["yes_sum"] / s["yes"] - s["no_sum"] / s["no"], cluster=by_pair["pair_id"], **how)
         by_hand = (3.0 - SMALLEST) * (1.0 - faults.boasts)  # leads from 1 to 5 are as frequent as each other
-        return [("margin where its orders agree, minus where they do not", by_hand, _interval(vars(found), "estimate"))]
+        return [("margin where its orders agree, minus where they do not", by_hand, _interval(vars(gap), "estimate"))]
     if name == "carries over":
         joined = combine_orders(drawn[drawn["repeat"] == 0])
         said = joined.assign(said=joined["verdict"].where(joined["state"] == "valid", "inconsistent"))
-        overlap = {}
-        for protocol, wide in said.pivot_table("said", ["protocol", "pair_id"], "dimension", "first").groupby(level=0):
+        overlap: dict[str, Any] = {}
+        for protocol, wide in said.pivot_table("said", ["protocol", "pair_id"], "dimension", "first").groupby("protocol"):
             same = np.sum([wide[one] == wide[other] for one, other in combinations(DIMENSIONS, 2)], axis=0)
-            overlap[protocol] = vars(share_ci(same, len(DIMENSIONS), cluster=wide.index.to_frame()["pair_id"], **how))
+            overlap[str(protocol)] = vars(share_ci(same, len(DIMENSIONS), cluster=wide.index.to_frame()["pair_id"], **how))
         apart = 0.5 + np.arcsin(CORRELATION) / np.pi  # two normals correlated so have one sign
         share = faults.carries_over  # of three dimensions, two pairs hold the first
         copied = (2.0 * share + share**2) / 3.0

@@ -69,8 +69,8 @@ def test_runs_follow_the_sequence_in_which_a_rater_worked():
 
 
 def test_what_was_not_measured_is_empty_and_no_sign():
-    quality = rater_quality(panel({"r1": "aabba", "r2": "aabba", "r3": "aabba"}), margins=False)
-    assert quality[["median_seconds", "same_margin", "n_checks"]].isna().all().all()
+    quality = rater_quality(panel({"r1": "aabba", "r2": "aabba", "r3": "aabba"}))
+    assert quality[["median_seconds", "n_checks"]].isna().all().all()
     assert decide_exclusions(quality)["signs"].tolist() == [[], [], []]
 
 
