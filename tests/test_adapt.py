@@ -1,4 +1,4 @@
-"""The pages of `book/adapt/`, executed: what they show is what a reader gets."""
+"""The pages of `book/adapt/` and the calculator's, executed: what they show is what a reader gets."""
 
 import json
 import re
@@ -15,7 +15,8 @@ from heart_utils.judging.recipe import RecipeError, read_recipe, recipe_historie
 from heart_utils.report.provenance import read_glued
 from heart_utils.runs import find_root
 
-PAGES = sorted((find_root() / "book" / "adapt").glob("*.md"))
+BOOK = find_root() / "book"
+PAGES = [*sorted((BOOK / "adapt").glob("*.md")), BOOK / "calculator.md"]
 KEY = "a-key-of-mine"
 
 

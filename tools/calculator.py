@@ -9,6 +9,7 @@ here on grids: three covariances by the two standard deviations and the share of
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -34,20 +35,25 @@ SMALL = 1e-4
 """In the place of 0, where a covariance over its standard deviation squared has a limit."""
 
 
-def calculator_data() -> dict[str, object]:
+def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -> dict[str, object]:
     """Compute the grids.
+
+    Parameters
+    ----------
+    responders : sequence of int
+        For how many responders ``critical`` has a row; each takes some seconds.
 
     Returns
     -------
     dict of str to object
         ``covariances`` in the order of ``dialogue_sd``, ``rater_sd`` and ``ties``, each over the variance that it grows with;
-        ``critical`` by number of responders from 2 on and ``df``, ``named`` for one pair, ``found`` by power.
+        ``critical`` by number of responders and ``df``, ``named`` for one pair, ``found`` by power.
 
     Examples
     --------
-    >>> data = calculator_data()
+    >>> data = calculator_data([2])
     >>> len(data["covariances"]), len(data["critical"]), round(data["named"][-1], 2)
-    (396, 29, 1.96)
+    (396, 1, 1.96)
     """
     plain = Design(n_dialogues=2, n_responders=2, pairs=1, votes=1, n_raters=1)
     covariances = []
@@ -56,7 +62,7 @@ def calculator_data() -> dict[str, object]:
         shared = shared_covariances(replace(plain, dialogue_sd=reply, rater_sd=taste, tie_share=ties))
         over = {"reply": reply**2, "replies": 2 * reply**2, "taste": taste**2}
         covariances.append([round(shared[name] / over[name], 6) for name in over])
-    reach = [[round(critical_value(n, df), 6) for df in DF] for n in range(2, MOST_RESPONDERS + 1)]
+    reach = [[round(critical_value(n, df), 6) for df in DF] for n in responders]
     judges = [
         {"name": judge.name.removesuffix("-judge"), "prices": [round(1e6 * rate, 4) for rate in price(judge) or ()]}
         for judge in read_recipe("api").judges
