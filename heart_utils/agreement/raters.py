@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import beta, binomtest, chi2
 
 from heart_utils.ratings.ratings import CENTRE, POINTS, Ratings, fit_ratings
 from heart_utils.ratings.resampling import as_rng, crossed_interval, interval_ends, interval_of, standard_error
-from heart_utils.ratings.verdicts import RatingsError
+from heart_utils.ratings.verdicts import Array, RatingsError
 from heart_utils.tables import need_columns
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "rater_quality",
 ]
 
-Array = NDArray[np.float64]
 SIDES = {"a": "b", "b": "a"}
 AVERAGE = "average writer"
 POOL = "human"

@@ -9,11 +9,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, check_resamples, interval_ends, ratio
+from heart_utils.ratings.verdicts import Array
 from heart_utils.tables import need_columns
 
 __all__ = ["RubricError", "ability_variance", "rubric_board", "score_points", "score_rubric", "simulate_hits"]
 
-Array = NDArray[np.float64]
 
 SPECIAL = "special"
 VETOES = ("paper", "released")

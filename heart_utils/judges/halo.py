@@ -18,13 +18,12 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, holm, interval_of, p_value, sums_by
+from heart_utils.ratings.verdicts import Array
 
 __all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo", "variance_components"]
 
-Array = NDArray[np.float64]
 
 NOT_DISTINCT = "not shown to be distinct"
 EDGE = 1e-9

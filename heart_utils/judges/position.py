@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, holm, share_ci
-from heart_utils.ratings.verdicts import SHARES, combine_orders, need_cluster, won_by_a
+from heart_utils.ratings.verdicts import SHARES, Array, combine_orders, need_cluster, won_by_a
 
 __all__ = ["BiasError", "feature_bias", "position_bias", "text_features"]
 
-Array = NDArray[np.float64]
 
 LARGEST = 20.0
 """Log-odds beyond which a coefficient has no end: what it stands for separates winners from losers."""
@@ -188,15 +187,15 @@ def _share(
     values: object, clusters: pd.Series, without: str, *, rng: np.random.Generator, n_resamples: int, ci_level: float
 ) -> dict[str, object]:
     """Put an interval on a mean of zeros, halves and ones."""
-    said = np.asarray(values, dtype=float)
-    row: dict[str, object] = {"n": len(said), "n_clusters": clusters.nunique(), "why": ""}
-    row["provisional"] = clusters.nunique() < ENOUGH_CLUSTERS
-    if not len(said):
-        return {"value": np.nan, "ci_low": np.nan, "ci_high": np.nan, **row, "why": without}
-    if clusters.nunique() < 2:
-        return {"value": said.mean(), "ci_low": np.nan, "ci_high": np.nan, **row, "why": "one dialogue only, so no interval"}
-    found = share_ci(said, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level)
-    return {"value": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high, **row, "why": ""}
+    said, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
+    row: dict[str, object] = {"value": np.nan, "ci_low": np.nan, "ci_high": np.nan, "n": len(said), "n_clusters": n_clusters}
+    row |= {"why": without, "provisional": n_clusters < ENOUGH_CLUSTERS}
+    if n_clusters == 1:
+        row |= {"value": said.mean(), "why": "one dialogue only, so no interval"}
+    if n_clusters > 1:
+        found = share_ci(said, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level)
+        row |= {"value": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high, "why": ""}
+    return row
 
 
 def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_level: float) -> pd.DataFrame:

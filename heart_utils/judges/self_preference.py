@@ -34,10 +34,10 @@ from heart_utils.ratings.resampling import (
     p_value,
     standard_error,
 )
+from heart_utils.ratings.verdicts import Array
 
 __all__ = ["SelfPreferenceError", "family_ties", "self_preference"]
 
-Array = NDArray[np.float64]
 
 OWN = "own_family"
 LOWEST, HIGHEST = 1.0, 5.0

@@ -32,11 +32,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.ratings.verdicts import MAX_SHOWN, SHARES, Codes, Entries, RatingsError
+from heart_utils.ratings.verdicts import MAX_SHOWN, SHARES, Array, Codes, Entries, RatingsError
 
 __all__ = ["BradleyTerry", "ConvergenceError", "Levels", "NotComparableError", "ReleasedHeart"]
 
-Array = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 
 PRIOR = 0.25
@@ -362,26 +361,14 @@ def _step(theta: Array, won: Array, games: Array, prior: Array, ridge: Array) ->
 
 
 def _linked(beat: Truths) -> Truths:
-    """Tell for each replicate whether everyone beat everyone along some chain."""
-    if _reaches_all(np.asarray(beat.all(axis=0))[None]).all():
+    """Tell for each replicate whether everyone beat everyone along some chain: by squaring who reaches whom."""
+    if len(beat) > 1 and _linked(np.asarray(beat.all(axis=0))[None])[0]:
         return np.ones(len(beat), bool)
-    return _reaches_all(beat)
-
-
-def _reaches_all(beat: Truths) -> Truths:
-    return _reached(beat) & _reached(beat.transpose(0, 2, 1))
-
-
-def _reached(beat: Truths) -> Truths:
-    """Tell whether the first responder reaches all the others."""
-    reached = np.zeros(beat.shape[:2], bool)
-    reached[:, 0] = True
-    for _ in range(beat.shape[1]):
-        further = reached | (reached[:, :, None] & beat).any(axis=1)
-        if (further == reached).all():
-            break
-        reached = further
-    return np.asarray(reached.all(axis=1))
+    size = beat.shape[1]
+    reached = np.asarray(beat | np.eye(size, dtype=bool), dtype=np.float32)
+    for _ in range((size - 1).bit_length()):
+        reached = np.minimum(reached @ reached, 1.0)
+    return np.asarray((reached > 0).all(axis=(1, 2)))
 
 
 NEVER = -100.0

@@ -22,11 +22,10 @@ from heart_utils.ratings.resampling import (
     share_ci,
     standard_error,
 )
-from heart_utils.ratings.verdicts import Entries, RatingsError, is_simulated, need, read_verdicts
+from heart_utils.ratings.verdicts import Array, Entries, RatingsError, is_simulated, need, read_verdicts
 
 __all__ = ["OUTCOMES", "consistency", "head_to_head"]
 
-Array = NDArray[np.float64]
 
 PERCENTILE = 0.1
 

@@ -19,11 +19,10 @@ from heart_utils.ratings.resampling import (
     interval_ends,
     standard_error,
 )
-from heart_utils.ratings.verdicts import RatingsError, is_simulated, need, read_verdicts
+from heart_utils.ratings.verdicts import Array, RatingsError, is_simulated, need, read_verdicts
 
 __all__ = ["TwinContrasts", "group_contrast", "twin_contrasts"]
 
-Array = NDArray[np.float64]
 
 TWINS = ("adversarial", "calm_twin")
 SAME = 1e-9

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from heart_utils.ratings.bradley_terry import BradleyTerry
 from heart_utils.ratings.spread import influences
-from heart_utils.ratings.verdicts import Codes, RatingsError, need, read_verdicts
+from heart_utils.ratings.verdicts import Array, Codes, RatingsError, need, read_verdicts
 
 __all__ = ["Fragility", "find_fragility"]
 
-Array = NDArray[np.float64]
 
 N_RIVALS = 3
 

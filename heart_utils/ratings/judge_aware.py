@@ -36,6 +36,7 @@ from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import as_rng, check_clusters, check_level
 from heart_utils.ratings.spread import centring, clusters_met
 from heart_utils.ratings.verdicts import (
+    Array,
     Codes,
     Entries,
     RatingsError,
@@ -49,7 +50,6 @@ from heart_utils.tables import ORDERS
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
 
-Array = NDArray[np.float64]
 
 LOG_GAMMA_SD = 0.5
 MAX_STEPS = 200

@@ -15,9 +15,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from heart_utils.ratings.verdicts import Array
+
 __all__ = ["Interval", "bootstrap_ci", "estimate_rng", "share_ci"]
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Counts = NDArray[np.int64]
 

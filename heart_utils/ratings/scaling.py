@@ -15,9 +15,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from heart_utils.ratings.verdicts import Array
+
 __all__ = ["ScalingError", "Trend", "correlate_scale", "spearman_interval"]
 
-Array = NDArray[np.float64]
 
 LEAST_MODELS = 4
 EXACT = 8

@@ -17,11 +17,10 @@ from heart_utils.ratings.resampling import (
     interval_ends,
     refuse_few_raters,
 )
-from heart_utils.ratings.verdicts import Codes, Entries, RatingsError
+from heart_utils.ratings.verdicts import Array, Codes, Entries, RatingsError
 
 __all__ = ["Model", "Spread"]
 
-Array = NDArray[np.float64]
 Model = BradleyTerry | Levels
 
 CHUNK_CELLS = 1_000_000

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from heart_utils.ratings.verdicts import Array
 from heart_utils.replies.codes import CodesError
 from heart_utils.tables import need_columns
 
 __all__ = ["StrategyCoder", "train_coder"]
 
-Array = NDArray[np.float64]
 
 LONGEST = 3
 """Words in a row that make a feature, chosen on ESConv's validation split among 2 and 3."""
@@ -33,8 +32,6 @@ class StrategyCoder:
     """A trained coder: two pipelines of scikit-learn, of which the second, for probabilities, goes on from the first."""
 
     strategies: tuple[str, ...]  # what it tells apart
-    n_turns: int  # turns that it learned from, and on which its probabilities were calibrated
-    n_calibration: int
     _margins: Any
     _scale: Any
 
@@ -46,14 +43,6 @@ class StrategyCoder:
         """Give each text a probability for each strategy; a row sums to 1."""
         chances = self._scale.predict_proba(_margins_of(self._margins, texts)) if len(texts) else None
         return pd.DataFrame(chances, index=texts.index, columns=list(self._scale.classes_), dtype=float)
-
-    def code(self, replies: pd.DataFrame) -> pd.DataFrame:
-        """Code replies."""
-        valid = replies["state"] == "valid"
-        chances = self.probabilities(replies.loc[valid, "text"]).clip(0.0, 1.0).reindex(replies.index)
-        about = ["reply_id", "state", "simulated"]
-        long = replies[about].join(chances).melt(about, var_name="code", value_name="probability")
-        return long.assign(coder="learned-on-esconv")[["reply_id", "coder", "code", "probability", "state", "simulated"]]
 
 
 def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder:
@@ -102,7 +91,7 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
     margins.fit(turns["text"], turns["strategy"])
     scale = LogisticRegression(C=10.0, max_iter=1_000)
     scale.fit(_margins_of(margins, calibration["text"]), calibration["strategy"])
-    return StrategyCoder(tuple(map(str, margins.classes_)), len(turns), len(calibration), _margins=margins, _scale=scale)
+    return StrategyCoder(tuple(map(str, margins.classes_)), _margins=margins, _scale=scale)
 
 
 def _margins_of(margins: Any, texts: pd.Series) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, stats
 from scipy.special import expit
 
@@ -20,7 +20,7 @@ from heart_utils.ratings.gate import GateError, compare_responders
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.ratings.resampling import FEW_RATERS, interval_ends
 from heart_utils.ratings.spread import bootstrap_draws, one_way, product_draws, two_way
-from heart_utils.ratings.verdicts import AgreementError, Codes, Entries
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries
 from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
 from heart_utils.simulate.study import Panel, simulate_study
 
@@ -35,7 +35,6 @@ __all__ = [
     "simulate_power",
 ]
 
-Array = NDArray[np.float64]
 Pairs = tuple[Codes, Codes]
 
 INTERVALS = {
@@ -300,9 +299,7 @@ def simulate_power(
     return pd.DataFrame(rows).assign(simulated=True)
 
 
-def label_some(
-    verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, among: ArrayLike | None = None, cluster: str = "dialogue_id"
-) -> pd.DataFrame:
+def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, among: ArrayLike | None = None) -> pd.DataFrame:
     """Keep people's verdicts on a simple random part of the dialogues, and the judges' on all.
 
     Parameters
@@ -315,8 +312,6 @@ def label_some(
         The source of chance.
     among : sequence, optional
         The dialogues to draw from; by default all.
-    cluster : str
-        Column of what is labelled or not.
 
     Returns
     -------
@@ -334,12 +329,12 @@ def label_some(
     >>> label_some(both, 1, np.random.default_rng(1))["rater_kind"].tolist()
     ['human', 'model', 'model', 'model']
     """
-    dialogues = np.asarray(sorted(verdicts[cluster].unique()) if among is None else among, dtype=object)
+    dialogues = np.asarray(sorted(verdicts["dialogue_id"].unique()) if among is None else among, dtype=object)
     if n > len(dialogues):
-        raise AgreementError(f"{n} of {len(dialogues)} {cluster} cannot be labelled.")
+        raise AgreementError(f"{n} of {len(dialogues)} dialogues cannot be labelled.")
     chosen = rng.choice(dialogues, n, replace=False)
-    rows = verdicts[verdicts[cluster].isin(dialogues)]
-    return rows[rows[cluster].isin(chosen) | (rows["rater_kind"] == "model")]
+    rows = verdicts[verdicts["dialogue_id"].isin(dialogues)]
+    return rows[rows["dialogue_id"].isin(chosen) | (rows["rater_kind"] == "model")]
 
 
 def check_saving(

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.simulate.study import Panel, Study, simulate_study
 
 __all__ = ["LAYOUTS", "FullStudyError", "Margins", "Settings", "calibrate", "simulate_heart"]
 
-Array = NDArray[np.float64]
 
 N_MODELS = 16
 N_RATERS = 300

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import fit_strengths
+from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_columns
 
@@ -26,7 +27,6 @@ __all__ = [
     "simulate_writers",
 ]
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 
@@ -191,12 +191,6 @@ def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFra
     )
 
 
-def responders_table(names: list[str]) -> pd.DataFrame:
-    """Lay out responders; whose name starts with human is a person."""
-    kinds = ["human" if name.startswith("human") else "model" for name in names]
-    return _finish("responders", responder=names, responder_kind=kinds, family=names)
-
-
 def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Lay out one reply a responder and history."""
     history = histories["history_id"].repeat(len(names)).reset_index(drop=True)
@@ -226,13 +220,6 @@ def comparisons_table(pairs: pd.DataFrame, verdicts: pd.DataFrame) -> pd.DataFra
     shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id").reset_index(drop=True)
     rows = pairs.take(pd.Index(pairs["pair_id"]).get_indexer(pd.Index(shown["pair_id"]))).reset_index(drop=True)
     return _finish("comparisons", **{**rows, **shown}, protocol="simulated")
-
-
-def scores_table(histories: pd.DataFrame, history: Codes, **columns: Any) -> pd.DataFrame:
-    """Lay out one row a score of a reply alone."""
-    rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
-    rows["reply_id"] = rows["history_id"] + "-" + columns["responder"]
-    return _finish("scores", **rows, state="valid", protocol="simulated", **columns)
 
 
 def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
@@ -395,6 +382,7 @@ def simulate_study(
     in_slice = theta[:, (slices == "adversarial").astype(int)]
     there = in_slice + dialogue_sd * _correlated(rng, in_slice.shape, correlation)
     histories = histories_table(slices, n_dialogues)
+    kinds = ["human" if name.startswith("human") else "model" for name in names]
     met = _draw_pairs(rng, len(slices), len(names), pairs)
     pairs_met = pairs_table(histories, names, *met)
     verdicts = pd.concat(
@@ -404,7 +392,7 @@ def simulate_study(
     scored = [_score(rng, panel, number, there, histories, names, dimensions) for number, panel in enumerate(panels) if scores]
     return Study(
         histories=histories,
-        responders=responders_table(names),
+        responders=_finish("responders", responder=names, responder_kind=kinds, family=names),
         replies=replies_table(histories, names),
         comparisons=comparisons_table(pairs_met, verdicts),
         verdicts=verdicts,
@@ -533,14 +521,19 @@ def _score(
     rater = np.broadcast_to(rng.integers(0, panel.n_raters, (1, *there.shape[1:])), there.shape).ravel()
     severity = rng.normal(0.0, SEVERITY_SD, panel.n_raters)
     felt = panel.discrimination * there.ravel() + severity[rater] + rng.logistic(0.0, 0.5, there.size)
-    return scores_table(
-        histories,
-        history,
-        responder=words(names, responder),
+    rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
+    author = words(names, responder)
+    return _finish(
+        "scores",
+        **rows,
+        reply_id=rows["history_id"] + "-" + author,
+        responder=author,
         rater=words(_names_of(panel, number), rater),
         rater_kind=words([panel.kind], np.zeros(there.size, int)),
         dimension=words(dimensions, dimension),
         score=1.0 + np.searchsorted(SCORE_CUTS, felt),
+        state="valid",
+        protocol="simulated",
     )
 
 

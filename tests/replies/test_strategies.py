@@ -53,17 +53,14 @@ def test_a_dialogue_on_both_sides_is_refused():
         train_coder(turns, turns.assign(dialogue_id=["f", "g"], strategy="q"))
 
 
-def test_a_reply_that_failed_keeps_its_state_and_probabilities_sum_to_one():
+def test_probabilities_sum_to_one():
     turns = pd.DataFrame(
         {"dialogue_id": list("abcd"), "text": ["why now", "why then", "try rest", "try sleep"], "strategy": list("qqss")}
     )
     coder = train_coder(turns, turns.assign(dialogue_id=list("efgh")))
-    replies = pd.DataFrame({"reply_id": ["r", "t"], "text": ["why", None], "state": ["valid", "refused"], "simulated": False})
-    codes = coder.code(replies)
-    assert codes.groupby("reply_id")["probability"].sum(min_count=1).round(9).fillna(-1).to_dict() == {"r": 1.0, "t": -1}
-    assert set(codes.loc[codes["reply_id"] == "t", "state"]) == {"refused"}
-    nobody = coder.code(replies.assign(text=None, state="refused"))
-    assert (len(nobody), nobody["probability"].notna().sum()) == (len(codes), 0)
+    chances = coder.probabilities(pd.Series(["why", "try"]))
+    assert chances.sum(axis=1).tolist() == pytest.approx([1.0, 1.0])
+    assert coder.probabilities(pd.Series([], dtype="str")).empty
 
 
 @pytest.mark.mirror
