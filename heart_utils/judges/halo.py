@@ -47,8 +47,7 @@ class Halo:
     # ``same_rater`` (mean correlation of it with the other dimensions within either rater) and ``holds``, whether the first
     # is larger.
     second: pd.DataFrame
-    # one row a rater: ``within`` (mean correlation of two dimensions for one rater) and ``first_share`` (of the first
-    # eigenvalue) with ``ci_low`` and ``ci_high``.
+    # one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``.
     raters: pd.DataFrame
     n_histories: int  # histories used, those with a score missing, and what was resampled
     n_left_out: int
@@ -133,11 +132,9 @@ def measure_halo(
     parts = [_distinct(table, pairs, dimensions, n_clusters, ci_level).assign(kinds=name) for name, pairs in meetings.items()]
     of_dimensions = pd.concat(parts, ignore_index=True)
     second = pd.concat([_second(table[0], pairs, raters, dimensions).assign(kinds=name) for name, pairs in meetings.items()])
-    of_raters = pd.DataFrame([
-        {"rater": rater, "within": _mean_off_diagonal(table[0, place, :, place]),
-         **_interval("first_share", _first_share(table[:, place, :, place]), n_clusters, ci_level, least=0.0, most=1.0)}
-        for place, rater in enumerate(raters)
-    ]).drop(columns="p")  # fmt: skip
+    shares = [_first_share(table[:, place, :, place]) for place in range(len(raters))]
+    of_raters = pd.DataFrame([_interval("first_share", share, n_clusters, ci_level, least=0.0, most=1.0) for share in shares])
+    of_raters = of_raters.drop(columns="p").assign(rater=raters)
     index = pd.MultiIndex.from_product([raters, dimensions], names=["rater", "dimension"])
     correlations = pd.DataFrame(found[0], index=index, columns=index)
     few = n_clusters < ENOUGH_CLUSTERS
@@ -250,10 +247,6 @@ def _first_share(table: Array) -> Array:
     if whole.any():
         share[whole] = np.linalg.eigvalsh(table[whole])[:, -1] / table.shape[1]
     return share
-
-
-def _mean_off_diagonal(table: Array) -> float:
-    return float(_nanmean(table[np.triu_indices(len(table), 1)], (0,)))
 
 
 def _interval(name: str, values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:

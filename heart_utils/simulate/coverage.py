@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -105,27 +104,13 @@ def simulate_coverage(
         raise ValueError(f"tie_share is {design.tie_share}, but these studies are drawn without ties. Set it to 0.")
     if n_studies < 2:
         raise ValueError(f"n_studies is {n_studies}; the Monte Carlo error needs two or more.")
-    held: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for _ in range(n_studies):
-        for key, found in _one_study(design, rng, n_resamples, ci_level).items():
-            held[key].append(found)
-    rows = []
-    for (interval, quantity), shares in held.items():
-        holds, width = np.array(shares).T
-        rows.append(
-            {
-                "interval": interval,
-                "population": INTERVALS[interval],
-                "quantity": quantity,
-                "coverage": holds.mean(),
-                "mc_error": holds.std(ddof=1) / np.sqrt(n_studies),
-                "width": width.mean(),
-                "promised": ci_level,
-                "n_studies": n_studies,
-                "simulated": True,
-            }
-        )
-    return pd.DataFrame(rows)
+    rows = [(*key, *found) for _ in range(n_studies) for key, found in _one_study(design, rng, n_resamples, ci_level).items()]
+    groups = pd.DataFrame(rows, columns=["interval", "quantity", "holds", "width"]).groupby(
+        ["interval", "quantity"], sort=False
+    )
+    found = groups.agg(coverage=("holds", "mean"), mc_error=("holds", "sem"), width=("width", "mean")).reset_index()
+    found.insert(1, "population", found["interval"].map(INTERVALS))
+    return found.assign(promised=ci_level, n_studies=n_studies, simulated=True)
 
 
 def _one_study(
@@ -144,10 +129,9 @@ def _one_study(
     found = {}
 
     def hold_draws(interval: str, draws: Array, n_clusters: int, truth: Array) -> None:
-        many = np.full(size, n_clusters), np.full(len(pairs[0]), n_clusters)
         gaps = draws[:, pairs[0]] - draws[:, pairs[1]]
-        found[interval, "strength"] = _held(*interval_ends(model.theta, draws, many[0], ci_level), truth)
-        ends = interval_ends(_gaps(model.theta, pairs), gaps, many[1], ci_level)
+        found[interval, "strength"] = _held(*interval_ends(model.theta, draws, n_clusters, ci_level), truth)
+        ends = interval_ends(_gaps(model.theta, pairs), gaps, n_clusters, ci_level)
         found[interval, "difference"] = _held(*ends, _gaps(truth, pairs))
 
     def hold_covariance(interval: str, covariance: Array, n_clusters: int, truth: Array) -> None:

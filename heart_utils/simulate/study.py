@@ -378,7 +378,13 @@ def simulate_study(
         raise ValueError(f"orders is {orders!r}, expected random or both.")
     names = _name_responders(strengths, n_responders)
     slices = np.array(["standard"] * n_dialogues + ["adversarial", "calm_twin"] * n_twins, dtype=object)
-    theta = _draw_strengths(rng, strengths, len(names), len(dimensions), strength_sd, adversarial_sd, correlation)
+    plain = strength_sd * _correlated(rng, (len(dimensions), len(names)), correlation)
+    if strengths is not None:  # given for the first dimension, with which the others correlate
+        given = np.array([strengths[name] for name in names], dtype=float)
+        plain[1:] += correlation * (given - plain[0])
+        plain[0] = given
+    theta = np.stack([plain, plain + adversarial_sd * _correlated(rng, plain.shape, correlation)], axis=1)
+    theta -= theta.mean(axis=-1, keepdims=True)  # of shape (dimensions, plain or adversarial, responders)
     in_slice = theta[:, (slices == "adversarial").astype(int)]
     there = in_slice + dialogue_sd * _correlated(rng, in_slice.shape, correlation)
     histories = histories_table(slices, n_dialogues)
@@ -412,26 +418,6 @@ def _name_responders(strengths: Mapping[str, float] | None, n_responders: int) -
     if len(names) < 2:
         raise ValueError(f"A study needs two responders or more, not {len(names)}.")
     return names
-
-
-def _draw_strengths(
-    rng: np.random.Generator,
-    strengths: Mapping[str, float] | None,
-    size: int,
-    n_dimensions: int,
-    strength_sd: float,
-    adversarial_sd: float,
-    correlation: float,
-) -> Array:
-    """Draw strengths of shape (dimensions, plain or adversarial, responders), each with mean zero."""
-    plain = strength_sd * _correlated(rng, (n_dimensions, size), correlation)
-    if strengths is not None:
-        given = np.array([strengths[name] for name in sorted(strengths)], dtype=float)
-        plain[1:] += correlation * (given - plain[0])
-        plain[0] = given
-    shift = adversarial_sd * _correlated(rng, (n_dimensions, size), correlation)
-    theta = np.stack([plain, plain + shift], axis=1)
-    return np.asarray(theta - theta.mean(axis=-1, keepdims=True))
 
 
 def _correlated(rng: np.random.Generator, shape: tuple[int, ...], correlation: float) -> Array:
