@@ -293,8 +293,8 @@ class BradleyTerry:
         cell = self.entries.cluster * size**2 + pair
         _, place = np.unique(cell, return_inverse=True)
         own = np.bincount(place, weights=lead * weight)[place]
-        total = np.bincount(pair, weights=weight)
-        mean, total = (np.bincount(pair, weights=weight * lead) / total)[pair], total[pair]
+        total = np.bincount(pair, weights=weight)[pair]
+        mean = np.bincount(pair, weights=weight * lead)[pair] / total
         n = np.round(1.0 / weight)
         within = (lead - own) / np.maximum(n - 1.0, 1.0) / total
         alone = (lead - mean) / np.maximum(total - 1.0, 1.0)

@@ -105,9 +105,8 @@ def simulate_coverage(
     if n_studies < 2:
         raise ValueError(f"n_studies is {n_studies}; the Monte Carlo error needs two or more.")
     rows = [(*key, *found) for _ in range(n_studies) for key, found in _one_study(design, rng, n_resamples, ci_level).items()]
-    groups = pd.DataFrame(rows, columns=["interval", "quantity", "holds", "width"]).groupby(
-        ["interval", "quantity"], sort=False
-    )
+    keys = ["interval", "quantity"]
+    groups = pd.DataFrame(rows, columns=[*keys, "holds", "width"]).groupby(keys, sort=False)
     found = groups.agg(coverage=("holds", "mean"), mc_error=("holds", "sem"), width=("width", "mean")).reset_index()
     found.insert(1, "population", found["interval"].map(INTERVALS))
     return found.assign(promised=ci_level, n_studies=n_studies, simulated=True)
