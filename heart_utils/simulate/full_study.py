@@ -113,7 +113,7 @@ def simulate_heart(
 
     Examples
     --------
-    >>> study = simulate_heart(rng=np.random.default_rng(1), n_twins=0)
+    >>> study = simulate_heart(rng=np.random.default_rng(1))
     >>> len(study.responders), bool(study.verdicts["simulated"].all())
     (17, True)
     """
