@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from heart_utils.judging.codebook import load_codebooks
+from heart_utils.judging.prompts import load_codebooks
 from heart_utils.replies.codes import SAFETY_CODES, CodesError, code_by_words, count_safety, find_missed_cues, veto_board
 
 BOOK = load_codebooks()
