@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -71,7 +71,7 @@ class Components:
         """
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
             raise AgreementError("One rater does not show how raters differ; expected n_raters=1 and same_raters=True.")
-        return _reliability(self.table["variance"].to_dict(), n_dialogues, n_raters, same_raters, absolute)
+        return _reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute)
 
 
 def variance_components(scores: pd.DataFrame) -> Components:
@@ -115,7 +115,8 @@ def variance_components(scores: pd.DataFrame) -> Components:
     estimate = pd.Series(_estimates(cells))
     variance = estimate.clip(lower=0.0)
     table = pd.DataFrame({"estimate": estimate, "variance": variance, "share": variance / variance.sum()})
-    return Components(table.assign(clipped=estimate < 0), *cells.shape, left_out)
+    n_responders, n_dialogues, n_raters = cells.shape
+    return Components(table.assign(clipped=estimate < 0), n_responders, n_dialogues, n_raters, left_out)
 
 
 def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
@@ -204,7 +205,7 @@ def cheapest_design(
     if (reliability is None) == (gap is None):
         raise AgreementError(f"Give either a reliability or a gap; got {reliability} and {gap}.")
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
-    variance = components.table["variance"].to_dict()
+    variance = components.table["variance"]
     rows = []
     for n_raters in range(1, most + 1):
 
@@ -265,14 +266,15 @@ def check_reliability(
             f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies of "
             f"{n_dialogues} with raters={raters!r} (one of {', '.join(WHO)})."
         )
-    told = (n_dialogues, n_raters if raters == "all" else 1, raters != "another")
+    if raters == "all":
+        cells = cells.mean(axis=2, keepdims=True)
+    told = (n_dialogues, 1, raters != "another")
+    study, rater = np.tile(np.arange(n_sets), cells.shape[2]), np.repeat(np.arange(cells.shape[2]), n_sets)
     rows = []
     for _ in range(n_halves):
         first, second = np.array_split(cells[:, rng.permutation(cells.shape[1])], 2, axis=1)
         predicted, known = (_reliability(_estimates(half), *told) for half in (first, second))
-        scored = second.mean(axis=2, keepdims=True) if raters == "all" else second
-        means = np.moveaxis(scored[:, : n_sets * n_dialogues], 2, 1).reshape(size).mean(axis=2)
-        study, rater = np.tile(np.arange(n_sets), scored.shape[2]), np.repeat(np.arange(scored.shape[2]), n_sets)
+        means = np.moveaxis(second[:, : n_sets * n_dialogues], 2, 1).reshape(size).mean(axis=2)
         other = (study[:, None] != study) & ((rater[:, None] == rater) == told[2])
         covariance = np.cov(means.T)
         spread = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
@@ -289,7 +291,7 @@ def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
     valid = scores[scores["state"] == "valid"] if "state" in scores else scores
     wide = valid.pivot_table(index="dialogue_id", columns=["responder", "rater"], values="score", dropna=False)
     complete = wide.dropna()
-    sizes = (wide.columns.levels[0].size, wide.columns.levels[1].size)
+    sizes = tuple(len(wide.columns.unique(level)) for level in ("responder", "rater"))
     if sizes[0] < 2 or len(complete) < 2:
         raise AgreementError(
             f"Expected two responders or more in two dialogues or more that all raters scored in full; "
@@ -303,23 +305,24 @@ def _estimates(cells: Array) -> dict[str, float]:
     """Estimate variance components from mean squares; the last one includes chance."""
     if cells.shape[2] == 1:
         cells = cells[:, :, 0]
+    cells = cells - cells.mean()
     axes = range(cells.ndim)
-    effects = [effect for size in axes for effect in combinations(axes, size + 1)]
-    squares = {effect: _mean_square(cells, effect) for effect in effects}
+    parts = [part for size in range(cells.ndim + 1) for part in combinations(axes, size)]
+    sums = {
+        part: (cells.mean(axis=tuple(axis for axis in axes if axis not in part)) ** 2).sum() * _n_cells(cells, part)
+        for part in parts
+    }
+    squares = {
+        effect: sum((-1) ** (len(effect) - len(part)) * sums[part] for part in parts if set(part) <= set(effect))
+        / prod(cells.shape[axis] - 1 for axis in effect)
+        for effect in parts[1:]
+    }
     found = {}
-    for effect in effects:
-        above = [(len(one) - len(effect), square) for one, square in squares.items() if set(effect) <= set(one)]
-        total = sum((-1) ** more * square for more, square in above)
+    for effect in squares:
+        above = [one for one in squares if set(effect) <= set(one)]
+        total = sum((-1) ** (len(one) - len(effect)) * squares[one] for one in above)
         found[":".join(FACETS[axis] for axis in effect)] = float(total) / _n_cells(cells, effect)
-    return {**dict(list(found.items())[:-1]), "rest": list(found.values())[-1]}
-
-
-def _mean_square(cells: Array, effect: tuple[int, ...]) -> float:
-    inner = np.zeros(1)
-    for part in chain.from_iterable(combinations(effect, size) for size in range(len(effect) + 1)):
-        others = tuple(axis for axis in range(cells.ndim) if axis not in part)
-        inner = inner + (-1) ** (len(effect) - len(part)) * cells.mean(axis=others, keepdims=True)
-    return float((inner**2).sum() * _n_cells(cells, effect) / prod(cells.shape[axis] - 1 for axis in effect))
+    return {"rest" if name == ":".join(FACETS[: cells.ndim]) else name: value for name, value in found.items()}
 
 
 def _n_cells(cells: Array, effect: tuple[int, ...]) -> int:
@@ -328,10 +331,10 @@ def _n_cells(cells: Array, effect: tuple[int, ...]) -> int:
 
 
 def _true_and_error(
-    variance: Mapping[str, float], n_dialogues: int, n_raters: int, same_raters: bool, absolute: bool = False
+    variance: Mapping[str, float] | pd.Series, n_dialogues: int, n_raters: int, same_raters: bool, absolute: bool = False
 ) -> tuple[float, float]:
     """Sum the variance of responders' means that another such study repeats, and the variance that it does not."""
-    part = {name: max(one, 0.0) for name, one in variance.items()}
+    part = {name: max(one, 0.0) for name, one in dict(variance).items()}
     taste = part.get("responder:rater", 0.0) / n_raters
     error = part.get("responder:dialogue", 0.0) / n_dialogues + part["rest"] / (n_dialogues * n_raters)
     if absolute:
@@ -340,6 +343,6 @@ def _true_and_error(
     return part["responder"] + taste * same_raters, error + taste * (not same_raters)
 
 
-def _reliability(variance: Mapping[str, float], *study: Any) -> float:
+def _reliability(variance: Mapping[str, float] | pd.Series, *study: Any) -> float:
     true, error = _true_and_error(variance, *study)
     return true / (true + error) if true else 0.0

@@ -66,30 +66,30 @@ def simulated(n_studies: int) -> Iterator[Figure]:
 
 
 def tables() -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Give every table of scores: its source and party, its attribute and its rows."""
+    """Give every table of scores: what was scored, by whom, and its rows."""
     people = {"human": "people", "model": "judges"}
-    for (kind, attribute), rows in load_scores("mentalalign").groupby(["rater_kind", "dimension"]):
-        yield f"MentalAlign, {people[kind]}", attribute, rows
+    for (attribute, kind), rows in load_scores("mentalalign").groupby(["dimension", "rater_kind"]):
+        yield f"MentalAlign, {attribute}", people[kind], rows
     for kind, rows in load_verdicts("mtbench").groupby("rater_kind"):
-        yield f"MT-Bench, {people[kind]}", "wins", win_scores(rows, panels=2 if kind == "human" else 1)
+        yield "MT-Bench, wins", people[kind], win_scores(rows, panels=2 if kind == "human" else 1)
 
 
 def measured(n_halves: int) -> Iterator[Figure]:
     """Predict from halves of the published tables."""
     rows = []
-    for where, attribute, scores in tables():
+    for what, party, scores in tables():
+        source, attribute = what.split(", ")
         for raters in ("all", "another") if len(set(scores["rater"])) > 1 else ("all",):
             for n in (5, 10, 20):
                 halves = check_reliability(scores, n, raters=raters, n_halves=n_halves, rng=np.random.default_rng(n))
                 off = halves[["intraclass", "correlation", "components"]].sub(halves["predicted"], axis=0).abs()
                 row = {f"{name} {how}": getattr(off[name], how)() for name in off for how in ("mean", "median")}
-                rows.append({"where": where, "attribute": attribute, "raters": raters, "n": n, **row})
+                rows.append({"where": f"{source}, {party}, {n} dialogues, raters: {raters}", "attribute": attribute, **row})
     found = pd.DataFrame(rows)
-    for (where, raters, n), some in found.groupby(["where", "raters", "n"]):
+    for where, some in found.groupby("where"):
         for how in ("intraclass", "correlation"):
-            off = some[f"{how} mean"]
-            worst = some.loc[off.idxmax()]
-            note = f"median {some[f'{how} median'].mean():.3f}"
-            note += f"; worst {worst['attribute']} {worst[f'{how} mean']:.3f}; {(off <= MOST).sum()} of {len(some)} within"
-            name = f"predicted less measured ({how}), {where}, {n} dialogues, raters: {raters}"
-            yield Figure(name, off.mean(), "", f"at most {MOST}", bool(off.mean() <= MOST), note)
+            off = some.set_index("attribute")[f"{how} mean"]
+            note = f"median {some[f'{how} median'].mean():.3f}; worst {off.idxmax()} {off.max():.3f}; "
+            note += f"{(off <= MOST).sum()} of {len(some)} within"
+            name = f"predicted less measured ({how}), {where}"
+            yield Figure(name, float(off.mean()), "", f"at most {MOST}", bool(off.mean() <= MOST), note)
