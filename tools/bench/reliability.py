@@ -88,8 +88,8 @@ def measured(n_halves: int) -> Iterator[Figure]:
     found = pd.DataFrame(rows)
     for where, some in found.groupby("where"):
         for how in ("intraclass", "correlation"):
-            off = some.set_index("attribute")[f"{how} mean"]
-            note = f"median {some[f'{how} median'].mean():.3f}; worst {off.idxmax()} {off.max():.3f}; "
-            note += f"{(off <= MOST).sum()} of {len(some)} within"
+            missed = some.set_index("attribute")[f"{how} mean"]
+            note = f"median {some[f'{how} median'].mean():.3f}; worst {missed.idxmax()} {missed.max():.3f}; "
+            note += f"{(missed <= MOST).sum()} of {len(some)} within"
             name = f"predicted less measured ({how}), {where}"
-            yield Figure(name, float(off.mean()), "", f"at most {MOST}", bool(off.mean() <= MOST), note)
+            yield Figure(name, float(missed.mean()), "", f"at most {MOST}", bool(missed.mean() <= MOST), note)
