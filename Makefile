@@ -96,6 +96,7 @@ record: env ## ask for what the recorded calls of the sample lack, and write the
 simulations: env ## keep the tables of simulations in data/simulated anew, where code or settings changed
 	@rm -f $$(grep -l "kept(" notebooks/*.ipynb | sed 's|^|build/executed/sample/|; s|notebooks/||')
 	@HEART_KEPT=write $(MAKE) --no-print-directory notebooks RUN=sample JOBS=1
+	@rm -f build/executed/sample/.*.anew # what ran is kept now
 
 study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or reply (RESUME=1, PORT=8001, ARGS="--help")
 	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply)"; exit 2; }

@@ -63,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for file, content in contents.items():
             if file:
                 write_atomically(file, content.encode())
-    except (ValueError, OSError, ImportError) as error:
+    except ModuleNotFoundError as error:
+        print(f"heart-gate: --out needs {error.name}: pip install 'heart-utils[plots]'", file=sys.stderr)
+        return BAD_INPUT
+    except (ValueError, OSError) as error:
         print(f"heart-gate: {error}", file=sys.stderr)
         return BAD_INPUT
     print(f"{ANSWERS[code]}: {found.candidate} against {found.baseline}")

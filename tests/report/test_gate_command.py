@@ -11,7 +11,7 @@ import yaml
 from gate_case import THETA, write_run
 
 from heart_utils.report.gate_command import main
-from heart_utils.runs import RunError, find_root
+from heart_utils.runs import find_root
 
 COLUMNS = ["history_id", "responder_a", "responder_b", "rater", "rater_kind", "dimension", "order", "verdict", "state"]
 
@@ -84,21 +84,17 @@ def test_the_reports_say_the_same_as_the_exit_code(folder, tmp_path):
     assert "at least one of 8 equal candidates" in (tmp_path / "out" / "gate.html").read_text(encoding="utf-8")
 
 
-def test_two_runs_are_compared_without_a_project_around_them(folder, monkeypatch, capsys):
-    def nowhere():
-        raise RunError("no project here")
-
-    monkeypatch.setattr("heart_utils.runs.find_root", nowhere)
+def test_two_runs_are_compared_without_a_checkout_around_them(folder, monkeypatch, capsys):
+    monkeypatch.setattr("heart_utils.runs.find_root", lambda: folder / "site-packages" / "heart_utils")
     monkeypatch.chdir(folder)
     assert main(["./run-old:old", "./run-worse:new"]) == 1
     assert capsys.readouterr().out.startswith("WORSE")
 
 
-def test_the_package_has_the_command_and_brings_what_it_reads():
+def test_the_package_has_the_command():
     project = tomllib.loads((find_root() / "pyproject.toml").read_text(encoding="utf-8"))
     module, _, name = project["project"]["scripts"]["heart-gate"].partition(":")
     assert getattr(importlib.import_module(module), name) is main
-    assert "data/sources.yaml" in project["tool"]["setuptools"]["data-files"]["share/heart-utils/data"]
 
 
 def test_the_workflow_to_copy_needs_no_makefile_and_runs_the_command_with_options_that_it_has(capsys):

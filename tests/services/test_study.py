@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import sqlite3
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -25,7 +26,7 @@ from heart_utils.judging.design import pair_replies
 from heart_utils.people import raters
 from heart_utils.people.raters import import_ratings, import_replies
 from heart_utils.people.study import load_settings, start_study, stop_study, write_study
-from heart_utils.runs import open_run
+from heart_utils.runs import find_root, open_run
 from tools.study_visitor import Visitor, potato_program
 
 pytestmark = pytest.mark.services
@@ -345,6 +346,15 @@ class Scripted:
             )
             page = self.get()
         assert "debrief_text" in page, self.name
+
+
+def test_items_can_be_taken_out_while_the_server_walks_through_them():
+    """Potato's own deque ends in an error page here; with many raters at once it did."""
+    python = potato_program().resolve().with_name("python")
+    walk = "from potato.item_state_management import deque; left = deque('abc')\nfor one in left: left.remove(one)\nprint(*left)"
+    texts = {"PYTHONPATH": str(find_root() / "data" / "study")}
+    done = subprocess.run([python, "-c", walk], env=texts, capture_output=True, text=True, check=False)
+    assert done.stdout == "\n", done.stderr
 
 
 def test_fifty_raters_at_once_lose_no_verdict(tmp_path):
