@@ -51,9 +51,12 @@ class Flow:
         elif isinstance(node, ast.Import):
             self.imported |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            outside, self.used = self.used, set()  # what a function reads is used where it is called
-            self.rests[node.name] = set().union(*(self._of(part) for part in node.body))
-            self.used = outside
+            outside, self.used = (self.used, self.rests), set()  # what a function reads is used where it is called
+            own = {getattr(part, "arg", getattr(part, "id", "")) for part in ast.walk(node) if _is_bound(part)}
+            self.rests = {name: its for name, its in self.rests.items() if name not in own}
+            found = set().union(*(self._of(part) for part in node.body))
+            self.used, self.rests = outside
+            self.rests[node.name] = found
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             if node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -61,7 +64,7 @@ class Flow:
                     self._bind(target, node.value, sure=sure and not isinstance(node, ast.AugAssign))
         elif isinstance(node, (ast.If, ast.For, ast.While, ast.With, ast.Try)):
             if isinstance(node, ast.For):
-                self._bind(node.target, node.iter, sure=False)
+                self._bind(node.target, node.iter, sure=True)
             for item in getattr(node, "items", []):
                 if item.optional_vars is not None:
                     self._bind(item.optional_vars, item.context_expr, sure=False)
@@ -170,6 +173,8 @@ class Flow:
             return {f"measured/{_text(call.args[0]) if call.args else home.split('.')[2]}"}
         if home.endswith(".read_sides"):
             return {"replies", "verdicts"}  # of the gate's run, unless the names carry another
+        if home.endswith(".full_study.Margins"):
+            return {"quoted"}  # HEART's published shares
         if called == "recipe_histories":
             return {"demo"}  # of another recipe than the run's, whose tables are read
         if home.endswith(".read_recipe"):
@@ -203,6 +208,11 @@ def _base(node: ast.expr) -> str | None:
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
+
+
+def _is_bound(node: ast.AST) -> bool:
+    """Tell an argument, or a name that gets a value: inside a function these are its own."""
+    return isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
 
 
 def _called(call: ast.Call) -> str:

@@ -34,3 +34,15 @@ addEventListener("DOMContentLoaded", () => {
     show();
   }
 });
+
+// On a phone code is folded: the words and figures come first, and a tap shows the code.
+addEventListener("DOMContentLoaded", () => {
+  if (!matchMedia("(max-width: 40rem)").matches) return;
+  for (const code of document.querySelectorAll("div.cell > div.cell_input")) {
+    const fold = document.createElement("details");
+    fold.className = "hide";
+    fold.append(Object.assign(document.createElement("summary"), { textContent: "Show code" }));
+    code.before(fold);
+    fold.append(code);
+  }
+});

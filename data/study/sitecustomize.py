@@ -1,7 +1,7 @@
 """Mend two faults of Potato's server. Its interpreter reads this file when it starts.
 
 Let a logout hold: Flask would send the session's cookie with every answer. Potato's pages report to the server as they
-close, and an answer that comes after a logout would log the person in again. So the cookie is sent at login and at logout alone.
+close, and an answer that comes after a logout would log the person in again. So it is sent at login and at logout alone.
 
 Let many people answer at once: Potato walks through the items that are left while another person's answer takes one out, which
 ends in an error page for the first. So each walk is over the items as they were when it began.

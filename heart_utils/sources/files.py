@@ -262,14 +262,14 @@ def _name_columns(table: str, rows: pd.DataFrame, how: Reading, faults: list[str
             f"always={{'rater_kind': 'human'}}; data/README.md says what may be left out."
         )
         for column in missing:  # so that the rest can be looked at
-            rows[column] = _anything(expected[column], len(rows))
+            rows[column] = _anything(column, expected[column], len(rows))
     return rows
 
 
-def _anything(what: Column, n: int) -> list[Any]:
+def _anything(column: str, what: Column, n: int) -> list[Any]:
     if what.kind == "list":
         return [[{"speaker": "seeker", "text": "?"}] for _ in range(n)]
-    return [what.words[0] if what.words else 1 if what.kind == "number" else f"?{row}" for row in range(n)]
+    return [what.words[0] if what.words else 1 if what.kind == "number" else f"{column} {row}" for row in range(n)]
 
 
 def _plain(head: object) -> str:

@@ -351,9 +351,7 @@ class Scripted:
 def test_items_can_be_taken_out_while_the_server_walks_through_them():
     """Potato's own deque ends in an error page here; with many raters at once it did."""
     python = potato_program().resolve().with_name("python")
-    walk = (
-        "from potato.item_state_management import deque; left = deque('abc')\nfor one in left: left.remove(one)\nprint(*left)"
-    )
+    walk = "from potato.item_state_management import deque; left = deque('ab')\nfor x in left: left.remove(x)\nprint(*left)"
     texts = {"PYTHONPATH": str(find_root() / "data" / "study")}
     done = subprocess.run([python, "-c", walk], env=texts, capture_output=True, text=True, check=False)
     assert done.stdout == "\n", done.stderr

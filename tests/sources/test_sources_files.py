@@ -316,6 +316,13 @@ def test_all_that_is_wrong_with_a_file_is_said_at_once_with_the_columns_found(tm
         assert re.search(fault, said), f"{fault} is not in:\n{said}"
 
 
+def test_columns_that_are_not_there_are_no_fault_of_their_rows(tmp_path):
+    rows = pd.DataFrame({"Gespräch": ["g1"], "links": ["ann"], "rechts": ["bot"], "Urteil": ["a"]})
+    with pytest.raises(DataError, match="2 faults") as error:
+        load_verdicts(rows)
+    assert "responder other than" not in str(error.value)
+
+
 def test_faults_of_rows_do_not_hide_each_other(tmp_path):
     rows = [VOTE, VOTE, {**VOTE, "history_id": "h2", "rater_kind": "robot"}, {**VOTE, "history_id": "h3", "responder_b": "x"}]
     rows += [{**VOTE, "history_id": "h4", "p_a": 7}, {**VOTE, "history_id": "h5", "rater": None}]

@@ -100,6 +100,9 @@ def test_a_set_that_is_not_at_hand_leaves_what_took_its_place(run):
         (["made = own.read('codes')", "[made for made in votes]"], {"public/verdicts/mtbench"}),
         (["votes = own.read('codes')", "votes"], {"codes"}),
         (["own.name, Panel(3)"], set()),
+        (["one = own.read('codes')", "for one in votes:\n    x = one\nx"], {"public/verdicts/mtbench"}),
+        (["def share(votes):\n    found = votes\n    return found", "found = own.read('codes')", "share(1)"], set()),
+        (["from heart_utils.simulate.full_study import Margins", "said = Margins()", "said.ties"], {"quoted"}),
     ],
 )
 def test_what_a_name_rests_on_goes_where_the_name_goes(cells, rests_on):
