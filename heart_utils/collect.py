@@ -15,14 +15,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import sqlalchemy as sa
 
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import calls, check_calls, chunks, export_calls, keys_in, merge_calls
+from heart_utils.calls.ledger import Ledger, calls, check_calls, chunks, export_calls, keys_in, merge_calls
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid
 from heart_utils.judging.design import DesignError
@@ -46,9 +46,6 @@ from heart_utils.judging.respond import lengthen_planned, plan_replies, skipped_
 from heart_utils.people.raters import add_people
 from heart_utils.runs import Run, open_run, strictest_licence
 from heart_utils.tables import empty_table
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
 
 __all__ = ["main"]
 
@@ -88,9 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
-            warnings.filterwarnings(
-                "ignore", "Item .* on TypedDict class", UserWarning
-            )  # pydantic's, of no use to anybody here
+            warnings.filterwarnings("ignore", "Item .* on TypedDict class", UserWarning)  # pydantic's, of no use here
             warnings.showwarning = partial(_show_warning, options.said)
             return _collect(options)
     except KeyboardInterrupt:
@@ -126,11 +121,8 @@ def _collect(options: argparse.Namespace) -> int:
     print(_describe(plan, ledger))
     if (plan["n_calls"] > plan["n_recorded"]).any():
         print(_describe_time(plan, recipe, ledger, options.reply_concurrency))
-    if ledger.damaged:
-        print(
-            f"{len(ledger.damaged)} stored answers are damaged: `make collect RUN={recipe.run}` asks for them again, "
-            f"and with ARGS=--check says which."
-        )
+    if n := len(ledger.damaged):
+        print(f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with ARGS=--check it says which.")
     if not recipe.judges:
         print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
     asked_now = _asked_now(recipe, plan)
@@ -185,10 +177,8 @@ def _collect(options: argparse.Namespace) -> int:
     asked = (replies, verdicts, scores, codes, probed, again)
     failed = sum(int((table["state"] == "error").sum()) for table in asked)
     if failed:
-        print(
-            f"{failed} rows are errors; the same command asks for them again.{_causes(ledger, recipe, options.said)}",
-            file=sys.stderr,
-        )
+        causes = _causes(ledger, recipe, options.said)
+        print(f"{failed} rows are errors; the same command asks for them again.{causes}", file=sys.stderr)
     return INCOMPLETE if failed else 0
 
 
@@ -198,18 +188,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dry-run", action="store_true", help="say what it would take, and ask nothing")
     parser.add_argument("--yes", action="store_true", help="make paid calls without asking first")
     parser.add_argument("--budget", type=float, metavar="USD", help="what this ledger may spend, ever")
-    parser.add_argument("--reply-concurrency", type=int, default=1, metavar="N",
-                        help="replies under way at once; more than 1 disturbs the times taken (default: 1)")  # fmt: skip
-    parser.add_argument("--batch", action="store_true",
-                        help="hand judging to providers' batches at half the price; run again to collect them")  # fmt: skip
+    parser.add_argument("--reply-concurrency", type=int, default=1, metavar="N", help="replies at once; times suffer above 1")
+    parser.add_argument("--batch", action="store_true", help="judge in batches at half the price; run again to collect")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="let the workers of a Dask cluster judge; needs HEART_LEDGER")
     parser.add_argument("--record", metavar="FILE", help="afterwards, write the calls that this run used as JSON Lines")
     parser.add_argument("--check", action="store_true", help="say what is damaged, missing or doubled, and ask nothing")
     parser.add_argument("--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing")
-    parser.add_argument("--merge", metavar="PLACE",
-                        help="take in the calls of another ledger (a .sqlite, .jsonl or URL), and ask nothing")  # fmt: skip
-    parser.add_argument("--log", metavar="FILE", type=Path,
-                        help="add a line of JSON for each call that ends: state, time, tokens, cost; never words")  # fmt: skip
+    parser.add_argument("--merge", metavar="PLACE", help="take in another ledger (.sqlite, .jsonl, URL), and ask nothing")
+    parser.add_argument("--log", metavar="FILE", type=Path, help="add a line of JSON for each call that ends; never words")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     return parser
 
@@ -258,16 +244,18 @@ def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> 
 
 def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
-    steps = [("replies", plan_replies(histories, recipe.responders, ledger=ledger, **asked), "responder")]
-    comparisons = recipe_comparisons(recipe, replies)
-    steps.append(("verdicts", recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True), "rater"))
-    steps.append(("scores", recipe_scores(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
-    steps.append(("codes", recipe_codes(recipe, histories, replies, ledger=ledger, plan=True), "rater"))
-    steps.append(("probes", recipe_probes(recipe, ledger=ledger, plan=True), "rater"))
-    again = recipe_again(recipe, histories, replies, comparisons, ledger=ledger, plan=True)
-    steps.append(("again", again, "rater"))
+    comparisons, plan = recipe_comparisons(recipe, replies), dict[str, Any](ledger=ledger, plan=True)
+    steps = {
+        "replies": plan_replies(histories, recipe.responders, ledger=ledger, **asked),
+        "verdicts": recipe_verdicts(recipe, histories, replies, comparisons, **plan),
+        "scores": recipe_scores(recipe, histories, replies, **plan),
+        "codes": recipe_codes(recipe, histories, replies, **plan),
+        "probes": recipe_probes(recipe, **plan),
+        "again": recipe_again(recipe, histories, replies, comparisons, **plan),
+    }
     columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
-    tables = [table.assign(step=step).rename(columns={who: "model"}) for step, table, who in steps if len(table)]
+    names = {"responder": "model", "rater": "model"}
+    tables = [table.assign(step=step).rename(columns=names) for step, table in steps.items() if len(table)]
     return pd.concat([table[columns] for table in tables], ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 
@@ -284,11 +272,9 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     """Write the plan as text."""
     if plan.empty or not (plan["n_calls"] > plan["n_recorded"]).any():
         return f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
-    usd = {
-        name: [f"{usd:.2f}" if pd.notna(usd) else "price not known" for usd in plan[name]]
-        for name in ("cost_usd", "at_most_usd")
-    }
-    total, most = (plan[name].sum(skipna=False) for name in ("cost_usd", "at_most_usd"))
+    names = ["cost_usd", "at_most_usd"]
+    usd = plan[names].map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known")
+    total, most = plan[names].sum(skipna=False)
     cost = f"{total:.2f} USD at list price, and at most {most:.2f}" if pd.notna(total) else "a price that is not known"
     return (
         f"{plan.assign(**usd).to_string(index=False)}\n"
@@ -348,11 +334,8 @@ def _settle_money(
     most = theirs["at_most_usd"].sum()
     there = sys.stdin is not None and sys.stdin.isatty()
     if budget_usd is None and not there:
-        print(
-            f"collect: {what}, at most {most:.2f} USD, and no budget is set. Nothing was asked: set `budget_usd:` in the run's "
-            f"settings, or give --budget USD.",
-            file=sys.stderr,
-        )
+        said = "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
+        print(f"collect: {what}, at most {most:.2f} USD, and no budget is set. {said}", file=sys.stderr)
         return False, None
     if budget_usd is None:
         try:

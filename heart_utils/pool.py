@@ -14,7 +14,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -159,13 +159,10 @@ def join_packs(files: Sequence[Path]) -> Pooled:
     rows = []
     for _, verdicts, manifest in packs:
         lab = manifest["lab"]
-        named = verdicts.assign(
-            group=lab, rater=verdicts["rater"].where(verdicts["rater_kind"] == "model", lab + ": " + verdicts["rater"])
-        )
-        rows.append(named.assign(**{name: lab + ":" + named[name] for name in ("comparison_id", "pair_id")}))
-    kinds: dict[str, str] = {}
-    for _, _, manifest in packs:
-        kinds |= manifest["responders"]
+        ids = {name: lab + ":" + verdicts[name] for name in ("comparison_id", "pair_id")}
+        raters = verdicts["rater"].where(verdicts["rater_kind"] == "model", lab + ": " + verdicts["rater"])
+        rows.append(verdicts.assign(group=lab, rater=raters, **ids))
+    kinds = dict(chain.from_iterable(manifest["responders"].items() for _, _, manifest in packs))
     verdicts = pd.concat(rows, ignore_index=True)
     responders = pd.DataFrame({"responder": list(kinds), "responder_kind": list(kinds.values())})
     responders = responders.assign(simulated=bool(verdicts["simulated"].any()))
@@ -196,9 +193,8 @@ def _apart(one: tuple[pd.DataFrame, dict[str, Any]], other: tuple[pd.DataFrame, 
         ]
     only = sorted(set(mine["protocol"]) ^ set(theirs["protocol"]))
     faults += [f"not both judged under the protocol {', '.join(only)}."] if only else []
-    changed = [
-        name for name in here["histories"].keys() & there["histories"] if here["histories"][name] != there["histories"][name]
-    ]
+    both = here["histories"].keys() & there["histories"].keys()
+    changed = [name for name in both if here["histories"][name] != there["histories"][name]]
     faults += [f"{len(changed)} histories have the same id and other words, such as {min(changed)!r}."] if changed else []
     if not set(_names(mine)) & set(_names(theirs)):
         faults.append("they share no responder, so nothing compares their ratings.")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from heart_utils.tables import TABLES, TableError, check_table
 
@@ -112,11 +111,9 @@ class Run:
         """
         files = self._files(table, part)
         if not files:
-            raise MissingTableError(
-                f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). "
-                f"It holds {', '.join(self.tables()) or 'no table yet'}. `make book RUN={self.name}` or "
-                f"`make collect RUN={self.name}` writes them."
-            )
+            said = f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). It holds"
+            make = f"`make book RUN={self.name}` or `make collect RUN={self.name}` writes them."
+            raise MissingTableError(f"{said} {', '.join(self.tables()) or 'no table yet'}. {make}")
         frames = [read_parquet(file) for file in files]
         try:
             return check_table(table, pd.concat(frames, ignore_index=True))
@@ -230,10 +227,8 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
         raise RunError(f"There is no run {name!r} (looked in {folder}). Runs here: {', '.join(there) or 'none yet'}.")
     version = _read_manifest(folder).get("format", FORMAT)
     if not isinstance(version, int) or version > FORMAT:
-        raise RunError(
-            f"{folder} was written by a newer version of this project (run format {version}; this one reads up to {FORMAT}). "
-            f"Update the project, or open the run with the version that wrote it."
-        )
+        said = f"{folder} was written by a newer version of this project (run format {version}; this one reads up to {FORMAT})"
+        raise RunError(f"{said}. Update the project.")
     return Run(folder.name, folder, root)
 
 
@@ -265,10 +260,8 @@ def find_root() -> Path:
     packed = Path(__file__).resolve().parent
     if not given and (packed / "data").is_dir():
         return packed
-    raise RunError(
-        f"The project's root (a folder with pyproject.toml and heart_utils/) was not found from {candidates[0]}. "
-        f"Set HEART_ROOT to it, or install the checkout with `pip install -e .`."
-    )
+    said = f"The project's root (a folder with pyproject.toml and heart_utils/) was not found from {candidates[0]}"
+    raise RunError(f"{said}. Set HEART_ROOT to it, or install the checkout with `pip install -e .`.")
 
 
 def find_home() -> Path:
@@ -344,22 +337,6 @@ def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bo
     return True
 
 
-def read_yaml(file: Path, kind: Any, error: type[ValueError] = RunError) -> Any:
-    """Read a YAML file as what pydantic can make of it (a model, a dataclass, ``dict[str, int]``), or say what does not fit."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(kind).validate_python(yaml.load(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except (OSError, yaml.YAMLError) as fault:
-        raise error(f"{file} cannot be read as YAML: {fault}") from None
-    except ValidationError as fault:
-        said = [
-            f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']} (it is {one['input']!r:.60})"
-            for one in fault.errors()
-        ]
-        raise error(f"{file}: {'; '.join(said)}.") from None
-
-
 def checksum(file: Path) -> str:
     """Give the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as handle:
@@ -371,10 +348,8 @@ def read_parquet(file: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(file)
     except Exception as error:  # pyarrow has no common class for a damaged file
-        raise TableError(
-            f"{file} cannot be read as a table ({type(error).__name__}: {error}). It may have been cut short; "
-            f"delete it and run the step that writes it again."
-        ) from error
+        said = f"{file} cannot be read as a table ({type(error).__name__}: {error})"
+        raise TableError(f"{said}. It may have been cut short; delete it and run the step that writes it again.") from error
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -6,14 +6,12 @@ import json
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 __all__ = ["Text"]
-
-T = TypeVar("T")
 
 Text = Annotated[str, Field(pattern=r"\S")]
 """Words, and not only blanks."""
@@ -29,28 +27,24 @@ EXPECTED = {
 """What pydantic found -> what was expected, in words."""
 
 
-def read_yaml(file: str | os.PathLike[str], error: type[ValueError]) -> dict[str, Any]:
-    """Read a file that holds a mapping."""
+def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) -> Any:
+    """Read a file strictly; an empty one holds an empty mapping."""
     try:
-        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        content = yaml.load(Path(file).read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except OSError as fault:
         raise error(f"{file} cannot be read ({fault.strerror}).") from None
     except (yaml.YAMLError, UnicodeDecodeError) as fault:
         raise error(f"{file} is not YAML: {' '.join(str(fault).split())}") from None
-    if not isinstance(content, dict):
-        raise error(f"{file} holds {said(content)}, expected a mapping of keys to values.")
-    return content
+    return read_strictly(kind, {} if content is None else content, file, error)
 
 
-def read_strictly(kind: type[T], content: Any, where: object, error: type[ValueError]) -> T:
-    """Make a dataclass of settings, or say what is wrong with the first of them that is."""
-    known = list(getattr(kind, "__dataclass_fields__", {}))
+def read_strictly(kind: Any, content: Any, where: object, error: type[ValueError]) -> Any:
+    """Make a dataclass, or whatever pydantic reads, of settings, or say what is wrong with the first of them that is."""
     try:
-        reader: TypeAdapter[T] = _reader(kind)  # type: ignore[arg-type]  # a class is hashable
-        read = reader.validate_json(json.dumps(content, default=str), strict=True, extra="forbid")
+        return _reader(kind).validate_json(json.dumps(content, default=str), strict=True, extra="forbid")
     except ValidationError as faults:
+        known = list(getattr(kind, "__dataclass_fields__", {}))
         raise error(f"{where}: {_words(faults.errors()[0], known)}") from None
-    return read
 
 
 @lru_cache
@@ -59,7 +53,7 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 
 def _words(fault: Any, known: list[str]) -> str:
-    *path, name = [str(part) for part in fault["loc"]] or [""]
+    *path, name = [str(part) for part in fault["loc"]] or ["the whole"]
     at = f"{' '.join(path)}: " if path else ""
     keys = "" if path else f" The keys are {', '.join(known)}."
     if fault["type"] == "missing":

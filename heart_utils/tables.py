@@ -7,54 +7,20 @@ really answered. :func:`check_table` is the one door through which a table enter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import yaml
 
 if TYPE_CHECKING:
     import pandera.pandas as pa
 
-__all__ = [
-    "DIMENSIONS",
-    "RATER_KINDS",
-    "RESPONDER_KINDS",
-    "SLICES",
-    "SPEAKERS",
-    "STATES",
-    "TABLES",
-    "VERDICTS",
-    "Column",
-    "TableError",
-    "check_table",
-]
-
-SPEAKERS = ("seeker", "supporter")
-SLICES = ("standard", "adversarial", "calm_twin")
-RESPONDER_KINDS = ("human", "model", "reference", "source", "probe")
-RATER_KINDS = ("human", "model")
-VERDICTS = ("a", "b", "tie")
-STATES = ("valid", "abstained", "refused", "unparsed", "error", "inconsistent")
-ORDERS = ("ab", "ba")
-ANSWER_FORMATS = ("json", "logprob")
-LABELS = ("person", "ai")
-LEVELS = ("lower", "middle", "higher")
-POPULATIONS = ("benchmark", "dialogues", "dialogues_and_raters", "dialogues_and_writers", "none")
-RATED_BY = ("recipient", "stranger", "expert")
-TOLD = ("hidden", "person", "ai", "true", "unclear")
-"""What raters were told of an author: nothing, that both are a person or an AI, the truth; or it varied, or is not known."""
-EVIDENCE = ("measured", "quoted")
-DIMENSIONS = (
-    "human_alignment",
-    "empathic_responsiveness",
-    "attunement",
-    "resonance",
-    "task_following",
-    "overall",
-)
-"""HEART's five dimensions and the overall preference; another rubric brings its own, in snake_case."""
+__all__ = ["DIMENSIONS", "RATER_KINDS", "RESPONDER_KINDS", "SLICES", "SPEAKERS", "STATES", "TABLES", "VERDICTS", "Column"]
+__all__ += ["TableError", "check_table"]
 
 
 class TableError(ValueError):
@@ -105,138 +71,30 @@ class Column:
         return said + (", or nothing" if self.nullable else ", in every row")
 
 
-TEXT, TEXT_OR_NONE = Column("text"), Column("text", nullable=True)
-NUMBER_OR_NONE = Column("number", nullable=True)
-NOT_NEGATIVE = Column("number", nullable=True, low=0)
-COUNT, COUNT_OR_NONE = Column("count", low=0), Column("count", nullable=True, low=0)
-PROBABILITY = Column("number", nullable=True, low=0, high=1)
-TRUTH, FLAGS = Column("truth"), Column("list")
-FROM_1_TO_5 = Column("number", nullable=True, low=1, high=5, optional=True)
+def _columns_of(said: Mapping[str, Mapping[str, Any]]) -> dict[str, Column]:
+    cells = {names: Column(**{**about, "words": tuple(about.get("words", ()))}) for names, about in said.items()}
+    return {name: cell for names, cell in cells.items() for name in names.split()}
 
 
-def _each(names: str, column: Column) -> dict[str, Column]:
-    return dict.fromkeys(names.split(), column)
-
-
-COLUMNS: dict[str, Column] = {
-    **_each("history_id dialogue_id pair_id comparison_id reply_id reply_a reply_b source licence", TEXT),
-    **_each("responder responder_a responder_b rater dimension protocol study population language pay", TEXT),
-    **_each("by cluster coder code method people models outcome", TEXT),
-    **_each("twin_id emotion problem situation author_id text family model released rationale", TEXT_OR_NONE),
-    **_each("group item stratum call_id", TEXT_OR_NONE),
-    **_each("ttft_ms total_ms typing_ms cost_usd size price", NOT_NEGATIVE),
-    **_each("prompt_tokens completion_tokens dimension_position rank_low rank_high", COUNT_OR_NONE),
-    **_each("n_people_replies n_model_replies n_raters", COUNT_OR_NONE),
-    **_each("repeat n_shown n_answered n_checks n_checks_passed n_a n_tie n_b n_verdicts n_clusters", COUNT),
-    **_each("p_a probability ci_level win_probability tie_share", PROBABILITY),
-    **_each("score ci_low ci_high rating_low rating_high", NUMBER_OR_NONE),
-    **_each("strength rating", Column("number")),
-    **_each("completed penalised provisional simulated", TRUTH),
-    **_each("turns flags", FLAGS),
-    **_each("empathy_a empathy_b", Column("text", nullable=True, words=LEVELS)),
-    "slice": Column("text", words=SLICES),
-    "state": Column("text", words=STATES),
-    "order": Column("text", nullable=True, words=ORDERS),
-    "rater_kind": Column("text", words=RATER_KINDS),
-    "responder_kind": Column("text", words=RESPONDER_KINDS),
-    "verdict": Column("text", nullable=True, words=VERDICTS),
-    "margin": Column("number", nullable=True, low=1, high=5),
-    "answer_format": Column("text", nullable=True, words=ANSWER_FORMATS),
-    "longer": Column("text", nullable=True, words=("a", "b", "same")),
-    "evidence": Column("text", words=EVIDENCE),
-    "win_share": Column("number", low=0, high=1),
-    # ESConv's own labels, where a source has them.
-    "strategies": Column("list", nullable=True, optional=True),
-    **_each("distress_before distress_after seeker_empathy seeker_relevance", FROM_1_TO_5),
-    # People's studies: seconds on the page, and its place in what the rater did.
-    "seconds": Column("number", nullable=True, low=0, optional=True),
-    "position": Column("count", nullable=True, low=1, optional=True),
-    # Who the rater was told had written the reply.
-    "label": Column("text", nullable=True, words=LABELS, optional=True),
-}
-"""Name of a column -> what it holds in every table that has it, but for those of :data:`DIFFERENT`."""
-
-DIFFERENT: dict[str, dict[str, Column]] = {
-    "scores": {"author_id": Column("text", nullable=True, optional=True)},  # where people who write are told apart
-    "tallies": {"rater": TEXT_OR_NONE},
-    "ratings": _each("slice rater_kind", TEXT) | {"population": Column("text", words=POPULATIONS)},
-    "effects": {
-        **_each("ci_low ci_high", PROBABILITY),
-        "raters": Column("text", words=RATED_BY),
-        "label": Column("text", words=TOLD),
-        "n_clusters": Column("count", nullable=True, low=2),
-        "cluster": TEXT_OR_NONE,
-    },
-}
-"""Table -> the columns that hold something else there."""
-
-
-def _table(name: str, columns: str) -> dict[str, Column]:
-    return {column: (COLUMNS | DIFFERENT.get(name, {}))[column] for column in columns.split()}
-
+SAID: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
+COLUMNS = _columns_of(SAID["columns"])
+"""Name of a column -> what it holds in every table that does not say otherwise."""
 
 TABLES: dict[str, dict[str, Column]] = {
-    name: _table(name, columns)
-    for name, columns in {
-        "histories": (
-            "history_id dialogue_id source slice twin_id emotion problem situation turns licence flags simulated "
-            "strategies distress_before distress_after seeker_empathy seeker_relevance"
-        ),
-        "responders": "responder responder_kind family model size released price simulated",
-        "replies": (
-            "reply_id history_id responder author_id text ttft_ms total_ms prompt_tokens completion_tokens "
-            "cost_usd typing_ms flags state call_id simulated"
-        ),
-        "comparisons": "comparison_id pair_id history_id reply_a reply_b responder_a responder_b order protocol simulated",
-        "verdicts": (
-            "comparison_id pair_id history_id dialogue_id slice responder_a responder_b rater rater_kind "
-            "dimension dimension_position verdict margin p_a state order protocol answer_format repeat group "
-            "flags rationale call_id simulated seconds position"
-        ),
-        "raters": (
-            "rater rater_kind study population language pay n_shown n_answered n_checks n_checks_passed completed simulated"
-        ),
-        "scores": (
-            "reply_id history_id dialogue_id responder rater rater_kind dimension item score state protocol group "
-            "flags call_id simulated label author_id"
-        ),
-        "tallies": (
-            "study by dimension responder_a responder_b cluster rater stratum longer empathy_a empathy_b n_a "
-            "n_tie n_b simulated"
-        ),
-        "codes": "reply_id coder code probability state simulated",
-        "ratings": (
-            "dimension slice group rater rater_kind method population responder responder_kind strength ci_low "
-            "ci_high ci_level rating rating_low rating_high rank_low rank_high win_probability n_verdicts "
-            "n_clusters tie_share penalised provisional simulated"
-        ),
-        "effects": (
-            "study people models raters label outcome win_share ci_low ci_high ci_level n_people_replies "
-            "n_model_replies n_raters n_clusters cluster evidence source simulated"
-        ),
-    }.items()
+    name: {column: (COLUMNS | _columns_of(about.get("own", {})))[column] for column in about["columns"].split()}
+    for name, about in SAID["tables"].items()
 }
 """Name of a table -> name of a column -> what it holds, in the order of writing."""
 
-KEYS: dict[str, list[str]] = {
-    "histories": ["history_id"],
-    "responders": ["responder"],
-    "replies": ["reply_id"],
-    "comparisons": ["comparison_id"],
-    "verdicts": ["comparison_id", "rater", "dimension", "repeat", "protocol", "answer_format", "group"],
-    "raters": ["rater", "study"],
-    "scores": ["reply_id", "rater", "dimension", "item", "protocol", "group", "call_id"],
-    "tallies": ["study", "by", "dimension", "responder_a", "responder_b", "cluster", "rater", "stratum", "longer"],
-    "codes": ["reply_id", "coder", "code"],
-    "ratings": ["dimension", "slice", "group", "rater", "rater_kind", "method", "population", "responder"],
-    "effects": ["study", "people", "models", "raters", "label", "outcome"],
-}
+KEYS: dict[str, list[str]] = {name: about["key"].split() for name, about in SAID["tables"].items()}
 """What makes a row of each table different from every other row."""
 
-UNSAID: dict[str, dict[str, Any]] = {
-    "responders": {**dict.fromkeys(["family", "model", "size", "released", "price"]), "simulated": False},
-}
-"""Table -> column -> what it holds where the column is absent: to say who is a person, two columns are enough."""
+SPEAKERS = ("seeker", "supporter")
+SLICES, STATES, ORDERS = (COLUMNS[name].words for name in ("slice", "state", "order"))
+RESPONDER_KINDS, RATER_KINDS, VERDICTS = (COLUMNS[name].words for name in ("responder_kind", "rater_kind", "verdict"))
+LEVELS = COLUMNS["empathy_a"].words
+DIMENSIONS = ("human_alignment", "empathic_responsiveness", "attunement", "resonance", "task_following", "overall")
+"""HEART's five dimensions and the overall preference; another rubric brings its own, in snake_case."""
 
 LOADED = ("histories", "verdicts", "scores", "replies")
 """Tables that ``load_<table>`` completes from a file with some of the columns."""
@@ -276,7 +134,9 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     heart_utils.tables.TableError: codes.probability: expected a number from 0 to 1, or nothing; row 0 has 1.7.
     """
     columns = _columns(name)
-    table = table.assign(**{column: value for column, value in UNSAID.get(name, {}).items() if column not in table})
+    table = table.assign(
+        **{column: value for column, value in SAID["tables"][name].get("unsaid", {}).items() if column not in table}
+    )
     missing = [column for column, what in columns.items() if column not in table and not what.optional]
     unknown = [str(column) for column in table.columns if column not in columns]
     if missing or unknown:
@@ -326,43 +186,40 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
     """Give a column its type, so that a table means the same after a round trip through a file."""
     if what.kind == "list":
         return _lists(values)
-    if what.kind == "text":
-        return _texts(name, column, what, values)
-    if what.kind == "truth":
-        wrong = ~values.isin([True, False])
-        _refuse(name, column, what, values, wrong)
-        return values.astype(bool)
-    numbers = pd.to_numeric(values, errors="coerce")
-    _refuse(name, column, what, values, numbers.isna() & values.notna())
-    if what.kind == "count":
-        _refuse(name, column, what, values, numbers.notna() & (numbers % 1 != 0))
-        if what.nullable:
-            return numbers.astype("Int64")
-        _refuse(name, column, what, values, numbers.isna())
-        return numbers.astype("int64")
-    return numbers.astype("float64")
-
-
-def _texts(name: str, column: str, what: Column, values: pd.Series) -> pd.Series:
-    """Keep text, and refuse numbers that would silently become text."""
-    if not isinstance(values.dtype, pd.StringDtype) and len(values):
-        wrong = values.map(lambda cell: not isinstance(cell, str)) & values.notna()
-        _refuse(name, column, what, values, wrong)
-    return values.astype("str")
+    if what.kind == "text":  # numbers would silently become text
+        strange = not isinstance(values.dtype, pd.StringDtype) and bool(len(values))
+        wrong = (
+            values.map(lambda cell: not isinstance(cell, str)) & values.notna() if strange else pd.Series(False, values.index)
+        )
+        numbers = values
+    elif what.kind == "truth":
+        numbers, wrong = values, ~values.isin([True, False])
+    else:
+        numbers = pd.to_numeric(values, errors="coerce")
+        wrong = numbers.isna() & values.notna()
+        if what.kind == "count":
+            wrong |= (numbers.notna() & (numbers % 1 != 0)) | (numbers.isna() & (not what.nullable))
+    refuse_rows(name, column, wrong, values, what.expected())
+    count = "Int64" if what.nullable else "int64"
+    kinds: dict[str, Any] = {"text": "str", "truth": "bool", "number": "float64", "count": count}
+    typed: pd.Series = numbers.astype(kinds[what.kind])
+    return typed
 
 
 def _lists(values: pd.Series) -> pd.Series:
     """Turn arrays that Parquet gives back into plain lists."""
-    # An array gives its list twice as fast by itself, and MentalAlign has 350,000 of them.
-    cells = [
-        cell.tolist()
-        if hasattr(cell, "tolist")
-        else list(cell)
-        if hasattr(cell, "__len__") and not isinstance(cell, str)
-        else cell
-        for cell in values
-    ]
-    return pd.Series(cells, index=values.index, dtype=object)
+
+    def plain(cell: Any) -> Any:
+        # An array gives its list twice as fast by itself, and MentalAlign has 350,000 of them.
+        return (
+            cell.tolist()
+            if hasattr(cell, "tolist")
+            else list(cell)
+            if isinstance(cell, Collection) and not isinstance(cell, str)
+            else cell
+        )
+
+    return pd.Series([plain(cell) for cell in values], index=values.index, dtype=object)
 
 
 def _check_values(name: str, table: pd.DataFrame) -> None:
@@ -376,33 +233,25 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
         column = next(c for c in table.columns if c in set(cases["column"]))
         rows = set(cases.loc[cases["column"] == column, "index"].dropna())
         bad = table.index.isin(rows) if rows else True
-        _refuse(name, column, TABLES[name][column], table[column], pd.Series(bad, index=table.index))
+        refuse_rows(name, column, pd.Series(bad, table.index), table[column], TABLES[name][column].expected())
         raise
 
 
 def _schema(name: str, present: tuple[str, ...]) -> pa.DataFrameSchema:
     import pandera.pandas as pa
 
+    def checks(what: Column) -> list[pa.Check]:
+        ranges: dict[Any, Any] = {pa.Check.isin: what.words or None, pa.Check.ge: what.low, pa.Check.le: what.high}
+        found = [check(bound) for check, bound in ranges.items() if bound is not None]
+        if what.kind == "list":
+            found.append(pa.Check(lambda cell: isinstance(cell, list), element_wise=True))
+        bare = what.kind == "text" and not what.nullable and not what.words
+        return [*found, pa.Check.ne("")] if bare else found
+
+    columns = {column: TABLES[name][column] for column in present}
     return pa.DataFrameSchema(
-        {column: pa.Column(checks=_checks(TABLES[name][column]), nullable=TABLES[name][column].nullable) for column in present}
+        {column: pa.Column(checks=checks(what), nullable=what.nullable) for column, what in columns.items()}
     )
-
-
-def _checks(what: Column) -> list[pa.Check]:
-    import pandera.pandas as pa
-
-    checks = []
-    if what.words:
-        checks.append(pa.Check.isin(what.words))
-    if what.low is not None:
-        checks.append(pa.Check.ge(what.low))
-    if what.high is not None:
-        checks.append(pa.Check.le(what.high))
-    if what.kind == "list":
-        checks.append(pa.Check(lambda cell: isinstance(cell, list), element_wise=True))
-    if what.kind == "text" and not what.nullable and not what.words:
-        checks.append(pa.Check.ne(""))
-    return checks
 
 
 def _check_keys(name: str, table: pd.DataFrame) -> None:
@@ -420,39 +269,32 @@ def _check_keys(name: str, table: pd.DataFrame) -> None:
 
 def _check_sense(name: str, table: pd.DataFrame) -> None:
     """Check what no single column can show."""
+
+    def refuse(column: str, wrong: pd.Series, shown: str, expected: str) -> None:
+        refuse_rows(name, column, wrong, table[shown], expected)
+
     if name in ("comparisons", "verdicts"):
-        refuse_rows(
-            name,
-            "responder_b",
-            table["responder_a"] == table["responder_b"],
-            table["responder_b"],
-            "a responder other than responder_a (nobody is compared with itself)",
-        )
+        same = table["responder_a"] == table["responder_b"]
+        refuse("responder_b", same, "responder_b", "a responder other than responder_a (nobody is compared with itself)")
     if name == "verdicts":
         said = table["verdict"].notna() | table["p_a"].notna()
-        refuse_rows(name, "verdict", (table["state"] == "valid") & ~said, table["state"], "a verdict where the state is valid")
+        refuse("verdict", (table["state"] == "valid") & ~said, "state", "a verdict where the state is valid")
         share = table["verdict"].map({"a": 1.0, "b": 0.0}).astype(float)
         against = (share - 0.5) * (table["p_a"].astype(float) - 0.5) < 0
-        refuse_rows(name, "p_a", against, table["p_a"], "the chance that a is better, which does not contradict the verdict")
+        refuse("p_a", against, "p_a", "the chance that a is better, which does not contradict the verdict")
         failed = table["state"].isin(["abstained", "refused", "unparsed", "error"])
-        refuse_rows(name, "verdict", failed & said, table["state"], "no verdict where the state is a failure")
+        refuse("verdict", failed & said, "state", "no verdict where the state is a failure")
     if name == "scores":
-        refuse_rows(
-            name,
-            "score",
-            (table["state"] == "valid") & table["score"].isna(),
-            table["state"],
-            "a score where valid",
-        )
+        refuse("score", (table["state"] == "valid") & table["score"].isna(), "state", "a score where valid")
     if name == "histories":
         _check_turns(table)
     if name == "effects":
         counts = table[["n_people_replies", "n_model_replies", "n_raters", "n_clusters"]]
-        refuse_rows(name, "n_raters", counts.isna().all(axis=1), table["study"], "at least one of the counts")
+        refuse("n_raters", counts.isna().all(axis=1), "study", "at least one of the counts")
         bare = (table["evidence"] == "measured") & table[["ci_low", "ci_high", "n_clusters", "cluster"]].isna().any(axis=1)
-        refuse_rows(name, "ci_low", bare, table["study"], "an interval and its clusters where measured")
+        refuse("ci_low", bare, "study", "an interval and its clusters where measured")
         outside = (table["ci_low"] > table["win_share"]) | (table["ci_high"] < table["win_share"])
-        refuse_rows(name, "win_share", outside, table["win_share"], "a share within its interval")
+        refuse("win_share", outside, "win_share", "a share within its interval")
 
 
 def _check_turns(histories: pd.DataFrame) -> None:
@@ -468,21 +310,11 @@ def _check_turns(histories: pd.DataFrame) -> None:
                 return f"turn {number} has no text"
         return None
 
-    faults = pd.Series([fault(turns) for turns in histories["turns"]], index=histories.index, dtype=object)
-    where = pd.Series(
-        [f"{said} (history {name})" for said, name in zip(faults, histories["history_id"], strict=True)], index=histories.index
-    )
+    faults = histories["turns"].map(fault).astype(object)
+    expected = "one turn or more, each with a speaker (seeker or supporter) and a text"
     refuse_rows(
-        "histories",
-        "turns",
-        faults.notna(),
-        where,
-        "one turn or more, each with a speaker (seeker or supporter) and a text",
+        "histories", "turns", faults.notna(), faults.astype("str") + " (history " + histories["history_id"] + ")", expected
     )
-
-
-def _refuse(name: str, column: str, what: Column, values: pd.Series, wrong: pd.Series) -> None:
-    refuse_rows(name, column, wrong, values, what.expected())
 
 
 def refuse_rows(name: str, column: str, wrong: pd.Series, values: pd.Series, expected: str) -> None:

@@ -9,6 +9,8 @@ import pandas as pd
 
 from heart_utils.calls.models import Call, Model
 from heart_utils.judging.design import pair_replies
+from heart_utils.judging.judge import code_rows, collect, plan_codes, plan_hits, score_rows
+from heart_utils.judging.prompts import CODEBOOKS, load_codebooks
 
 HISTORIES = {
     "h1": [("supporter", "Hello, what is on your mind?"), ("seeker", "My dog died and nobody at work gets it.")],
@@ -53,6 +55,16 @@ def make_replies(texts=TEXTS) -> pd.DataFrame:
     table = pd.DataFrame(rows).assign(**dict.fromkeys(empty), state="valid", simulated=False)
     table["flags"] = [[] for _ in rows]
     return table
+
+
+def collect_codes(histories, replies, coders, *, codebooks=None, **how):
+    books = codebooks or {name: load_codebooks()[name] for name in CODEBOOKS}
+    return collect(plan_codes(histories, replies, coders, codebooks=books), code_rows, **how)
+
+
+def collect_hits(questions, histories, replies, judges, *, responders=None, language="zh", **how):
+    asked = plan_hits(questions, histories, replies, judges, responders=responders, language=language)
+    return collect(asked, score_rows, **how)
 
 
 def make_study(**options):

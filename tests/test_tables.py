@@ -41,6 +41,7 @@ def test_lists_come_back_as_lists_through_a_file(tmp_path):
         ({"simulated": ["yes", "no", "no"]}, r"simulated: expected true or false.*row 0 has 'yes'"),
         ({"repeat": [0.5, 0, 0]}, r"repeat: expected a whole number.*row 0 has 0\.5"),
         ({"repeat": [None, 0, 0]}, r"repeat: expected a whole number.*row 0 has nothing"),
+        ({"repeat": pd.array([None, 0, 0], dtype="Int64")}, r"repeat: expected a whole number.*row 0 has <NA>"),
         ({"rater": [1, 2, 3]}, r"rater: expected text.*row 0 has 1"),
         ({"rater": ["", "r", "r"]}, r"rater: expected text.*row 0 has ''"),
         ({"dialogue_id": [None, "d", "d"]}, r"dialogue_id: expected text.*row 0 has (nothing|None)"),

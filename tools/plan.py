@@ -34,7 +34,13 @@ from tools.notebooks import Chapter, NotebookError, read_chapter
 
 __all__ = ["Plan", "PlanError", "read_plan", "stamp_table", "write_plan"]
 
-CODE = ("heart_utils/**/*.py", "heart_utils/**/pages/*", "requirements.txt", "tools/execute_notebook.py")
+CODE = (
+    "heart_utils/**/*.py",
+    "heart_utils/**/pages/*",
+    "heart_utils/tables.yaml",
+    "requirements.txt",
+    "tools/execute_notebook.py",
+)
 """What the pages of code depend on; the first two are narrowed to what it reaches for a notebook."""
 
 

@@ -7,29 +7,25 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
-from heart_utils.calls.ledger import batches, now
+from heart_utils.calls.ledger import Ledger, batches, now
 from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, load_litellm
 from heart_utils.calls.outcomes import is_filtered, read_plain, redact
 from heart_utils.calls.prices import cost, reserve
 
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
-
 __all__ = ["BatchError"]
-
-T = TypeVar("T")
 
 PROVIDERS = ("openai", "azure", "hosted_vllm")
 """Whose batches litellm can make and take requests as they are. At Anthropic it only reads batches that others made,
 at Gemini's own address and at Mistral it makes none, and those of Vertex AI go through a bucket of Google's."""
 
 DISCOUNT = 0.5
+TOLD = ("finish_reason", "logprobs", "prompt_tokens", "completion_tokens")
 LINES = 10_000
 ENDED = ("completed", "failed", "expired", "cancelled")
 CREATE_S = 600.0
@@ -54,10 +50,8 @@ def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: f
     queues: dict[str, list[Request]] = {}
     for request in requests:
         if not can_batch(request.model):
-            raise BatchError(
-                f"{request.model.name} ({request.model.model}) cannot be asked in batches: litellm makes them at "
-                f"{', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call at a time."
-            )
+            said = f"{request.model.name} ({request.model.model}) cannot be asked in batches: litellm makes them at"
+            raise BatchError(f"{said} {', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call at a time.")
         queues.setdefault(request.model.name + request.model.identity, []).append(request)
     submitted = 0
     for queue in queues.values():
@@ -78,7 +72,7 @@ def collect_batches(ledger: Ledger) -> None:
         if name is None and row.age > CREATE_S:
             ledger.record([], owner=row.owner, batch_ended="not created")
             continue
-        found: Any = _call(model, f"batch {name}", _retrieve(model, name)) if name else None
+        found: Any = _call(model, f"batch {name}", "aretrieve_batch", batch_id=name) if name else None
         if name is not None and found.status in ENDED:
             ledger.record(_read_batch(model, name, found), owner=row.owner, batch_ended=found.status)
 
@@ -93,19 +87,17 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
     mine = [request for request in requests if request.key in won]
     if not mine:
         return 0
-    lines = [
-        {
-            "custom_id": request.key,
-            "method": "POST",
-            "url": "/v1/chat/completions",
-            "body": {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **_body(request)},
-        }
-        for request in mine
-    ]
-    content = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode()
+    lines = []
+    for request in mine:
+        body = {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **_body(request)}
+        line = {"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions", "body": body}
+        lines.append(json.dumps(line, ensure_ascii=False))
+    content = "\n".join(lines).encode()
     try:
-        file = _call(model, "a file of requests", _upload(model, content, owner))
-        batch = _call(model, "a batch", _create(model, file.id, owner))
+        file = _call(model, "a file of requests", "acreate_file", file=(f"{owner}.jsonl", content), purpose="batch")
+        made: dict[str, Any] = {"completion_window": "24h", "endpoint": "/v1/chat/completions", "input_file_id": file.id}
+        made |= {"metadata": {"owner": owner}, "max_retries": 0}  # a second attempt might make a second batch
+        batch = _call(model, "a batch", "acreate_batch", **made)
     except BatchError as error:
         if not error.perhaps_taken:
             ledger.record([], owner=owner, batch_ended="refused")
@@ -118,7 +110,7 @@ def _find_batch(ledger: Ledger, model: Model, owner: str) -> str | None:
     """Ask a provider for the batch of an owner who did not live to note its name."""
     after = None
     while True:
-        page = _call(model, "its list of batches", _list(model, after))
+        page = _call(model, "its list of batches", "alist_batches", after=after, limit=100)
         for batch in page.data:
             if (batch.metadata or {}).get("owner") == owner:
                 _name_batch(ledger, owner, batch.id)
@@ -136,8 +128,8 @@ def _name_batch(ledger: Ledger, owner: str, name: str) -> None:
 def _read_batch(model: Model, name: str, found: Any) -> list[Call]:
     calls = []
     for file in (found.output_file_id, found.error_file_id):
-        content = _call(model, f"the answers of batch {name}", _content(model, file)) if file else b""
-        for line in content.decode("utf-8").split("\n"):  # not splitlines: an answer may hold another break
+        said = _call(model, f"the answers of batch {name}", "afile_content", file_id=file).content if file else b""
+        for line in bytes(said).decode("utf-8").split("\n"):  # not splitlines: an answer may hold another break
             call = _read_line(model, json.loads(line)) if line.strip() else None
             if call is not None:
                 calls.append(call)
@@ -158,18 +150,10 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     usd = cost(model, answer.prompt_tokens, answer.completion_tokens)
     truncated = answer.finish_reason == "length" and answer.logprobs is None
     status = "refused" if answer.refused else "error" if truncated or not answer.text else "ok"
-    return Call(
-        key,
-        status,
-        text=redact(answer.text, model),
-        finish_reason=answer.finish_reason,
-        logprobs=answer.logprobs,
-        prompt_tokens=answer.prompt_tokens,
-        completion_tokens=answer.completion_tokens,
-        cost_usd=None if usd is None else usd * DISCOUNT,
-        attempts=1,
-        error="truncated in a batch; a plain run asks again with more room" if truncated else None,
-    )
+    told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD}
+    told |= {"text": redact(answer.text, model), "cost_usd": None if usd is None else usd * DISCOUNT}
+    error = "truncated in a batch; a plain run asks again with more room" if truncated else None
+    return Call(key, status, attempts=1, error=error, **told)
 
 
 def _body(request: Request) -> dict[str, Any]:
@@ -195,43 +179,20 @@ def _where(model: Model) -> dict[str, Any]:
     return {"custom_llm_provider": _provider(model)[0], "api_base": model.api_base, "api_key": key, "max_retries": 2}
 
 
-async def _upload(model: Model, content: bytes, owner: str) -> Any:
-    return await load_litellm().acreate_file(file=(f"{owner}.jsonl", content), purpose="batch", **_where(model))
+def _call(model: Model, what: str, step: str, **asked: Any) -> Any:
+    """Take a step at a model's provider, through litellm."""
 
+    async def taken() -> Any:
+        return await getattr(load_litellm(), step)(**_where(model) | asked)
 
-async def _create(model: Model, file: str, owner: str) -> Any:
     try:
-        return await load_litellm().acreate_batch(
-            completion_window="24h", endpoint="/v1/chat/completions", input_file_id=file, metadata={"owner": owner},
-            **_where(model) | {"max_retries": 0},  # a second attempt might make a second batch
-        )  # fmt: skip
-    except Exception as error:
-        if 400 <= int(getattr(error, "status_code", 0) or 0) < 500:
-            raise
-        words = redact(f"{type(error).__name__}: {error}", model)[:400]
-        raise BatchError(
-            f"{model.name}: nobody knows whether its provider took a batch. The same command looks for it there. {words}",
-            perhaps_taken=True,
-        ) from None
-
-
-async def _list(model: Model, after: str | None) -> Any:
-    return await load_litellm().alist_batches(after=after, limit=100, **_where(model))
-
-
-async def _retrieve(model: Model, batch: str) -> Any:
-    return await load_litellm().aretrieve_batch(batch_id=batch, **_where(model))
-
-
-async def _content(model: Model, file: str) -> bytes:
-    return bytes((await load_litellm().afile_content(file_id=file, **_where(model))).content)
-
-
-def _call(model: Model, what: str, step: Coroutine[Any, Any, T]) -> T:
-    try:
-        return asyncio.run_coroutine_threadsafe(step, event_loop(os.getpid())).result()
+        return asyncio.run_coroutine_threadsafe(taken(), event_loop(os.getpid())).result()
     except BatchError:
         raise
     except Exception as error:
+        unsure = step == "acreate_batch" and not 400 <= int(getattr(error, "status_code", 0) or 0) < 500
+        said = f"its provider did not take or give {what}."
+        if unsure:
+            said = "nobody knows whether its provider took a batch. The same command looks for it there."
         words = redact(f"{type(error).__name__}: {error}", model)[:400]
-        raise BatchError(f"{model.name}: its provider did not take or give {what}. {words}") from None
+        raise BatchError(f"{model.name}: {said} {words}", perhaps_taken=unsure) from None

@@ -33,10 +33,8 @@ def run_on_cluster(
 ) -> dict[str, Call]:
     """Have the workers of a cluster ask for all of these requests."""
     if not ledger.shared:
-        raise LedgerError(
-            f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of this machine. "
-            f"Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every worker."
-        )
+        said = f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of this machine"
+        raise LedgerError(f"{said}. Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every worker.")
     from tqdm.auto import tqdm
 
     distributed: Any = importlib.import_module("distributed")  # partly typed: its annotations promise less than it does

@@ -15,9 +15,9 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
@@ -179,8 +179,8 @@ def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list
         by_model.setdefault(request.model.name + request.model.identity, []).append(request)
     lanes = []
     for queue in by_model.values():
-        batch = min(MAX_CLAIM, queue[0].model.max_concurrency, max_concurrency or MAX_CLAIM)
         model = queue[0].model
+        batch = min(MAX_CLAIM, model.max_concurrency, max_concurrency or MAX_CLAIM)
         lanes.append(Lane(model, queue, batch, deque(queue), silent_since=_SILENT.get((model.identity, model.api_base))))
     return lanes
 
@@ -225,6 +225,11 @@ def _is_stream(response: Any) -> bool:
     return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
 
 
+TOLD: tuple[str, ...] = ("finish_reason", "logprobs", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens")
+TOLD = (*TOLD, "served_model", "fingerprint", "cached_tokens")
+"""What a call keeps of an answer as it is."""
+
+
 def spent(request: Request, answer: Answer) -> float | None:
     """Price an answer by the tokens counted, or by an estimate where the provider counted none."""
     usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
@@ -234,24 +239,9 @@ def spent(request: Request, answer: Answer) -> float | None:
 def answered_call(request: Request, status: str, answer: Answer, *, attempts: int, in_flight: int, usd: float) -> Call:
     """Make the call that is recorded of an answer."""
     counted = None not in (answer.prompt_tokens, answer.completion_tokens)
-    return Call(
-        request.key,
-        status,
-        text=redact(answer.text, request.model),
-        finish_reason=answer.finish_reason,
-        logprobs=answer.logprobs,
-        ttft_ms=answer.ttft_ms,
-        total_ms=answer.total_ms,
-        prompt_tokens=answer.prompt_tokens,
-        completion_tokens=answer.completion_tokens,
-        cost_usd=None if spent(request, answer) is None else usd,
-        attempts=attempts,
-        in_flight=in_flight,
-        served_model=answer.served_model,
-        fingerprint=answer.fingerprint,
-        cached_tokens=answer.cached_tokens,
-        estimated=None if counted else True,
-    )
+    told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD} | {"text": redact(answer.text, request.model)}
+    told |= {"cost_usd": None if spent(request, answer) is None else usd, "estimated": None if counted else True}
+    return Call(request.key, status, attempts=attempts, in_flight=in_flight, **told)
 
 
 def backoff(n: int, after_s: float | None) -> float:
@@ -306,9 +296,8 @@ def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[
     whole: list[dict[str, Any]] = [dict(message) for message in messages]
     if marks:
         text, ends = whole[-1]["content"], [0, *marks]
-        blocks = [
-            {"type": "text", "text": text[start:end], "cache_control": {"type": "ephemeral"}} for start, end in pairwise(ends)
-        ]
+        kept = {"type": "text", "cache_control": {"type": "ephemeral"}}
+        blocks = [{**kept, "text": text[start:end]} for start, end in pairwise(ends)]
         whole[-1]["content"] = [*blocks, {"type": "text", "text": text[ends[-1] :]}]
     return whole
 
@@ -355,7 +344,7 @@ def ask_all(
         raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
     asked = requests
     if mode == "batch":
-        from heart_utils.calls.batch import collect_batches
+        from heart_utils.calls.batch import collect_batches, submit_batches
 
         collect_batches(ledger)
     recorded = ledger.find([request.key for request in asked])
@@ -373,8 +362,6 @@ def ask_all(
     if mode == "replay" and todo:
         raise explain_miss(ledger, list(todo.values()), total=len(asked))
     if mode == "batch" and todo:
-        from heart_utils.calls.batch import submit_batches
-
         check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
         submit_batches(list(todo.values()), ledger=ledger, budget_usd=budget_usd)
     if mode in ("dry", "batch"):
@@ -403,9 +390,8 @@ def _ask_until_recorded(
         missing = [request for request in missing if request.key not in recorded]
         if not missing:
             return recorded
-    raise LedgerError(
-        f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}: another program deletes from it."
-    )
+    said = f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}"
+    raise LedgerError(f"{said}: another program deletes from it.")
 
 
 def _ask_shard(
@@ -421,9 +407,7 @@ def _ask_shard(
     return len(requests), [call for key, call in calls.items() if key not in recorded]
 
 
-@lru_cache(maxsize=1)
-def _shared_ledger(address: str) -> Ledger:
-    return open_ledger(address)
+_shared_ledger = lru_cache(maxsize=1)(open_ledger)
 
 
 def run(
@@ -438,14 +422,14 @@ def run(
     from tqdm.auto import tqdm
 
     load_litellm()
-    with _embedded(requests) as address, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
-        flow = _Flow(ledger, address, max_concurrency, budget_usd, bar)
+    with _embedded(requests) as served, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+        flow = _Flow(ledger, served.api_base if served else None, max_concurrency, budget_usd, bar)
         loop = event_loop(os.getpid())
         future = asyncio.run_coroutine_threadsafe(flow.run(requests), loop)
         try:
             future.result()
         except KeyboardInterrupt:
-            loop.call_soon_threadsafe(flow.stop)
+            loop.call_soon_threadsafe(flow.stopping.set)
             bar.write(f"Stopping: {flow.in_flight} calls in flight are waited for; Ctrl-C again gives them up.")
             try:
                 future.result()
@@ -466,14 +450,11 @@ def run(
         raise BudgetError(
             f"The budget of {budget} USD does not reach for another call: {money.spent:.4f} spent, {money.unsettled:.4f} "
             f"perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests in batches. "
-            f"{sum(flow.short.values())} calls were not made. What was answered is recorded; raise budget_usd and run again, "
-            f"and only the rest is asked."
+            f"{sum(flow.short.values())} calls were not made. What was answered is recorded; raise budget_usd and run again."
         )
     if flow.in_batches:
-        raise LedgerError(
-            f"{flow.in_batches} of the requests are in a provider's batch that has not been collected. "
-            f"Mode 'batch' collects it once it is there; the others are recorded."
-        )
+        said = f"{flow.in_batches} of the requests are in a provider's batch that has not been collected"
+        raise LedgerError(f"{said}. Mode 'batch' collects it once it is there; the others are recorded.")
     return flow.lost()
 
 
@@ -491,32 +472,17 @@ class _Flow:
         self._finished = asyncio.Event()
         self.gone = threading.Event()
         self.short: dict[str, int] = {}
-        self.in_batches = 0
-        self.in_flight = 0
-        self._failed = 0
-        self._throttled = 0
-        self._spent = 0.0
-        self._since = 0.0
+        self.in_batches = self.in_flight = self._failed = self._throttled = 0
+        self._spent = self._since = self._unsettled = self._written_at = 0.0
         self._asked: dict[str, Request] = {}
         self._answered: set[str] = set()
         self._answers: list[Call] = []
-        self._unsettled = 0.0
-        self._written_at = 0.0
         self._database = ThreadPoolExecutor(1, "ledger")
-
-    def stop(self) -> None:
-        """Begin no other call."""
-        self.stopping.set()
 
     def lost(self) -> dict[str, Call]:
         """Give the calls that were not made because their model's queue was stopped."""
-        return {
-            request.key: Call(request.key, "error", error=lane.closed)
-            for lane in self.lanes
-            if lane.closed is not None
-            for request in lane.requests
-            if request.key not in self._answered
-        }
+        closed = {request.key: lane.closed for lane in self.lanes if lane.closed is not None for request in lane.requests}
+        return {key: Call(key, "error", error=why) for key, why in closed.items() if key not in self._answered}
 
     async def run(self, requests: Sequence[Request]) -> None:
         """Run all queues, and the writer beside them, until all is asked or something breaks."""
@@ -535,7 +501,7 @@ class _Flow:
                 ended = list(await asyncio.gather(work, return_exceptions=True))
                 self._finished.set()
                 ended += await asyncio.gather(writer, return_exceptions=True)
-                await self._on_ledger(self.ledger.release, self._unanswered())
+                await self._on_ledger(self.ledger.release, [key for key in self._asked if key not in self._answered])
             for error in reversed(ended):
                 if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
                     raise _first(error)
@@ -602,9 +568,8 @@ class _Flow:
         try:
             batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
             reserves = [reserve(request) for request in batch]
-            claim = await self._on_ledger(
-                lambda: self.ledger.claim(batch, reserves, since=self._since, budget_usd=self.budget_usd)
-            )
+            step = partial(self.ledger.claim, batch, reserves, since=self._since, budget_usd=self.budget_usd)
+            claim = await self._on_ledger(step)
             fit = batch[: len(batch) - claim.unfit]
             lane.waiting.extendleft(reversed(batch[len(fit) :]))
             for request in fit:
@@ -751,32 +716,22 @@ class _Flow:
             await asyncio.sleep(TELL_S)
             self.bar.set_postfix_str(self._standing())
             if beat % LOG_BEATS == 0:
-                done, n = len(self._answered), len(self._asked)
-                await self._on_ledger(
-                    self.ledger.tell,
-                    {"done": done, "of": n, "in_flight": self.in_flight, "throttled": self._throttled,
-                     "failed": self._failed, "spent_usd": round(self._spent, 6), "standing": self._standing()},
-                )  # fmt: skip
+                said: dict[str, Any] = {"done": len(self._answered), "of": len(self._asked), "in_flight": self.in_flight}
+                said |= {"throttled": self._throttled, "failed": self._failed, "spent_usd": round(self._spent, 6)}
+                await self._on_ledger(self.ledger.tell, said | {"standing": self._standing()})
 
     def _standing(self) -> str:
         """Say what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
         waits = [f"{self._throttled} throttled"] if self._throttled else []
-        waits += [
-            f"{lane.model.name} held for {lane.held_until - clock:.0f} s" for lane in self.lanes if lane.held_until > clock
-        ]
-        waits += [
-            f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})"
-            for lane in self.lanes
-            if lane.out and lane.closed is None
-        ]
+        held = {lane.model.name: lane.held_until - clock for lane in self.lanes if lane.held_until > clock}
+        waits += [f"{name} held for {seconds:.0f} s" for name, seconds in held.items()]
+        for lane in (lane for lane in self.lanes if lane.out and lane.closed is None):
+            waits.append(f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})")
         waits += ["waiting for the ledger"] if self.ledger.waits else []
         elsewhere = sum(len(lane.elsewhere) for lane in self.lanes)
         waits += [f"{elsewhere} asked by others"] if elsewhere else []
         return ", ".join([f"{self._failed} failed", *waits, f"{self._spent:.2f} USD"])
-
-    def _unanswered(self) -> list[str]:
-        return [request.key for lane in self.lanes for request in lane.requests if request.key not in self._answered]
 
     async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
         # What was begun in the thread is not undone by a cancelled wait.
@@ -788,13 +743,10 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-@contextmanager
-def _embedded(requests: Sequence[Request]) -> Iterator[str | None]:
+def _embedded(requests: Sequence[Request]) -> AbstractContextManager[Model | None]:
     """Serve the embedded model while it is asked something."""
     if not any(request.model.embedded for request in requests):
-        yield None
-        return
+        return nullcontext()
     from heart_utils.calls.local import serve_local
 
-    with serve_local() as model:
-        yield model.api_base
+    return serve_local()

@@ -27,22 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.runs import Run, RunError, open_run, write_atomically
 
-__all__ = [
-    "Claim",
-    "FORMAT",
-    "LEVEL",
-    "Ledger",
-    "LedgerError",
-    "Money",
-    "ReplayError",
-    "about",
-    "batches",
-    "calls",
-    "open_ledger",
-    "owners",
-    "paces",
-    "parts",
-]
+__all__ = ["FORMAT", "LEVEL", "Claim", "Ledger", "LedgerError", "Money", "ReplayError", "open_ledger"]
 
 FORMAT = 1
 """The version of a ledger's tables. Another version is refused, never guessed at."""
@@ -53,6 +38,11 @@ WAIT_S = 60
 """How long a process waits for another one's transaction."""
 
 metadata = sa.MetaData()
+
+
+def _columns(kind: Any, names: str) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind) for name in names.split()]
+
 
 about = sa.Table(
     "about",
@@ -69,26 +59,19 @@ calls = sa.Table(
     sa.Column("owner", sa.String(64)),
     sa.Column("reserved_usd", sa.Float),
     sa.Column("tag", sa.Text),
-    sa.Column("model", sa.String(16)),  # digests; `parts` has what the first and the third stand for
-    sa.Column("asked", sa.String(16)),
-    sa.Column("options", sa.String(16)),
+    *_columns(sa.String(16), "model asked options"),  # digests; `parts` has what the first and the third stand for
     sa.Column("repeat", sa.Integer),
-    sa.Column("messages", sa.LargeBinary),  # zstandard
-    sa.Column("answer", sa.LargeBinary),  # zstandard
+    *_columns(sa.LargeBinary(), "messages answer"),  # zstandard
     sa.Column("finish_reason", sa.String(40)),
     sa.Column("logprobs", sa.Text),
-    sa.Column("ttft_ms", sa.Float),
-    sa.Column("total_ms", sa.Float),
-    sa.Column("prompt_tokens", sa.Integer),
-    sa.Column("completion_tokens", sa.Integer),
+    *_columns(sa.Float(), "ttft_ms total_ms"),
+    *_columns(sa.Integer(), "prompt_tokens completion_tokens"),
     sa.Column("cost_usd", sa.Float),
-    sa.Column("attempts", sa.Integer),
-    sa.Column("in_flight", sa.Integer),
+    *_columns(sa.Integer(), "attempts in_flight"),
     sa.Column("error", sa.Text),
     sa.Column("finished_at", sa.Float),  # by the database's clock
     # Columns that came later may be empty, and are added to ledgers that were made before them.
-    sa.Column("served_model", sa.Text),
-    sa.Column("fingerprint", sa.Text),
+    *_columns(sa.Text(), "served_model fingerprint"),
     sa.Column("cached_tokens", sa.Integer),
     sa.Column("estimated", sa.Boolean),
     sa.Column("digest", sa.String(16)),  # of all that the row says of the answer
@@ -187,6 +170,10 @@ def upsert(engine: sa.Engine, table: sa.Table) -> Any:
     return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
 
 
+def _total(column: sa.Column[float]) -> sa.ColumnElement[float]:
+    return sa.func.coalesce(sa.func.sum(column), 0.0)
+
+
 def _url(run_or_url: str | os.PathLike[str] | Run) -> sa.URL:
     text = None if isinstance(run_or_url, Run) else os.fspath(run_or_url)
     if text is None or "://" not in text:
@@ -255,10 +242,8 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
             metadata.create_all(connection)
             connection.execute(upsert(engine, about).values(name="format", value=str(FORMAT)).on_conflict_do_nothing())
     elif version != str(FORMAT):
-        raise LedgerError(
-            f"The ledger {shown} is of version {version}; this project reads version {FORMAT}. "
-            f"Open it with the project's version that wrote it, export its calls there, and import them here."
-        )
+        said = f"The ledger {shown} is of version {version}; this project reads version {FORMAT}"
+        raise LedgerError(f"{said}. Export its calls with the version that wrote it, and import them here.")
     else:
         _add_what_came_later(engine)
 
@@ -459,24 +444,11 @@ class Ledger:
         self._enrol(owner)
         pack = zstandard.ZstdCompressor(level=LEVEL)
         claimed = {"status": "claimed", "owner": owner or self.owner}
-        rows = [
-            {**_asked(request, pack), **claimed, "reserved_usd": reserve}
-            for request, reserve in zip(requests, reserves, strict=True)
-        ]
+        both = zip(requests, reserves, strict=True)
+        rows = [{**_asked(request, pack), **claimed, "reserved_usd": reserve} for request, reserve in both]
         keys = {request.key for request in requests}
-        try:
-            return self._claim(requests, rows, keys, since, budget_usd, owner, batch)
-        except LedgerError:  # it may have been committed all the same
-            self._unsure |= keys
-            self._known.clear()
-            raise
-
-    def _claim(
-        self, requests: Sequence[Request], rows: list[dict[str, Any]], keys: set[str],
-        since: float, budget_usd: float | None, owner: str | None, batch: str | None,
-    ) -> Claim:  # fmt: skip
         cap = requests[0].model.budget_usd if requests else None
-        with self.writing() as connection:
+        with self._unsure_of(keys), self.writing() as connection:
             self._hold_money(connection, budget_usd if cap is None else cap)
             self._bury(connection)
             if self._unsure & keys:
@@ -513,6 +485,16 @@ class Ledger:
         self._unsure -= keys
         self.damaged = {key: at for key, at in self.damaged.items() if key not in keys}
         return Claim(won, len(rows) - len(fit), money)
+
+    @contextmanager
+    def _unsure_of(self, keys: set[str]) -> Iterator[None]:
+        """Remember claims that may have been committed although they failed."""
+        try:
+            yield
+        except LedgerError:
+            self._unsure |= keys
+            self._known.clear()
+            raise
 
     @_patiently
     def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
@@ -588,25 +570,18 @@ class Ledger:
                 connection.execute(batches.update().where(batches.c.owner == owner).values(status=batch_ended))
         for call in answers if self.log is not None else ():
             asked_of = (requests or {}).get(call.call_id)
-            self.tell(
-                {
-                    "call": call.call_id,
-                    "model": asked_of.model.name if asked_of else None,
-                    "state": call.status,
-                    "seconds": None if call.total_ms is None else round(call.total_ms / 1000, 3),
-                    **{name: getattr(call, name) for name in LOGGED},
-                    # The rest of the words is the provider's, which may repeat what it was sent.
-                    "reason": re.split(r"[:(]", call.error)[0].strip() if call.error else None,
-                }
-            )
+            said: dict[str, Any] = {"call": call.call_id, "model": asked_of and asked_of.model.name, "state": call.status}
+            said["seconds"] = None if call.total_ms is None else round(call.total_ms / 1000, 3)
+            said |= {name: getattr(call, name) for name in LOGGED}
+            # The rest of the words is the provider's, which may repeat what it was sent.
+            self.tell(said | {"reason": re.split(r"[:(]", call.error)[0].strip() if call.error else None})
 
     @_patiently
-    def release(self, keys: Sequence[str] | None, *, owner: str | None = None) -> None:
-        """Give back claims that were not asked, or all of an owner's."""
-        mine = (calls.c.owner == (owner or self.owner)) & (calls.c.status == "claimed")
-        these = sa.true() if keys is None else keys_in(self.engine, calls.c.key, list(keys))
+    def release(self, keys: Sequence[str]) -> None:
+        """Give back claims that were not asked."""
+        mine = (calls.c.owner == self.owner) & (calls.c.status == "claimed")
         with self.writing() as connection:
-            connection.execute(calls.delete().where(these, mine))
+            connection.execute(calls.delete().where(keys_in(self.engine, calls.c.key, list(keys)), mine))
 
     @_patiently
     def in_batches(self, keys: Sequence[str]) -> set[str]:
@@ -692,10 +667,8 @@ class Ledger:
             with self.engine.begin() as connection:
                 yield connection
         except sa.exc.DBAPIError as error:
-            raise LedgerError(
-                f"The ledger {self.url} could not be written ({str(error.orig).splitlines()[0]}). "
-                f"What was recorded before still stands."
-            ) from error
+            said = f"The ledger {self.url} could not be written ({str(error.orig).splitlines()[0]})"
+            raise LedgerError(f"{said}. What was recorded before still stands.") from error
 
     @cached_property
     def _recording(self) -> tuple[sa.Update, sa.Update]:
@@ -703,21 +676,10 @@ class Ledger:
         clock = now(self.engine)
         values: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*SEALED, "answer", "digest")}
         better = (calls.c.status == "error") & (values["status"] != "error")
-        update = (
-            calls.update()
-            .where(calls.c.key == sa.bindparam("old_key"), (calls.c.status == "claimed") | better)
-            .values(**values, owner=None, reserved_usd=None, finished_at=clock)
-        )
-        book = (
-            owners.update()
-            .where(owners.c.owner == sa.bindparam("whose"))
-            .values(
-                seen_at=clock,
-                spent_usd=owners.c.spent_usd + sa.bindparam("spent", type_=sa.Float),
-                unsettled_usd=owners.c.unsettled_usd + sa.bindparam("unsettled", type_=sa.Float),
-            )
-        )
-        return update, book
+        update = calls.update().where(calls.c.key == sa.bindparam("old_key"), (calls.c.status == "claimed") | better)
+        more = {f"{what}_usd": owners.c[f"{what}_usd"] + sa.bindparam(what, type_=sa.Float) for what in ("spent", "unsettled")}
+        book = owners.update().where(owners.c.owner == sa.bindparam("whose")).values(seen_at=clock, **more)
+        return update.values(**values, owner=None, reserved_usd=None, finished_at=clock), book
 
     def _enrol(self, owner: str | None) -> None:
         """Let other processes know of this one, once it has something to write."""
@@ -745,7 +707,7 @@ class Ledger:
             if _alive(row.pid, row.started) if here else not self._silent(row.owner, row.seen_at):
                 continue
             its = (calls.c.owner == row.owner) & (calls.c.status == "claimed")
-            reserved = connection.scalar(sa.select(sa.func.coalesce(sa.func.sum(calls.c.reserved_usd), 0.0)).where(its))
+            reserved = connection.scalar(sa.select(_total(calls.c.reserved_usd)).where(its))
             unsettled = owners.c.unsettled_usd + reserved
             connection.execute(owners.update().where(owners.c.owner == row.owner).values(unsettled_usd=unsettled))
             connection.execute(calls.delete().where(its))
@@ -759,11 +721,8 @@ class Ledger:
         return quiet > LEASE_S
 
     def _money(self, connection: sa.Connection) -> Money:
-        total = sa.select(
-            sa.func.coalesce(sa.func.sum(owners.c.spent_usd), 0.0), sa.func.coalesce(sa.func.sum(owners.c.unsettled_usd), 0.0)
-        )
-        spent, unsettled = connection.execute(total).one()
-        reserved = sa.select(sa.func.coalesce(sa.func.sum(calls.c.reserved_usd), 0.0)).where(calls.c.status == "claimed")
+        spent, unsettled = connection.execute(sa.select(_total(owners.c.spent_usd), _total(owners.c.unsettled_usd))).one()
+        reserved = sa.select(_total(calls.c.reserved_usd)).where(calls.c.status == "claimed")
         batched = calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
         waiting, in_flight = (float(connection.scalar(reserved.where(part)) or 0.0) for part in (batched, ~batched))
         return Money(float(spent), float(unsettled), waiting + in_flight, in_flight)

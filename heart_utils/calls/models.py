@@ -26,25 +26,12 @@ __all__ = ["Call", "Model", "ModelError", "Request", "read_models"]
 EMBEDDED = "embedded"
 """The word in a YAML's ``model:`` that means the model whose weights come with the project."""
 
-OPTIONS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "max_tokens",
-    "max_completion_tokens",
-    "seed",
-    "stop",
-    "presence_penalty",
-    "frequency_penalty",
-    "reasoning_effort",
-    "thinking",
-    "extra_body",
-)
-"""Sampling options a YAML may name; the rest of a request is the protocol's business."""
-
 ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")
 """The two names of what limits an answer's length."""
+
+DRAWING = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
+OPTIONS = (*DRAWING, *ROOM_OPTIONS, "reasoning_effort", "thinking", "extra_body")
+"""Sampling options a YAML may name; the rest of a request is the protocol's business."""
 
 KEY_NAMES = re.compile(r"(^|_)(api_?key|key|token|secret|password|authorization)$", re.IGNORECASE)
 KEY_VALUES = re.compile(
@@ -321,7 +308,7 @@ def _read_model(number: int, entry: Any) -> Model:
         raise ModelError(f"{where}: needs {' and '.join(missing)}, as text.")
     whole = {name: int(value) for name, value in entry.items() if isinstance(value, float) and value.is_integer()}
     given = {name: value for name, value in {**entry, **whole}.items() if value is not None}
-    model = read_strictly(Model, given, where, ModelError)
+    model: Model = read_strictly(Model, given, where, ModelError)
     if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
         raise ModelError(f"{where}: api_base is {model.api_base!r}, expected an address such as http://127.0.0.1:8000/v1.")
     strange = sorted(option for option in model.options if option not in OPTIONS)
@@ -348,16 +335,11 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
             named = KEY_NAMES.search(str(name)) is not None
             inside = re.match(r"^\w+://[^/@]*@", value) is not None
             if named or inside or KEY_VALUES.match(value) or any(secret in value for secret in secrets):
-                variable = _usual_variable(entry.get("model", model))
+                provider = re.sub(r"\W", "_", str(entry.get("model", model)).split("/")[0] or "provider")
                 raise ModelError(
                     f"{where}: {at}: a key does not belong in a file. Put it into an environment variable and name that: "
-                    f"`api_key_env: {variable}`. If the file was ever shared, replace the key."
+                    f"`api_key_env: {provider.upper()}_API_KEY`. If the file was ever shared, replace the key."
                 )
-
-
-def _usual_variable(model: object) -> str:
-    provider = str(model).split("/")[0]
-    return re.sub(r"\W", "_", provider or "provider").upper() + "_API_KEY"
 
 
 @lru_cache(maxsize=1)

@@ -32,6 +32,9 @@ LIMIT = re.compile(
 )
 UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
+CLOSED = ("Authentication", "PermissionDenied", "NotFound", "PaymentRequired", "UnsupportedParams")
+"""Errors of litellm's by which nothing that a model is asked can be answered."""
+
 MAX_WORDS = 400
 """Characters of an error that are kept."""
 
@@ -92,21 +95,16 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
     """Read an answer that came whole."""
     total_ms = (time.perf_counter() - started) * 1000
     choice = response.choices[0]
-    refusal = _refusal(choice.message)
-    text, reason = choice.message.content or refusal, choice.finish_reason
+    refusal, reason = _refusal(choice.message), choice.finish_reason
+    text = choice.message.content or refusal
     if longest is not None and len(text) > longest:
         text, reason = text[:longest], CUT
-    return Answer(
-        text=text,
-        finish_reason=reason,
-        refused=choice.finish_reason == "content_filter" or bool(refusal),
-        logprobs=_first_token(getattr(choice, "logprobs", None)),
-        ttft_ms=None,
-        total_ms=total_ms,
-        **_usage(getattr(response, "usage", None)),
-        served_model=getattr(response, "model", None),
-        fingerprint=getattr(response, "system_fingerprint", None),
-    )
+    refused, tokens = choice.finish_reason == "content_filter" or bool(refusal), _usage(getattr(response, "usage", None))
+    by: dict[str, Any] = {
+        "served_model": getattr(response, "model", None),
+        "fingerprint": getattr(response, "system_fingerprint", None),
+    }
+    return Answer(text, reason, refused, _first_token(getattr(choice, "logprobs", None)), None, total_ms, **tokens, **by)
 
 
 async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int | None = None) -> Answer:
@@ -133,17 +131,11 @@ async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int |
                 await chunks.aclose()  # type: ignore[attr-defined]
             break
     refusal = heard.refusal if heard else refusal
-    return Answer(
-        text="".join(pieces)[:longest] or refusal,
-        finish_reason=finish_reason,
-        refused=bool(refusal) or finish_reason == "content_filter",
-        logprobs=None,
-        ttft_ms=ttft_ms,
-        total_ms=(time.perf_counter() - started) * 1000,
-        **_usage(usage if heard is None or heard.usage else None),  # litellm counts where the provider did not
-        served_model=heard.model if heard else None,
-        fingerprint=heard.fingerprint if heard else None,
-    )
+    text, refused = "".join(pieces)[:longest] or refusal, bool(refusal) or finish_reason == "content_filter"
+    total_ms = (time.perf_counter() - started) * 1000
+    tokens = _usage(usage if heard is None or heard.usage else None)  # litellm counts where the provider did not
+    by: dict[str, Any] = {"served_model": heard.model, "fingerprint": heard.fingerprint} if heard else {}
+    return Answer(text, finish_reason, refused, None, ttft_ms, total_ms, **tokens, **by)
 
 
 @dataclass
@@ -217,27 +209,16 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     said = str(getattr(error, "status_code", 0))
     status = int(said) if said.isdecimal() else 0
     if isinstance(error, exceptions.RateLimitError) or status == 429:
-        if NO_QUOTA.search(text):
-            return Failure("closed", words)
-        return Failure("throttled", words, after_s=after_s)
+        return Failure("closed", words) if NO_QUOTA.search(text) else Failure("throttled", words, after_s=after_s)
     if isinstance(error, exceptions.ContentPolicyViolationError) or (
         isinstance(error, exceptions.BadRequestError) and is_filtered(f"{text} {getattr(error, 'body', None)}")
     ):
         return Failure("refused", words)
-    if isinstance(error, exceptions.ContextWindowExceededError):
-        return Failure("never", words)
-    settings = (
-        exceptions.AuthenticationError,
-        exceptions.PermissionDeniedError,
-        exceptions.NotFoundError,
-        exceptions.PaymentRequiredError,
-        exceptions.UnsupportedParamsError,
-    )
+    settings = tuple(getattr(exceptions, f"{name}Error") for name in CLOSED)
     if isinstance(error, settings) or "LLM Provider NOT provided" in text:
         return Failure("closed", words)
-    if isinstance(error, exceptions.BadRequestError | exceptions.UnprocessableEntityError):
-        return Failure("never", words)
-    if 400 <= status < 500 and status != 408:  # 403, 409, 413, 451 and the like: the answer is no
+    turned_down = isinstance(error, exceptions.BadRequestError | exceptions.UnprocessableEntityError)
+    if turned_down or (400 <= status < 500 and status != 408):  # 403, 409, 413, 451 and the like: the answer is no
         return Failure("never", words)
     if _never_connected(error):
         return Failure("again", f"nobody answers at {request.model.api_base or request.model.model} ({words})"[:MAX_WORDS])

@@ -166,7 +166,5 @@ def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_pa
     if max_paid_calls is not None:
         paid = sum(is_paid(request.model) for request in requests)
         if paid > max_paid_calls:
-            raise BudgetError(
-                f"{paid} paid calls are not recorded yet, and no more than {max_paid_calls} are made from here. "
-                f"`make collect RUN=...` makes them from a terminal, with a dry run, a budget and a way to stop."
-            )
+            said = f"{paid} paid calls are not recorded yet, and no more than {max_paid_calls} are made from here"
+            raise BudgetError(f"{said}. `make collect RUN=...` makes them, with a dry run, a budget and a way to stop.")

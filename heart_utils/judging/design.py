@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.judging.prompts import load_protocol
-from heart_utils.tables import check_table, empty_table
+from heart_utils.tables import check_table, empty_table, need_columns
 
 __all__ = ["DesignError", "pair_replies"]
 
@@ -141,22 +141,16 @@ def _check_options(orders: str, pairs: str | int) -> None:
 
 
 def _check_replies(replies: pd.DataFrame) -> None:
-    missing = [column for column in NEEDED if column not in replies]
-    if missing:
-        raise DesignError(f"replies lack {', '.join(missing)}; pairing needs the columns {', '.join(NEEDED)}.")
+    need_columns(replies, NEEDED, DesignError)
     for column in NEEDED:
         empty = replies[column].isna()
         if empty.any():
-            raise DesignError(
-                f"replies.{column} is empty in {int(empty.sum())} rows, first in row {empty.idxmax()}; name it in each."
-            )
+            said = f"replies.{column} is empty in {int(empty.sum())} rows, first in row {empty.idxmax()}"
+            raise DesignError(f"{said}; name it in each.")
     twice = replies["reply_id"].duplicated(keep=False)
     if twice.any():
         shown = ", ".join(sorted(replies.loc[twice, "reply_id"].unique())[:3])
-        raise DesignError(
-            f"replies.reply_id: {int(twice.sum())} rows share an id ({shown}), and would be compared with themselves; "
-            f"expected each reply once."
-        )
+        raise DesignError(f"replies.reply_id: {int(twice.sum())} rows share an id ({shown}); expected each reply once.")
 
 
 def _say_what_is_left_out(replies: pd.DataFrame, alone: int) -> None:

@@ -8,16 +8,16 @@ repeat alone, so that the same tables ask the same questions in any order, on an
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Model
-from heart_utils.judging.codebook import CODEBOOKS, load_codebooks
 from heart_utils.judging.design import seeded
 from heart_utils.judging.prompts import (
     LANGUAGES,
@@ -48,9 +48,6 @@ from heart_utils.judging.questions import (
 )
 from heart_utils.tables import SPEAKERS, check_table, needed_columns
 
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
-
 __all__ = ["ARMS", "Arm", "JudgeError", "collect_scores", "collect_verdicts", "plan_questions"]
 
 ABOUT = ("comparison_id", "pair_id", "history_id", "dialogue_id", "slice", "responder_a", "responder_b", "order", "simulated")
@@ -67,6 +64,7 @@ def collect_verdicts(
     judges: Sequence[Model],
     *,
     ledger: Ledger,
+    plan: bool = False,
     **how: Any,
 ) -> pd.DataFrame:
     """Ask every judge about every comparison, and give the verdicts.
@@ -82,6 +80,8 @@ def collect_verdicts(
         A panel of one or more. Each answers in its own ``answer_format``.
     ledger : Ledger
         Where calls are kept.
+    plan : bool
+        Ask nothing, and say what it would take: a row for each judge, protocol and answer format.
     **how
         What :func:`plan_questions` takes (``responders``, ``protocol``, ``dimensions``, ``repeats``, ``seed``), and what
         ``ask_all`` takes: ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"``
@@ -90,7 +90,7 @@ def collect_verdicts(
     Returns
     -------
     pandas.DataFrame
-        The table ``verdicts``: one row per comparison, judge, dimension and repeat. Flags:
+        The table ``verdicts``, or the plan: one row per comparison, judge, dimension and repeat. Flags:
         ``own_reply`` (one of the two is the judge's own), ``judge_is_responder`` (the judge
         answered histories of this run), ``own_family``, ``instructs_judge``, ``roles_swapped``
         (turns were shown under the wrong speaker), ``repaired``, and ``little_mass`` (A and B
@@ -117,20 +117,20 @@ def collect_verdicts(
     [['SmolLM2-135M-judge', 'ab', 'valid'], ['SmolLM2-135M-judge', 'ba', 'valid']]
     """
     asking = _asking(how)
-    return parse_answers(ask_questions(plan_questions(histories, replies, comparisons, judges, **how), ledger=ledger, **asking))
+    questions = plan_questions(histories, replies, comparisons, judges, **how)
+    return collect(questions, parse_answers, ledger=ledger, plan=plan, **asking)
 
 
-def plan_verdicts(
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    comparisons: pd.DataFrame,
-    judges: Sequence[Model],
+def collect(
+    questions: Sequence[Question],
+    rows: Callable[[Sequence[Answer]], pd.DataFrame],
     *,
     ledger: Ledger,
-    **plan: Any,
+    plan: bool = False,
+    **asking: Any,
 ) -> pd.DataFrame:
-    """Say what :func:`collect_verdicts` would take, without asking anything."""
-    return count_questions(plan_questions(histories, replies, comparisons, judges, **plan), ledger=ledger)
+    """Put questions to their judges and make `rows` of the answers, or say what that would take."""
+    return count_questions(questions, ledger=ledger) if plan else rows(ask_questions(questions, ledger=ledger, **asking))
 
 
 @collector_paused()
@@ -273,14 +273,12 @@ def _check_comparisons(histories: pd.DataFrame, replies: pd.DataFrame, compariso
 def _refuse(comparisons: pd.DataFrame, wrong: npt.NDArray[np.bool_], column: str, expected: str) -> None:
     if wrong.any():
         row = comparisons.loc[wrong].iloc[0]
-        raise JudgeError(
-            f"comparisons.{column}: {int(wrong.sum())} of {len(comparisons)} rows do not fit, first {row['comparison_id']!r} "
-            f"with {row[column]!r}; expected {expected}."
-        )
+        said = f"comparisons.{column}: {int(wrong.sum())} of {len(comparisons)} rows do not fit, first {row['comparison_id']!r}"
+        raise JudgeError(f"{said} with {row[column]!r}; expected {expected}.")
 
 
 def collect_scores(
-    histories: pd.DataFrame, replies: pd.DataFrame, judges: Sequence[Model], *, ledger: Ledger, **how: Any
+    histories: pd.DataFrame, replies: pd.DataFrame, judges: Sequence[Model], *, ledger: Ledger, plan: bool = False, **how: Any
 ) -> pd.DataFrame:
     """Ask every judge about every reply alone, from 1 to 5 on each dimension, reasoning first.
 
@@ -292,13 +290,15 @@ def collect_scores(
         A panel of one or more, answering in JSON.
     ledger : Ledger
         Where calls are kept.
+    plan : bool
+        Ask nothing, and say what it would take.
     **how
         ``responders``, ``protocol``, ``dimensions`` and ``seed``, and how to ask, as in :func:`collect_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``scores``: one row per reply, judge and dimension; states and flags as in
+        The table ``scores``, or the plan: one row per reply, judge and dimension; states and flags as in
         :func:`collect_verdicts`.
 
     Raises
@@ -318,14 +318,7 @@ def collect_scores(
     [['empathic_responsiveness', nan, 'unparsed']]
     """
     asking = _asking(how)
-    return _score_rows(ask_questions(plan_score_questions(histories, replies, judges, **how), ledger=ledger, **asking))
-
-
-def plan_scores(
-    histories: pd.DataFrame, replies: pd.DataFrame, judges: Sequence[Model], *, ledger: Ledger, **plan: Any
-) -> pd.DataFrame:
-    """Say what :func:`collect_scores` would take, without asking anything."""
-    return count_questions(plan_score_questions(histories, replies, judges, **plan), ledger=ledger)
+    return collect(plan_score_questions(histories, replies, judges, **how), score_rows, ledger=ledger, plan=plan, **asking)
 
 
 @collector_paused()
@@ -374,29 +367,6 @@ def _those_who_score(judges: Sequence[Model]) -> list[Model]:
     return [judge for judge in judges if judge.answer_format == "json"]
 
 
-def collect_hits(
-    questions: pd.DataFrame,
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    judges: Sequence[Model],
-    *,
-    ledger: Ledger,
-    plan: bool = False,
-    responders: pd.DataFrame | None = None,
-    language: str = "zh",
-    **asking: Any,
-) -> pd.DataFrame:
-    """Ask every judge which items of a question's rubric each reply hits, as HeartBench does; or say what that takes.
-
-    Where the release mends a judge's list of hits by padding or cutting it, here the judge is asked once
-    more, and the items are ``unparsed`` if that does not help.
-    """
-    asked, failed = plan_hits(questions, histories, replies, judges, responders=responders, language=language)
-    if plan:
-        return count_questions(asked, ledger=ledger)
-    return _score_rows([*ask_questions(asked, ledger=ledger, **asking), *(Answer(question, ()) for question in failed)])
-
-
 def plan_hits(
     questions: pd.DataFrame,
     histories: pd.DataFrame,
@@ -405,8 +375,12 @@ def plan_hits(
     *,
     responders: pd.DataFrame | None = None,
     language: str = "zh",
-) -> tuple[list[Question], list[Question]]:
-    """Make the questions about items, sorted by history; those about replies that failed apart."""
+) -> list[Question]:
+    """Ask which items of a question's rubric each reply hits, as HeartBench does, sorted by history.
+
+    Where the release mends a judge's list of hits by padding or cutting it, here the judge is asked once
+    more, and the items are ``unparsed`` if that does not help.
+    """
     if language not in LANGUAGES:
         raise JudgeError(f"language={language!r} is not known; expected one of {', '.join(LANGUAGES)}.")
     _check_judges(judges)
@@ -423,11 +397,11 @@ def plan_hits(
             form = Items(rubric[about["history_id"]], language, exact=judge.checksum is not None)
             flags = flags_of[about["responder"]] + (() if about["state"] == "valid" else ("no_reply",))
             made.append(Question(about, judge, form, said[about["history_id"]], (about["text"],), flags))
-    return _of_valid(made)
+    return made
 
 
 @collector_paused()
-def _score_rows(answers: Sequence[Answer]) -> pd.DataFrame:
+def score_rows(answers: Sequence[Answer]) -> pd.DataFrame:
     """Turn answers into scores; a failed answer is a state, never a number."""
     rows: list[tuple[Any, ...]] = []
     for answer in answers:
@@ -443,22 +417,8 @@ def _score_rows(answers: Sequence[Answer]) -> pd.DataFrame:
     return check_table("scores", pd.DataFrame(rows, columns=needed_columns("scores")))
 
 
-def collect_codes(
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    coders: Sequence[Model],
-    *,
-    ledger: Ledger,
-    plan: bool = False,
-    codebooks: Mapping[str, Codebook] | None = None,
-    seed: int = 0,
-    **asking: Any,
-) -> pd.DataFrame:
-    """Ask every coder which labels hold of every reply, one call a codebook; or say what that takes."""
-    asked, failed = plan_codes(histories, replies, coders, codebooks=codebooks, seed=seed)
-    if plan:
-        return count_questions(asked, ledger=ledger)
-    answers = [*ask_questions(asked, ledger=ledger, **asking), *(Answer(question, ()) for question in failed)]
+def code_rows(answers: Sequence[Answer]) -> pd.DataFrame:
+    """Turn answers into codes, those of a reply in the order of the alphabet."""
     rows = []
     for answer in answers:
         about, cells = answer.question.about, zip(answer.question.form.cells, answer.readings(), strict=True)
@@ -472,19 +432,16 @@ def plan_codes(
     replies: pd.DataFrame,
     coders: Sequence[Model],
     *,
-    codebooks: Mapping[str, Codebook] | None = None,
+    codebooks: Mapping[str, Codebook],
     seed: int = 0,
-) -> tuple[list[Question], list[Question]]:
-    """Make the questions about labels, sorted by history; those about replies that failed apart."""
+) -> list[Question]:
+    """Ask which labels hold of every reply, one call a codebook, sorted by history."""
     histories, replies = check_table("histories", histories), check_table("replies", replies)
     _check_judges(coders)
     letters = [coder.name for coder in coders if coder.answer_format != "json"]
     if letters:
         raise JudgeError(f"{', '.join(letters)} answers in the format logprob; a coder answers in json.")
     _check_replies(histories, replies[replies["state"] == "valid"])
-    if codebooks is None:
-        everything = load_codebooks()
-        codebooks = {name: everything[name] for name in CODEBOOKS}
     said = {row["history_id"]: show_turns(row["turns"]) for row in _rows_of(histories, ("history_id", "turns"))}
     made: list[Question] = []
     for coder in coders:
@@ -493,7 +450,7 @@ def plan_codes(
                 generator = seeded(seed, about["reply_id"], f"codes-{name}", 0)
                 order = tuple(sorted(codes, key=lambda _: generator.random()))  # noqa: B023 - used at once
                 made.append(Question(about, coder, Labels(order), said.get(about["history_id"], ""), (about["text"],)))
-    return _of_valid(made)
+    return made
 
 
 AGAIN = "heart"
@@ -542,12 +499,12 @@ def ask_again(
     several = dimensions if several is None else several
     if several is not None and len(several) < 2:
         raise JudgeError(f"Asking about {', '.join(several)} together and apart is the same; name two dimensions or more.")
-    step, tables = plan_verdicts if plan else collect_verdicts, []
+    tables = []
     for arm in ARMS:
         asked: dict[str, Any] = {"dimensions": several if arm.together else dimensions, "repeats": arm.repeats, "seed": seed}
         panel = [replace(judge, answer_format="json") if arm.together else judge for judge in judges]
         shown = chosen.assign(protocol=arm.protocol)
-        tables.append(step(histories, replies, shown, panel, ledger=ledger, **asked, **how))
+        tables.append(collect_verdicts(histories, replies, shown, panel, ledger=ledger, plan=plan, **asked, **how))
     made = pd.concat(tables, ignore_index=True)
     key = ["comparison_id", "rater", "dimension", "protocol", "answer_format", "repeat"]
     return made if plan else made.drop_duplicates(key, ignore_index=True)  # a judge in JSON meets one arm's calls in another
@@ -560,8 +517,7 @@ def _choose(comparisons: pd.DataFrame, n_pairs: int, seed: int) -> pd.DataFrame:
     if n_pairs > len(histories):
         raise JudgeError(
             f"{n_pairs} pairs were to be asked about again, one a history, and {len(histories)} histories have comparisons "
-            f"under the protocol {AGAIN!r}: set `asked_again: {len(histories)}` in the run's settings, or name that "
-            f"protocol there."
+            f"under the protocol {AGAIN!r}: set `asked_again: {len(histories)}` in the run's settings, or name it there."
         )
     spread = [histories[place * len(histories) // n_pairs] for place in range(n_pairs)]
     met = theirs[theirs["history_id"].isin(spread)].drop_duplicates("pair_id")
@@ -578,12 +534,6 @@ def _shown(histories: pd.DataFrame, replies: pd.DataFrame) -> list[dict[str, Any
     """Give replies as mappings, with their dialogues, sorted so that a server's cache of prefixes serves them."""
     known = replies.merge(histories[["history_id", "dialogue_id"]], on="history_id", how="left")
     return _rows_of(known.sort_values(["history_id", "reply_id"]), ABOUT_REPLY)
-
-
-def _of_valid(questions: Sequence[Question]) -> tuple[list[Question], list[Question]]:
-    """Part questions about replies from those about what was to be one."""
-    ask = [question for question in questions if question.about["state"] == "valid"]
-    return ask, [question for question in questions if question.about["state"] != "valid"]
 
 
 def draw_form(
@@ -646,9 +596,7 @@ def _check_judges(judges: Sequence[Model], repeats: int = 1) -> None:
     seen = [(judge.name, judge.answer_format) for judge in judges]
     twice = sorted({name for name, how in seen if seen.count((name, how)) > 1})
     if twice:
-        raise JudgeError(
-            f"The judges {', '.join(twice)} are named twice with the same answer format; give each a name of its own."
-        )
+        raise JudgeError(f"The judges {', '.join(twice)} are named twice with the same answer format; name each apart.")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise JudgeError(f"repeats is {repeats!r}, expected a whole number, 1 or more.")
 
@@ -663,7 +611,5 @@ def _check_replies(histories: pd.DataFrame, replies: pd.DataFrame) -> None:
     for fault, wrong in faults.items():
         if wrong.any():
             first = replies.loc[wrong].iloc[0]
-            raise JudgeError(
-                f"replies: {int(wrong.sum())} of the {len(replies)} to judge {fault}, first {first['reply_id']!r} "
-                f"to {first['history_id']!r} (state {first['state']})."
-            )
+            said = f"replies: {int(wrong.sum())} of the {len(replies)} to judge {fault}, first {first['reply_id']!r}"
+            raise JudgeError(f"{said} to {first['history_id']!r} (state {first['state']}).")

@@ -25,8 +25,8 @@ from pydantic import Field
 from heart_utils.calls.models import Call
 from heart_utils.judging.readings import Reading, read_dimensions, read_hits, read_labels
 from heart_utils.runs import find_root
-from heart_utils.settings import Text, read_strictly, read_yaml
-from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
+from heart_utils.settings import Text, read_yaml
+from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.tables import SPEAKERS
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "ProtocolError",
     "Rubric",
     "RubricError",
+    "load_codebooks",
     "load_protocol",
     "load_rubric",
     "prompt_hash",
@@ -228,9 +229,7 @@ class Protocol:
         if self.margin == "plus" and self.reasoning == "each":
             raise ValueError("plus signs stand beside a code, with no room for reasoning: expected reasoning: once.")
         if self.codes and (len(self.codes) != 2 or len(set(self.codes)) < 2 or not all(self.codes)):
-            raise ValueError(
-                f"codes is {list(self.codes)!r}, expected two different texts, for the reply shown first and second."
-            )
+            raise ValueError(f"codes is {list(self.codes)!r}, expected two different texts, for the first and second reply.")
 
 
 def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
@@ -260,9 +259,7 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     """
     file, protocol = _read_from(name_or_path, Protocol, ProtocolError)
     if file.parent == find_root() / "data" / "protocols" and protocol.name != file.stem:
-        raise ProtocolError(
-            f"{file}: name is {protocol.name!r}, expected the file's own, {file.stem!r}: it finds the file again."
-        )
+        raise ProtocolError(f"{file}: name is {protocol.name!r}, expected the file's own, {file.stem!r}: it finds the file.")
     return protocol
 
 
@@ -274,10 +271,9 @@ def _read_from(name_or_path: str | os.PathLike[str], kind: type[T], error: type[
     file = shelf / f"{given}.yaml" if bare else Path(given).expanduser().resolve()
     if not file.is_file():
         there = ", ".join(sorted(path.stem for path in shelf.glob("*.yaml")))
-        raise error(
-            f"There is no {word} {given!r} (looked for {file}). By name there are {there}; or give a path to a YAML file."
-        )
-    return file, read_strictly(kind, read_yaml(file, error), file, error)
+        said = f"There is no {word} {given!r} (looked for {file})"
+        raise error(f"{said}. By name there are {there}; or give a path to a YAML file.")
+    return file, read_yaml(file, kind, error)
 
 
 def show_turns(turns: Sequence[Mapping[str, str]]) -> str:
@@ -403,6 +399,48 @@ class Code:
 
 
 Codebook = tuple[Code, ...]
+
+CODEBOOKS = ("release", "esconv", "focus", "safety")
+"""What coders are asked about unless a recipe says otherwise."""
+
+
+@dataclass(frozen=True)
+class Codebooks:
+    """The file of codebooks: name -> codes."""
+
+    codebooks: dict[Text, Codebook]
+    about: str = ""
+
+
+def load_codebooks(file: str | os.PathLike[str] | None = None) -> dict[str, Codebook]:
+    """Load codebooks for replies.
+
+    Parameters
+    ----------
+    file : path, optional
+        YAML like ``data/rubrics/strategies.yaml``, which is read if none is given.
+
+    Returns
+    -------
+    dict
+        Name of a codebook -> its codes.
+
+    Raises
+    ------
+    RubricError
+        If the file cannot be read, or a code has no name or definition, or a name stands in it twice.
+
+    Examples
+    --------
+    >>> {name: len(codes) for name, codes in load_codebooks().items()}
+    {'release': 15, 'esconv': 8, 'focus': 4, 'safety': 4, 'risk': 2}
+    """
+    path = find_root() / "data" / "rubrics" / "strategies.yaml" if file is None else Path(file)
+    found: dict[str, Codebook] = read_yaml(path, Codebooks, RubricError).codebooks
+    names = [code.name for codes in found.values() for code in codes]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RubricError(f"{path}: {twice[0]!r} stands twice; each code needs a name of its own.")
+    return found
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,18 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from heart_utils.calls.engine import ask_all
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request, supports_schema
 from heart_utils.calls.prices import bound, plan_call
 from heart_utils.judging.prompts import Form, Items, Labels, Messages
 from heart_utils.judging.readings import Reading
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
 
 __all__ = ["Answer", "JudgeError", "Question"]
 
@@ -52,6 +50,11 @@ class Question(NamedTuple):
     def messages(self) -> Messages:
         """The prompt."""
         return self.form.messages(self.history, self.shown)
+
+    @property
+    def reply_is_there(self) -> bool:
+        """Whether what it is about can be shown; where a reply failed, nobody is asked about it."""
+        return bool(self.about.get("state", "valid") == "valid")
 
     @property
     def in_json(self) -> bool:
@@ -123,6 +126,8 @@ def ask_questions(
     if mode not in ("missing", "replay"):
         raise JudgeError(f"mode is {mode!r}, expected 'missing' or 'replay'; a plan says what would be asked.")
     asking |= {"ledger": ledger, "mode": mode}
+    failed = [Answer(question, ()) for question in questions if not question.reply_is_there]
+    questions = [question for question in questions if question.reply_is_there]
     calls, missing = _look_up(questions, ledger, again=mode != "replay")
     if missing and mode != "replay":
         note_schemas([questions[place].judge for place in missing if questions[place].in_json], ledger)
@@ -147,11 +152,12 @@ def ask_questions(
     second = ask_all(list(repairs.values()), max_paid_calls=max_paid_calls, **asking) if repairs else []
     for place, call in zip(repairs, second, strict=True):
         answers[place] = Answer(answers[place].question, (*answers[place].calls, call))
-    return answers
+    return [*answers, *failed]
 
 
 def count_questions(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFrame:
     """Say what asking would take, judge by judge, without asking."""
+    questions = [question for question in questions if question.reply_is_there]
     asked = (
         ((question.judge.name, question.form.name, question.form.answer_format), request)
         for question, request in zip(questions, question_requests(questions, ledger), strict=True)
@@ -173,22 +179,12 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
             rows.append((*who, call is None, *takes))
     names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float, "at_most_usd": float})
-    return (
-        table.groupby(list(by), sort=False)
-        .agg(
-            n_calls=("recorded", "size"),
-            n_recorded=("recorded", "sum"),
-            prompt_tokens=("prompt_tokens", "sum"),
-            completion_tokens=("completion_tokens", "sum"),
-            cost_usd=("cost_usd", _sum_known),
-            at_most_usd=("at_most_usd", _sum_known),
-        )
-        .reset_index()
-    )
-
-
-def _sum_known(costs: pd.Series) -> float:
-    return float(costs.sum(skipna=False))  # one unknown price leaves the sum unknown
+    total = partial(pd.Series.sum, skipna=False)  # one unknown price leaves the sum unknown
+    sums: dict[str, Any] = {name: (name, "sum") for name in ("prompt_tokens", "completion_tokens")}
+    sums |= {name: (name, total) for name in ("cost_usd", "at_most_usd")}
+    groups = table.groupby(list(by), sort=False)
+    counts: pd.DataFrame = groups.agg(n_calls=("recorded", "size"), n_recorded=("recorded", "sum"), **sums)
+    return counts.reset_index()
 
 
 def takes_schema(model: Model, ledger: Ledger) -> bool:

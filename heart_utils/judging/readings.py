@@ -180,20 +180,16 @@ def _speaking(content: Any, names: Sequence[str]) -> dict[str, Any] | None:
         content = {str(line.get("dimension") or line.get("name")): line for line in lines}
     if not isinstance(content, dict):
         return None
-    for name in names:
-        if name in content:
-            return content
+    if any(name in content for name in names):
+        return content
     tidy = {re.sub(r"\W+", "_", str(key).strip().lower()): value for key, value in content.items()}
     if any(name in tidy for name in names):
         return tidy
     if len(names) == 1 and ("winner" in tidy or "score" in tidy):
         return {names[0]: tidy}
-    inner = [tidy[key] for key in WRAPPERS if isinstance(tidy.get(key), dict | list)]
-    for wrapped in inner:
-        found = _speaking(wrapped, names)
-        if found is not None:
-            return {"reasoning": tidy.get("reasoning"), **found}
-    return None
+    inner = (_speaking(tidy[key], names) for key in WRAPPERS if isinstance(tidy.get(key), dict | list))
+    found = next((one for one in inner if one is not None), None)
+    return None if found is None else {"reasoning": tidy.get("reasoning"), **found}
 
 
 def _pieces(text: str, names: Sequence[str]) -> dict[str, Any] | None:

@@ -6,41 +6,36 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from heart_utils.calls.ledger import Ledger, open_ledger
 from heart_utils.calls.models import Model, Request, read_models
-from heart_utils.judging.codebook import CODEBOOKS, load_codebooks
 from heart_utils.judging.design import pair_replies
 from heart_utils.judging.judge import (
     AGAIN,
     ask_again,
-    collect_codes,
-    collect_hits,
-    collect_scores,
-    collect_verdicts,
+    code_rows,
+    collect,
+    parse_answers,
     plan_codes,
     plan_hits,
     plan_questions,
     plan_score_questions,
-    plan_scores,
-    plan_verdicts,
+    score_rows,
 )
-from heart_utils.judging.probes import judge_probes, make_probes
-from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, Protocol, load_protocol
-from heart_utils.judging.questions import note_schemas, question_requests
+from heart_utils.judging.probes import probe_questions
+from heart_utils.judging.prompts import CODEBOOKS, REPLY_INSTRUCTIONS, Protocol, load_codebooks, load_protocol
+from heart_utils.judging.questions import Question, note_schemas, question_requests
 from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
 from heart_utils.runs import find_home, find_root
 from heart_utils.settings import read_strictly, read_yaml
 from heart_utils.sources import load_histories, load_replies, load_responders
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.tables import SLICES, check_table, empty_table
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
 
 __all__ = [
     "Recipe",
@@ -105,7 +100,7 @@ class Recipe:
     coders : tuple of Model
         Who labels what replies do; nobody by default.
     codebooks : sequence of str
-        Of :func:`heart_utils.judging.codebook.load_codebooks`; each is a call a reply and coder.
+        Of :func:`heart_utils.judging.prompts.load_codebooks`; each is a call a reply and coder.
     coded : sequence of str
         Responders whose replies are labelled; all by default.
     report_card : bool
@@ -197,7 +192,7 @@ def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Reci
     path = find_home() / "params" / f"{run}.yaml" if file is None else Path(file)
     if not path.is_file():
         raise RecipeError(f"{path} cannot be read; a run's settings stand in params/RUN.yaml.")
-    block = read_yaml(path, RecipeError).get("collect")
+    block = read_yaml(path, dict[str, Any], RecipeError).get("collect")
     if not isinstance(block, dict):
         raise RecipeError(f"{path} has no block `collect:`, so there is nothing to collect for {run!r}.")
     return _read_block(run, block, f"{path}, collect")
@@ -226,8 +221,6 @@ def recipe_ledger(recipe: Recipe) -> Ledger:
     ...
     True
     """
-    from heart_utils.calls.ledger import open_ledger
-
     seed = None if recipe.recorded is None else find_root() / recipe.recorded
     return open_ledger(recipe.run, seed_file=seed if seed is not None and seed.is_file() else None)
 
@@ -281,10 +274,8 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
         chosen = chosen[(chosen["slice"] != TWINNED) | chosen["history_id"].isin(adversarial)]
         found = int((chosen["slice"] == TWINNED).sum())
         if found < recipe.slices[TWINNED]:
-            raise RecipeError(
-                f"slices: {recipe.slices[TWINNED]} calm twins were asked for; the adversarial histories chosen have {found}. "
-                f"Set twins: true, or ask for fewer."
-            )
+            said = f"slices: {recipe.slices[TWINNED]} calm twins were asked for; the adversarial histories chosen have {found}"
+            raise RecipeError(f"{said}. Set twins: true, or ask for fewer.")
         beyond = chosen.index[chosen["slice"] == TWINNED][recipe.slices[TWINNED] :]
         chosen = chosen.drop(index=beyond)
     return check_table("histories", chosen.sort_index())
@@ -374,16 +365,11 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     >>> len(comparisons), comparisons["pair_id"].nunique(), comparisons["protocol"].unique().tolist()
     (28, 14, ['heart'])
     """
-    tables = [
-        pair_replies(
-            replies,
-            rng=np.random.default_rng(recipe.seed),  # the same pairs under each protocol
-            orders=recipe.orders if protocol.orders == "both" else protocol.orders,
-            pairs=recipe.pairs,
-            protocol=protocol.name,
-        )
-        for protocol in _protocols(recipe, "pair")
-    ]
+    tables = []
+    for protocol in _protocols(recipe, "pair"):
+        orders = recipe.orders if protocol.orders == "both" else protocol.orders
+        rng = np.random.default_rng(recipe.seed)  # the same pairs under each protocol
+        tables.append(pair_replies(replies, rng=rng, orders=orders, pairs=recipe.pairs, protocol=protocol.name))
     return check_table("comparisons", pd.concat(tables, ignore_index=True)) if tables else empty_table("comparisons")
 
 
@@ -429,17 +415,8 @@ def recipe_verdicts(
     >>> plan[["rater", "n_calls", "n_recorded"]].values.tolist()
     [['judge', 28, 0]]
     """
-    step, responders, tables = plan_verdicts if plan else collect_verdicts, recipe_responders(recipe), []
-    for protocol in _protocols(recipe, "pair"):
-        theirs = comparisons[comparisons["protocol"] == protocol.name]
-        asked: dict[str, Any] = {
-            "dimensions": recipe.protocols[protocol.name],
-            "repeats": recipe.judge_repeats,
-            "seed": recipe.seed,
-        }
-        judges = list(recipe.judges)
-        tables.append(step(histories, replies, theirs, judges, ledger=ledger, responders=responders, **asked, **how))
-    return pd.concat(tables, ignore_index=True) if tables else empty_table("verdicts")
+    questions = _about_pairs(recipe, histories, replies, comparisons)
+    return collect(questions, parse_answers, ledger=ledger, plan=plan, **how) if questions else empty_table("verdicts")
 
 
 def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: Any) -> pd.DataFrame:
@@ -466,7 +443,7 @@ def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: 
     """
     if not (recipe.report_card and recipe.judges):
         return empty_table("verdicts")
-    return judge_probes(recipe.judges, ledger=ledger, seed=recipe.seed, plan=plan, **how)
+    return collect(probe_questions(recipe.judges, seed=recipe.seed), parse_answers, ledger=ledger, plan=plan, **how)
 
 
 def recipe_again(
@@ -507,44 +484,19 @@ def recipe_again(
     """
     if not (recipe.asked_again and recipe.judges):
         return empty_table("verdicts")
-    return ask_again(
-        histories,
-        replies,
-        comparisons,
-        list(recipe.judges),
-        ledger=ledger,
-        responders=recipe_responders(recipe),
-        n_pairs=recipe.asked_again,
-        dimensions=recipe.protocols.get(AGAIN),
-        several=list(recipe.together) or None,
-        seed=recipe.seed,
-        plan=plan,
-        **how,
-    )
+    how |= {"ledger": ledger, "plan": plan, "responders": recipe_responders(recipe), "seed": recipe.seed}
+    how |= {"dimensions": recipe.protocols.get(AGAIN), "several": list(recipe.together) or None}
+    return ask_again(histories, replies, comparisons, list(recipe.judges), n_pairs=recipe.asked_again, **how)
 
 
 def recipe_requests(
     recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
 ) -> list[Request]:
     """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers."""
-    judges, responders = list(recipe.judges), recipe_responders(recipe)
-    questions = []
-    for protocol in _protocols(recipe, "pair"):
-        theirs = comparisons[comparisons["protocol"] == protocol.name]
-        asked: dict[str, Any] = {"dimensions": recipe.protocols[protocol.name], "repeats": recipe.judge_repeats}
-        questions += plan_questions(histories, replies, theirs, judges, responders=responders, seed=recipe.seed, **asked)
-    for protocol in _protocols(recipe, "reply"):
-        asked = {"dimensions": recipe.protocols[protocol.name], "protocol": protocol}
-        questions += plan_score_questions(histories, replies, judges, responders=responders, seed=recipe.seed, **asked)
-    if recipe.report_card and judges:
-        probes = make_probes()
-        asked = {"responders": probes.responders, "dimensions": ["overall"], "seed": recipe.seed}
-        questions += plan_questions(probes.histories, probes.replies, probes.comparisons, judges, **asked)
-    if recipe.coders:
-        questions += plan_codes(histories, _coded(recipe, replies), recipe.coders, **_coding(recipe))[0]
-    if recipe.questions:
-        chosen = _chosen_questions(recipe)
-        questions += plan_hits(chosen, histories, replies, judges, responders=responders, language=recipe.language)[0]
+    questions = [*_about_pairs(recipe, histories, replies, comparisons), *_about_replies(recipe, histories, replies)]
+    questions += probe_questions(recipe.judges, seed=recipe.seed) if recipe.report_card and recipe.judges else []
+    questions += _about_codes(recipe, histories, replies)
+    questions = [question for question in questions if question.reply_is_there]
     requests = list(question_requests(questions, ledger))
     note_schemas([question.judge for question in questions if question.in_json], ledger)
     return requests
@@ -576,14 +528,8 @@ def recipe_scores(
     >>> recipe_scores(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
     [['judge', 28]]
     """
-    if recipe.questions:
-        asked: dict[str, Any] = {"responders": recipe_responders(recipe), "language": recipe.language, "plan": plan}
-        return collect_hits(_chosen_questions(recipe), histories, replies, recipe.judges, ledger=ledger, **asked, **how)
-    step, responders, tables = plan_scores if plan else collect_scores, recipe_responders(recipe), []
-    for protocol in _protocols(recipe, "reply"):
-        asked = {"protocol": protocol, "dimensions": recipe.protocols[protocol.name], "seed": recipe.seed}
-        tables.append(step(histories, replies, list(recipe.judges), ledger=ledger, responders=responders, **asked, **how))
-    return pd.concat(tables, ignore_index=True) if tables else empty_table("scores")
+    questions = _about_replies(recipe, histories, replies)
+    return collect(questions, score_rows, ledger=ledger, plan=plan, **how) if questions else empty_table("scores")
 
 
 def recipe_codes(
@@ -612,18 +558,38 @@ def recipe_codes(
     >>> recipe_codes(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
     [['coder', 28]]
     """
+    questions = _about_codes(recipe, histories, replies)
+    return collect(questions, code_rows, ledger=ledger, plan=plan, **how) if questions else empty_table("codes")
+
+
+def _about_pairs(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> list[Question]:
+    asked: dict[str, Any] = {"responders": recipe_responders(recipe), "repeats": recipe.judge_repeats, "seed": recipe.seed}
+    questions = []
+    for protocol in _protocols(recipe, "pair"):
+        theirs, dimensions = comparisons[comparisons["protocol"] == protocol.name], recipe.protocols[protocol.name]
+        questions += plan_questions(histories, replies, theirs, list(recipe.judges), dimensions=dimensions, **asked)
+    return questions
+
+
+def _about_replies(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame) -> list[Question]:
+    responders, judges, questions = recipe_responders(recipe), list(recipe.judges), []
+    if recipe.questions:
+        chosen = _chosen_questions(recipe)
+        return plan_hits(chosen, histories, replies, judges, responders=responders, language=recipe.language)
+    for protocol in _protocols(recipe, "reply"):
+        asked: dict[str, Any] = {"protocol": protocol, "dimensions": recipe.protocols[protocol.name], "seed": recipe.seed}
+        questions += plan_score_questions(histories, replies, judges, responders=responders, **asked)
+    return questions
+
+
+def _about_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame) -> list[Question]:
     if not recipe.coders:
-        return empty_table("codes")
-    return collect_codes(histories, _coded(recipe, replies), recipe.coders, ledger=ledger, plan=plan, **_coding(recipe), **how)
-
-
-def _coded(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
-    return replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
-
-
-def _coding(recipe: Recipe) -> dict[str, Any]:
+        return []
     books = load_codebooks()
-    return {"codebooks": {name: books[name] for name in recipe.codebooks}, "seed": recipe.seed}
+    coded = replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
+    return plan_codes(
+        histories, coded, recipe.coders, codebooks={name: books[name] for name in recipe.codebooks}, seed=recipe.seed
+    )
 
 
 def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
@@ -654,7 +620,8 @@ def _read_block(run: str, block: Mapping[str, Any], where: str) -> Recipe:
         models[name] = tuple(read_models(entries))
     if "run" in given:
         raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
-    recipe = replace(read_strictly(Recipe, {"run": run, **given}, where, RecipeError), **models)
+    said: Recipe = read_strictly(Recipe, {"run": run, **given}, where, RecipeError)
+    recipe = replace(said, **models)
     if not (recipe.histories or recipe.questions):
         raise RecipeError(f"{where}: needs histories: sample, heart, esconv, or a file of your own.")
     shelf = find_root() / "data" / "protocols"

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from heart_utils.calls.engine import ask_all
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.calls.outcomes import CUT
 from heart_utils.calls.prices import price, text_bound
-from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, item_reply_messages, reply_messages
+from heart_utils.judging.prompts import PROMPTS, REPLY_INSTRUCTIONS, item_reply_messages, reply_messages
 from heart_utils.judging.questions import count_calls
-from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS, flag_reply
+from heart_utils.sources.files import check_last_speaker
+from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS, flag_reply
 from heart_utils.tables import check_table, empty_table
-
-if TYPE_CHECKING:
-    from heart_utils.calls.ledger import Ledger
 
 __all__ = ["PROBES", "RespondError", "collect_replies"]
 
@@ -38,26 +37,16 @@ class RespondError(ValueError):
     """Histories or responders cannot be used as asked."""
 
 
-def _comfort(_: Sequence[Mapping[str, str]]) -> str:
-    return (
-        "I'm so sorry you're going through this. It sounds really hard, and it makes sense that you feel the way you do. "
-        "I'm here for you, and you're not alone."
-    )
-
-
-def _advice(_: Sequence[Mapping[str, str]]) -> str:
-    return (
-        "You should write down your options, pick the most practical one and act on it this week. "
-        "Sleep eight hours, exercise every day, and see a professional if it does not improve."
-    )
-
-
 def _echo(turns: Sequence[Mapping[str, str]]) -> str:
     said = [turn["text"] for turn in turns if turn["speaker"] == "seeker"][-1]
     return " ".join(said.split()[:MAX_WORDS])
 
 
-PROBES = {"generic-comfort": _comfort, "advice-only": _advice, "echo": _echo}
+def _always(text: str) -> Callable[[Sequence[Mapping[str, str]]], str]:
+    return lambda _: text
+
+
+PROBES = {**{name: _always(text) for name, text in PROMPTS["probes"].items()}, "echo": _echo}
 """Replies by rule, written for this project: warm and about nobody, advice and no warmth, and the seeker's last words."""
 
 
@@ -126,7 +115,7 @@ def collect_replies(
     """
     histories = check_table("histories", histories)
     _check_responders(responders)
-    _check_last_speaker(histories)
+    check_last_speaker(histories, RespondError)
     wanted = _wanted(histories, responders, repeats)
     requests = [
         _request(history, model, repeat, instructions, language)
@@ -214,19 +203,6 @@ def _check_responders(responders: Sequence[Model | str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RespondError(f"Each responder needs a name of its own; {', '.join(twice)} appears more than once.")
-
-
-def _check_last_speaker(histories: pd.DataFrame) -> None:
-    last = skipped_histories(histories)
-    unknown = [
-        name for name, flags in zip(last["history_id"], last["flags"], strict=True) if "ends_with_supporter" not in flags
-    ]
-    if unknown:
-        raise RespondError(
-            f"histories.turns: {len(unknown)} histories end with the supporter ({', '.join(unknown[:3])}), so that nobody can "
-            f"answer for the supporter. Cut each after a turn of the seeker, or flag it ends_with_supporter: "
-            f"it then gets no reply."
-        )
 
 
 def _request(history: Mapping[Any, Any], model: Model, repeat: int, instructions: str, language: str | None) -> Request:

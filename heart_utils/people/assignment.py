@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from heart_utils.tables import need_columns
+
 __all__ = ["AssignmentError", "assign_raters", "assign_writers", "check_balance", "choose_pairs", "study_cost"]
 
 NEEDED = ("comparison_id", "pair_id", "history_id", "responder_a", "responder_b", "order")
@@ -61,12 +63,8 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
     kept: set[str] = set()
     for history in rng.permutation(np.array(list(by_history), dtype=object)):
         rows = by_history[history]
-        free = [
-            (str(pair), min(str(a), str(b)), max(str(a), str(b)), float(tie))
-            for pair, a, b, tie in zip(
-                rows["pair_id"], rows["responder_a"], rows["responder_b"], rng.random(len(rows)), strict=True
-            )
-        ]
+        names = zip(rows["pair_id"], rows["responder_a"], rows["responder_b"], rng.random(len(rows)), strict=True)
+        free = [(str(pair), min(str(a), str(b)), max(str(a), str(b)), float(tie)) for pair, a, b, tie in names]
         for _ in range(min(pairs_per_history, len(free))):
             best = min(free, key=lambda one: (met[one[1], one[2]], seen[one[1]] + seen[one[2]], one[3]))
             free.remove(best)
@@ -178,8 +176,8 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
     visits = rated.groupby(["seat", "history_id"]).size()
     n_histories = rated["history_id"].nunique()
     rows = [
-        _spread("comparisons a rater", per_seat, 1),
-        _spread("attention checks a rater", (assignment["task"] == "check").groupby(assignment["seat"]).sum(), 0),
+        _limit("comparisons a rater", per_seat, 1, apart=True),
+        _limit("attention checks a rater", (assignment["task"] == "check").groupby(assignment["seat"]).sum(), 0, apart=True),
         _limit("times a rater meets the same pair", rated.groupby(["seat", "pair_id"]).size(), 1),
         _limit("times a rater meets the same history", visits, _most_visits(int(per_seat.max()), n_histories)),
         _limit("one order more than the other, by pair", lead.groupby(rated["pair_id"]).sum().abs(), 1),
@@ -246,7 +244,7 @@ def assign_writers(
     _check_columns(histories, ("history_id",))
     if not 1 <= writers_per_history <= n_writers:
         raise AssignmentError(
-            f"{writers_per_history} writers a history out of {n_writers}; expected 1 or more, and no more than there are."
+            f"{writers_per_history} writers a history out of {n_writers}; expected 1 or more, and that many writers."
         )
     ids = histories["history_id"].to_numpy(dtype=str)
     history, seat = _fill_seats(np.full(len(ids), writers_per_history), ids, n_writers, rng, meetings=True)
@@ -306,9 +304,7 @@ def study_cost(
 
 
 def _check_columns(table: pd.DataFrame, needed: tuple[str, ...]) -> None:
-    missing = [column for column in needed if column not in table]
-    if missing:
-        raise AssignmentError(f"The table lacks {', '.join(missing)}; expected the columns {', '.join(needed)}.")
+    need_columns(table, needed, AssignmentError)
     if table.empty:
         raise AssignmentError("The table has no rows, so there is nothing to share out.")
 
@@ -317,11 +313,8 @@ def _pairs_in_both_orders(comparisons: pd.DataFrame) -> pd.DataFrame:
     orders = comparisons.groupby("pair_id")["order"].agg(lambda shown: " ".join(sorted(shown.dropna())))
     wrong = orders[orders != "ab ba"]
     if len(wrong):
-        raise AssignmentError(
-            f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with "
-            f"{wrong.iloc[0] or 'no order'}. "
-            f'Sides cannot be balanced without; pair replies with orders="both".'
-        )
+        said = f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with {wrong.iloc[0] or 'no order'}"
+        raise AssignmentError(f'{said}. Sides cannot be balanced without; pair replies with orders="both".')
     return comparisons.drop_duplicates("pair_id").sort_values(["history_id", "pair_id"], ignore_index=True)
 
 
@@ -454,27 +447,12 @@ def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) ->
             place = max(1, int((number - 1) * width + rng.integers(1, max(2, int(width) + 1))))
             sequence.insert(place, {"seat": seat, "task": "check", "check": number})
         pages += [{**row, "position": number} for number, row in enumerate(sequence, 1)]
-    columns = [
-        "seat",
-        "position",
-        "task",
-        "comparison_id",
-        "pair_id",
-        "history_id",
-        "responder_a",
-        "responder_b",
-        "order",
-        "check",
-    ]
-    table = pd.DataFrame(pages).reindex(columns=columns)
+    table = pd.DataFrame(pages).reindex(columns=["seat", "position", "task", *NEEDED, "check"])
     return table.assign(check=table["check"].astype("Int64"))
 
 
-def _spread(measure: str, counts: pd.Series, allowed: int) -> tuple[str, int, int, str, bool]:
+def _limit(measure: str, counts: pd.Series, allowed: int, *, apart: bool = False) -> tuple[str, int, int, str, bool]:
     least, most = int(counts.min()), int(counts.max())
-    return measure, least, most, f"differ by {allowed} at most" if allowed else "all the same", most - least <= allowed
-
-
-def _limit(measure: str, counts: pd.Series, allowed: int) -> tuple[str, int, int, str, bool]:
-    least, most = int(counts.min()), int(counts.max())
+    if apart:
+        return measure, least, most, f"differ by {allowed} at most" if allowed else "all the same", most - least <= allowed
     return measure, least, most, f"{allowed} at most", most <= allowed

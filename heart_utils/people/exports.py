@@ -62,7 +62,7 @@ def read_potato(folder: Path) -> PotatoAnswers:
     states = _load_states(folder)
     if not states:
         raise ExportError(f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?")
-    _check_people({str(file): str(state["user_id"]) for file, state in states.items()})
+    check_people({str(file): str(state["user_id"]) for file, state in states.items()})
     typed = _typing(folder / "project.sqlite")
     answers, pages, people = [], [], []
     for file, state in states.items():
@@ -72,9 +72,7 @@ def read_potato(folder: Path) -> PotatoAnswers:
         labels = _labels(state, history, behaviour)
         if not _agreed(state, history):
             if labels:
-                raise ExportError(
-                    f"{file} holds answers of somebody who did not agree to take part. Delete them; they are not imported."
-                )
+                raise ExportError(f"{file} holds answers of somebody who did not agree to take part. Delete them.")
             continue
         orders = state.get("instance_id_to_presentation_order") or {}
         for item, given in labels.items():
@@ -114,9 +112,7 @@ def read_label_studio(file: Path) -> pd.DataFrame:
     """Read a JSON export of Label Studio's pairwise template."""
     tasks = _load_json(file)
     if not isinstance(tasks, list):
-        raise ExportError(
-            f"{file} holds a {type(tasks).__name__}, expected a list of tasks: export from Label Studio in the format JSON."
-        )
+        raise ExportError(f"{file} holds a {type(tasks).__name__}, expected a list of tasks: export in the format JSON.")
     rows = [row for number, task in enumerate(tasks, 1) for row in _task(task, f"task {task.get('id', number)} of {file.name}")]
     if not rows:
         raise ExportError(f"{file} holds {len(tasks)} tasks and no annotation.")
@@ -132,9 +128,7 @@ def read_csv(file: Path) -> pd.DataFrame:
             _check_header(header, file)
             rows = [_line(header, cells, f"line {lines.line_num} of {file.name}") for cells in lines if any(cells)]
     except csv.Error as error:
-        raise ExportError(
-            f"{file}, line {lines.line_num}: {error}. The file may have been cut short inside a quoted text."
-        ) from None
+        raise ExportError(f"{file}, line {lines.line_num}: {error}. It may have been cut short inside a quoted text.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ExportError(f"{file} cannot be read as text in UTF-8 ({error}).") from None
     if not rows:
@@ -151,19 +145,15 @@ def _load_json(file: Path) -> Any:
         raise ExportError(f"{file} cannot be read ({error}).") from None
 
 
-def _check_people(names: dict[str, str]) -> None:
+def check_people(names: dict[str, str]) -> None:
     """Refuse one person under two spellings: capitals and blanks tell nobody apart."""
     seen: dict[str, str] = {}
     for where, name in names.items():
-        plain = name.strip().casefold()
-        if not plain:
+        if not name.strip():
             raise ExportError(f"{where} names nobody.")
-        if plain in seen:
-            raise ExportError(
-                f"The same rater appears twice: in {seen[plain]} and in {where}. Keep the one that counts and move "
-                f"the other away."
-            )
-        seen[plain] = where
+        if (other := seen.setdefault(name.strip().casefold(), where)) != where:
+            said = f"The same rater appears twice: in {other} and in {where}"
+            raise ExportError(f"{said}. Give them one spelling, or move the one that does not count away.")
 
 
 def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
@@ -172,14 +162,10 @@ def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
     for file in sorted((folder / "answers").glob("*/user_state.json")):
         state = _load_json(file)
         if not isinstance(state, dict) or "user_id" not in state or "instance_id_ordering" not in state:
-            raise ExportError(
-                f"{file} lacks user_id or instance_id_ordering, so it is no state of Potato 2.12, or it was cut short."
-            )
+            raise ExportError(f"{file} lacks user_id or instance_id_ordering: it is no state of Potato 2.12, or was cut short.")
         for label, _ in itertools.chain.from_iterable((state.get("instance_id_to_label_to_value") or {}).values()):
             if not isinstance(label, dict) or "schema" not in label:
-                raise ExportError(
-                    f"{file}: an answer is stored as {label!r}, expected a schema and a name, as Potato 2.12 writes them."
-                )
+                raise ExportError(f"{file}: an answer is stored as {label!r}, expected a schema and a name, as by Potato 2.12.")
         states[file] = state
     return states
 
@@ -296,10 +282,8 @@ def _check_header(header: list[str], file: Path) -> None:
     missing = [name for name in NEEDED if name not in header]
     unknown = [name for name in header if name not in {*NEEDED, *COLUMNS[5:]}]
     if missing or unknown or len(set(header)) < len(header):
-        raise ExportError(
-            f"{file}: its header is {', '.join(header) or 'empty'}. Needed are {', '.join(NEEDED)}; possible besides "
-            f"{', '.join(COLUMNS[5:])}; each once.{' Is it separated by commas?' if len(header) == 1 else ''}"
-        )
+        said = f"{file}: its header is {', '.join(header) or 'empty'}, separated by commas?"
+        raise ExportError(f"{said} Needed are {', '.join(NEEDED)}; possible besides {', '.join(COLUMNS[5:])}; each once.")
 
 
 def _line(header: list[str], cells: list[str], where: str) -> dict[str, Any]:
@@ -311,14 +295,12 @@ def _line(header: list[str], cells: list[str], where: str) -> dict[str, Any]:
 def _row(said: Mapping[str, Any], where: str, called: Mapping[str, str]) -> dict[str, Any]:
     """Make a row of what one person said of two replies, whatever the format; `called` has the format's own names."""
     given = {name: None if value == "" else value for name, value in said.items()}
-    for name in ("rater", "left", "right"):
+    for name in NEEDED[:3]:
         if given.get(name) is None:
             raise ExportError(f"{where}: {called.get(name, name)} is empty. A verdict needs a rater and both sides.")
     choice, margin, seconds = given.get("choice"), given.get("margin"), given.get("seconds")
     if choice not in (None, *CHOICES):
-        raise ExportError(
-            f"{where}: the choice is {choice!r}, expected {', '.join(CHOICES)}, or nothing where no answer was given."
-        )
+        raise ExportError(f"{where}: the choice is {choice!r}, expected {', '.join(CHOICES)}, or nothing for no answer.")
     if margin is not None and str(margin).removesuffix(".0") not in {"1", "2", "3", "4", "5"}:
         raise ExportError(f"{where}: the margin is {margin!r}, expected a whole number from 1 to 5, or nothing.")
     if seconds is not None and not str(seconds).replace(".", "", 1).isdigit():

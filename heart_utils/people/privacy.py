@@ -84,9 +84,8 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
     try:
         keys = read_csv_text(key_file.read_text(encoding="utf-8"), dtype=str, keep_default_na=False)
     except (ValueError, UnicodeDecodeError) as error:
-        raise PrivacyError(
-            f"The key file {key_file} cannot be read ({error}). Restore it, or delete it to give everyone a new code."
-        ) from None
+        said = "Restore it, or delete it to give everyone a new code."
+        raise PrivacyError(f"The key file {key_file} cannot be read ({error}). {said}") from None
     if list(keys.columns) != ["code", "person"]:
         raise PrivacyError(f"The key file {key_file} has the columns {list(keys.columns)}, expected code and person.")
     twice = (
@@ -94,8 +93,6 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
         | pd.DataFrame({"kind": keys["code"].str.split("-").str[0], "person": keys["person"]}).duplicated()
     )
     if twice.any():
-        raise PrivacyError(
-            f"The key file {key_file} gives {keys.loc[twice, 'code'].iloc[0]} or its person twice; each code belongs "
-            f"to one person."
-        )
+        first = keys.loc[twice, "code"].iloc[0]
+        raise PrivacyError(f"The key file {key_file} gives {first} or its person twice; each code belongs to one person.")
     return keys

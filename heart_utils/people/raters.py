@@ -15,11 +15,12 @@ from typing import Any, Literal
 import pandas as pd
 
 from heart_utils.judging.design import digest
-from heart_utils.people.exports import PotatoAnswers, read_csv, read_label_studio, read_potato
+from heart_utils.people.exports import PotatoAnswers, check_people, read_csv, read_label_studio, read_potato
 from heart_utils.people.privacy import code_people, redact_text, suspicious_text
-from heart_utils.runs import Run, open_run, read_csv_text, read_yaml
+from heart_utils.runs import Run, open_run, read_csv_text
+from heart_utils.settings import read_yaml
 from heart_utils.sources.files import complete
-from heart_utils.sources.replies import flag_reply
+from heart_utils.sources.heart import flag_reply
 from heart_utils.tables import KEYS, check_table, empty_table
 
 __all__ = ["ImportedStudy", "StudyImportError", "add_people", "import_ratings", "main"]
@@ -158,8 +159,7 @@ def import_ratings(
     if source.is_dir():
         settings = _study(source, "rating")["settings"]
         said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
-        licence = settings["licence"] or licence
-        rehearsal = settings["rehearsal"] is True
+        licence, rehearsal = settings["licence"] or licence, settings["rehearsal"] is True
         simulated = simulated or rehearsal
         judged, raters = _match_potato(source, read_potato(source), settings["rating"])
         comparisons = check_table("comparisons", pd.read_parquet(source / "comparisons.parquet"))
@@ -173,20 +173,11 @@ def import_ratings(
     judged, raters, n_withdrawn = _without(judged, raters, withdrawn)
     _refuse_twice(judged)
     codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv")
+    study = _name(run, source)
     verdicts = _verdicts(run, judged, comparisons, codes, redact, simulated)
-    kept = (
-        comparisons[comparisons["comparison_id"].isin(verdicts["comparison_id"])]
-        if source.is_dir()
-        else empty_table("comparisons")
-    )
-    return ImportedStudy(
-        verdicts=verdicts,
-        comparisons=check_table("comparisons", kept),
-        raters=_raters_table(raters, codes, _name(run, source), said, simulated),
-        n_withdrawn=n_withdrawn,
-        licence=licence,
-        rehearsal=rehearsal,
-    )
+    kept = comparisons[comparisons["comparison_id"].isin(verdicts["comparison_id"]) & source.is_dir()]
+    people, kept = _raters_table(raters, codes, study, said, simulated), check_table("comparisons", kept)
+    return ImportedStudy(people, n_withdrawn, verdicts, kept, licence=licence, rehearsal=rehearsal)
 
 
 def import_replies(
@@ -204,33 +195,21 @@ def import_replies(
     found = read_potato(source)
     shown = _match_pages(source, found)
     raters = _people_of(found, shown)
-    written = (
-        found.answers[found.answers["question"] == "reply"]
-        .merge(shown, on=["person", "item_id"])
-        .merge(found.pages, on=["person", "item_id"])
-    )
+    answers = found.answers[found.answers["question"] == "reply"]
+    written = answers.merge(shown, on=["person", "item_id"]).merge(found.pages, on=["person", "item_id"])
     written, raters, n_withdrawn = _without(written, raters, withdrawn)
-    codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv", prefix="writer")
+    codes, study = code_people(set(raters["person"]), run.folder / "keys" / "people.csv", prefix="writer"), _name(run, source)
     turns = run.read("histories").set_index("history_id")["turns"]
     unknown = sorted(set(written["history_id"]) - set(turns.index))
     if unknown:
-        raise StudyImportError(
-            f"The run has no history {unknown[0]} ({len(unknown)} such); were its histories changed since the study "
-            f"was written?"
-        )
-    study = _name(run, source)
+        raise StudyImportError(f"The run has no history {unknown[0]} ({len(unknown)} such); were its histories changed since?")
     rows = [_reply(row, study, codes, turns[row["history_id"]], redact, simulated) for row in written.to_dict("records")]
     replies = check_table("replies", complete("replies", pd.DataFrame(rows))) if rows else empty_table("replies")
     _warn_of(replies["flags"], "replies")
     who = pd.DataFrame({"responder": ["human"], "responder_kind": "human", "simulated": simulated})
-    return ImportedStudy(
-        replies=replies,
-        responders=check_table("responders", who),
-        raters=_raters_table(raters, codes, _name(run, source), said, simulated),
-        n_withdrawn=n_withdrawn,
-        licence=settings["licence"] or "none stated",
-        rehearsal=simulated,
-    )
+    people, about = _raters_table(raters, codes, study, said, simulated), check_table("responders", who)
+    licence = settings["licence"] or "none stated"
+    return ImportedStudy(people, n_withdrawn, replies=replies, responders=about, licence=licence, rehearsal=simulated)
 
 
 def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
@@ -308,19 +287,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         source = named if named.is_dir() else Path(options.source).resolve()
         if not source.exists():
             raise StudyImportError(f"There is no {options.source} in {run.folder / 'study'}, and no such file.")
-        statement = (
-            read_yaml(Path(options.statement), dict[Literal["population", "language", "pay"], str | None], StudyImportError)
-            if options.statement
-            else None
-        )
-        if (
-            source.is_dir()
-            and (source / "study.json").is_file()
-            and json.loads((source / "study.json").read_text())["kind"] == "reply"
-        ):
-            imported = import_replies(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
-        else:
-            imported = import_ratings(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
+        kind = dict[Literal["population", "language", "pay"], str | None]
+        statement = read_yaml(options.statement, kind, StudyImportError) if options.statement else None
+        about = source / "study.json"
+        writing = about.is_file() and json.loads(about.read_text())["kind"] == "reply"
+        bring = import_replies if writing else import_ratings
+        imported = bring(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
         imported.write(run)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -357,7 +329,7 @@ def _study(folder: Path, kind: str) -> dict[str, Any]:
     file = folder / "study.json"
     if not file.is_file():
         raise StudyImportError(
-            f"{folder} has no study.json, so it is no study written here. Give the folder under runs/<run>/study."
+            f"{folder} has no study.json: it is no study written here. Give a folder under runs/<run>/study."
         )
     study: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     if study["kind"] != kind:
@@ -373,8 +345,8 @@ def _statement(given: Mapping[str, str], rehearsal: object) -> dict[str, str]:
     missing = [name for name, text in said.items() if not text]
     if missing:
         raise StudyImportError(
-            f"The rater statement lacks {', '.join(missing)}. Say who the raters are, what they speak and what they were paid: "
-            f"in study.yaml before the study, or in a YAML file given by --statement."
+            f"The rater statement lacks {', '.join(missing)}: who they are, what they speak and were paid. Give it in "
+            f"study.yaml before the study, or in a YAML file by --statement."
         )
     return said
 
@@ -383,7 +355,7 @@ def _without(rows: pd.DataFrame, raters: pd.DataFrame, withdrawn: Sequence[str])
     unknown = sorted(set(withdrawn) - set(raters["person"]))
     if unknown:
         raise StudyImportError(
-            f"Nobody called {unknown[0]!r} took part, so nothing was left out. Check how they were named in the study."
+            f"Nobody called {unknown[0]!r} took part, so nothing was left out. Look up the names in the study."
         )
     out = raters["person"].isin(set(withdrawn))
     if out.all():
@@ -395,10 +367,9 @@ def _refuse_twice(judged: pd.DataFrame) -> None:
     twice = judged.duplicated(["person", "pair_id", "dimension"], keep=False)
     if twice.any():
         first = judged[twice].sort_values(["person", "pair_id", "dimension"], kind="stable").head(2)
+        said = f"first {' and '.join(first['where'])}, both by {first['person'].iloc[0]!r}"
         raise StudyImportError(
-            f"{int(twice.sum())} verdicts are second answers to one comparison, first {' and '.join(first['where'])}, "
-            f"both by {first['person'].iloc[0]!r}. "
-            f"Which one counts is for you to say: remove the other."
+            f"{int(twice.sum())} verdicts are second answers to one comparison, {said}. Remove one of each two."
         )
 
 
@@ -411,21 +382,15 @@ def _match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:
         first = strange.iloc[0]
         raise StudyImportError(
             f"{len(strange)} answers are to pages that were never shown in this study, first {first['item_id']!r} by "
-            f"{first['person']!r}. "
-            f"Are the answers from another folder, or was the assignment changed?"
+            f"{first['person']!r}. Are they from another folder, or was the assignment changed?"
         )
     seats = pages.groupby("person")["seat"].nunique()
     if (seats > 1).any():
-        raise StudyImportError(
-            f"{seats.idxmax()!r} answered pages of {seats.max()} seats; each person has one. Pages of another's seat "
-            f"were never shown to them."
-        )
+        raise StudyImportError(f"{seats.idxmax()!r} answered pages of {seats.max()} seats; each person was shown those of one.")
     sitters = pages.groupby("seat")["person"].nunique()
     if (sitters > 1).any():
-        raise StudyImportError(
-            f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. The same rater may have "
-            f"come twice under two names."
-        )
+        said = "Did one rater come twice, under two names?"
+        raise StudyImportError(f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. {said}")
     return pages[["person", "item_id", *[column for column in assignment.columns if column != "item_id"]]]
 
 
@@ -435,10 +400,8 @@ def _match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) 
     twice = found.answers.duplicated(["person", "item_id", "question"])
     if twice.any():
         first = found.answers[twice].iloc[0]
-        raise StudyImportError(
-            f"{first['person']!r} gave two answers to the question {first['question']} of the page "
-            f"{first['item_id']!r}; the export is damaged."
-        )
+        page = f"the question {first['question']} of the page {first['item_id']!r}"
+        raise StudyImportError(f"{first['person']!r} gave two answers to {page}; the export is damaged.")
     given = found.answers.pivot_table(index=["person", "item_id"], columns="question", values="value", aggfunc="first")
     given = given.reindex(columns=list(QUESTIONS))
     pages = shown.merge(found.pages, on=["person", "item_id"]).join(given, on=["person", "item_id"])
@@ -449,13 +412,10 @@ def _match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) 
     side = rated["preference"].replace(TIE, "tie")
     odd = side.notna() & ~side.isin(["A", "B", "tie"])
     if odd.any():
-        raise StudyImportError(
-            f"The page {rated.loc[odd, 'item_id'].iloc[0]!r} has the side {side[odd].iloc[0]!r}, expected A, B or tie."
-        )
+        first = rated.loc[odd, "item_id"].iloc[0]
+        raise StudyImportError(f"The page {first!r} has the side {side[odd].iloc[0]!r}, expected A, B or tie.")
     left_is_a = (rated["order"] == "ab") ^ rated["swapped"].astype(bool)
-    chosen = pd.Series(
-        ["a" if left == (one == "A") else "b" for one, left in zip(side, left_is_a, strict=True)], index=rated.index
-    )
+    chosen = (left_is_a == (side == "A")).map({True: "a", False: "b"})
     verdict = side.where(side.isna() | (side == "tie"), chosen)
     matched = rated.assign(
         verdict=verdict,
@@ -469,13 +429,7 @@ def _match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) 
 
 def _match_table(rows: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
     """Find the comparison that each row of a table of sides is about."""
-    people = rows["person"].drop_duplicates()
-    plain = people.str.strip().str.casefold()
-    if plain.duplicated().any():
-        same = people[plain == plain[plain.duplicated()].iloc[0]].tolist()
-        raise StudyImportError(
-            f"The same rater appears twice in {name}, as {' and as '.join(map(repr, same))}. Give each person one spelling."
-        )
+    check_people({f"{name}, as {person!r}": person for person in rows["person"].unique()})
     by_sides: dict[tuple[str, str], dict[Any, Any]] = {}
     for row in comparisons.to_dict("records"):
         left, right = (row["reply_a"], row["reply_b"]) if row["order"] == "ab" else (row["reply_b"], row["reply_a"])
@@ -484,18 +438,13 @@ def _match_table(rows: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd
     for row in rows.to_dict("records"):
         shown = by_sides.get((row["left"], row["right"]))
         if shown is None:
-            raise StudyImportError(
-                f"{row['where']}: {row['left']!r} on the left of {row['right']!r} was never shown; the run has no such "
-                f"comparison. "
-                f"Check the reply ids, and which side was which."
-            )
+            said = f"{row['left']!r} on the left of {row['right']!r} was never shown"
+            raise StudyImportError(f"{row['where']}: {said}. Check the reply ids, and which side was which.")
         left, right = shown["order"]
         sides: dict[object, str] = {"left": left, "right": right, "tie": "tie"}
         verdict = sides.get(row["choice"])
-        judged = dict(row)
-        judged.update({name: shown[name] for name in ("comparison_id", "pair_id", "order")})
-        judged.update(verdict=verdict, margin=row["margin"] if verdict in ("a", "b") else None)
-        found.append(judged)
+        about = {name: shown[name] for name in ("comparison_id", "pair_id", "order")} | {"verdict": verdict}
+        found.append(row | about | {"margin": row["margin"] if verdict in ("a", "b") else None})
     table = pd.DataFrame(found)
     return table.assign(position=table.groupby("person").cumcount() + 1, pasted_share=0.0)
 
@@ -510,9 +459,8 @@ def _people_of(found: PotatoAnswers, shown: pd.DataFrame) -> pd.DataFrame:
 def _with_checks(raters: pd.DataFrame, pages: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Count the attention checks that each person answered, and passed: the side and the strength that the page asked for."""
     checks = pages[pages["task"] == "check"]
-    passed = (checks["preference"] == checks["check_side"]) & (
-        pd.to_numeric(checks["strength"], errors="coerce") == checks["check_strength"]
-    )
+    strength = pd.to_numeric(checks["strength"], errors="coerce")
+    passed = (checks["preference"] == checks["check_side"]) & (strength == checks["check_strength"])
     raters["n_checks"] = raters["person"].map(checks.groupby("person").size()).fillna(0).astype(int)
     raters["n_checks_passed"] = raters["person"].map(passed.groupby(checks["person"]).sum()).fillna(0).astype(int)
     assignment = pd.read_csv(folder / "assignment.csv")
@@ -529,10 +477,8 @@ def _verdicts(
     table = judged.join(about, on="comparison_id").join(histories, on="history_id")
     lost = table[table["dialogue_id"].isna()]
     if len(lost):
-        raise StudyImportError(
-            f"The run has no history {lost['history_id'].iloc[0]!r} any more; were its histories changed since the "
-            f"study was written?"
-        )
+        first = lost["history_id"].iloc[0]
+        raise StudyImportError(f"The run has no history {first!r} any more; were its histories changed since the study?")
     reasons = [reason if isinstance(reason, str) else None for reason in table["reason"]]
     kept = [redact_text(reason, redact) for reason in reasons]
     flags = [

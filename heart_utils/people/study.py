@@ -16,8 +16,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import requests
 import yaml
 
 from heart_utils.judging.design import pair_replies
@@ -33,8 +32,9 @@ from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
 from heart_utils.people.exports import ExportError, restore_answers
 from heart_utils.people.raters import STATEMENT, TIE
-from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, read_yaml, visible_text, write_atomically
-from heart_utils.sources.replies import MAX_SENTENCES, MAX_WORDS
+from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, visible_text, write_atomically
+from heart_utils.settings import read_yaml
+from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
 __all__ = ["KINDS", "StudyError", "StudyFolder"]
 
@@ -86,10 +86,10 @@ class StudyFolder:
 
 def load_settings(run: Run) -> dict[str, Any]:
     """Read what a study is told to be: ``study.yaml`` in the run, else the rehearsal in ``data/study``."""
-    settings: dict[str, Any] = read_yaml(run.root / "data" / "study" / "settings.yaml", dict[str, Any])
+    settings: dict[str, Any] = read_yaml(run.root / "data" / "study" / "settings.yaml", dict[str, Any], StudyError)
     file = run.folder / "study.yaml"
     if file.is_file():
-        settings = _merged(settings, read_yaml(file, dict[str, Any] | None, StudyError) or {}, file)
+        settings = _merged(settings, read_yaml(file, dict[str, Any], StudyError), file)
     if settings["rehearsal"] is not True:
         _check_filled_in(settings, file)
     return settings
@@ -100,35 +100,31 @@ def write_study(
 ) -> StudyFolder:
     """Write a complete Potato project from a run's histories and replies."""
     if kind not in KINDS:
-        raise StudyError(
-            f"There is no study of the kind {kind!r}; there are rating (people judge replies) and reply (people write them)."
-        )
+        raise StudyError(f"There is no study of the kind {kind!r}; there are {' and '.join(KINDS)}.")
     settings = load_settings(run) if settings is None else settings
     texts = run.root / "data" / "study"
     folder = run.folder / "study" / (name or kind)
     _clear(folder)
     histories = run.read("histories")
-    histories = histories[histories["slice"].isin(settings[kind]["slices"]) & histories["turns"].map(_ends_with_seeker)]
+    answerable = histories["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker").astype(bool)
+    histories = histories[histories["slice"].isin(settings[kind]["slices"]) & answerable]
     if histories.empty:
-        raise StudyError(
-            f"The run {run.name!r} has no history of {', '.join(settings[kind]['slices'])} that ends with the seeker."
-        )
+        said = ", ".join(settings[kind]["slices"])
+        raise StudyError(f"The run {run.name!r} has no history of {said} that ends with the seeker.")
     turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
     rng = np.random.default_rng(int(settings["seed"]))
     extra: dict[str, bytes] = {}
     if kind == "rating":
         replies = run.read("replies")
         assignment, comparisons = _rating_assignment(run, replies[replies["history_id"].isin(turns)], settings, rng, top_up)
-        assignment = _with_checks(assignment, read_yaml(texts / "checks.yaml", list[dict[str, Any]]))
+        assignment = _with_checks(assignment, read_yaml(texts / "checks.yaml", list[dict[str, Any]], StudyError))
         items = _rating_items(assignment, comparisons, turns, dict(zip(replies["reply_id"], replies["text"], strict=True)))
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
         rules = settings["reply"]
         given = {"writers_per_history": rules["writers_per_history"], "n_writers": rules["n_writers"]}
-        assignment = assign_writers(histories, **given, rng=rng)
-        assignment = _with_spares(assignment, lambda: assign_writers(histories, **given, rng=rng), rules["spare"]).assign(
-            task="write"
-        )
+        draw = partial(assign_writers, histories, **given, rng=rng)
+        assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
         items = _reply_items(assignment, turns)
     assignment = assignment.assign(item_id=[item["id"] for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
@@ -166,20 +162,12 @@ def study_pages(
 
     pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
     pages.filters["escape"] = html.escape
-    content = pages.get_template("potato.yaml.jinja").render(
-        kind=kind,
-        settings=settings,
-        seats=seats,
-        secret=secret,
-        filled=filled,
-        practice=read_yaml(texts / "practice.yaml", list[dict[str, Any]]) if kind == "rating" else [],
-        instructions=REPLY_INSTRUCTIONS,
-        limits=f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words",
-        speakers=SPEAKERS,
-        labels=LABELS,
-        tie=TIE,
-    )
-    made = yaml.safe_load(content)
+    practice = read_yaml(texts / "practice.yaml", list[dict[str, Any]], StudyError) if kind == "rating" else []
+    limits = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
+    words = {"instructions": REPLY_INSTRUCTIONS, "limits": limits, "speakers": SPEAKERS, "labels": LABELS, "tie": TIE}
+    template = pages.get_template("potato.yaml.jinja")
+    given = {"kind": kind, "settings": settings, "seats": seats, "secret": secret, "filled": filled, "practice": practice}
+    made = yaml.safe_load(template.render(**given, **words))
     return made["pages"], made["config"]
 
 
@@ -191,10 +179,8 @@ def start_study(
     if host not in LOOPBACK:
         _check_filled_in(settings, study.folder.parents[1] / "study.yaml")
         if settings["rehearsal"] is True:
-            raise StudyError(
-                "This study is a rehearsal, so it starts on this machine only. Set rehearsal: false in study.yaml and "
-                "write it again."
-            )
+            said = "Set rehearsal: false in study.yaml and write it again."
+            raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {said}")
     program = _find_potato(potato)
     _check_port(host, port)
     try:
@@ -234,9 +220,7 @@ def start_study(
             stop_study(server)
         raise
     stop_study(server)
-    raise StudyError(
-        f"Potato did not answer on port {port} within {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}"
-    )
+    raise StudyError(f"Potato did not answer on port {port} in {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}")
 
 
 @contextlib.contextmanager
@@ -269,9 +253,7 @@ def stop_study(server: subprocess.Popen[bytes]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write a study and start it; say in a sentence what went wrong, if anything did."""
-    parser = argparse.ArgumentParser(
-        prog="python -m heart_utils.people.study", description="A study with people, written and started."
-    )
+    parser = argparse.ArgumentParser(prog="python -m heart_utils.people.study", description="Write and start a study.")
     parser.add_argument("run", help="a name under runs/, or a path")
     parser.add_argument("kind", choices=KINDS, help="rating: people judge replies; reply: people write them")
     parser.add_argument("--name", help="the folder under runs/<run>/study (default: the kind)")
@@ -294,8 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     run = open_run(options.run, create=False)
     folder = run.folder / "study" / (options.name or options.kind)
-    write = {"name": options.name, "top_up": options.top_up}
-    study = _existing(folder) if options.resume else write_study(run, options.kind, **write)
+    write = partial(write_study, run, options.kind, name=options.name, top_up=options.top_up)
+    study = _existing(folder) if options.resume else write()
     print(f"{study.folder}: {study.n_seats} people, {study.n_pages} pages between them, {study.answers} have begun.")
     print(_describe_cost(study.folder))
     if options.write_only:
@@ -347,10 +329,7 @@ def _check_filled_in(settings: Mapping[str, Any], file: Path) -> None:
     if not missing:
         return
     first = "Without a support line nobody in distress would know where to turn. " if "support_line" in missing else ""
-    raise StudyError(
-        f"A study with real people needs {', '.join(missing)}. {first}Fill them in in {file} (a copy of "
-        f"data/study/settings.yaml)."
-    )
+    raise StudyError(f"A study with real people needs {', '.join(missing)}. {first}Fill them in in {file}.")
 
 
 def _clear(folder: Path) -> None:
@@ -358,8 +337,8 @@ def _clear(folder: Path) -> None:
     begun = sorted(path.parent.name for path in (folder / "answers").glob("*/*"))
     if begun:
         raise StudyError(
-            f"{folder} already holds answers of {len(set(begun))} people, and is never overwritten. Go on with it by --resume "
-            f"(make study RESUME=1), or write another by --name."
+            f"{folder} already holds answers of {len(set(begun))} people, and is never overwritten. Go on by --resume "
+            f"(RESUME=1) or write another by --name."
         )
     if not folder.exists():
         return
@@ -375,23 +354,18 @@ def _existing(folder: Path) -> StudyFolder:
     return StudyFolder(folder, assignment["seat"].nunique(), len(assignment))
 
 
-def _ends_with_seeker(turns: list[dict[str, str]]) -> bool:
-    return turns[-1]["speaker"] == "seeker"
-
-
 def _rating_assignment(
     run: Run, replies: pd.DataFrame, settings: Mapping[str, Any], rng: np.random.Generator, top_up: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     rules = settings["rating"]
+    share = partial(assign_raters, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng)
     comparisons = pair_replies(replies, rng=rng, orders="both", protocol="people")
     if rules["pairs_per_history"] != "all":
         comparisons = choose_pairs(comparisons, pairs_per_history=int(rules["pairs_per_history"]), rng=rng)
     votes: int | dict[str, int] = int(rules["raters_per_pair"])
     if top_up:
         votes = _missing_votes(run, comparisons, int(rules["raters_per_pair"]))
-    assignment = assign_raters(
-        comparisons, raters_per_pair=votes, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng
-    )
+    assignment = share(comparisons, raters_per_pair=votes)
     balance = check_balance(assignment)
     if not balance["holds"].all():
         works = largest_load(comparisons, raters_per_pair=votes, load=int(rules["load"]))
@@ -402,13 +376,7 @@ def _rating_assignment(
             f"{run.folder / 'study.yaml'} ({works} works)."
         )
     few = max(1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique()))
-
-    def draw() -> pd.DataFrame:
-        return assign_raters(
-            comparisons, raters_per_pair=few, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng
-        )
-
-    return _with_spares(assignment, draw, rules["spare"]), comparisons
+    return _with_spares(assignment, partial(share, comparisons, raters_per_pair=few), rules["spare"]), comparisons
 
 
 def _with_spares(assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], share: float) -> pd.DataFrame:
@@ -427,9 +395,7 @@ def _with_spares(assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], sha
 
 def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str, int]:
     verdicts = run.read("verdicts")
-    people = verdicts[
-        (verdicts["rater_kind"] == "human") & (verdicts["dimension"] == "overall") & (verdicts["state"] == "valid")
-    ]
+    people = verdicts.query("rater_kind == 'human' and dimension == 'overall' and state == 'valid'")
     have = people["pair_id"].value_counts()
     votes = {pair: max(0, wanted - int(have.get(pair, 0))) for pair in comparisons["pair_id"].unique()}
     if not any(votes.values()):
@@ -503,10 +469,8 @@ def _find_potato(potato: Path | None) -> Path:
     given = os.environ.get("HEART_POTATO")
     program = potato or (Path(given) if given else find_root() / ".venv-study" / "bin" / "potato")
     if not program.is_file():
-        raise StudyError(
-            f"Potato is not installed (looked for {program}). `make study` installs it in an environment of its own, "
-            f"from requirements-study.txt."
-        )
+        said = "`make study` installs it, from requirements-study.txt."
+        raise StudyError(f"Potato is not installed (looked for {program}). {said}")
     return program
 
 
@@ -516,20 +480,16 @@ def _check_port(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise StudyError(
-                f"Port {port} on {host} cannot be used ({error.strerror}). Stop what uses it, or take another: PORT={port + 1}."
-            ) from None
+            said = f"Stop what uses it, or take another: PORT={port + 1}."
+            raise StudyError(f"Port {port} on {host} cannot be used ({error.strerror}). {said}") from None
 
 
 def _answers(host: str, port: int) -> bool:
     at = "127.0.0.1" if host == "0.0.0.0" else host
-    try:
-        with urllib.request.urlopen(f"http://{at}:{port}/", timeout=5):
-            return True
-    except urllib.error.HTTPError:
+    with contextlib.suppress(requests.RequestException):
+        requests.get(f"http://{at}:{port}/", timeout=5)
         return True  # it answers, if only that a name is missing
-    except OSError:
-        return False
+    return False
 
 
 def _tail(log: Path) -> str:

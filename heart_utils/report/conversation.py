@@ -13,13 +13,8 @@ from heart_utils.runs import may_publish, visible_text
 
 __all__ = ["Reading", "read_conversation"]
 
-_PAGES = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("pages")),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=StrictUndefined,
-)
+_PAGES = Environment(loader=FileSystemLoader(Path(__file__).with_name("pages")), autoescape=True, undefined=StrictUndefined)
+_PAGES.trim_blocks = _PAGES.lstrip_blocks = True
 
 
 class Reading:
@@ -63,10 +58,8 @@ def read_conversation(
     True
     """
     if not may_publish(str(history["licence"])):
-        raise ValueError(
-            f"The words of {history['history_id']} are under {history['licence']!r} and may not be shown in a page; "
-            f"show counts, or choose a history under a free licence."
-        )
+        said = f"The words of {history['history_id']} are under {history['licence']!r} and may not be shown in a page"
+        raise ValueError(f"{said}; show counts, or choose a history under a free licence.")
     turns: Sequence[Mapping[str, str]] = history["turns"]  # type: ignore[assignment]
     bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
     bubbles += [("supporter heart-reply", label, text) for label, text in (replies or {}).items()]

@@ -63,9 +63,7 @@ def export_preferences(
     left_out = verdicts.loc[~verdicts.index.isin(decided.index)]
     sides = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
     text = replies.set_index("reply_id")["text"]
-    table = decided[
-        ["dimension", "rater", "rater_kind", "history_id", "pair_id", "verdict", "margin", "p_a", "simulated"]
-    ].copy()
+    table = decided[[*COLUMNS[5:], "verdict", "margin", "p_a", "simulated"]].copy()
     shown = sides.loc[table["pair_id"]]
     first = (table["verdict"] == "a").to_numpy()
     chosen = shown["reply_a"].where(first, shown["reply_b"])
@@ -73,10 +71,8 @@ def export_preferences(
     table["chosen"], table["rejected"] = text.reindex(chosen).to_numpy(), text.reindex(rejected).to_numpy()
     missing = table[["chosen", "rejected"]].isna().any(axis=1)
     if missing.any():
-        raise ExportError(
-            f"{int(missing.sum())} of {len(table)} pairs have a reply without text, such as the pair "
-            f"{table.loc[missing, 'pair_id'].iloc[0]!r}; labels without texts cannot train anything."
-        )
+        first = table.loc[missing, "pair_id"].iloc[0]
+        raise ExportError(f"{int(missing.sum())} of {len(table)} pairs have a reply without text, such as the pair {first!r}.")
     about = histories.set_index("history_id")
     table["prompt"] = about["turns"].reindex(table["history_id"]).to_numpy()
     table["licence"] = about["licence"].reindex(table["history_id"]).to_numpy()
@@ -99,7 +95,5 @@ def _check_licences(verdicts: pd.DataFrame, histories: pd.DataFrame, licences: I
     if not allowed.all():
         counts = used.loc[~allowed, "licence"].value_counts()
         named = ", ".join(f"{licence} ({count})" for licence, count in counts.items())
-        raise ExportError(
-            f"{int((~allowed).sum())} of {len(used)} histories may not be passed on: {named}. Export a run on your own "
-            f"histories or the sample, or keep to these: drop the others from `verdicts` first."
-        )
+        said = f"{int((~allowed).sum())} of {len(used)} histories may not be passed on: {named}"
+        raise ExportError(f"{said}. Drop their verdicts first, or export a run on your own histories or the sample.")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import dataclasses
 import textwrap
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from heart_utils.report import WORDS
 from heart_utils.runs import find_root
 
 if TYPE_CHECKING:
@@ -25,12 +27,6 @@ if TYPE_CHECKING:
     from heart_utils.ratings.ratings import Ratings
 
 __all__ = [
-    "CJK_FONT",
-    "COLOURS",
-    "KIND_COLOURS",
-    "KIND_MARKERS",
-    "MARKERS",
-    "POPULATION_NAMES",
     "cjk_style",
     "hatch_by_colour",
     "mark_simulated",
@@ -53,41 +49,11 @@ HATCHES = ("", "//", "..", "\\\\", "xx", "--", "++", "oo")
 # The same, by the kind of author.
 KIND_COLOURS = dict(zip(("human", "model", "reference", "source"), COLOURS, strict=False)) | {"probe": COLOURS[5]}
 KIND_MARKERS = {"human": "o", "model": "s", "reference": "D", "source": "^", "probe": "X"}
-KIND_NAMES = {
-    "human": "people",
-    "model": "model",
-    "reference": "drafted for this project",
-    "source": "came with the data, author unknown",
-    "probe": "probe",
-}
-POPULATION_NAMES = {
-    "benchmark": "this benchmark's dialogues, other raters",
-    "dialogues": "dialogues like these",
-    "dialogues_and_raters": "dialogues and raters like these",
-    "dialogues_and_writers": "dialogues and writers like these",
-    "none": "no population",
-}
+KIND_NAMES: dict[str, str] = WORDS["kinds"]
+POPULATION_NAMES: dict[str, str] = WORDS["populations"]
 """What an interval speaks of, in words for a reader."""
 WIDTH = 4.8
 """Of every figure, in inches: on a phone a letter keeps three quarters of its size."""
-STYLE: dict[Any, Any] = {
-    "figure.dpi": 110,
-    "figure.figsize": (WIDTH, 3.2),
-    "savefig.dpi": 150,  # of what is drawn point by point within an SVG
-    "svg.hashsalt": "heart",  # the same figure is the same file
-    "pdf.fonttype": 42,  # letters as TrueType, which journals ask for
-    "figure.facecolor": "white",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": "medium",
-    "axes.titlelocation": "left",
-    "axes.labelsize": "small",
-    "xtick.labelsize": "small",
-    "ytick.labelsize": "small",
-    "legend.fontsize": "small",
-    "legend.title_fontsize": "small",
-    "legend.frameon": False,
-}
 LINE = 46
 """Characters of a small text that go beside each other in a figure."""
 RATING = ("rating", "rating_low", "rating_high")
@@ -120,13 +86,21 @@ def use_book_style() -> None:
     import seaborn as sns
 
     sns.set_theme(context="notebook", style="ticks", palette="colorblind")
-    mpl.rcParams.update({**STYLE, "figure.hooks": ["heart_utils.report.figures:fit_width"]})
+    mpl.rcParams.update({**book_style(), "figure.hooks": ["heart_utils.report.figures:fit_width"]})
     import sys
 
     if "ipykernel" in sys.modules:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
         set_matplotlib_formats("svg", metadata={"Date": None})  # type: ignore[no-untyped-call]
+
+
+def book_style() -> dict[Any, Any]:
+    """Read the settings that all figures share."""
+    import matplotlib as mpl
+
+    file = Path(__file__).with_name("pages") / "figures.mplstyle"
+    return dict(mpl.rc_params_from_file(file, use_default_template=False))
 
 
 def fit_width(figure: Figure) -> None:
@@ -267,11 +241,10 @@ def plot_leaderboard(
     if ax is None:
         _, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.3 * len(table)), layout="constrained")
     for kind, rows in table.groupby("responder_kind"):
-        _draw_rows(ax, rows.index, rows, RATING, within=table, label=KIND_NAMES[str(kind)], **_look(kind))
+        _draw_rows(ax, rows.index, rows, RATING, within=table, kind=str(kind), label=KIND_NAMES[str(kind)])
     ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
-    ax.set(
-        yticks=list(table.index), yticklabels=[_label(row) for row in table.to_dict("records")], ylim=(-0.6, len(table) - 0.4)
-    )
+    names = table["responder"].where(~table["penalised"].astype(bool), table["responder"] + " *")
+    ax.set(yticks=list(table.index), yticklabels=list(names), ylim=(-0.6, len(table) - 0.4))
     ax.set_xlabel(_fold(_interval_label(table), LINE))
     _legend_below(ax, title="Written by", alignment="left", ncols=2)
     if title:
@@ -319,21 +292,16 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
     place = {responder: row for row, responder in enumerate(order)}
     columns = min(columns, len(panels), 2)
     rows = -(-len(panels) // columns)
-    figure, axs = plt.subplots(
-        rows,
-        columns,
-        figsize=(WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    how: dict[str, Any] = {"figsize": (WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2), "layout": "constrained"}
+    axs: Any
+    figure: Figure
+    figure, axs = plt.subplots(rows, columns, sharex=True, sharey=True, squeeze=False, **how)
     for ax, panel in zip(axs.flat, panels, strict=False):
         board = boards[boards[by] == panel]
         _check_board(board)
         for kind, of_kind in board.groupby("responder_kind"):
             height = of_kind["responder"].map(place)
-            _draw_rows(ax, height, of_kind, RATING, within=boards, markersize=4, **_look(kind))
+            _draw_rows(ax, height, of_kind, RATING, within=boards, markersize=4, kind=str(kind))
         ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
         ax.locator_params(axis="x", nbins=3)
         ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
@@ -345,16 +313,10 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
     figure.supxlabel(_fold(_interval_label(boards), LINE + 10), fontsize="small")
     said = _origin(boards, origin)
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
-    figure.legend(
-        [Line2D([], [], color=KIND_COLOURS[kind], marker=KIND_MARKERS[kind], markersize=4, linewidth=1.6) for kind in kinds],
-        [KIND_NAMES[kind] for kind in kinds],
-        title=f"{said[:1].upper()}{said[1:]}; written by",
-        loc="outside upper left",
-        ncols=min(2, len(kinds)),
-        alignment="left",
-        fontsize="x-small",
-        title_fontsize="x-small",
-    )
+    lines = [Line2D([], [], color=KIND_COLOURS[kind], marker=KIND_MARKERS[kind], markersize=4, linewidth=1.6) for kind in kinds]
+    small: dict[str, Any] = {"fontsize": "x-small", "title_fontsize": "x-small", "ncols": min(2, len(kinds))}
+    title = f"{said[:1].upper()}{said[1:]}; written by"
+    figure.legend(lines, [KIND_NAMES[kind] for kind in kinds], title=title, loc="outside upper left", alignment="left", **small)
     return figure
 
 
@@ -391,9 +353,8 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
         ax.text(0.0, place, group, weight="bold", color=colour, va="center")
         place += 0.8
         for row in effects[effects["group"] == group].to_dict("records"):
-            said = ax.text(
-                0.0, place, row["line"], fontsize="small", va="center", bbox={"fc": "white", "ec": "none", "pad": 1.0}
-            )
+            box = {"fc": "white", "ec": "none", "pad": 1.0}
+            said = ax.text(0.0, place, row["line"], fontsize="small", va="center", bbox=box)
             said.set_in_layout(False)
             ax.hlines(place + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
             face = "white" if row["evidence"] == "quoted" else colour
@@ -474,12 +435,10 @@ def plot_absent(message: str) -> Axes:
     >>> plot_absent("No codes.").texts[0].get_text()
     'No codes.'
     """
-    import textwrap
-
     import matplotlib.pyplot as plt
 
     _, ax = plt.subplots(figsize=(WIDTH, 1.2), layout="constrained")
-    ax.text(0.5, 0.5, "\n".join(textwrap.wrap(message, 80)), ha="center", va="center", transform=ax.transAxes, color="0.3")
+    ax.text(0.5, 0.5, textwrap.fill(message, 80), ha="center", va="center", transform=ax.transAxes, color="0.3")
     ax.set(xticks=[], yticks=[])
     return ax
 
@@ -588,12 +547,10 @@ def use_cjk_font() -> None:
         # It has one weight; said twice, matplotlib does not complain where a text is bold.
         regular = font_manager.fontManager.ttflist[-1]
         font_manager.fontManager.ttflist.append(dataclasses.replace(regular, weight=700))
-    family = [name for name in mpl.rcParams["font.sans-serif"] if name != CJK_FONT]
+    there = {entry.name for entry in font_manager.fontManager.ttflist} - {CJK_FONT}
     # matplotlib looks for each character down the list of families, so the list itself must be the family.
-    there = {entry.name for entry in font_manager.fontManager.ttflist}
-    family = [name for name in family if name in there]
-    mpl.rcParams["font.sans-serif"] = [*family, CJK_FONT]
-    mpl.rcParams["font.family"] = [*family, CJK_FONT]
+    family = [*(name for name in mpl.rcParams["font.sans-serif"] if name in there), CJK_FONT]
+    mpl.rcParams.update({"font.sans-serif": family, "font.family": family})
 
 
 def cjk_style() -> str:
@@ -625,13 +582,15 @@ def _draw_rows(
     columns: tuple[str, str, str],
     *,
     within: pd.DataFrame,
-    colour: str,
-    marker: str,
+    kind: str = "",
+    colour: str = "",
+    marker: str = "",
     label: str | None = None,
     markersize: float | None = None,
 ) -> None:
     """Draw estimates and their bars; a bar without an end runs beyond all of a table and ends in an arrow."""
     value, low, high = columns
+    colour, marker = colour or KIND_COLOURS[kind], marker or KIND_MARKERS[kind]
     if low in rows and high in rows:
         finite = within[[*columns]].astype(float).replace([np.inf, -np.inf], np.nan)
         least, most = float(finite.min().min()), float(finite.max().max())
@@ -658,23 +617,13 @@ def _legend_below(ax: Axes, **how: Any) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.4, 0), bbox_transform=ax.transAxes + down, **how)
 
 
-def _look(kind: object) -> dict[str, Any]:
-    return {"colour": KIND_COLOURS[str(kind)], "marker": KIND_MARKERS[str(kind)]}
-
-
 def _check_board(board: pd.DataFrame) -> None:
     if board.empty:
         raise ValueError("There is no board to draw: the table has no row.")
     twice = board.loc[board["responder"].duplicated(), "responder"]
     if len(twice):
-        raise ValueError(
-            f"A board shows each responder once; {', '.join(sorted(set(twice)))} stands in several rows. "
-            f"Choose one dimension, group and rater, or use plot_boards."
-        )
-
-
-def _label(row: Mapping[Hashable, Any]) -> str:
-    return f"{row['responder']}{' *' if row['penalised'] else ''}"
+        said = f"A board shows each responder once; {', '.join(sorted(set(twice)))} stands in several rows"
+        raise ValueError(f"{said}. Choose one dimension, group and rater, or use plot_boards.")
 
 
 def _interval_label(board: pd.DataFrame) -> str:
@@ -704,16 +653,8 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
         said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if board["penalised"].any():
         said.append("* always wins or loses: held by a weak prior")
-    ax.text(
-        0,
-        1.015,
-        _fold("; ".join(said), LINE),
-        transform=ax.transAxes,
-        fontsize="x-small",
-        color="0.35",
-        va="bottom",
-        ha="left",
-    )
+    look: dict[str, Any] = {"fontsize": "x-small", "color": "0.35", "va": "bottom", "ha": "left"}
+    ax.text(0, 1.015, _fold("; ".join(said), LINE), transform=ax.transAxes, **look)
     mark_simulated(ax, board)
 
 

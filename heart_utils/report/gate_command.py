@@ -106,19 +106,13 @@ def _compare(verdicts: Any, names: dict[str, Any], asked: argparse.Namespace) ->
 
 
 def _code(found: Comparison) -> int:
-    if found.passed:
-        return PASSED
-    return WORSE if (found.table["outcome"] == "failed").any() else INCONCLUSIVE
+    failed = (found.table["outcome"] == "failed").any()
+    return PASSED if found.passed else WORSE if failed else INCONCLUSIVE
 
 
 def _json(found: Comparison, code: int, note: str) -> str:
-    said: dict[str, Any] = {
-        "answer": ANSWERS[code].lower(),
-        "exit_code": code,
-        "baseline": found.baseline,
-        "candidate": found.candidate,
-    }
-    said |= {"mode": found.mode, "alpha": found.alpha, "note": note}
+    said: dict[str, Any] = {"answer": ANSWERS[code].lower(), "exit_code": code}
+    said |= {name: getattr(found, name) for name in ("baseline", "candidate", "mode", "alpha")} | {"note": note}
     rows = json.loads(found.table.to_json(orient="records"))
     return json.dumps({**said, "dimensions": rows}, indent=1, ensure_ascii=False) + "\n"
 

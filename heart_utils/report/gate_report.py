@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from heart_utils.ratings.gate import Comparison, GateError, compare_responders
 from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.runs import Run, RunError, find_home, open_run, write_atomically
@@ -168,32 +169,29 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
         note = f"Both from {_where(one[0])}.{_alike(one, other)}"
         return Sides(combine_orders(verdicts), one[0].read("responders"), one[1], other[1], note)
     mine, theirs = (_verdicts(side[0], protocol) for side in (one, other))
-    for run_, name, verdicts in ((one[0], one[1], mine), (other[0], other[1], theirs)):
-        _check_there(run_, name, verdicts)
+    for (place, name), verdicts in ((one, mine), (other, theirs)):
+        if name not in (known := sorted({*verdicts["responder_a"], *verdicts["responder_b"]})):
+            raise GateError(f"The responder {name!r} appears in no verdict of {_where(place)}; there are {', '.join(known)}.")
     if mine.equals(theirs):
         raise GateError(
             f"{_where(one[0])} and {_where(other[0])} hold the same verdicts, row for row: no candidate was judged."
         )
-    opponents = _opponents(mine, one[1]) & _opponents(theirs, other[1])
+    met = [_opponents(mine, one[1]), _opponents(theirs, other[1])]
+    opponents = met[0] & met[1]
     if not opponents:
-        raise GateError(
-            f"{baseline!r} and {candidate!r} met no common opponent: {', '.join(sorted(_opponents(mine, one[1])))} in "
-            f"{_where(one[0])}, {', '.join(sorted(_opponents(theirs, other[1])))} in {other[0].name!r}."
-        )
+        said = [f"{', '.join(sorted(who))} in {_where(side[0])}" for who, side in zip(met, (one, other), strict=True)]
+        raise GateError(f"{baseline!r} and {candidate!r} met no common opponent: {', '.join(said)}.")
     mine, theirs = _between(mine, {one[1]}, opponents, field=True), _between(theirs, {other[1]}, opponents, field=False)
     _check_histories(one[0], other[0], mine, theirs)
     _check_replies(one[0], other[0], opponents, sorted(set(mine["history_id"])))
     names = [f"{side[0].name}:{side[1]}" if one[1] == other[1] else side[1] for side in (one, other)]
     theirs = theirs.assign(**{column: other[0].name + ":" + theirs[column] for column in ("comparison_id", "pair_id")})
     new = [{one[1]: names[0]}, {other[1]: names[1]}]
-    renamed = [
-        table.replace(dict.fromkeys(("responder_a", "responder_b"), name))
-        for table, name in zip((mine, theirs), new, strict=True)
-    ]
-    who = [
-        side[0].read("responders").query("responder in @kept").replace({"responder": name})
-        for side, kept, name in zip((one, other), ({one[1], *opponents}, {other[1]}), new, strict=True)
-    ]
+    renamed, who = [], []
+    for (place, own), table, beside, called in zip((one, other), (mine, theirs), (opponents, set[str]()), new, strict=True):
+        renamed.append(table.replace(dict.fromkeys(("responder_a", "responder_b"), called)))
+        there = place.read("responders")
+        who.append(there[there["responder"].isin({own, *beside})].replace({"responder": called}))
     note = f"The baseline from {_where(one[0])}, the candidate from {_where(other[0])}.{_alike(one, other)}"
     verdicts, responders = pd.concat(renamed, ignore_index=True), pd.concat(who, ignore_index=True)
     return Sides(combine_orders(verdicts), responders, names[0], names[1], note)
@@ -318,12 +316,6 @@ def _verdicts(run: Place, protocol: str | None) -> pd.DataFrame:
     return verdicts.reset_index(drop=True)
 
 
-def _check_there(run: Place, name: str, verdicts: pd.DataFrame) -> None:
-    known = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))
-    if name not in known:
-        raise GateError(f"The responder {name!r} appears in no verdict of {_where(run)}; there are {', '.join(known)}.")
-
-
 def _opponents(verdicts: pd.DataFrame, name: str) -> set[str]:
     one, other = verdicts["responder_a"], verdicts["responder_b"]
     return (set(other[one == name]) | set(one[other == name])) - {name}
@@ -341,26 +333,22 @@ def _between(verdicts: pd.DataFrame, own: set[str], opponents: set[str], *, fiel
 def _check_histories(one: Place, other: Place, mine: pd.DataFrame, theirs: pd.DataFrame) -> None:
     """Refuse runs whose judges read other histories or worked under another protocol."""
     if set(mine["protocol"]) != set(theirs["protocol"]):
-        raise GateError(
-            f"The runs follow other protocols: {', '.join(sorted(set(mine['protocol'])))} in {one.name!r}, "
-            f"{', '.join(sorted(set(theirs['protocol'])))} in {other.name!r}. Judge the candidate under the baseline's."
-        )
+        follow = [", ".join(sorted(set(table["protocol"]))) for table in (mine, theirs)]
+        said = f"The runs follow other protocols: {follow[0]} in {one.name!r}, {follow[1]} in {other.name!r}"
+        raise GateError(f"{said}. Judge the candidate under the baseline's.")
     ids = [set(table["history_id"]) for table in (mine, theirs)]
     if ids[0] != ids[1]:
-        raise GateError(
-            f"The runs judge other histories: {len(ids[0] & ids[1])} in common, {len(ids[0] - ids[1])} in {one.name!r} alone, "
-            f"{len(ids[1] - ids[0])} in {other.name!r} alone. Let the candidate answer the baseline's histories."
-        )
+        counts = len(ids[0] & ids[1]), len(ids[0] - ids[1]), len(ids[1] - ids[0])
+        said = "{} in common, {} in {!r} alone, {} in {!r} alone".format(*counts[:2], one.name, counts[2], other.name)
+        raise GateError(f"The runs judge other histories: {said}. Let the candidate answer the baseline's histories.")
     if not (one.has("histories") and other.has("histories")):
         return
     turns = [run.read("histories").set_index("history_id")["turns"] for run in (one, other)]
     words = [{name: [(turn["speaker"], turn["text"]) for turn in told[name]] for name in ids[0]} for told in turns]
     changed = [name for name in sorted(ids[0]) if words[0][name] != words[1][name]]
     if changed:
-        raise GateError(
-            f"{len(changed)} histories have the same id but other words in the two runs, such as {changed[0]!r}. "
-            f"A comparison needs the same conversations."
-        )
+        said = f"{len(changed)} histories have the same id but other words in the two runs, such as {changed[0]!r}"
+        raise GateError(f"{said}. A comparison needs the same conversations.")
 
 
 def _check_replies(one: Place, other: Place, opponents: set[str], histories: list[str]) -> None:
@@ -383,11 +371,7 @@ def _check_replies(one: Place, other: Place, opponents: set[str], histories: lis
         )
 
 
-QUESTION = {
-    "regression": "Is the candidate worse than its baseline?",
-    "non-inferiority": "Is the candidate shown not to be worse by the margin?",
-    "anytime": "Is the candidate worse than its baseline, looked at after every dialogue?",
-}
+QUESTION: dict[str, str] = WORDS["gate"]
 LOOKS = {"passed": (COLOURS[0], "o"), "failed": (COLOURS[4], "X"), "cannot tell": (COLOURS[5], "s")}
 RELEASES = 8  # in a series that one report speaks of
 
@@ -421,11 +405,8 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     ...     [file.name for file in write_reports(gate, Path(folder))]
     ['gate.html', 'gate.xml', 'gate.md']
     """
-    contents = {
-        "gate.html": _page(comparison, note),
-        "gate.xml": junit_xml(comparison),
-        "gate.md": markdown_summary(comparison, note=note),
-    }
+    contents = {"gate.html": _page(comparison, note), "gate.xml": junit_xml(comparison)}
+    contents["gate.md"] = markdown_summary(comparison, note=note)
     for name, content in contents.items():
         write_atomically(folder / name, content.encode())
     return [folder / name for name in contents]
@@ -434,14 +415,10 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 def junit_xml(comparison: Comparison) -> str:
     """Put the outcome into JUnit XML: one test case a dimension, a failure or an error where it did not pass."""
     table = comparison.table
-    suite = ElementTree.Element(
-        "testsuite",
-        name=f"regression gate ({comparison.mode})",
-        tests=str(len(table)),
-        failures=str((table["outcome"] == "failed").sum()),
-        errors=str((table["outcome"] == "cannot tell").sum()),
-        skipped="0",
-    )
+    counts = {"tests": len(table), "failures": (table["outcome"] == "failed").sum(), "skipped": 0}
+    counts["errors"] = (table["outcome"] == "cannot tell").sum()
+    counted = {name: str(count) for name, count in counts.items()}
+    suite = ElementTree.Element("testsuite", name=f"regression gate ({comparison.mode})", attrib=counted)
     for row in table.itertuples():
         name = f"{comparison.candidate} against {comparison.baseline}: {row.dimension}"
         case = ElementTree.SubElement(suite, "testcase", classname=f"gate.{comparison.mode}", name=name)
@@ -460,27 +437,19 @@ def markdown_summary(comparison: Comparison, *, note: str = "") -> str:
     rows: list[list[str]] = [shown.columns.tolist(), rule, *shown.to_numpy().tolist()]
     table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in rows]
     messages = [f"- {message}" for message in comparison.table["message"]]
-    return "\n".join(
-        [f"## {_verdict(comparison)}", "", f"{_setting(comparison)} {note}".strip(), "", *table, "", *messages, ""]
-    )
+    head = [f"## {_verdict(comparison)}", "", f"{_setting(comparison)} {note}".strip(), ""]
+    return "\n".join([*head, *table, "", *messages, ""])
 
 
 def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """Draw the drop on each dimension between its two one-sided bounds; right of the solid line is worse."""
     table = comparison.table
     level = 100 * (1 - comparison.alpha)
-    ax = plot_intervals(
-        table,
-        value="drop",
-        label="dimension",
-        by="outcome",
-        looks=LOOKS,
-        xlabel="Drop in percentage points of win share (right: worse); bars: bounds valid at every look"
-        if comparison.mode == "anytime"
-        else f"Drop in rating points (right: worse); bars: one-sided {level:g}% bounds or Holm's, over dialogues",
-        simulated=_simulated(comparison),
-        ax=ax,
-    )
+    xlabel = f"Drop in rating points (right: worse); bars: one-sided {level:g}% bounds or Holm's, over dialogues"
+    if comparison.mode == "anytime":
+        xlabel = "Drop in percentage points of win share (right: worse); bars: bounds valid at every look"
+    how: dict[str, Any] = {"looks": LOOKS, "xlabel": xlabel, "simulated": _simulated(comparison), "ax": ax}
+    ax = plot_intervals(table, value="drop", label="dimension", by="outcome", **how)
     for row in np.flatnonzero(table["drop"].isna()).tolist():  # a drop that nobody knows is not a drop of zero
         ax.text(0.5, row, "no estimate", ha="center", va="center", color="0.35", transform=ax.get_yaxis_transform())
     ax.axvline(0, color="black", linewidth=1)
@@ -493,17 +462,10 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 def _page(comparison: Comparison, note: str) -> str:
     """Put everything on one page that needs no other file."""
-    return fill_page(
-        "gate_report",
-        title=_verdict(comparison),
-        simulated=_simulated(comparison),
-        setting=f"{_setting(comparison)} {note}",
-        figure=Markup(_figure(comparison)),
-        alt=_alt(comparison),
-        headings=list(shown := _shown(comparison)),
-        rows=shown.to_numpy().tolist(),
-        messages=comparison.table["message"],
-    )
+    shown, setting = _shown(comparison), f"{_setting(comparison)} {note}"
+    said = {"title": _verdict(comparison), "simulated": _simulated(comparison), "setting": setting, "alt": _alt(comparison)}
+    rows = {"headings": list(shown), "rows": shown.to_numpy().tolist(), "messages": comparison.table["message"]}
+    return fill_page("gate_report", figure=Markup(_figure(comparison)), **said, **rows)
 
 
 def _simulated(comparison: Comparison) -> bool:
@@ -516,9 +478,8 @@ def _figure(comparison: Comparison) -> str:
 
     n = [len(comparison.table), comparison.ratings["responder"].nunique() if len(comparison.ratings) else 0]
     heights = [1 + 0.4 * count for count in n if count]
-    figure, axes = plt.subplots(
-        len(heights), figsize=(9, 1 + sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
-    )
+    how: dict[str, Any] = {"figsize": (9, 1 + sum(heights)), "height_ratios": heights, "layout": "constrained"}
+    figure, axes = plt.subplots(len(heights), squeeze=False, **how)
     plot_drops(comparison, ax=axes[0, 0])
     if n[1]:
         board = comparison.ratings[comparison.ratings["dimension"] == comparison.ratings["dimension"].iloc[0]]

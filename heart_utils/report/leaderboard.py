@@ -16,8 +16,9 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.ratings.scores import weigh_scores
+from heart_utils.report import WORDS
 from heart_utils.report.conversation import Reading, fill_page
-from heart_utils.report.figures import POPULATION_NAMES, STYLE, plot_boards, plot_leaderboard, ratings_table
+from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
 from heart_utils.runs import csv_text, write_atomically
 from heart_utils.tables import check_table
 
@@ -28,21 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 
-HEADINGS = {
-    "rank": "Rank",
-    "responder": "Written by",
-    "kind": "Kind",
-    "rating": "Rating",
-    "rating_low": "Low",
-    "rating_high": "High",
-    "win_probability": "Preferred to the field",
-    "tie_share": "Ties",
-    "n_verdicts": "Verdicts",
-    "n_clusters": "Dialogues",
-    "notes": "Notes",
-}
+HEADINGS: dict[str, str] = WORDS["leaderboard"]
 GROUPS = ("data", "dimension", "slice", "group", "rater_kind", "rater")
-WORDS = ("responder", "kind", "notes")
+TEXTUAL = ("responder", "kind", "notes")
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
 
 WIDTHS = {"column": 3.35, "page": 6.9}
@@ -50,11 +39,7 @@ WIDTHS = {"column": 3.35, "page": 6.9}
 LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
 LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
 
-NOTES = {
-    "provisional": "fewer than 30 dialogues, or no interval at all",
-    "penalised": "always won or always lost: no finite strength fits, so a quarter of a win and of a loss was lent",
-    "simulated": "drawn by a program",
-}
+NOTES: dict[str, str] = WORDS["notes"]
 
 
 def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -64,10 +49,7 @@ def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.D
     table = check_table("ratings", ratings)
     low, high = table["rank_low"], table["rank_high"]
     rank = low.astype("string").where(low == high, low.astype("string") + "-" + high.astype("string")).fillna("")
-    notes = [
-        ", ".join(word for word in ("provisional", "penalised", "simulated") if row[word])
-        for row in table[["provisional", "penalised", "simulated"]].to_dict("records")
-    ]
+    notes = [", ".join(word for word in NOTES if row[word]) for row in table[list(NOTES)].to_dict("records")]
     shown = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
     return shown[[*GROUPS[1:], "population", "method", *HEADINGS]]
 
@@ -157,7 +139,7 @@ def write_leaderboard(
         said = f"PDF and SVG need matplotlib: pip install 'heart-utils[plots]'. The other files are in {folder}."
         raise ModuleNotFoundError(said) from None
     for name, width in WIDTHS.items():
-        with mpl.rc_context({**STYLE, "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
+        with mpl.rc_context({**book_style(), "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
             figure = _figure(table, width)
             for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
                 drawn = io.BytesIO()
@@ -201,9 +183,8 @@ def _as_latex(table: pd.DataFrame, title: str) -> str:
         interval = "no intervals" if board["rating_low"].isna().all() else f"{level} intervals over {population}"
         noted = "".join(f"; {', '.join(board['responder'][board[word]])}: {NOTES[word]}" for word in NOTES if board[word].any())
         caption = _latex_text(f"{title} ({said}; {group[-1]}): ratings with mean 1500, {interval}{noted}.")
-        parts.append(
-            shown.to_latex(index=False, escape=False, column_format="ll" + "r" * (shown.shape[1] - 2), caption=caption)
-        )
+        form = "ll" + "r" * (shown.shape[1] - 2)
+        parts.append(shown.to_latex(index=False, escape=False, column_format=form, caption=caption))
     return "\n".join(parts)
 
 
@@ -272,12 +253,11 @@ def weigh_by_hand(
     for name, weights in profiles.items():
         weigh_scores(means, weights)  # refuses weights that lack the sum 1 or fit no dimension
         choices[name] = {dimension: round(100 * weights.get(dimension, 0)) for dimension in dimensions}
-    values = {"dimensions": dimensions, "choices": choices, "ranking": ranking.to_dict("records")}
+    values: dict[str, Any] = {"dimensions": dimensions, "choices": choices, "ranking": ranking.to_dict("records")}
     values["scores"] = dict(zip(wide.index, wide.to_numpy().tolist(), strict=True))
     values["spread"], values["reach"] = {name: matrix.round(8).tolist() for name, matrix in spread.items()}, reach
-    return Reading(
-        fill_page("leaderboard_weights", **values, scale=scale, simulated=simulated, ci_level=ci_level, json=json.dumps)
-    )
+    values |= {"scale": scale, "simulated": simulated, "ci_level": ci_level, "json": json.dumps}
+    return Reading(fill_page("leaderboard_weights", **values))
 
 
 def _spread(scores: pd.DataFrame, dimensions: list[str], ci_level: float) -> dict[str, Any]:
@@ -305,30 +285,23 @@ def _board(group: dict[str, Any], board: pd.DataFrame) -> dict[str, Any]:
     drawn = bool(np.isfinite(ends).all())
     least = float(ends.min())
     scale = 100.0 / (float(ends.max()) - least) if drawn and ends.max() > least else 0.0
-    rows = [
-        {
-            "cells": [(HEADINGS[name], *_cell(name, row[name]), name in WORDS) for name in shown],
-            "bar": drawn and [round(scale * length, 1) for length in _bar(row, least)],
-        }
-        for row in board.to_dict("records")
-    ]
+    rows = []
+    for row in board.to_dict("records"):
+        low, high, rating = (row[name] for name in ("rating_low", "rating_high", "rating"))
+        bar = drawn and [round(scale * length, 1) for length in (low - least, high - low, rating - least)]
+        rows.append({"cells": [(HEADINGS[name], *_cell(name, row[name]), name in TEXTUAL) for name in shown], "bar": bar})
+    about = (str(said[name]) for name in said if name != "data" and said[name] not in ("all", "standard"))
     return {
         "group": said,
-        "name": ", ".join(str(said[name]) for name in said if name != "data" and said[name] not in ("all", "standard"))
-        or "all",
+        "name": ", ".join(about) or "all",
         "drawn": drawn,
         "method": group["method"],
         "population": "" if board["rating_low"].isna().all() else POPULATION_NAMES[group["population"]],
         "simulated": "simulated" in used,
         "notes": used,
-        "heads": [(HEADINGS[name], name in WORDS) for name in shown],
+        "heads": [(HEADINGS[name], name in TEXTUAL) for name in shown],
         "rows": rows,
     }
-
-
-def _bar(row: dict[Any, Any], least: float) -> tuple[float, float, float]:
-    """Give where an interval begins, how long it is, and where the rating lies in it."""
-    return row["rating_low"] - least, row["rating_high"] - row["rating_low"], row["rating"] - least
 
 
 def _cell(name: str, value: Any) -> tuple[str, str | None]:

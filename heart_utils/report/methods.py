@@ -7,24 +7,16 @@ import os
 import pandas as pd
 
 from heart_utils.ratings.ratings import Ratings
+from heart_utils.report import WORDS
 from heart_utils.report.figures import POPULATION_NAMES
 from heart_utils.report.provenance import versions
 from heart_utils.runs import Run, open_run
 
 __all__ = ["methods"]
 
-MODELS = {
-    "bradley-terry": "a Bradley-Terry model [@bradley1952rank], with a tie as half a win to each",
-    "davidson": "Davidson's model of ties [@davidson1970ties]",
-    "margins": "a Bradley-Terry model [@bradley1952rank] with ties and margins as steps of a ladder",
-    "released-heart": "the procedure that HEART released [@iyer2026heart]",
-}
-INTERVALS = {
-    "bootstrap": "a bootstrap with {n_resamples:,} resamples of {clusters}",
-    "sandwich": "a sandwich covariance clustered by {clusters}",
-    "product": "a bootstrap with product weights of {clusters} [@owen2007pigeonhole]",
-}
-WEIGHTS = {"pairs": "every pair of responders weighs the same", "verdicts": "every verdict weighs the same"}
+MODELS: dict[str, str] = WORDS["models"]
+INTERVALS: dict[str, str] = WORDS["intervals"]
+WEIGHTS: dict[str, str] = WORDS["weights"]
 
 
 def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
@@ -81,11 +73,8 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
         clusters = " and ".join(str(name).removesuffix("_id") + "s" for name in fit["cluster"])
         how = INTERVALS[fit["interval"]].format(n_resamples=fit["n_resamples"], clusters=clusters)
         few = " The interval is provisional: fewer than 30 clusters." if ratings.table["provisional"].any() else ""
-        said.append(
-            f"Intervals of {fit['ci_level']:.0%} come from {how} and cover {POPULATION_NAMES[fit['population']]}.{few}".rstrip(
-                "."
-            )
-        )
+        covered = f"{POPULATION_NAMES[fit['population']]}.{few}".rstrip(".")
+        said.append(f"Intervals of {fit['ci_level']:.0%} come from {how} and cover {covered}")
     if rows["simulated"].any():
         said.append(f"{int(rows['simulated'].sum()):,} of the verdicts are SIMULATED")
     commit = opened.manifest.get("commit", "not recorded")

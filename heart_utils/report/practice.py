@@ -12,18 +12,13 @@ import pandas as pd
 from markupsafe import Markup
 
 from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.report import WORDS
 from heart_utils.report.conversation import Reading, fill_page, read_conversation
 from heart_utils.runs import may_publish, strictest_licence, visible_text
 
 __all__ = ["WRITTEN_BY", "practise_comparisons"]
 
-WRITTEN_BY = {
-    "human": "a person",
-    "model": "a language model",
-    "reference": "this project, drafted with a language model's help: not a person's own reply",
-    "source": "somebody unknown: it came with the data set",
-    "probe": "a rule, as a probe: what is wrong with it is known",
-}
+WRITTEN_BY: dict[str, str] = WORDS["written_by"]
 """What a reader is told about a reply, by its ``responder_kind``."""
 
 
@@ -81,7 +76,7 @@ def practise_comparisons(
     if chosen.empty:
         return Reading("<p>There is no practice here: no conversation of this run has two valid replies with words.</p>")
     flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
-    kinds = {row["responder"]: _written_by(row) for row in responders.to_dict("records")}
+    kinds = {who: f"{who} ({WRITTEN_BY[kind]})" for who, kind in responders[["responder", "responder_kind"]].to_numpy()}
     texts = replies.set_index("reply_id")["text"]
     told = open_ones.set_index("history_id", drop=False)
     articles = [
@@ -120,10 +115,6 @@ def _choose(
 
 def _problem(history: pd.Series) -> str:
     return str(history["problem"]) if pd.notna(history["problem"]) else "a trouble that nobody has named"
-
-
-def _written_by(responder: Mapping[Any, Any]) -> str:
-    return f"{responder['responder']} ({WRITTEN_BY[responder['responder_kind']]})"
 
 
 def _sides(pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]) -> dict[str, tuple[str, str]]:

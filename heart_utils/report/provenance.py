@@ -27,20 +27,13 @@ from typing import Any
 
 import pandas as pd
 
+from heart_utils.report import WORDS
 from heart_utils.runs import Run, open_run
 from heart_utils.tables import TABLES
 
 __all__ = ["ORIGINS", "TableNote", "note_tables", "read_glued", "show_versions"]
 
-ORIGINS = {
-    "published": "measured by others and published",
-    "live": "measured: asked while this run was made",
-    "replayed": "measured earlier: recorded answers, replayed",
-    "drafted": "drafted for this project with a language model's help, or written by rule",
-    "computed": "computed from texts by a program",
-    "simulated": "SIMULATED: drawn by a program, said by nobody",
-    "rehearsal": "SIMULATED: given to try a study out, by whoever rehearsed it",
-}
+ORIGINS: dict[str, str] = WORDS["origins"]
 """Where rows can come from, and how a page says it."""
 
 MADE_UP = {"simulated", "rehearsal"}
@@ -132,7 +125,7 @@ def _notes_of(run: str | Run, name: str) -> list[TableNote]:
     kind, _, part = table.partition("/")
     if kind not in TABLES:
         raise ValueError(
-            f"{name!r} names no table. There are {', '.join(TABLES)}, also as 'verdicts/people' or 'public/verdicts'."
+            f"{name!r} names no table. There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
         )
     files = [here.folder / f"{table}.parquet"] + ([] if part else sorted((here.folder / kind).glob("*.parquet")))
     there = [str(file.relative_to(here.folder).with_suffix("")) for file in files if file.is_file()]
@@ -151,12 +144,8 @@ def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
     if sum(others.values()) != len(rows) - simulated:
         others = {"not recorded": len(rows) - simulated}
     counts = {**others, "rehearsal" if origin == "rehearsal" else "simulated": simulated}
-    return TableNote(
-        table=table,
-        source=str(entry.get("source", "source not recorded")),
-        licence=str(entry.get("licence", "none stated")),
-        rows={name: int(count) for name, count in counts.items() if count},
-    )
+    source, licence = str(entry.get("source", "source not recorded")), str(entry.get("licence", "none stated"))
+    return TableNote(table, source, licence, {name: int(count) for name, count in counts.items() if count})
 
 
 PREFIX = "application/papermill.record/"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.report import WORDS
+
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
@@ -17,23 +19,7 @@ DASH = "–"
 LONG = 36
 """Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays whole."""
 
-HEADS = {
-    "responder": "written by",
-    "responder_a": "reply a by",
-    "responder_b": "reply b by",
-    "rater_kind": "kind of rater",
-    "dialogue_id": "dialogue",
-    "win_probability": "preferred to the field",
-    "tie_share": "ties",
-    "n_verdicts": "verdicts",
-    "n_votes": "votes",
-    "n_pairs": "pairs",
-    "n_clusters": "clusters",
-    "p": "p value",
-    "p_value": "p value",
-    "log_odds": "log-odds",
-    "author_only": "author-only baseline",
-}
+HEADS: dict[str, str] = WORDS["heads"]
 """What the columns of the project's tables are called before readers; of any other, the underscores go."""
 DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
 

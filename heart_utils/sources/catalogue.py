@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
 
-from heart_utils.runs import find_root, read_yaml
+from heart_utils.runs import find_root
+from heart_utils.settings import read_yaml
 from heart_utils.tables import check_table
 
 __all__ = ["SOURCES", "DamagedDataError", "DataError", "DataUnavailableError", "Source", "SourceFile"]
@@ -34,7 +35,6 @@ class SourceFile:
     ``heart_utils.sources.fetch`` describes; ``sha256`` is the checksum of that.
     """
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
     file: str
     address: str
     sha256: str
@@ -47,7 +47,6 @@ class SourceFile:
 class Source:
     """One data set, as ``data/sources.yaml`` describes it; the comment at the top of that file explains each field."""
 
-    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
     name: str = ""
     folder: str
     title: str

@@ -42,10 +42,8 @@ def find_data(name: str, *, mirror: str | os.PathLike[str] | None = None) -> dic
     files = {file.file: folder / file.file for file in source.files}
     for file in source.files if place else ():
         if not files[file.file].is_file():
-            raise DataUnavailableError(
-                f"The mirror {folder.parent} has no {source.folder}/{file.file}. Add it, or unset HEART_DATA_MIRROR "
-                f"and run `make data NAME={name}`."
-            )
+            said = f"The mirror {folder.parent} has no {source.folder}/{file.file}"
+            raise DataUnavailableError(f"{said}. Add it, or unset HEART_DATA_MIRROR and run `make data NAME={name}`.")
         _check(source, file, files[file.file])
     if not place and not all(_whole(file, files[file.file]) for file in source.files):
         raise DataUnavailableError(f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}")
@@ -74,10 +72,8 @@ def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -
     known = next(there for there in find_source(name).files if there.file == file)
     for what, found, expected in (("columns", table.shape[1], known.columns), ("rows", len(table), known.rows)):
         if expected is not None and found != expected:
-            raise DataError(
-                f"{name}/{file}: {found} {what}, {expected} were expected. The official file has changed: read what is new, "
-                f"then mend data/sources.yaml."
-            )
+            said = f"{name}/{file}: {found} {what}, {expected} were expected"
+            raise DataError(f"{said}. The official file has changed: read what is new, then mend data/sources.yaml.")
 
 
 def cache_folder() -> Path:
@@ -92,8 +88,8 @@ def _fetched(source: Source, file: SourceFile) -> Path:
         kept = _keep(source, file, _download(source, file))
         if hashlib.sha256(kept).hexdigest() != file.sha256:
             raise DamagedDataError(
-                f"{source.url(file)} is damaged or was changed: its checksum is not the one known. Nothing was kept. "
-                f"Run `make data NAME={source.name}` again; if it happens twice, the official file has changed."
+                f"{source.url(file)} is damaged or was changed: its checksum is not the one known. Nothing was kept. Run `make "
+                f"data NAME={source.name}` again; if it happens twice, the official file has changed."
             )
         write_atomically(path, kept)
     return path
@@ -130,10 +126,8 @@ def _whole(file: SourceFile, path: Path) -> bool:
 def _check(source: Source, file: SourceFile, path: Path) -> None:
     """Compare what a file holds with what is known of it."""
     if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
-        raise DamagedDataError(
-            f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml. "
-            f"Delete it and run `make data NAME={source.name}`, or copy it into the mirror again."
-        )
+        said = f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml"
+        raise DamagedDataError(f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror again.")
 
 
 def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:

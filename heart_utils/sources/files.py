@@ -136,10 +136,8 @@ def _read(file: Path, how: Reading, faults: list[str]) -> pd.DataFrame:
         raise DataError(f"{file}: it cannot be read as {kind} ({error}). It may have been cut short.") from None
     filled = {name: rows for name, rows in sheets.items() if not rows.empty}
     if len(filled) > 1:
-        raise DataError(
-            f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Choose one: "
-            f"pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str) gives a DataFrame, which is taken in its place."
-        )
+        said = f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Give one of them as a DataFrame"
+        raise DataError(f"{said}, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str) reads it.")
     return next(iter(filled.values()), pd.DataFrame())
 
 
@@ -303,16 +301,13 @@ def _read_cells(table: str, rows: pd.DataFrame, as_text: bool, how: Reading, fau
     if (answer := ANSWERS.get(table)) and "state" not in rows and rows[answer].isna().any():
         empty = rows.index[rows[answer].isna()]
         bad += list(empty)
-        faults.append(
-            f"{answer}: row {empty[0]} is empty ({len(empty)} in all). Say why in a column state, or for all of them by "
-            f"words={{'': 'abstained'}}: abstained, refused, unparsed or error; a failure is never taken for an answer."
-        )
+        faults.append(_unsaid(answer, empty))
     return bad
 
 
 def _from_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, dict[Any, str]]:
     """Read a column of CSV or Excel, in which all is text; give it with what is wrong, by row."""
-    cells, wrong = cells.astype(object), {}
+    cells, wrong = cells.astype(object), dict[Any, str]()
     if what.words or not what.nullable:
         cells = cells.map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
     cells = cells.mask(cells == "", None)
@@ -360,7 +355,7 @@ def _checked(table: str, rows: pd.DataFrame, faults: list[str]) -> pd.DataFrame:
                 refuse_rows(table, column, wrong.astype(bool), rows[column], what.expected())
             checked = check_table(table, complete(table, rows))
             if table == "histories":
-                _check_last_speaker(checked)
+                check_last_speaker(checked)
             return checked
         except TableError as fault:
             if not fault.rows:
@@ -382,22 +377,18 @@ def complete(table: str, rows: pd.DataFrame) -> pd.DataFrame:
         rows["reply_id"] = rows["history_id"] + "--" + rows["responder"]
     if table == "verdicts":
         _name_pairs(rows)
-    if table in ANSWERS:
-        _fill_state(rows, ANSWERS[table])
+    if table in ANSWERS and "state" not in rows:
+        if (empty := rows[ANSWERS[table]].isna()).any():
+            raise DataError(_unsaid(ANSWERS[table], rows.index[empty]))
+        rows["state"] = "valid"
     return rows
 
 
-def _fill_state(rows: pd.DataFrame, answer: str) -> None:
-    if "state" in rows:
-        return
-    empty = rows[answer].isna()
-    if empty.any():
-        row = int(empty.to_numpy().argmax())
-        raise DataError(
-            f"{answer}: row {row} is empty ({int(empty.sum())} rows are). Say why in a column state: abstained, refused, "
-            f"unparsed or error; a failure is never taken for an answer."
-        )
-    rows["state"] = "valid"
+def _unsaid(answer: str, rows: pd.Index) -> str:
+    return (
+        f"{answer}: row {rows[0]} is empty ({len(rows)} in all). Say why in a column state, or for all of them by "
+        f"words={{'': 'abstained'}}: abstained, refused, unparsed or error; a failure is never taken for an answer."
+    )
 
 
 def _name_pairs(rows: pd.DataFrame) -> None:
@@ -416,14 +407,12 @@ def _name_pairs(rows: pd.DataFrame) -> None:
         rows["comparison_id"] = (rows["pair_id"] + "--" + order).str.removesuffix("--")
 
 
-def _check_last_speaker(histories: pd.DataFrame) -> None:
-    ends = [
-        turns[-1]["speaker"] == "supporter" and "ends_with_supporter" not in flags
-        for turns, flags in zip(histories["turns"], histories["flags"], strict=True)
-    ]
-    if any(ends):
-        names = histories.loc[ends, "history_id"].tolist()
-        raise DataError(
-            f"histories.turns: {len(names)} histories end with the supporter ({', '.join(names[:3])}), so that there is "
-            f"nothing to answer. Cut each after a turn of the seeker, or flag it ends_with_supporter: it then gets no reply."
+def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataError) -> None:
+    """Refuse histories in which the supporter has spoken last, unless they are flagged: nobody can answer for the supporter."""
+    last = histories[histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)]
+    names = [name for name, flags in zip(last["history_id"], last["flags"], strict=True) if "ends_with_supporter" not in flags]
+    if names:
+        raise error(
+            f"histories.turns: {len(names)} histories end with the supporter ({', '.join(names[:3])}), so that nobody can "
+            f"answer. Cut each after a turn of the seeker, or flag it ends_with_supporter: it then gets no reply."
         )

@@ -13,9 +13,8 @@ from heart_utils.runs import PUBLIC, open_run, read_parquet
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.esconv import load_esconv
 from heart_utils.sources.files import SUFFIXES, Reading, read_file, read_sample
-from heart_utils.sources.heart import load_heart
+from heart_utils.sources.heart import load_heart, published_replies
 from heart_utils.sources.pairs import scores_to_verdicts
-from heart_utils.sources.replies import published_replies
 from heart_utils.sources.studies import PUBLISHED, derive
 from heart_utils.tables import check_table
 
@@ -298,9 +297,8 @@ def _called(name_or_path: Given) -> str:
 def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: Reading) -> str | None:
     """Tell a known name from a path or a table."""
     if strange := sorted(set(reading) - set(Reading.__annotations__)):
-        raise TypeError(
-            f"load_{table} has no option {', '.join(strange)}; of files it has {', '.join(Reading.__annotations__)}."
-        )
+        options = ", ".join(Reading.__annotations__)
+        raise TypeError(f"load_{table} has no option {', '.join(strange)}; of files it has {options}.")
     if isinstance(name_or_path, pd.DataFrame):
         return None
     given = os.fspath(name_or_path)
@@ -309,9 +307,8 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: Read
             raise DataError(f"{', '.join(said)} is about a file of your own; {given} is a set that is known.")
         return given
     if Path(given).suffix.lower() not in SUFFIXES:
-        raise DataError(
-            f"{given!r} is neither a set with {table} ({', '.join(known)}) nor a path that ends in {', '.join(SUFFIXES)}."
-        )
+        fault = f"{given!r} is neither a set with {table} ({', '.join(known)})"
+        raise DataError(f"{fault} nor a path that ends in {', '.join(SUFFIXES)}.")
     return None
 
 

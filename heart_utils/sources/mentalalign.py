@@ -178,21 +178,12 @@ def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
         "own_family": long["responder"].map(families) == FACTS["families"].get(long["rater"].iloc[0]),
         **{flag: long[flag] for flag in ROW_FLAGS if flag in long},
     }
-    return pd.DataFrame(
-        {
-            "reply_id": long["history_id"] + "--" + long["responder"],
-            "history_id": long["history_id"],
-            "dialogue_id": long["dialogue_id"],
-            "responder": long["responder"],
-            "rater": long["rater"],
-            "rater_kind": "human" if long["rater"].iloc[0] == CLINICIANS else "model",
-            "dimension": long["dimension"],
-            "score": said.where(fits),
-            "state": state.where(~long["not_json"], "unparsed"),
-            "protocol": "likert",
-            "flags": _flags(pd.DataFrame(flags)),
-        }
-    )
+    kept = ["history_id", "dialogue_id", "responder", "rater", "dimension"]
+    rows = long[kept].assign(protocol="likert", score=said.where(fits))
+    rows["rater_kind"] = "human" if long["rater"].iloc[0] == CLINICIANS else "model"
+    rows["reply_id"] = long["history_id"] + "--" + long["responder"]
+    rows["flags"] = _flags(pd.DataFrame(flags))
+    return rows.assign(state=state.where(~long["not_json"], "unparsed"))
 
 
 def _flags(table: pd.DataFrame) -> list[list[str]]:

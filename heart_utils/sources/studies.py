@@ -61,22 +61,12 @@ def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
     rater = votes["judge"].replace(facts["judges"])
     families = load_responders(source.name).set_index("responder")["family"]
     own = [votes[side].map(families) == rater.map(facts["families"]) for side in ("model_a", "model_b")]
-    rows = pd.DataFrame(
-        {
-            "history_id": dialogue + "-" + group,
-            "dialogue_id": dialogue,
-            "responder_a": votes["model_a"],
-            "responder_b": votes["model_b"],
-            "rater": rater,
-            "rater_kind": votes["kind"],
-            "verdict": votes["winner"].map(facts["winners"]),
-            "state": (votes["winner"] == "tie (inconsistent)").map({True: "inconsistent", False: "valid"}),
-            "protocol": source.name,
-            "repeat": repeat,
-            "group": group,
-            "flags": [["own_family"] if is_own else [] for is_own in own[0] | own[1]],
-        }
-    )
+    named = {"model_a": "responder_a", "model_b": "responder_b", "kind": "rater_kind"}
+    about = {"history_id": dialogue + "-" + group, "dialogue_id": dialogue, "rater": rater, "group": group, "repeat": repeat}
+    rows = votes[list(named)].rename(columns=named).assign(**about, protocol=source.name)
+    rows["verdict"] = votes["winner"].map(facts["winners"])
+    rows["state"] = (votes["winner"] == "tie (inconsistent)").map({True: "inconsistent", False: "valid"})
+    rows["flags"] = [["own_family"] if is_own else [] for is_own in own[0] | own[1]]
     n_repeated = int((repeat > 0).sum())
     _log.info("mtbench: %d vote(s) repeat an earlier one of the same rater on the same pair; kept with repeat 1", n_repeated)
     people, judge = rows[rows["rater_kind"] == "human"], rows[rows["rater_kind"] == "model"]
@@ -211,25 +201,14 @@ def read_welivita(source: Source, files: Files) -> pd.DataFrame:
     cuts = [-np.inf, *one_each.quantile([1 / 3, 2 / 3]), np.inf]
     level = {author: pd.cut(values, cuts, labels=LEVELS).astype(str) for author, values in own.items()}
     words = {author: rows[f"response_{arm}"].map(lambda text: len(text.split())) for author, arm in arms.items()}
-    pairs = pd.concat(
-        [
-            pd.DataFrame(
-                {
-                    "responder_a": a,
-                    "responder_b": b,
-                    "cluster": "batch_" + (rows["part_no"] + 1).astype(str).str.zfill(3),
-                    "emotion": rows["emotion"],
-                    "longer": (words[a] - words[b]).clip(-1, 1).map({1: "a", 0: "same", -1: "b"}),
-                    "empathy_a": level[a],
-                    "empathy_b": level[b],
-                    "score_a": rows[f"rating_{arms[a]}"],
-                    "score_b": rows[f"rating_{arms[b]}"],
-                }
-            )
-            for a, b in itertools.combinations(arms, 2)
-        ],
-        ignore_index=True,
-    )
+    about = {"cluster": "batch_" + (rows["part_no"] + 1).astype(str).str.zfill(3), "emotion": rows["emotion"]}
+    parts = []
+    for a, b in itertools.combinations(arms, 2):
+        longer = (words[a] - words[b]).clip(-1, 1).map({1: "a", 0: "same", -1: "b"})
+        said = {"score_a": rows[f"rating_{arms[a]}"], "score_b": rows[f"rating_{arms[b]}"], "longer": longer}
+        said |= {"empathy_a": level[a], "empathy_b": level[b]}
+        parts.append(pd.DataFrame(about | said).assign(responder_a=a, responder_b=b))
+    pairs = pd.concat(parts, ignore_index=True)
     keys = ["responder_a", "responder_b", "cluster"]
     by_batch = _tally(pairs, [*keys, "longer", "empathy_a", "empathy_b"], by="batch")
     by_emotion = _tally(pairs.assign(cluster=pairs["emotion"]), keys, by="emotion")

@@ -150,7 +150,7 @@ def kill_at(monkeypatch, step):
 
 def test_a_batch_whose_creator_was_killed_before_it_was_accepted_is_freed_in_the_end(provider, ledger, monkeypatch):
     with monkeypatch.context() as patched:
-        kill_at(patched, "_upload")
+        kill_at(patched, "_call")
         with pytest.raises(Killed):
             submit_batches(requests_for(provider), ledger=another_process(ledger))
     collect_batches(ledger)

@@ -5,11 +5,11 @@ import re
 from dataclasses import replace
 
 import pytest
-from judging_case import JUDGE, StandIn, make_histories, make_replies
+from judging_case import JUDGE, StandIn, collect_codes, make_histories, make_replies
 
 from heart_utils.calls.models import Call
-from heart_utils.judging.codebook import Code, load_codebooks
-from heart_utils.judging.judge import JudgeError, collect_codes
+from heart_utils.judging.judge import JudgeError
+from heart_utils.judging.prompts import Code, RubricError, load_codebooks
 
 BOOK = {"two": (Code("question", "It asks."), Code("advice", "It advises."))}
 
@@ -121,7 +121,7 @@ def test_a_coder_that_answers_with_a_letter_is_refused(monkeypatch):
 def test_a_codebook_of_ones_own_needs_names_and_definitions(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("codebooks: {mine: [{name: x}]}")
-    with pytest.raises(JudgeError, match="each code needs a name of its own and what it says"):
+    with pytest.raises(RubricError, match="mine 0: lacks says"):
         load_codebooks(file)
-    with pytest.raises(JudgeError, match="none.yaml cannot be read"):
+    with pytest.raises(RubricError, match="none.yaml cannot be read"):
         load_codebooks(tmp_path / "none.yaml")

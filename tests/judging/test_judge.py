@@ -11,7 +11,7 @@ from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_s
 
 from heart_utils.calls.models import Call, Model
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import JudgeError, collect_verdicts, draw_form, parse_answers, plan_questions, plan_verdicts
+from heart_utils.judging.judge import JudgeError, collect_verdicts, draw_form, parse_answers, plan_questions
 from heart_utils.judging.prompts import Form, load_protocol, load_rubric
 from heart_utils.judging.questions import Answer, Question, question_requests
 from heart_utils.tables import DIMENSIONS, TableError
@@ -458,7 +458,7 @@ def test_how_one_question_is_asked_does_not_depend_on_what_else_is_asked_or_reco
     ledger.noted.clear()
     monkeypatch.setattr("heart_utils.judging.questions.supports_schema", lambda model: True)
     ledger.asked.clear()
-    plan = plan_verdicts(histories, replies, comparisons, [JUDGE], ledger=ledger)
+    plan = collect_verdicts(histories, replies, comparisons, [JUDGE], ledger=ledger, plan=True)
     both = collect_verdicts(histories, replies, comparisons, [JUDGE], ledger=ledger)
     assert plan["n_recorded"].item() == len(later)
     assert {request.tag for request in ledger.asked} == {comparisons["history_id"].min()}
@@ -507,7 +507,7 @@ def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     rows = pd.concat([study[2].query("history_id == 'h1'").head(4), study[2].query("history_id == 'h2'").head(1)])
     collect_verdicts(*study[:2], rows, judges[:1], ledger=ledger)
     asked = len(ledger.asked)
-    plan = plan_verdicts(*study, judges, ledger=ledger).set_index("answer_format")
+    plan = collect_verdicts(*study, judges, ledger=ledger, plan=True).set_index("answer_format")
     assert len(ledger.asked) == asked == 5
     assert plan["n_calls"].to_dict() == {"json": 12, "logprob": 72}
     assert plan["n_recorded"].to_dict() == {"json": 4, "logprob": 0}  # what failed is asked again
@@ -516,7 +516,7 @@ def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     assert plan["prompt_tokens"]["logprob"] == prompts
     assert plan["completion_tokens"].to_dict() == {"json": 8 * (200 + 6 * 120), "logprob": 72}
     assert plan["cost_usd"]["logprob"] == pytest.approx((prompts + 2 * 72) / 1e6)
-    plan = plan_verdicts(*study, [judges[0], LETTERS], ledger=ledger).set_index("answer_format")
+    plan = collect_verdicts(*study, [judges[0], LETTERS], ledger=ledger, plan=True).set_index("answer_format")
     assert plan["cost_usd"].isna().to_dict() == {"json": False, "logprob": True}  # a price not known is not zero
 
 

@@ -12,7 +12,7 @@ from server import Provider, serving
 from heart_utils.calls.ledger import ReplayError, open_ledger
 from heart_utils.calls.local import NotInstalledError, local_model
 from heart_utils.calls.models import Model
-from heart_utils.judging.judge import collect_scores, collect_verdicts, plan_verdicts
+from heart_utils.judging.judge import collect_scores, collect_verdicts
 
 
 def choose_second(body):
@@ -35,7 +35,7 @@ def test_verdicts_come_back_from_the_ledger_without_a_server(judge, tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path}/calls.db")
     with serving(Provider(choose_second, faults={"500": 0.1, "malformed": 0.1})) as provider:
         judge = replace(judge, api_base=provider.address)
-        plan = plan_verdicts(*study, [judge], ledger=ledger)
+        plan = collect_verdicts(*study, [judge], ledger=ledger, plan=True)
         live = collect_verdicts(*study, [judge], ledger=ledger, progress=False)
     again = collect_verdicts(*study, [judge], ledger=open_ledger(f"sqlite:///{tmp_path}/calls.db"), mode="replay")
     pd.testing.assert_frame_equal(live, again)

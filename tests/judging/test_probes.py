@@ -5,7 +5,8 @@ import pytest
 
 from heart_utils.calls.ledger import ReplayError, open_ledger
 from heart_utils.calls.models import read_models
-from heart_utils.judging.probes import CHECKS, judge_probes, make_probes
+from heart_utils.judging.judge import collect, parse_answers
+from heart_utils.judging.probes import CHECKS, make_probes, probe_questions
 from heart_utils.judging.prompts import instructs_judge
 
 JUDGE = {"name": "judge", "model": "openai/none", "family": "none"}
@@ -69,7 +70,8 @@ def test_what_is_bare_is_about_as_long_and_shares_fewer_words_with_the_conversat
 
 def test_a_plan_asks_nothing_and_a_replay_of_nothing_says_what_to_do():
     judges = read_models([JUDGE])
-    plan = judge_probes(judges, ledger=open_ledger("sqlite://"), seed=1, plan=True)
+    questions = probe_questions(judges, seed=1)
+    plan = collect(questions, parse_answers, ledger=open_ledger("sqlite://"), plan=True)
     assert int(plan["n_calls"].sum()) == 2 * 24 * len(CHECKS)
     with pytest.raises(ReplayError, match="make collect"):
-        judge_probes(judges, ledger=open_ledger("sqlite://"), seed=1, mode="replay", progress=False)
+        collect(questions, parse_answers, ledger=open_ledger("sqlite://"), mode="replay", progress=False)

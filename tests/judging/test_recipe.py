@@ -331,7 +331,7 @@ def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it
     assert main(["mine", "--quiet"]) == 2  # they are paid for like any other, so not unasked
     said = capsys.readouterr().out
     assert "2 calls to make" in said
-    assert "2 stored answers are damaged: `make collect RUN=mine` asks for them again, and with ARGS=--check says which" in said
+    assert "2 stored answers are damaged: `make collect RUN=mine` asks again; with ARGS=--check it says which" in said
     assert len(provider.requests) == asked
     main(["mine", "--quiet", "--yes"])
     assert len(provider.requests) == asked + 2

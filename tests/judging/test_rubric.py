@@ -66,8 +66,8 @@ def test_a_selection_that_is_no_part_of_the_rubric_is_an_error(names, said):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("- a list", "holds \\['a list'\\], expected a mapping"),
-        ("", "holds empty"),
+        ("- a list", "the whole is \\['a list'\\], expected a mapping"),
+        ("", "lacks name"),
         ("name: [", "is not YAML"),
         ({**GOOD, "title": ""}, "title is empty, expected text"),
         ({**GOOD, "dimensions": []}, "dimensions is empty, expected a list with at least one entry"),

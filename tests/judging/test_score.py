@@ -5,7 +5,7 @@ import pytest
 from judging_case import JUDGE, StandIn, dimensions_in, make_histories, make_replies
 
 from heart_utils.calls.models import Call, Model
-from heart_utils.judging.judge import JudgeError, collect_scores, plan_score_questions, plan_scores
+from heart_utils.judging.judge import JudgeError, collect_scores, plan_score_questions
 from heart_utils.tables import DIMENSIONS
 
 
@@ -102,7 +102,7 @@ def test_a_judge_that_answers_with_a_letter_is_left_out_and_named(monkeypatch):
 
 
 def test_the_plan_counts_calls(monkeypatch):
-    plan = plan_scores(make_histories(), make_replies(), [JUDGE], ledger=StandIn(monkeypatch, rate(1)))
+    plan = collect_scores(make_histories(), make_replies(), [JUDGE], ledger=StandIn(monkeypatch, rate(1)), plan=True)
     assert plan[["n_calls", "n_recorded"]].to_numpy().tolist() == [[6, 0]]
 
 

@@ -195,7 +195,7 @@ def test_a_pair_in_one_order_only_is_refused():
 
 
 def test_a_table_without_its_columns_is_refused():
-    with pytest.raises(AssignmentError, match="lacks order"):
+    with pytest.raises(AssignmentError, match="no column order"):
         assign_raters(both_orders(1, 2).drop(columns="order"), raters_per_pair=2, load=4, rng=np.random.default_rng(1))
     with pytest.raises(AssignmentError, match="no rows"):
         assign_writers(pd.DataFrame({"history_id": []}), rng=np.random.default_rng(1))

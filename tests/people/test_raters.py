@@ -454,7 +454,7 @@ def test_a_plain_csv_becomes_verdicts(compared):
 
 
 def test_a_csv_separated_by_another_mark_is_told(compared):
-    with pytest.raises(ExportError, match="its header is rater;left.* Is it separated by commas?"):
+    with pytest.raises(ExportError, match="its header is rater;left.*, separated by commas?"):
         import_ratings(compared, csv_file(compared, GOOD.replace(",", ";")), statement=STATEMENT)
 
 
@@ -486,7 +486,10 @@ def test_answers_that_a_program_gave_are_marked_in_every_table(compared):
             lambda text: text.replace("cy,", "ben,"),
             "2 verdicts are second answers to one comparison, first line 3 of votes.csv and line 4 of votes.csv",
         ),
-        (lambda text: text.replace("ben,", "Ann,"), "same rater appears twice in votes.csv, as 'ann' and as 'Ann'"),
+        (
+            lambda text: text.replace("ben,", "Ann,"),
+            "same rater appears twice: in votes.csv, as 'ann' and in votes.csv, as 'Ann'",
+        ),
     ],
 )
 def test_a_csv_that_does_not_fit_is_refused_with_its_line(compared, spoil, message):
@@ -505,7 +508,7 @@ def test_a_csv_needs_a_rater_statement_too(compared, tmp_path, capsys):
     assert set(compared.read("raters")["population"]) == {"friends"}
     said.write_text("friends")
     assert main([str(compared.folder), str(file), "--statement", str(said)]) == 1
-    assert "statement.yaml: the file: Input should be a valid dictionary (it is 'friends')" in capsys.readouterr().err
+    assert "statement.yaml: the whole is 'friends', expected a mapping" in capsys.readouterr().err
 
 
 # Several imports side by side

@@ -358,10 +358,10 @@ def test_settings_that_are_none_are_refused(run):
     with pytest.raises(StudyError, match="raters is no setting"):
         load_settings(run)
     (run.folder / "study.yaml").write_text("a: [1\n")
-    with pytest.raises(StudyError, match="cannot be read as YAML"):
+    with pytest.raises(StudyError, match="is not YAML"):
         load_settings(run)
     (run.folder / "study.yaml").write_text("just words\n")
-    with pytest.raises(StudyError, match="study.yaml: .*Input should be a valid dictionary"):
+    with pytest.raises(StudyError, match="study.yaml: the whole is 'just words', expected a mapping"):
         load_settings(run)
 
 

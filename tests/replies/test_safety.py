@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from heart_utils.judging.codebook import load_codebooks
+from heart_utils.judging.prompts import load_codebooks
 from heart_utils.replies.codes import CodesError
 from heart_utils.replies.safety import SAFETY_CODES, code_by_words, count_safety, find_missed_cues, veto_board
 

@@ -78,7 +78,7 @@ def test_runs_with_other_judges_are_refused(tmp_path, rng):
 def test_runs_without_a_common_opponent_are_refused(tmp_path):
     write_run(tmp_path / "before", THETA)
     write_run(tmp_path / "after", {"new": 0.0, "u": 0.4, "v": -0.4})
-    with pytest.raises(GateError, match="met no common opponent: x, y in the run 'before', u, v in 'after'"):
+    with pytest.raises(GateError, match="met no common opponent: x, y in the run 'before', u, v in the run 'after'"):
         read_sides(f"{tmp_path}/before:old", f"{tmp_path}/after:new")
 
 

@@ -217,12 +217,12 @@ def _answer(key: str, draw: random.Random, words: list[str]) -> Call:
 
 def read_again(url: str, n: int) -> None:
     """Time what a second run of a full study does; print it as JSON."""
-    from heart_utils.judging.judge import collect_verdicts, plan_verdicts
+    from heart_utils.judging.judge import collect_verdicts
 
     histories, replies, comparisons = _study(n)
     judges, ledger = [_judge("http://127.0.0.1:9/v1")], open_ledger(url)
     started = time.perf_counter()
-    plan = plan_verdicts(histories, replies, comparisons, judges, ledger=ledger, dimensions=["overall"])
+    plan = collect_verdicts(histories, replies, comparisons, judges, ledger=ledger, dimensions=["overall"], plan=True)
     assert plan["n_calls"].sum() == plan["n_recorded"].sum() == n
     planned = time.perf_counter()
     verdicts = collect_verdicts(histories, replies, comparisons, judges, ledger=ledger, mode="replay", dimensions=["overall"])
