@@ -93,6 +93,12 @@ def test_a_figure_or_table_has_a_name_a_caption_and_a_drawn_one_words_for_those_
             assert said["figure"]["name"].startswith("tab-") or len(said["image"]["alt"].split()) >= 5
 
 
+def test_a_table_in_sight_has_a_caption_and_so_its_chip(chapter):
+    cells = [cell for cell in read_cells(chapter) if cell["cell_type"] == "code"]
+    bare = [cell["source"] for cell in cells if "figure" not in cell["metadata"].get("mystnb", {})]
+    assert [source for source in bare if source.splitlines()[-1].startswith("show_table(")] == []
+
+
 def test_what_has_a_number_glues_nothing_beside_it(chapter):
     """Each output of such a cell would become a figure of its own, glued ones empty, all by one name."""
     numbered = [cell for cell in read_cells(chapter) if "figure" in cell["metadata"].get("mystnb", {})]
