@@ -56,6 +56,8 @@ _PUBLIC = {
     "icc": "agreement.agreement",
     "krippendorff_alpha": "agreement.agreement",
     "pairwise_agreement": "agreement.agreement",
+    "cheapest_design": "agreement.generalizability",
+    "variance_components": "agreement.generalizability",
     "check_saving": "simulate.coverage",
     "label_some": "simulate.coverage",
     "prediction_powered_ratings": "agreement.prediction_powered",
