@@ -88,7 +88,7 @@ def sums_by(codes: Any, values: ArrayLike, *shape: int) -> Array:
     return sums
 
 
-def ratio(up: Array, down: Array, otherwise: float = np.nan) -> Array:
+def ratio(up: NDArray[Any], down: NDArray[Any], otherwise: float = np.nan) -> Array:
     """Divide, and give `otherwise` where there is nothing to divide by."""
     down = np.broadcast_to(down, np.shape(up))
     return np.asarray(np.divide(up, down, out=np.full(np.shape(up), otherwise), where=down > 0))

@@ -181,8 +181,8 @@ def _shuffles(
     why = None if sizes.max() > 1 else "no family has two models"
     rows.append(("within_families", np.nan if why else _p_value(one, other, codes, n_shuffles, rng), why))
     why = None if len(sizes) >= LEAST_MODELS else f"{len(sizes)} families; it takes {LEAST_MODELS}"
-    means = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
-    between = np.nan if why else _p_value(*means, np.zeros(len(sizes), int), n_shuffles, rng)
+    first, second = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
+    between = np.nan if why else _p_value(first, second, np.zeros(len(sizes), int), n_shuffles, rng)
     return [*rows, ("between_families", between, why)]
 
 
