@@ -25,7 +25,7 @@ def stand_in(body):
     prompt = body["messages"][-1]["content"]
     if body["model"] != "my-judge":
         return "It makes sense that this weighs on you. What would help tonight?"
-    replies = re.findall(r"^Reply (\w+):\n<+\n(.*?)\n>+$", prompt, flags=re.MULTILINE | re.DOTALL)
+    replies = re.findall(r"^Reply (\w+)(?:, written by [^:]+)?:\n<+\n(.*?)\n>+$", prompt, flags=re.MULTILINE | re.DOTALL)
     pattern = json.loads(prompt.rsplit("\n", 1)[-1])
     if replies:
         (winner, _), *_ = sorted(replies, key=lambda one: -len(one[1]))

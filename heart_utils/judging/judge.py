@@ -197,6 +197,7 @@ def plan_questions(
     _check_judges(judges, repeats)
     _check_comparisons(histories, replies, comparisons)
     texts = dict(zip(replies["reply_id"], replies["text"], strict=True))
+    labels = dict(zip(replies["reply_id"], replies["label"], strict=True)) if "label" in replies else {}
     orders_judge = {reply_id for reply_id, text in texts.items() if isinstance(text, str) and instructs_judge(text)}
     shown = comparisons.merge(histories[["history_id", "dialogue_id", "slice"]], on="history_id", how="left")
     shown["first"] = shown["reply_a"].where(shown["order"] == "ab", shown["reply_b"])
@@ -209,6 +210,10 @@ def plan_questions(
         how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol or str(name))
         if how.asks != "pair":
             raise JudgeError(f"The protocol {how.name!r} asks about one reply alone; collect_scores does that.")
+        if how.tells_author and not {*rows["first"], *rows["second"]} <= {
+            one for one in labels if isinstance(labels[one], str)
+        }:
+            raise JudgeError(f"The protocol {how.name!r} tells who wrote, and some replies have no label; see `rewrites:`.")
         rubric = _chosen_rubric(how, dimensions)
         blocks = _history_blocks(histories, how)
         records = _rows_of(rows, (*ABOUT, "first", "second"))
@@ -228,7 +233,9 @@ def plan_questions(
                         codes = LETTERS if judge.answer_format == "logprob" else codes
                         split = parts(how, order, judge.answer_format)
                         forms[key] = [Form(how, part, codes, judge.answer_format) for part in split]
-                    questions += [Question(about, judge, form, history, pair, flags, repeat) for form in forms[key]]
+                    told = (labels[about["first"]], labels[about["second"]]) if how.tells_author else ()
+                    asked = [replace(form, labels=told) for form in forms[key]] if told else forms[key]
+                    questions += [Question(about, judge, form, history, pair, flags, repeat) for form in asked]
     return questions
 
 

@@ -1,4 +1,4 @@
-"""Probes with known answers: a reply is spoilt in one way, and set against itself.
+"""Probes with known answers: a reply is spoilt in one way, and set against itself; and rewritten replies for a conjoint.
 
 Each probe starts from a reference reply to one of the 24 standard histories of the sample, which was
 written for that moment. What is done to it is known, so it is known what a judge should say: that the
@@ -8,6 +8,8 @@ asked the same, so that report cards of different judges stand side by side.
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,18 +19,18 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.calls.models import Model
-from heart_utils.judging.design import pair_replies
+from heart_utils.judging.design import pair_replies, seeded
 from heart_utils.judging.judge import plan_questions
-from heart_utils.judging.prompts import PROMPTS
+from heart_utils.judging.prompts import AUTHORS, PROMPTS
 from heart_utils.judging.questions import Question
 from heart_utils.judging.respond import PROBES as RULES
 from heart_utils.judging.respond import describe_responders
 from heart_utils.runs import find_root
 from heart_utils.sources import load_histories, load_replies, load_responders
 from heart_utils.sources.files import read_lines
-from heart_utils.tables import check_table
+from heart_utils.tables import check_table, empty_table
 
-__all__ = ["CHECKS", "Check", "Probes", "make_probes"]
+__all__ = ["CHECKS", "REWRITES", "Check", "Probes", "make_probes", "profile_features", "rewrite_replies"]
 
 BASE = "reference"
 SLICE = "standard"
@@ -57,6 +59,18 @@ class Check:
 
 
 CHECKS = tuple(Check(**check) for check in PROMPTS["checks"])
+
+PADDING = next(check.text for check in CHECKS if check.name == "padded").removeprefix("{base} ")
+WARMTH = "Thank you for telling me this. It makes sense that it weighs on you."
+SENTENCE_END = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"”’')]))\s+")
+
+REWRITES = ("shortened", "padded", "listed", "warmed")
+"""What is done to a reply, in this order: its first half of sentences kept, a sentence without content added, each sentence set
+as a line of a list, and two warm sentences without content put before it."""
+PROFILES = tuple(
+    "+".join(name for place, name in enumerate(REWRITES) if number >> place & 1) or "plain"
+    for number in range(2 ** len(REWRITES))
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +122,7 @@ def make_probes() -> Probes:
     replies = check_table("replies", pd.concat([base, pd.DataFrame(rows)], ignore_index=True))
     rng = np.random.default_rng(0)  # nothing is drawn where all pairs are shown in both orders
     comparisons = [pair_replies(replies[replies["responder"].isin([BASE, check.name])], rng=rng) for check in CHECKS]
-    template = describe_responders(["echo"])
-    probes = pd.concat([template.assign(responder=check.name) for check in CHECKS])
+    probes = named_probes([check.name for check in CHECKS])
     responders = check_table("responders", pd.concat([load_responders("sample"), probes], ignore_index=True))
     return Probes(histories, responders, replies, check_table("comparisons", pd.concat(comparisons, ignore_index=True)))
 
@@ -119,3 +132,102 @@ def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
     probes = make_probes()
     asked: dict[str, Any] = {"responders": probes.responders, "dimensions": ["overall"], "seed": seed}
     return plan_questions(probes.histories, probes.replies, probes.comparisons, list(judges), **asked)
+
+
+def named_probes(names: Sequence[str]) -> pd.DataFrame:
+    """Make the table of responders for replies that were changed by rule."""
+    template = describe_responders(["echo"])
+    return pd.concat([template.assign(responder=name) for name in names], ignore_index=True)
+
+
+def rewrite_replies(replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int = 0) -> pd.DataFrame:
+    """Rewrite each reply in `n` ways, each feature of :data:`REWRITES` on in half of them, as a seed draws it.
+
+    Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``, so that a feature is never on more often than
+    off, and differences in one feature say nothing about the others. Labels are drawn apart from the features, as evenly as
+    `n` allows. What is drawn for a history depends on the seed and its id alone.
+
+    Parameters
+    ----------
+    replies : pandas.DataFrame
+        The table of replies, one a history. Those of one sentence cannot be shortened: a warning says how many are left out.
+    n : int
+        An even number from 2 to 16.
+    labels : sequence of str
+        Whom a reply is said to be from: some of ``expert``, ``person``, ``ai``; nothing is said if empty.
+    seed : int
+        Of what is drawn.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of replies, whose responders are the ways, with a column ``label``.
+
+    Raises
+    ------
+    ValueError
+        If a history has several replies, or `n` is odd or out of range.
+
+    Examples
+    --------
+    >>> from heart_utils.sources import load_replies
+    >>> written = rewrite_replies(load_replies("sample").head(1), 2, labels=["person", "ai"], seed=1)
+    >>> written[["responder", "label"]].values.tolist()
+    [['plain', 'person'], ['shortened+padded+listed+warmed', 'ai']]
+    """
+    if n % 2 or not 2 <= n <= len(PROFILES):
+        raise ValueError(f"rewrites is {n}, expected an even number from 2 to {len(PROFILES)}.")
+    if replies["history_id"].duplicated().any():
+        raise ValueError("rewrites: some history has several given replies; expected one, which is rewritten.")
+    rows: list[dict[Any, Any]] = []
+    for reply in replies[replies["state"] == "valid"].to_dict("records"):
+        if len(SENTENCE_END.split(reply["text"].strip())) < 2:
+            continue
+        generator = seeded(seed, reply["history_id"], "rewrites")
+        half = generator.sample(range(len(PROFILES) // 2), n // 2)
+        drawn = generator.sample(list(labels), len(labels)) * n
+        said = generator.sample(drawn[:n], n) if labels else [None] * n
+        for number, label in zip([way for one in half for way in (one, len(PROFILES) - 1 - one)], said, strict=True):
+            name, text = PROFILES[number], _rewrite(reply["text"], PROFILES[number].split("+"))
+            named = {"reply_id": f"{reply['history_id']}--{name}", "responder": name, "label": label}
+            rows.append({**reply, **named, "text": text, "flags": []})
+    if left := len(replies) - len(rows) // n:
+        warnings.warn(
+            f"{left} of {len(replies)} replies have one sentence or are not valid, and are not rewritten.", stacklevel=2
+        )
+    return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
+
+
+def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
+    """Say of each rewritten reply which features it has, and whom it is said to be from if not an AI.
+
+    Parameters
+    ----------
+    replies : pandas.DataFrame
+        As :func:`rewrite_replies` gives them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Indexed by ``reply_id``, a column of 0 and 1 a feature; for :func:`heart_utils.judges.position.feature_bias`.
+
+    Examples
+    --------
+    >>> from heart_utils.sources import load_replies
+    >>> profile_features(rewrite_replies(load_replies("sample").head(1), 2, seed=1)).values.tolist()
+    [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
+    """
+    table = replies.set_index("reply_id")
+    ways = table["responder"].str.split("+")
+    found = {name: ways.map(lambda way, name=name: name in way) for name in REWRITES}
+    if "label" in table and table["label"].notna().any():
+        found |= {f"said: {AUTHORS[label]}": table["label"] == label for label in ("person", "expert")}
+    return pd.DataFrame(found).astype(float)
+
+
+def _rewrite(text: str, ways: Sequence[str]) -> str:
+    sentences = SENTENCE_END.split(text.strip())
+    sentences = sentences[: (len(sentences) + 1) // 2] if "shortened" in ways else sentences
+    sentences = [*sentences, PADDING] if "padded" in ways else sentences
+    mark, gap = ("- ", "\n") if "listed" in ways else ("", " ")
+    return gap.join([*([WARMTH] if "warmed" in ways else []), *(f"{mark}{one}" for one in sentences)])

@@ -59,6 +59,8 @@ RESERVED = ("reasoning", "winner", "margin", "score")
 """Names that the answer of a judge uses itself."""
 CODE_LETTERS = "CDEFGHJKLMNPRTVWX"
 """For codes: no A and B, which sound like grades, and nothing that looks like a digit."""
+AUTHORS = {"expert": "an expert", "person": "a person", "ai": "an AI"}
+"""The label of a reply -> whom raters are told it is from."""
 LETTERS = ("A", "B")
 """What the replies are called where one letter is the whole answer."""
 PLACES = ("‹first›", "‹second›")
@@ -203,8 +205,8 @@ class Protocol:
         A ``number`` from 1 to 5, or one to five ``plus`` signs.
     codes : tuple of str
         What the reply shown first and the one shown second are called; drawn for each pair if empty.
-    authors : tuple of str
-        Whom the reply shown first and the one shown second are said to be from, whoever wrote them; nothing is said if empty.
+    tells_author : bool
+        Whether each reply is shown with whom it is said to be from (its ``label``), whoever wrote it.
     """
 
     name: Text
@@ -221,11 +223,11 @@ class Protocol:
     ties: bool = True
     margin: Literal["number", "plus"] = "number"
     codes: tuple[str, ...] = ()
-    authors: tuple[str, ...] = ()
+    tells_author: bool = False
 
     def __post_init__(self) -> None:
-        if self.authors and (self.asks != "pair" or len(self.authors) != 2 or not all(self.authors)):
-            raise ValueError(f"authors is {list(self.authors)!r}, expected two texts, for the reply shown first and second.")
+        if self.tells_author and self.asks != "pair":
+            raise ValueError("tells_author is true where one reply is asked about: expected asks: pair.")
         if self.margin == "plus" and self.reasoning == "each":
             raise ValueError("plus signs stand beside a code, with no room for reasoning: expected reasoning: once.")
         if self.codes and (len(self.codes) != 2 or len(set(self.codes)) < 2 or not all(self.codes)):
@@ -313,6 +315,7 @@ class Form:
     dimensions: tuple[Dimension, ...]
     codes: tuple[str, ...]
     answer_format: str = "json"
+    labels: tuple[str, ...] = ()
     title: ClassVar[str] = "judgement"
     repairable: ClassVar[tuple[str, ...]] = ("ok",)
     """What may have become of a call whose answer is asked for once more, if it cannot be read."""
@@ -348,8 +351,8 @@ class Form:
         open_, close = text_markers((history, *replies))
         parts = [f"The conversation so far:\n{open_}\n{history}\n{close}"]
         names = [f"Reply {code}" for code in self.codes] if self.protocol.asks == "pair" else ["The reply"]
-        if self.protocol.authors:
-            names = [f"{name}, written by {author}" for name, author in zip(names, self.protocol.authors, strict=True)]
+        if self.protocol.tells_author:
+            names = [f"{name}, written by {AUTHORS[label]}" for name, label in zip(names, self.labels, strict=True)]
         parts += [f"{name}:\n{open_}\n{text}\n{close}" for name, text in zip(names, replies, strict=True)]
         parts.append(self.task())
         return (

@@ -27,7 +27,7 @@ from heart_utils.judging.judge import (
     plan_score_questions,
     score_rows,
 )
-from heart_utils.judging.probes import probe_questions
+from heart_utils.judging.probes import PROFILES, named_probes, probe_questions, rewrite_replies
 from heart_utils.judging.prompts import CODEBOOKS, REPLY_INSTRUCTIONS, Protocol, load_codebooks, load_protocol
 from heart_utils.judging.questions import Question, note_schemas, question_requests
 from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
@@ -80,6 +80,11 @@ class Recipe:
         Whether the replies that came with the histories take part.
     responders : tuple of Model
         Who answers.
+    rewrites : int
+        How many rewritings of each given reply take its place, with randomised features; an even number, none by default.
+    labels : tuple of str
+        Whom a rewriting may be said to be from, drawn at random: ``expert``, ``person``, ``ai``; see
+        :func:`heart_utils.judging.probes.rewrite_replies`.
     probes : tuple of str
         Names of :data:`heart_utils.judging.respond.PROBES`.
     instructions : str
@@ -132,6 +137,8 @@ class Recipe:
     twins: bool = False
     slices: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
     given_replies: bool = True
+    rewrites: Annotated[int, Field(ge=0, le=16, multiple_of=2)] = 0
+    labels: tuple[Literal["expert", "person", "ai"], ...] = ()
     responders: tuple[Model, ...] = ()
     probes: tuple[str, ...] = ()
     instructions: str = REPLY_INSTRUCTIONS
@@ -299,7 +306,8 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
     >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))[["responder", "responder_kind"]].values.tolist()
     [['reference', 'reference'], ['echo', 'probe']]
     """
-    tables = [load_responders(recipe.histories)] if recipe.given_replies else []
+    tables = [load_responders(recipe.histories)] if recipe.given_replies and not recipe.rewrites else []
+    tables += [named_probes(PROFILES)] if recipe.rewrites else []
     tables.append(describe_responders([*recipe.responders, *recipe.probes]))
     return check_table("responders", pd.concat([table for table in tables if len(table)], ignore_index=True))
 
@@ -335,7 +343,10 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
     if recipe.given_replies:
         given = load_replies(recipe.histories, twins=recipe.twins)
-        replies.insert(0, given[given["history_id"].isin(set(histories["history_id"]))])
+        given = given[given["history_id"].isin(set(histories["history_id"]))]
+        if recipe.rewrites:
+            given = rewrite_replies(given, recipe.rewrites, labels=recipe.labels, seed=recipe.seed)
+        replies.insert(0, given)
     return check_table("replies", pd.concat([table for table in replies if len(table)], ignore_index=True))
 
 
@@ -636,6 +647,8 @@ def _read_block(run: str, block: Mapping[str, Any], where: str) -> Recipe:
         if absent:
             raise RecipeError(f"{where}: no {' and no '.join(absent)}; name at least one model each.")
         return replace(recipe, histories=recipe.questions, given_replies=False, protocols={})
+    if recipe.rewrites and not recipe.given_replies:
+        raise RecipeError(f"{where}: rewrites: given replies are rewritten, and given_replies is false.")
     if Path(recipe.histories).suffix and recipe.given_replies:
         raise RecipeError(f"{where}: given_replies: no replies come with a file of histories; say given_replies: false.")
     return recipe

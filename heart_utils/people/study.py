@@ -28,7 +28,7 @@ import requests
 import yaml
 
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
+from heart_utils.judging.prompts import AUTHORS, REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
 from heart_utils.people.exports import ExportError, restore_answers
 from heart_utils.people.raters import STATEMENT, TIE
@@ -118,7 +118,7 @@ def write_study(
         replies = run.read("replies")
         assignment, comparisons = _rating_assignment(run, replies[replies["history_id"].isin(turns)], settings, rng, top_up)
         assignment = _with_checks(assignment, read_yaml(texts / "checks.yaml", list[dict[str, Any]], StudyError))
-        items = _rating_items(assignment, comparisons, turns, dict(zip(replies["reply_id"], replies["text"], strict=True)))
+        items = _rating_items(assignment, comparisons, turns, _texts_shown(replies))
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
         rules = settings["reply"]
@@ -434,6 +434,12 @@ def _rating_items(
             shown = [texts_of[a], texts_of[b]] if row["order"] == "ab" else [texts_of[b], texts_of[a]]
             items.append(_item(f"{page}.{row['comparison_id']}", title, turns[row["history_id"]], shown))
     return items
+
+
+def _texts_shown(replies: pd.DataFrame) -> dict[str, str]:
+    """Give each reply's words by its id, under the label that it has been given, if any."""
+    rows = replies.reindex(columns=["reply_id", "text", "label"]).itertuples(index=False)
+    return {name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text for name, text, label in rows}
 
 
 def _reply_items(assignment: pd.DataFrame, turns: Mapping[str, Any]) -> list[dict[str, Any]]:

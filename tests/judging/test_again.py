@@ -106,9 +106,8 @@ def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
     assert set(codes["state"]) <= {"valid", "unparsed"}
 
 
-def test_the_recorded_calls_answer_what_the_sample_s_judge_is_told_of_authors():
-    recipe, tables, replay = recorded("label")
+def test_the_recorded_calls_answer_what_the_sample_s_judge_is_asked_of_rewritten_replies():
+    recipe, tables, replay = recorded("conjoint")
     verdicts = recipe_verdicts(recipe, *tables, **replay)
-    asked = verdicts.groupby(["protocol", "order"]).size()
-    assert asked.to_dict() == {(name, order): 36 for name in ("told-first", "told-second") for order in ("ab", "ba")}
+    assert verdicts.groupby(["protocol", "order"]).size().to_dict() == {("told", "ab"): 36, ("told", "ba"): 36}
     assert (verdicts["state"] == "valid").all()
