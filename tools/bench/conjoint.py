@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from heart_utils.judging.probes import profile_features, rewrite_replies
-from heart_utils.ratings.regression import fit_logistic
+from  import fit_logistic
 from tools.bench import Figure
 
 N, LABELS = 4, ("expert", "person", "ai")  # rewritings a history, all pairs of them in both orders
