@@ -206,7 +206,7 @@ def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_
     table = pd.DataFrame(np.nan, gap.columns.rename("feature"), ["log_odds", "se", "ci_low", "ci_high", "p"]).reset_index()
     table["why"] = np.where(table.index.isin(there), "", "does not vary apart from who wrote")
     if n_clusters > 1 and len(there):
-        fitted, missing = _logistic(x[:, varies], won, clusters, ci_level)
+        fitted, missing = fit_logistic(x[:, varies], won, clusters, ci_level)
         if not missing:
             table.loc[there, list(fitted.columns)] = fitted.iloc[: len(there)].to_numpy()
     if missing:
@@ -214,7 +214,7 @@ def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_
     return table.assign(n_clusters=n_clusters, provisional=n_clusters < ENOUGH_CLUSTERS, p_holm=holm(table["p"]))
 
 
-def _logistic(design: Array, won: Array, clusters: pd.Series, ci_level: float) -> tuple[pd.DataFrame, str]:
+def fit_logistic(design: Array, won: Array, clusters: pd.Series, ci_level: float) -> tuple[pd.DataFrame, str]:
     """Fit statsmodels' logistic model without constant, clustered; or say why some coefficient has no end or no variance."""
     from statsmodels.api import GLM, families
 

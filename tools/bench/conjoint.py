@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from heart_utils.judges.position import fit_logistic
 from heart_utils.judging.probes import profile_features, rewrite_replies
-from  import fit_logistic
 from tools.bench import Figure
 
 N, LABELS = 4, ("expert", "person", "ai")  # rewritings a history, all pairs of them in both orders
@@ -73,9 +73,9 @@ def study(gaps: np.ndarray, effects: np.ndarray, rng: np.random.Generator) -> np
     reply = SD_REPLY * rng.normal(size=(n, N))
     lead = (gaps * own).sum(axis=2) + reply[:, ONE] - reply[:, OTHER]
     won = sum((rng.random(lead.shape) < expit(lead + lean)).astype(float) for lean in (LEAN, -LEAN)) / 2.0
-    fit = fit_logistic(gaps.reshape(-1, len(effects)), won.ravel(), pd.Series(np.repeat(np.arange(n), len(ONE))), 0.95)
-    if fit is None:
-        raise ValueError("A simulated study has no estimate.")
+    fit, missing = fit_logistic(gaps.reshape(-1, len(effects)), won.ravel(), pd.Series(np.repeat(np.arange(n), len(ONE))), 0.95)
+    if missing:
+        raise ValueError(f"A simulated study has no estimate: {missing}.")
     return np.asarray(expit(fit[["log_odds", "ci_low", "ci_high"]].to_numpy()))
 
 
