@@ -3,7 +3,8 @@
 ``python -m tools.calculator`` writes them again, for instance after a change of the formula or of a price.
 
 A page cannot call :func:`heart_utils.simulate.power.plan_study`, so what its formula needs beside sums and products is computed
-here on grids: three covariances by the two standard deviations and the share of ties, and quantiles of Student's t.
+here on grids: three covariances by the two standard deviations and the share of ties, and quantiles of Student's t; and the
+variance components of published scores, for :func:`heart_utils.agreement.generalizability.cheapest_design`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from itertools import product
 
 from scipy import stats
 
+from heart_utils.agreement.generalizability import variance_components
 from heart_utils.calls.prices import price
 from heart_utils.judging.recipe import read_recipe
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.resampling import FEW_RATERS
 from heart_utils.runs import find_root, write_atomically
 from heart_utils.simulate.power import Design, critical_value, shared_covariances
+from tools.bench.reliability import tables
 
 __all__ = ["PAGE_DATA", "calculator_data"]
 
@@ -31,6 +34,7 @@ TIES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
 DF = [*range(1, 21), 22, 25, 30, 40, 60, 120, 1e9]
 POWER = [0.8, 0.9]
 MOST_RESPONDERS = 30
+MOST_RATERS = 20
 SMALL = 1e-4
 """In the place of 0, where a covariance over its standard deviation squared has a limit."""
 
@@ -47,7 +51,8 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
     -------
     dict of str to object
         ``covariances`` in the order of ``dialogue_sd``, ``rater_sd`` and ``ties``, each over the variance that it grows with;
-        ``critical`` by number of responders and ``df``, ``named`` for one pair, ``found`` by power.
+        ``critical`` by number of responders and ``df``, ``named`` for one pair, ``found`` by power; ``variance`` components
+        and the number of raters by what was scored and by whom.
 
     Examples
     --------
@@ -67,6 +72,11 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
         {"name": judge.name.removesuffix("-judge"), "prices": [round(1e6 * rate, 4) for rate in price(judge) or ()]}
         for judge in read_recipe("api").judges
     ]
+    scored: dict[str, dict[str, object]] = {}
+    for what, party, scores in tables():
+        parts = variance_components(scores)
+        variance = {name: round(float(value), 6) for name, value in parts.table["variance"].items()}
+        scored.setdefault(what, {})[party] = {"n_raters": parts.n_raters, "variance": variance}
     return {
         "dialogue_sd": DIALOGUE_SD,
         "rater_sd": RATER_SD,
@@ -79,6 +89,8 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
         "few_raters": FEW_RATERS,
         "points": POINTS,
         "judges": judges,
+        "most_raters": MOST_RATERS,
+        "scored": scored,
     }
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -13,8 +15,8 @@ from sklearn.naive_bayes import ComplementNB
 from sklearn.pipeline import make_pipeline
 
 from heart_utils.agreement.prediction_powered import corrected_gap
-from heart_utils.ratings.resampling import estimate_rng
-from heart_utils.replies.strategies import score_labels, train_coder
+from heart_utils.ratings.resampling import bootstrap_ci, estimate_rng
+from heart_utils.replies.strategies import train_coder
 from heart_utils.runs import find_root
 from heart_utils.sources.esconv import load_strategy_turns
 
@@ -30,7 +32,7 @@ def strategy_results(turns: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
     coder = train_coder(parts["learn"], parts["calibrate"])
     test = parts["test"].assign(found=coder.label(parts["test"]["text"])).rename(columns={"strategy": "given"})
-    scores = score_labels(test[["given", "found", "dialogue_id"]], rng=estimate_rng(SEED, "strategy coder"), n_resamples=1000)
+    scored = score_labels(test, rng=estimate_rng(SEED, "strategy coder"))
     bayes = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), ComplementNB())
     by_bayes = bayes.fit(parts["learn"]["text"], parts["learn"]["strategy"]).predict(test["text"])
     plain = {
@@ -39,14 +41,38 @@ def strategy_results(turns: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "n_learned": len(parts["learn"]),
         "n_test": len(test),
     }
-    scored = scores.table.rename(columns={"estimate": "value"})[["value", "ci_low", "ci_high"]]
     quantities = pd.concat([scored, pd.DataFrame({"value": plain})])
-    confusion = scores.confusion.rename_axis("given").reset_index().melt("given", var_name="found", value_name="turns")
+    confusion = pd.crosstab(test["given"], test["found"])
+    confusion = confusion.reset_index().melt("given", var_name="found", value_name="turns")
     return {
         "coder": quantities.rename_axis("quantity").reset_index(),
         "confusion": confusion,
         "gaps": _gaps(test, coder.probabilities(test["text"])),
     }
+
+
+def score_labels(labels: pd.DataFrame, *, rng: np.random.Generator, n_resamples: int = 1000) -> pd.DataFrame:
+    """Put intervals over dialogues on accuracy and macro-F1 of labels found beside those given."""
+    names = sorted(set(labels["given"]) | set(labels["found"]))
+    one_hot = {what: pd.DataFrame({name: labels[what] == name for name in names}) for what in ("given", "found")}
+    one_hot["both"] = one_hot["given"] & one_hot["found"]
+    cells = pd.concat(one_hot, axis=1).astype(float)
+    cells.columns = cells.columns.map(":".join)
+
+    def sums_of(sums: pd.DataFrame, what: str) -> pd.DataFrame:
+        return sums[[f"{what}:{name}" for name in names]].set_axis(names, axis=1)
+
+    def accuracy(sums: pd.DataFrame) -> pd.Series:
+        return sums_of(sums, "both").sum(axis=1) / sums_of(sums, "given").sum(axis=1)
+
+    def macro_f1(sums: pd.DataFrame) -> pd.Series:
+        given, found, both = (sums_of(sums, what) for what in ("given", "found", "both"))
+        return (2 * both / (given + found)).where(given > 0).mean(axis=1)
+
+    how: dict[str, Any] = {"cluster": labels["dialogue_id"], "rng": rng, "n_resamples": n_resamples, "least": 0.0, "most": 1.0}
+    made = {"accuracy": bootstrap_ci(cells, accuracy, **how), "macro_f1": bootstrap_ci(cells, macro_f1, **how)}
+    rows = {name: (found.estimate, found.ci_low, found.ci_high) for name, found in made.items()}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "ci_low", "ci_high"])
 
 
 def _gaps(test: pd.DataFrame, chances: pd.DataFrame) -> pd.DataFrame:

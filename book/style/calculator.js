@@ -60,6 +60,34 @@ const StudyCalculator = (() => {
   return { plan };
 })();
 
+// Reliability of mean scores: the sums of `Components.reliability` and `cheapest_design`, from the variances of STUDY_GRID.scored.
+const ReliabilityCalculator = (() => {
+  const split = (variance, raters, same) => {
+    const part = (name) => variance[name] || 0, taste = part("responder:rater") / raters;
+    return {
+      true: part("responder") + (same ? taste : 0),
+      fixed: same ? 0 : taste,
+      each: part("responder:dialogue") + part("rest") / raters,
+      shift: part("dialogue") + part("dialogue:rater") / raters,
+      shift_fixed: same ? 0 : part("rater") / raters,
+    };
+  };
+  function predict({ variance }, { dialogues, raters, same }) {
+    const one = split(variance, raters, same), error = one.each / dialogues + one.fixed;
+    return { relative: one.true / (one.true + error), absolute: one.true / (one.true + error + one.shift / dialogues + one.shift_fixed) };
+  }
+  function cheapest({ variance, n_raters }, { wanted, same, cost_dialogue, cost_rating }) {
+    const found = [];
+    for (let raters = 1; raters <= (same ? n_raters : STUDY_GRID.most_raters); raters += 1) {
+      const one = split(variance, raters, same), room = one.true * (1 - wanted) / wanted - one.fixed;
+      const dialogues = room > 0 ? Math.max(2, Math.ceil(one.each / room - 1e-9)) : Infinity;
+      if (dialogues <= 10000) found.push({ raters, dialogues, cost: dialogues * (cost_dialogue + raters * cost_rating) });
+    }
+    return found.sort((one, other) => one.cost - other.cost)[0];
+  }
+  return { predict, cheapest };
+})();
+
 for (const box of document.querySelectorAll(".heart-calculator")) {
   const form = box.querySelector("form"), said = box.querySelector(".said");
   const judges = form.querySelector("tbody");
@@ -110,6 +138,30 @@ for (const box of document.querySelectorAll(".heart-calculator")) {
     said.textContent = `People find a gap of ${words(people.board.points)} points on a leaderboard`
       + (panel ? `; these judges, of ${words(panel.board.points)}.` : ".");
   };
+  const scores = box.querySelector("form.scores");
+  scores.elements.like.append(...Object.keys(STUDY_GRID.scored).map((name) => new Option(name)));
+  const rely = () => {
+    if (!scores.checkValidity()) return;
+    const asked = {};
+    for (const { name, value } of scores.elements) if (name) asked[name] = Number(value);
+    for (const [column, party] of ["people", "judges"].entries()) {
+      const found = STUDY_GRID.scored[scores.elements.like.value][party], alone = found.n_raters === 1;
+      const study = { ...asked, same: scores.elements.again.value === "same" || alone, cost_rating: asked[`cost_${party}`] };
+      study.raters = study.same ? Math.min(asked.scorers, found.n_raters) : asked.scorers;
+      const { relative, absolute } = ReliabilityCalculator.predict(found, study);
+      const best = ReliabilityCalculator.cheapest(found, study);
+      const by = (raters) => (alone ? "" : ` with ${raters} ${raters === 1 ? "rater" : "raters"}`);
+      const shown = {
+        relative: words(relative, 2) + by(study.raters),
+        absolute: words(absolute, 2),
+        cheapest: best ? `${words(best.dialogues)} dialogues${by(best.raters)}, cost ${words(best.cost)}` : "none is enough",
+      };
+      for (const [name, text] of Object.entries(shown)) box.querySelector(`[data-row=${name}]`).cells[column + 1].textContent = text;
+    }
+  };
+  scores.addEventListener("input", rely);
+  scores.addEventListener("submit", (event) => event.preventDefault());
+  rely();
   form.addEventListener("input", show);
   form.addEventListener("submit", (event) => event.preventDefault());
   box.hidden = false;

@@ -24,10 +24,12 @@ from heart_utils.ratings.resampling import (
     crossed_interval,
     draw_weights,
     interval_columns,
+    ratio,
     refuse_few_raters,
     standard_error,
+    sums_by,
 )
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, codes_of_authors, read_votes, unit_values
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, name_codes, read_votes, unit_values
 from heart_utils.tables import RATER_KINDS, need_columns
 
 __all__ = [
@@ -188,7 +190,7 @@ def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
 
 def _authors(votes: Votes, table: pd.DataFrame) -> Codes:
     """Give a code to each unit's pair of responders, whichever of them is called a."""
-    a, b, names = codes_of_authors(table, votes.rows)
+    names, (a, b) = name_codes(table, ["responder_a", "responder_b"], votes.rows)
     pair = np.minimum(a, b) * len(names) + np.maximum(a, b)
     first = np.zeros(len(votes.units), np.intp)
     first[votes.unit] = pair
@@ -234,9 +236,7 @@ class AuthorBaseline:
             elsewhere[..., TIE] = -1.0
         leads = elsewhere == elsewhere.max(axis=2, keepdims=True)
         answer = (leads / leads.sum(axis=2, keepdims=True))[self.cluster, self.family]
-        found = np.zeros((len(self.told), self.first.shape[1]))
-        np.add.at(found, self.cluster, np.einsum("cl,cgl->cg", answer, self.first))
-        return found
+        return sums_by(self.cluster, np.einsum("cl,cgl->cg", answer, self.first), len(self.told))
 
     def _right_in(self, families: Codes, weights: Array) -> Array:
         """Count for some pairs of authors, most at once: where no dialogue can turn the answer, one answer serves all."""
@@ -267,14 +267,12 @@ def author_baseline(pairs: VotePairs, counts: Array, *, decided: bool) -> Author
     n_authors = int(pairs.unit_authors.max()) + 1
     family = pairs.unit_group * n_authors + pairs.unit_authors
     n_families = int(family.max()) + 1
-    told = np.zeros((pairs.n_clusters, n_families, N_LABELS))
-    np.add.at(told, (pairs.unit_cluster, family), pairs.own)
+    told = sums_by((pairs.unit_cluster, family), pairs.own, pairs.n_clusters, n_families)
     first = counts.sum(axis=2)
     if pairs.symmetric:
         first = (first + counts.sum(axis=1)) / 2.0
     found, cell = np.unique(pairs.cluster * n_families + family[pairs.unit], return_inverse=True)
-    summed = np.zeros((len(found), len(pairs.groups), N_LABELS))
-    np.add.at(summed, (cell, pairs.group), first)
+    summed = sums_by((cell, pairs.group), first, len(found), len(pairs.groups))
     return AuthorBaseline(told, found // n_families, found % n_families, summed, decided)
 
 
@@ -298,9 +296,8 @@ def agreement_within(margins: Array) -> Array:
     """
     first, second = margins[..., :N_LABELS], margins[..., N_LABELS:]
     n_votes = first.sum(axis=-1)
-    by_habit = np.divide((first * second).sum(axis=-1), n_votes, out=np.zeros_like(n_votes), where=n_votes > 0)
-    total = np.asarray(n_votes.sum(axis=-1))
-    return np.asarray(np.divide(by_habit.sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 0))
+    by_habit = ratio((first * second).sum(axis=-1), n_votes, 0.0)
+    return ratio(by_habit.sum(axis=-1), n_votes.sum(axis=-1))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.agreement.kappa import cluster_of_unit
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of, sums_by
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, people_only, read_votes
 
 __all__ = ["Ceiling", "ceiling_bounds", "estimate_ceiling"]
@@ -168,8 +168,7 @@ def _highest(agreement: Array) -> Array:
 def _splits(decided: Codes, larger: Codes, cluster: Codes, n_clusters: int) -> tuple[Codes, Array, Array]:
     """Count pairs by cluster and split; give the splits, and how often two of their votes agree."""
     kinds, number = np.unique(np.column_stack([decided, larger]), axis=0, return_inverse=True)
-    sums = np.zeros((n_clusters, len(kinds)))
-    np.add.at(sums, (cluster, number.ravel()), 1.0)
+    sums = sums_by((cluster, number.ravel()), 1.0, n_clusters, len(kinds))
     n, most = kinds[:, 0], kinds[:, 1]
     agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (n * (n - 1.0))
     return kinds, sums, agree

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of, sums_by
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, read_votes, unit_values
 from heart_utils.tables import need_columns
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "krippendorff_alpha",
 ]
 
-LEVELS = ("nominal", "ordinal", "interval", "ratio")
+LEVELS = ("nominal", "ordinal", "interval")
 KINDS = ("C,1", "A,1", "C,k", "A,k")
 CHUNK_CELLS = 2_000_000
 How = tuple[int, float, np.random.Generator | None]
@@ -74,9 +74,7 @@ class Coefficient:
 def cohen_kappa(
     table: pd.DataFrame,
     *,
-    raters: tuple[str, str] | None = None,
     weights: str | None = None,
-    categories: Sequence[float] | None = None,
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
@@ -93,12 +91,8 @@ def cohen_kappa(
     ----------
     table : pandas.DataFrame
         Verdicts or scores on one dimension.
-    raters : tuple of str, optional
-        Which two, where the table has more.
     weights : {"linear", "quadratic"}, optional
         Credit for near misses, by the distance of the categories' values. None gives no credit.
-    categories : sequence of float, optional
-        The scale; by default the scores that occur.
     cluster : str or None
         Column of what is resampled together; None takes each unit as its own.
     n_resamples : int
@@ -128,20 +122,20 @@ def cohen_kappa(
     >>> round(cohen_kappa(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 5/16) / (1 - 5/16)
     0.636
     """
-    votes, scale = _read(table, cluster, categories)
+    votes, scale = _read(table, cluster)
     credit = _credit_table(weights, scale)
-    first, second = _two_raters(votes, raters)
+    if len(votes.raters) != 2:
+        raise AgreementError(
+            f"Cohen's kappa is of two raters; the table holds {len(votes.raters)} ({', '.join(map(str, votes.raters[:5]))}"
+            f"{', ...' if len(votes.raters) > 5 else ''}). Keep the rows of two, or use fleiss_kappa."
+        )
     place = np.full((2, len(votes.units)), -1)
-    for row, rater in enumerate((first, second)):
-        mine = votes.rater == rater
-        place[row, votes.unit[mine]] = votes.value[mine]
+    place[votes.rater, votes.unit] = votes.value
     both = (place >= 0).all(axis=0)
-    if not both.any():
-        raise AgreementError(f"{votes.raters[first]} and {votes.raters[second]} share no unit, so they cannot be compared.")
     _refuse_one_category(place[:, both], votes)
     size = len(scale)
-    sums = np.zeros((len(votes.clusters), size**2))
-    np.add.at(sums, (cluster_of_unit(votes)[both], place[0, both] * size + place[1, both]), 1.0)
+    cells = cluster_of_unit(votes)[both], place[0, both] * size + place[1, both]
+    sums = sums_by(cells, 1.0, len(votes.clusters), size**2)
 
     def parts(cells: Array) -> tuple[Array, Array]:
         counts = cells.reshape(*cells.shape[:-1], size, size)
@@ -157,8 +151,6 @@ def cohen_kappa(
 def fleiss_kappa(
     table: pd.DataFrame,
     *,
-    weights: str | None = None,
-    categories: Sequence[float] | None = None,
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
@@ -166,7 +158,7 @@ def fleiss_kappa(
 ) -> Coefficient:
     r"""Compute Fleiss' kappa of any number of raters, who may differ from unit to unit.
 
-    Chance means that all raters draw from one common habit: :math:`p_e = \sum_{ck} w_{ck} \pi_c \pi_k`
+    Chance means that all raters draw from one common habit: :math:`p_e = \sum_k \pi_k^2`
     [1]_, :math:`\pi` being the mean over units of the share of each category. With two raters who both answered
     every unit it is Scott's pi, which is never above Cohen's kappa; units with one answer move the habit, and
     where nearly all answers are the same a few of them move the coefficient by half. Of verdicts the names a
@@ -176,7 +168,7 @@ def fleiss_kappa(
     ----------
     table : pandas.DataFrame
         Verdicts or scores on one dimension.
-    weights, categories, cluster, n_resamples, ci_level, rng
+    cluster, n_resamples, ci_level, rng
         As in :func:`cohen_kappa`.
 
     Returns
@@ -199,37 +191,29 @@ def fleiss_kappa(
     >>> round(fleiss_kappa(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 22/64) / (1 - 22/64)
     0.619
     """
-    votes, scale = _read(table, cluster, categories)
-    credit = _credit_table(weights, scale)
-
-    def by_chance(habit: Array) -> Array:
-        return np.asarray(((1.0 - credit) * habit[..., :, None] * habit[..., None, :]).sum(axis=(-1, -2)))
-
-    return _from_habits("Fleiss' kappa", credit, by_chance, votes, (n_resamples, ci_level, rng))
+    votes, _ = _read(table, cluster)
+    return _from_habits("Fleiss' kappa", lambda habit: 1.0 - (habit**2).sum(axis=-1), votes, (n_resamples, ci_level, rng))
 
 
 def gwet_ac(
     table: pd.DataFrame,
     *,
-    weights: str | None = None,
-    categories: Sequence[float] | None = None,
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
 ) -> Coefficient:
-    r"""Compute Gwet's AC1, or AC2 where weights give credit for near misses.
+    r"""Compute Gwet's AC1 of any number of raters.
 
     Chance means a blind guess, as likely as the unit is hard to call:
-    :math:`p_e = \frac{\sum_{ck} w_{ck}}{q (q - 1)} \sum_k \pi_k (1 - \pi_k)` [1]_, with q categories. It
-    does not collapse where nearly all answers are the same, as kappa does; it depends on q, so name the
-    whole scale in `categories` where parts of it were never used.
+    :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)` [1]_, with q categories that occur. It
+    does not collapse where nearly all answers are the same, as kappa does.
 
     Parameters
     ----------
     table : pandas.DataFrame
         Verdicts or scores on one dimension.
-    weights, categories, cluster, n_resamples, ci_level, rng
+    cluster, n_resamples, ci_level, rng
         As in :func:`cohen_kappa`.
 
     Returns
@@ -252,15 +236,12 @@ def gwet_ac(
     >>> round(gwet_ac(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 21/64) / (1 - 21/64)
     0.628
     """
-    votes, scale = _read(table, cluster, categories)
-    credit = _credit_table(weights, scale)
-    guess = credit.sum() / (len(scale) * (len(scale) - 1.0))
+    votes, scale = _read(table, cluster)
 
     def by_chance(habit: Array) -> Array:
-        return np.asarray(1.0 - guess * (habit * (1.0 - habit)).sum(axis=-1))
+        return np.asarray(1.0 - (habit * (1.0 - habit)).sum(axis=-1) / (len(scale) - 1.0))
 
-    name = "Gwet's AC1" if weights is None else "Gwet's AC2"
-    return _from_habits(name, credit, by_chance, votes, (n_resamples, ci_level, rng))
+    return _from_habits("Gwet's AC1", by_chance, votes, (n_resamples, ci_level, rng))
 
 
 def krippendorff_alpha(
@@ -281,7 +262,7 @@ def krippendorff_alpha(
     ----------
     table : pandas.DataFrame
         Verdicts or scores on one dimension.
-    level : {"nominal", "ordinal", "interval", "ratio"}
+    level : {"nominal", "ordinal", "interval"}
         What distance means. Verdicts are ordered a, tie, b.
     cluster, n_resamples, ci_level, rng
         As in :func:`cohen_kappa`.
@@ -309,9 +290,7 @@ def krippendorff_alpha(
     """
     if level not in LEVELS:
         raise AgreementError(f"level must be one of {', '.join(LEVELS)}; got {level!r}.")
-    votes, scale = _read(table, cluster, None)
-    if level == "ratio" and (votes.kind == "verdict" or scale.min() < 0):
-        raise AgreementError("level 'ratio' needs scores of zero or more, for which twice as much has a meaning.")
+    votes, scale = _read(table, cluster)
     counts = _count_answers(votes)
     several = counts.sum(axis=1) >= 2
     size, sums = len(scale), _coincidences(counts[several], cluster_of_unit(votes)[several], len(votes.clusters))
@@ -333,7 +312,6 @@ def icc(
     scores: pd.DataFrame,
     *,
     kind: str = "A,1",
-    of: str | None = None,
     raters: Sequence[str] | None = None,
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
@@ -358,9 +336,6 @@ def icc(
         The scores table, one dimension.
     kind : {"A,1", "C,1", "A,k", "C,k"}
         Absolute agreement or consistency, of a single rater or of the mean of all.
-    of : str, optional
-        What is a row: by default each reply; ``"responder"`` takes the means of each responder, which
-        is another, easier question.
     raters : sequence of str, optional
         Which raters; by default all.
     cluster : str or None
@@ -392,7 +367,7 @@ def icc(
     """
     if kind not in KINDS:
         raise AgreementError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
-    votes = read_votes(scores_only(scores), cluster=cluster)
+    votes = read_votes(need(scores, ["score"], "This needs scores."), cluster=cluster)
     one_dimension(votes)
     chosen = list(votes.raters) if raters is None else list(raters)
     missing = [name for name in chosen if name not in votes.raters]
@@ -403,16 +378,13 @@ def icc(
     if not complete.any():
         raise AgreementError(f"The raters {', '.join(map(str, chosen))} share no reply that all of them scored.")
     table, where = table[complete], cluster_of_unit(votes)[complete]
-    row = None if of is None else pd.factorize(unit_values(votes, scores, of).to_numpy(dtype=object)[complete])[0]
-    n_rows = len(table) if row is None else int(row.max()) + 1
-    if n_rows < 2:
-        raise AgreementError(f"An intraclass correlation needs two rows or more that all raters scored; there is {n_rows}.")
-
-    def parts(cells: Array) -> tuple[Array, Array]:
-        return _variances(cells, kind, len(chosen), None if row is None else n_rows)
-
-    sums = _square_sums(table, row, where, len(votes.clusters))
-    found = _coefficient(f"ICC({kind})", sums, parts, (n_rows, len(chosen), table.size), votes, (n_resamples, ci_level, rng))
+    if len(table) < 2:
+        raise AgreementError("An intraclass correlation needs two rows or more that all raters scored; there is 1.")
+    sums = sums_by(where, _squares(table), len(votes.clusters))
+    entered = len(table), len(chosen), table.size
+    found = _coefficient(
+        f"ICC({kind})", sums, lambda cells: _variances(cells, kind), entered, votes, (n_resamples, ci_level, rng)
+    )
     if np.isnan(found.value):
         raise AgreementError("All rows have the same score: without variance there is nothing to have in common.")
     return replace(found, disagreement=float("nan"), by_chance=float("nan"))
@@ -466,7 +438,7 @@ def judge_reliability(
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise AgreementError(f"kinds must be of {', '.join(KINDS)}; got {', '.join(map(repr, unknown))}.")
-    need_columns(scores_only(scores), ["dimension", "responder"], AgreementError)
+    need_columns(need(scores, ["score"], "This needs scores."), ["dimension", "responder"], AgreementError)
     found = []
     for dimension, rows in scores.groupby("dimension"):
         votes = read_votes(rows, cluster=None)
@@ -478,17 +450,15 @@ def judge_reliability(
             shared = ~np.isnan(two).any(axis=1) & (author != (own or {}).get(judge))
             for name in ("", *leave_out):
                 kept = shared & (author != name)
-                row = None if of is None else pd.factorize(author[kept])[0]
-                n_rows = int(kept.sum()) if row is None else int(row.max(initial=-1)) + 1
-                if n_rows < 2:
+                means = two[kept] if of is None else pd.DataFrame(two[kept]).groupby(author[kept]).mean().to_numpy()
+                if len(means) < 2:
                     raise AgreementError(
-                        f"{person} and {judge} share {n_rows} rows; an intraclass correlation needs two or more."
+                        f"{person} and {judge} share {len(means)} rows; an intraclass correlation needs two or more."
                     )
-                sums = _square_sums(two[kept], row, np.zeros(int(kept.sum()), np.intp), 1)[0]
                 for kind in kinds:
-                    rest, whole = _variances(sums, kind, 2, None if row is None else n_rows)
+                    rest, whole = _variances(_squares(means - means.mean()).sum(axis=0), kind)
                     value = float(1.0 - rest / whole) if whole > 1e-12 else float("nan")
-                    found.append((dimension, judge, kind, name, value, n_rows))
+                    found.append((dimension, judge, kind, name, value, len(means)))
     return pd.DataFrame(found, columns=["dimension", "judge", "kind", "left_out", "value", "n_rows"])
 
 
@@ -516,7 +486,7 @@ def answer_sheet(votes: Votes) -> Array:
     return sheet
 
 
-def _read(table: pd.DataFrame, cluster: str | None, categories: Sequence[float] | None) -> tuple[Votes, Array]:
+def _read(table: pd.DataFrame, cluster: str | None) -> tuple[Votes, Array]:
     """Read the answers on one dimension, and give the categories' values."""
     votes = read_votes(table, cluster=cluster)
     one_dimension(votes)
@@ -525,23 +495,12 @@ def _read(table: pd.DataFrame, cluster: str | None, categories: Sequence[float] 
     if np.bincount(votes.unit).max() < 2:
         raise AgreementError(f"The {len(votes.raters)} raters share no unit, so they cannot be compared.")
     _refuse_one_category(votes.value, votes)
-    if votes.kind == "verdict":
-        if categories is not None:
-            raise AgreementError("categories are for scores; verdicts are a, tie or b.")
-        if 1 in votes.value:
-            return votes, np.array([0.0, 1.0, 2.0])
-        # Without ties there are two categories: AC1 would otherwise guess among three.
-        return replace(votes, value=votes.value // 2, categories=votes.categories[[0, 2]]), np.array([0.0, 2.0])
-    present = votes.categories.astype(float)
-    if categories is None:
-        return votes, present
-    scale = np.unique(np.asarray(categories, float))
-    outside = np.setdiff1d(present, scale)
-    if len(outside):
-        raise AgreementError(
-            f"Scores {', '.join(f'{value:g}' for value in outside[:5])} are not among the categories {list(categories)}."
-        )
-    return replace(votes, value=np.searchsorted(scale, present)[votes.value], categories=scale), scale
+    if votes.kind == "score":
+        return votes, votes.categories.astype(float)
+    if 1 in votes.value:
+        return votes, np.array([0.0, 1.0, 2.0])
+    # Without ties there are two categories: AC1 would otherwise guess among three.
+    return replace(votes, value=votes.value // 2, categories=votes.categories[[0, 2]]), np.array([0.0, 2.0])
 
 
 def _credit_table(weights: str | None, scale: Array) -> Array:
@@ -563,21 +522,6 @@ def _refuse_one_category(value: Codes, votes: Votes) -> None:
         )
 
 
-def _two_raters(votes: Votes, raters: tuple[str, str] | None) -> tuple[int, int]:
-    if raters is None:
-        if len(votes.raters) != 2:
-            raise AgreementError(
-                f"Cohen's kappa is of two raters; the table holds {len(votes.raters)} ({', '.join(map(str, votes.raters[:5]))}"
-                f"{', ...' if len(votes.raters) > 5 else ''}). Name two in `raters`, or use fleiss_kappa."
-            )
-        return 0, 1
-    missing = [name for name in raters if name not in votes.raters]
-    if missing or len(set(raters)) != 2:
-        raise AgreementError(f"raters must name two of {', '.join(map(str, votes.raters))}; got {raters!r}.")
-    first, second = votes.raters.get_indexer(pd.Index(list(raters)))
-    return int(first), int(second)
-
-
 def _count_answers(votes: Votes) -> Array:
     """Count answers by unit and category."""
     size = len(votes.categories)
@@ -592,18 +536,18 @@ def _turned(tables: Array, votes: Votes) -> Array:
     return np.asarray((tables + tables[..., ::-1, ::-1]) / 2.0)
 
 
-def _from_habits(name: str, credit: Array, by_chance: Callable[[Array], Array], votes: Votes, how: How) -> Coefficient:
+def _from_habits(name: str, by_chance: Callable[[Array], Array], votes: Votes, how: How) -> Coefficient:
     """Estimate a coefficient whose chance follows from the mean share of each category."""
     counts = _count_answers(votes)
     answers = counts.sum(axis=1)
     several = answers >= 2
-    agreeing = (counts * (counts @ credit - 1.0)).sum(axis=1)
+    agreeing = (counts * (counts - 1.0)).sum(axis=1)
     equal = np.divide(agreeing, answers * (answers - 1.0), out=np.zeros(len(answers)), where=several)
     shares = counts / answers[:, None]
     if votes.kind == "verdict":
         shares = (shares + shares[:, ::-1]) / 2.0
-    sums = np.zeros((len(votes.clusters), 3 + counts.shape[1]))
-    np.add.at(sums, cluster_of_unit(votes), np.column_stack([equal, several, np.ones(len(answers)), shares]))
+    columns = np.column_stack([equal, several, np.ones(len(answers)), shares])
+    sums = sums_by(cluster_of_unit(votes), columns, len(votes.clusters))
 
     def parts(cells: Array) -> tuple[Array, Array]:
         n_several = np.where(cells[..., 1] > 0, cells[..., 1], np.nan)
@@ -633,39 +577,21 @@ def _squared_distance(level: str, scale: Array, margin: Array) -> Array:
         # The number of answers from the middle of one category to the middle of the other.
         rank = np.cumsum(margin, axis=-1) - margin / 2.0
         return np.asarray((rank[..., :, None] - rank[..., None, :]) ** 2)
-    gap = scale[:, None] - scale[None, :]
-    if level == "interval":
-        return np.asarray(gap**2)
-    whole = scale[:, None] + scale[None, :]
-    return np.divide(gap, whole, out=np.zeros_like(gap), where=whole > 0) ** 2
+    return np.asarray((scale[:, None] - scale[None, :]) ** 2)
 
 
-def _square_sums(table: Array, row: Codes | None, cluster: Codes, n_clusters: int) -> Array:
-    """Sum by cluster what the mean squares of a complete table need, where a reply is a row or a part of a row's mean."""
-    if row is not None:
-        sums = np.zeros((n_clusters, int(row.max()) + 1, table.shape[1] + 1))
-        np.add.at(sums, (cluster, row), np.column_stack([table, np.ones(len(table))]))
-        return sums.reshape(n_clusters, -1)
-    columns = np.column_stack([np.ones(len(table)), (table**2).sum(axis=1), table.sum(axis=1) ** 2, table])
-    sums = np.zeros((n_clusters, columns.shape[1]))
-    np.add.at(sums, cluster, columns)
-    return sums
+def _squares(table: Array) -> Array:
+    """Give for each row of a complete table what the sums of squares add up: one, squares, the total squared, and itself."""
+    return np.column_stack([np.ones(len(table)), (table**2).sum(axis=1), table.sum(axis=1) ** 2, table])
 
 
-def _variances(sums: Array, kind: str, n_raters: int, n_rows: int | None) -> tuple[Array, Array]:
-    """Give the variance that an intraclass correlation leaves over, and the whole, from sums over replies."""
-    if n_rows is None:
-        n, squares, row_squares, by_rater = sums[..., 0], sums[..., 1], sums[..., 2], sums[..., 3:]
-        centre = by_rater.sum(axis=-1) ** 2 / (n * n_raters)
-        total, rows = squares - centre, row_squares / n_raters - centre
-        raters = (by_rater**2).sum(axis=-1) / n - centre
-    else:
-        cells = sums.reshape(*sums.shape[:-1], n_rows, n_raters + 1)
-        means = cells[..., :-1] / np.where(cells[..., -1:] > 0, cells[..., -1:], np.nan)
-        means = means - means.mean(axis=(-1, -2), keepdims=True)
-        n, total = np.full(means.shape[:-2], float(n_rows)), (means**2).sum(axis=(-1, -2))
-        rows = n_raters * (means.mean(axis=-1) ** 2).sum(axis=-1)
-        raters = n_rows * (means.mean(axis=-2) ** 2).sum(axis=-1)
+def _variances(sums: Array, kind: str) -> tuple[Array, Array]:
+    """Give the variance that an intraclass correlation leaves over, and the whole, from sums over rows."""
+    n, squares, row_squares, by_rater = sums[..., 0], sums[..., 1], sums[..., 2], sums[..., 3:]
+    n_raters = by_rater.shape[-1]
+    centre = by_rater.sum(axis=-1) ** 2 / (n * n_raters)
+    total, rows = squares - centre, row_squares / n_raters - centre
+    raters = (by_rater**2).sum(axis=-1) / n - centre
     freedom = np.where(n > 1, n - 1.0, np.nan)
     rest = np.maximum(total - rows - raters, 0.0) / (freedom * (n_raters - 1.0))
     rows, raters = rows / freedom, raters / (n_raters - 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from scipy import stats
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
-from heart_utils.ratings.resampling import check_level
+from heart_utils.ratings.resampling import check_level, ratio
 from heart_utils.ratings.spread import centring
 from heart_utils.ratings.verdicts import AgreementError, Array, Entries, read_verdicts, refuse_ties_alone
 from heart_utils.tables import RATER_KINDS
@@ -19,6 +20,7 @@ from heart_utils.tables import RATER_KINDS
 __all__ = ["PoweredRatings", "corrected_gap", "prediction_powered_ratings"]
 
 LEAST_LABELLED = 5
+WITH_JUDGE, BY_PEOPLE = ("strength", "ci_low", "ci_high"), ("people_strength", "people_low", "people_high")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class _Party:
 
     def scores(self) -> Array:
         """Give how each dialogue moves each responder's mean wins, to shape (dialogues, responders)."""
-        return np.asarray((_over(self.wins - self.seen * self.mean, self.seen.mean(axis=0))).sum(axis=2))
+        return np.asarray(ratio(self.wins - self.seen * self.mean, self.seen.mean(axis=0), 0.0).sum(axis=2))
 
 
 def prediction_powered_ratings(
@@ -151,7 +153,7 @@ def prediction_powered_ratings(
     rho_squared = _rho_squared(own, beside.scores(), fit.inverse(alone))
     cells = float(beside.seen.sum() / everywhere.seen.sum())
     return PoweredRatings(
-        table=_table(entries.responders, theta, powered, alone, plain, everywhere, fit.penalised, len(own), ci_level),
+        table=_table(entries.responders, (theta, powered), (alone, plain), everywhere, fit.penalised, len(own), ci_level),
         weight=float(weights.mean()),
         rho_squared=rho_squared,
         labelled_share=cells,
@@ -198,7 +200,7 @@ def _count(entries: Entries, verdicts: pd.DataFrame, who: str) -> tuple[Array, A
     for one, other, part in ((a, b, won), (b, a, 1.0 - won)):
         np.add.at(wins, (where, one, other), part)
         np.add.at(total, (where, one, other), 1.0)
-    return _over(wins, total), (total > 0).astype(float), int(mine.sum())
+    return ratio(wins, total, 0.0), (total > 0).astype(float), int(mine.sum())
 
 
 def _check(labelled: NDArray[np.bool_], heard: NDArray[np.bool_], clusters: pd.Index, name: str, judge: str) -> None:
@@ -219,13 +221,7 @@ def _check(labelled: NDArray[np.bool_], heard: NDArray[np.bool_], clusters: pd.I
 
 
 def _as_party(wins: Array, seen: Array) -> _Party:
-    return _Party(wins, seen, _over(wins.sum(axis=0), seen.sum(axis=0)))
-
-
-def _over(up: Array, down: Array) -> Array:
-    """Divide, and give 0 where there is nothing to divide by."""
-    down = np.broadcast_to(down, up.shape)
-    return np.divide(up, down, out=np.zeros(up.shape), where=down > 0)
+    return _Party(wins, seen, ratio(wins.sum(axis=0), seen.sum(axis=0), 0.0))
 
 
 def labelled_weights(own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array) -> Array:
@@ -233,7 +229,7 @@ def labelled_weights(own: Array, apart: Array, elsewhere: Array, share: float, i
     one, other, rest = own @ inverse, apart @ inverse, elsewhere @ inverse
     shared = _left_out(one, other)
     spread = _left_out(other, other) + share * (1.0 - share) * rest.var(axis=0, ddof=1).sum()
-    return np.clip(_over(shared, spread), 0.0, 1.0)
+    return np.clip(ratio(shared, spread, 0.0), 0.0, 1.0)
 
 
 def _left_out(one: Array, other: Array) -> Array:
@@ -247,7 +243,7 @@ def _left_out(one: Array, other: Array) -> Array:
 def _corrected(people: _Party, beside: _Party, everywhere: _Party, weights: Array) -> Array:
     """Move people's mean on each pair by how the judge's verdicts beside theirs differ from its mean everywhere."""
     moved = beside.wins - beside.seen * everywhere.mean
-    return people.mean - _over((weights[:, None, None] * moved).sum(axis=0), beside.seen.sum(axis=0))
+    return people.mean - ratio((weights[:, None, None] * moved).sum(axis=0), beside.seen.sum(axis=0), 0.0)
 
 
 def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:
@@ -267,34 +263,23 @@ def _rho_squared(own: Array, beside: Array, inverse: Array) -> float:
 
 def _table(
     responders: pd.Index,
-    theta: Array,
-    powered: Array,
-    alone: Array,
-    plain: Array,
+    with_judge: tuple[Array, Array],
+    by_people: tuple[Array, Array],
     everywhere: _Party,
     penalised: NDArray[np.bool_],
     n: int,
     ci_level: float,
 ) -> pd.DataFrame:
+    """Put intervals on strengths, given with their covariances, and lay them out beside the judge's own."""
     reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(everywhere.mean[None])[0]
     centre, judge = centring(penalised), fit_strengths(everywhere.mean[None], by_judge)[0]
-    theta, alone, powered, plain = centre @ theta, centre @ alone, centre @ powered @ centre.T, centre @ plain @ centre.T
-    half, half_plain = (
-        np.where(penalised, np.nan, reach * np.sqrt(np.maximum(np.diag(part), 0.0))) for part in (powered, plain)
-    )
-    table = pd.DataFrame(
-        {
-            "responder": responders.astype("str"),
-            "strength": theta,
-            "ci_low": theta - half,
-            "ci_high": theta + half,
-            "ci_level": ci_level,
-            "people_strength": alone,
-            "people_low": alone - half_plain,
-            "people_high": alone + half_plain,
-            "judge_strength": centring(by_judge) @ judge,
-        }
-    )
+    columns: dict[str, Any] = {"responder": responders.astype("str")}
+    for names, (theta, covariance) in zip((WITH_JUDGE, BY_PEOPLE), (with_judge, by_people), strict=True):
+        variance = np.diag(centre @ covariance @ centre.T)
+        half = np.where(penalised, np.nan, reach * np.sqrt(np.maximum(variance, 0.0)))
+        columns |= dict(zip(names, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True))
+    table = pd.DataFrame({**columns, "judge_strength": centring(by_judge) @ judge})
+    table.insert(4, "ci_level", ci_level)
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
 
 

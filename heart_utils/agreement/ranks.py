@@ -1,4 +1,4 @@
-"""Do two raters order the replies of one history alike, where verdicts would be made from scores."""
+"""Rank correlations: do two raters order the replies of a history alike; does what observers see follow what seekers said."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pandas as pd
 
 from heart_utils.agreement.agreement import number_groups, party
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, read_votes, scores_only, unit_values
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, draw_weights, interval_columns, interval_of, ratio, sums_by
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, read_votes, unit_values
+from heart_utils.tables import need_columns
 
-__all__ = ["rank_agreement"]
+__all__ = ["OUTCOMES", "rank_agreement", "track_recipients"]
 
 MEASURES = {"tau": (-1.0, 1.0), "decided_agreement": (0.0, 1.0), "decided_share": (0.0, 1.0)}
 
@@ -70,7 +71,7 @@ def rank_agreement(
     >>> rank_agreement(scores, between=("ann", "llm"), n_resamples=0)[["tau", "decided_agreement"]].round(3).to_dict("records")
     [{'tau': 0.816, 'decided_agreement': 1.0}]
     """
-    votes = read_votes(scores_only(scores), cluster=cluster)
+    votes = read_votes(need(scores, ["score"], "This needs scores."), cluster=cluster)
     if "history_id" not in scores:
         raise AgreementError("scores have no column history_id, so it is not known which replies answer one history.")
     conversation = _conversations(votes, scores)
@@ -83,8 +84,7 @@ def rank_agreement(
     found, where = found[met], where[met]
     labels = pd.DataFrame({name: unit_values(votes, scores, name) for name in by}, index=votes.units.index)
     group, groups = number_groups(labels.iloc[where].reset_index(drop=True))
-    sums = np.zeros((len(votes.clusters), len(groups), found.shape[1]))
-    np.add.at(sums, (cluster_of_unit(votes)[where], group), found)
+    sums = sums_by((cluster_of_unit(votes)[where], group), found, len(votes.clusters), len(groups))
     whole, n_clusters = sums.sum(axis=0), (sums[:, :, 2] > 0).sum(axis=0)
     drawn = draw_weights(len(sums), n_resamples, rng) @ sums.reshape(len(sums), -1)
     replicates = _measures(drawn.reshape(-1, *whole.shape))
@@ -124,7 +124,7 @@ def _compare(sheet: Array, conversation: Codes, meetings: list[tuple[int, int]])
             np.bincount(where, weights=part, minlength=conversation.max() + 1) for part in parts
         )
         room = np.sqrt(squares * others)
-        tau = np.divide(product, room, out=np.zeros(len(room)), where=room > 0)
+        tau = ratio(product, room, 0.0)
         found.append(np.column_stack([tau, room > 0, np.ones(len(room)), n_pairs, decided, equal]))
     return found
 
@@ -132,4 +132,126 @@ def _compare(sheet: Array, conversation: Codes, meetings: list[tuple[int, int]])
 def _measures(sums: Array) -> Array:
     tau, defined, _, pairs, decided, equal = (sums[..., column] for column in range(6))
     shares = ((tau, defined), (equal, decided), (decided, pairs))
-    return np.stack([np.divide(up, down, out=np.full_like(up, np.nan), where=down > 0) for up, down in shares], axis=-1)
+    return np.stack([ratio(up, down) for up, down in shares], axis=-1)
+
+
+OUTCOMES = ("seeker_empathy", "seeker_relevance", "distress_drop")
+"""The seeker's scores of the supporter, and distress before minus distress after."""
+
+CHUNK = 200
+
+
+def track_recipients(
+    values: pd.DataFrame,
+    histories: pd.DataFrame,
+    *,
+    by: Sequence[str] = ("code",),
+    outcomes: Sequence[str] = OUTCOMES,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator | None = None,
+) -> pd.DataFrame:
+    r"""Correlate what observers saw in a dialogue with what its seeker said.
+
+    Spearman's correlation, over dialogues, of a value (the share of raters who preferred the supporter's
+    reply, a judge's score, how often a strategy was used) with each of the seeker's outcomes. It is no
+    effect: supporters choose strategies by how the talk goes. Two things keep it small whatever the
+    truth: most seekers give the highest score, and not all gave one (``n_missing``).
+
+    Parameters
+    ----------
+    values : pandas.DataFrame
+        ``history_id``, ``value`` and the columns of `by`; one row a history and combination of these.
+    histories : pandas.DataFrame
+        ``history_id``, the column named by `cluster`, and ``seeker_empathy``, ``seeker_relevance``,
+        ``distress_before`` and ``distress_after`` as far as `outcomes` need them.
+    by : sequence of str
+        Columns of `values`.
+    outcomes : sequence of str
+        Of :data:`OUTCOMES`.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``, ``ci_low``, ``ci_high``,
+        ``ci_level``, ``n`` (with an outcome), ``n_missing`` (without), ``n_clusters``, ``provisional``. Where a value or an
+        outcome does not vary, ``nan``.
+
+    Raises
+    ------
+    AgreementError
+        If a column is missing, a history appears twice in a combination, or no value has an outcome.
+
+    Examples
+    --------
+    >>> told = pd.DataFrame({"history_id": list("ghij"), "dialogue_id": list("ghij"), "seeker_empathy": [2, 3, 5, None]})
+    >>> seen = pd.DataFrame({"history_id": list("ghij"), "code": "Question", "value": [0.1, 0.2, 0.4, 0.3]})
+    >>> found = track_recipients(seen, told, outcomes=["seeker_empathy"], n_resamples=0)
+    >>> found[["correlation", "n", "n_missing"]].values.tolist()
+    [[1.0, 3.0, 1.0]]
+    """
+    drop = ["distress_before", "distress_after"] if "distress_drop" in outcomes else []
+    asked = [name for name in outcomes if name != "distress_drop"]
+    if missing := [name for name in ("history_id", "dialogue_id", *asked, *drop) if name not in histories]:
+        raise AgreementError(f"histories have no column {', '.join(missing)}; only ESConv's seekers answered.")
+    told = histories.assign(distress_drop=histories[drop[0]] - histories[drop[1]]) if drop else histories
+    need_columns(values, ["history_id", "value", *by], AgreementError)
+    if values.duplicated(["history_id", *by]).any():
+        row = values.loc[values.duplicated(["history_id", *by]), ["history_id", *by]].iloc[0]
+        raise AgreementError(f"{dict(row)} has more than one value; average them first, or add what tells them apart to `by`.")
+    joined = values.dropna(subset="value").merge(told[["history_id", "dialogue_id", *outcomes]], on="history_id")
+    if joined.empty or joined[list(outcomes)].isna().to_numpy().all():
+        raise AgreementError("No history with a value has an outcome by its seeker.")
+    rng = as_rng(rng)
+    rows = []
+    for outcome in outcomes:
+        # One draw serves all groups: the dialogues are the same.
+        clusters = pd.Index(joined.loc[joined[outcome].notna(), "dialogue_id"].unique())
+        drawn = draw_weights(len(clusters), n_resamples, rng)
+        for group, part in joined.groupby(list(by), sort=True) if by else [((), joined)]:
+            found = _correlate(part, outcome, clusters.get_indexer(pd.Index(part["dialogue_id"])), drawn, ci_level)
+            rows.append({**dict(zip(by, group, strict=True)), "outcome": outcome, **found})
+    return pd.DataFrame(rows)
+
+
+def _correlate(part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float) -> dict[str, object]:
+    there = part[outcome].notna().to_numpy()
+    rows, where = part[there], where[there]
+    n_clusters = len(np.unique(where))
+    x, y = (np.unique(rows[column].to_numpy(float), return_inverse=True)[1] for column in ("value", outcome))
+    estimate = _spearman(x, y, np.ones((1, len(rows)))) if len(rows) else np.array([np.nan])
+    low = high = float("nan")
+    if len(drawn) and n_clusters > 1 and not np.isnan(estimate[0]):
+        found = np.concatenate([_spearman(x, y, drawn[i : i + CHUNK][:, where]) for i in range(0, len(drawn), CHUNK)])
+        low, high = interval_of(float(estimate[0]), found, n_clusters, ci_level, least=-1.0, most=1.0)
+    return {
+        "correlation": float(estimate[0]),
+        "ci_low": low,
+        "ci_high": high,
+        "ci_level": ci_level,
+        "n": len(rows),
+        "n_missing": int((~there).sum()),
+        "n_clusters": n_clusters,
+        "provisional": n_clusters < ENOUGH_CLUSTERS,
+    }
+
+
+def _spearman(x: Codes, y: Codes, weights: Array) -> Array:
+    """Correlate ranks, ties at their middle, under each row of weights."""
+    rank_x, rank_y = _ranks(x, weights), _ranks(y, weights)
+    total = weights.sum(axis=1, keepdims=True)
+    rank_x = rank_x - (weights * rank_x).sum(axis=1, keepdims=True) / total
+    rank_y = rank_y - (weights * rank_y).sum(axis=1, keepdims=True) / total
+    together = (weights * rank_x * rank_y).sum(axis=1)
+    room = np.sqrt((weights * rank_x**2).sum(axis=1) * (weights * rank_y**2).sum(axis=1))
+    return np.asarray(np.divide(together, room, out=np.full(len(room), np.nan), where=room > 1e-9))
+
+
+def _ranks(codes: Codes, weights: Array) -> Array:
+    """Give the middle rank of each entry, where an entry counts as often as its weight."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(int(codes.max()) + 1))
+    counts = np.add.reduceat(weights[:, order], starts, axis=1)
+    return np.asarray((np.cumsum(counts, axis=1) - counts / 2.0)[:, codes])

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import beta, binomtest, chi2
 
 from heart_utils.ratings.ratings import CENTRE, POINTS, Ratings, fit_ratings
 from heart_utils.ratings.resampling import as_rng, crossed_interval, interval_ends, interval_of, standard_error
-from heart_utils.ratings.verdicts import RatingsError
+from heart_utils.ratings.verdicts import Array, RatingsError
 from heart_utils.tables import need_columns
 
 __all__ = [
@@ -26,9 +25,10 @@ __all__ = [
     "rater_quality",
 ]
 
-Array = NDArray[np.float64]
 SIDES = {"a": "b", "b": "a"}
 AVERAGE = "average writer"
+POOL = "human"
+"""The responder for which several people write."""
 LARGEST_SD = 20.0
 
 
@@ -50,9 +50,7 @@ class ExclusionRule:
     signs_needed: int = 2
 
 
-def rater_quality(
-    verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *, dimension: str = "overall", margins: bool = True
-) -> pd.DataFrame:
+def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *, dimension: str = "overall") -> pd.DataFrame:
     """Measure how each rater worked.
 
     Parameters
@@ -63,8 +61,6 @@ def rater_quality(
         The table ``raters``, for attention checks.
     dimension : str
         The line of the rubric that all were asked.
-    margins : bool
-        Whether margins were asked; else ``same_margin`` is empty.
 
     Returns
     -------
@@ -102,7 +98,7 @@ def rater_quality(
     table = pd.DataFrame({"n_verdicts": by_rater.size()})
     table["median_seconds"] = by_rater["seconds"].median() if "seconds" in rows else np.nan
     table = table.join(_sides(rows))
-    table["same_margin"] = by_rater["margin"].agg(_top_share) if margins else np.nan
+    table["same_margin"] = by_rater["margin"].agg(_top_share)
     reliability = rater_reliability(rows, dimension=dimension).set_index("rater")
     table = table.join([reliability["tie_share"], _leave_one_out(rows), reliability.drop(columns="tie_share")])
     table["ci_level"] = 0.95
@@ -209,7 +205,6 @@ def rate_writers(
     replies: pd.DataFrame,
     *,
     responders: pd.DataFrame | None = None,
-    pool: str = "human",
     dimension: str = "overall",
     min_dialogues: int = 10,
     n_resamples: int = 1000,
@@ -231,8 +226,6 @@ def rate_writers(
         The tables of these names.
     responders : pandas.DataFrame, optional
         The table of that name, for kinds on boards.
-    pool : str
-        The responder whose replies have several writers.
     dimension : str
         A line of the rubric.
     min_dialogues : int
@@ -267,9 +260,9 @@ def rate_writers(
     (3, True)
     """
     rng = as_rng(rng)
-    apart = split_writers(verdicts, comparisons, replies, pool=pool)
+    apart = split_writers(verdicts, comparisons, replies)
     names = _names(apart)
-    writers = [name for name in names if name.startswith(f"{pool}/")]
+    writers = [name for name in names if name.startswith(f"{POOL}/")]
     count = len(writers)
     if count < 3 or count == len(names):
         raise RatingsError(
@@ -279,7 +272,7 @@ def rate_writers(
     settings: dict[str, Any] = {"dimension": dimension, "n_resamples": n_resamples, "ci_level": ci_level}
     pooled = fit_ratings(verdicts, responders=responders, rng=rng, **settings)
     if responders is not None:  # each writer is described as the pool is
-        ours = responders[responders["responder"] == pool].iloc[[0] * count]
+        ours = responders[responders["responder"] == POOL].iloc[[0] * count]
         responders = pd.concat([responders, ours.assign(responder=writers)], ignore_index=True)
     split = fit_ratings(apart, responders=responders, rng=rng, **settings)
     others = [name for name in split.strength.index if name not in writers]
@@ -316,27 +309,25 @@ def rate_writers(
     )
 
 
-def split_writers(
-    verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame, *, pool: str = "human"
-) -> pd.DataFrame:
+def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame) -> pd.DataFrame:
     """Make each writer a responder of their own."""
     shown = comparisons.set_index("comparison_id")[["reply_a", "reply_b"]]
     author = replies.set_index("reply_id")["author_id"]
     split = verdicts.copy()
     found = False
     for side in ("a", "b"):
-        ours = verdicts[f"responder_{side}"] == pool
+        ours = verdicts[f"responder_{side}"] == POOL
         found = found or bool(ours.any())
         writer = verdicts.loc[ours, "comparison_id"].map(shown[f"reply_{side}"]).map(author)
         if writer.isna().any():
             first = verdicts.loc[writer.index[writer.isna()][0], "comparison_id"]
             raise RatingsError(
-                f"{int(writer.isna().sum())} verdicts are about replies of {pool!r} whose writer is not known, first in the "
+                f"{int(writer.isna().sum())} verdicts are about replies of {POOL!r} whose writer is not known, first in the "
                 f"comparison {first}. Fill in author_id, or leave those verdicts out."
             )
-        split.loc[ours, f"responder_{side}"] = f"{pool}/" + writer.astype(str)
+        split.loc[ours, f"responder_{side}"] = f"{POOL}/" + writer.astype(str)
     if not found:
-        raise RatingsError(f"No verdict is about {pool!r}; judged were {', '.join(_names(verdicts)[:5])}.")
+        raise RatingsError(f"No verdict is about {POOL!r}; judged were {', '.join(_names(verdicts)[:5])}.")
     return split
 
 

@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns, sums_by
 from heart_utils.ratings.verdicts import Array, Codes
 from heart_utils.tables import need_columns
 
-__all__ = ["ThemeError", "ThemeOverlap", "theme_overlap"]
+__all__ = ["ThemeError", "theme_overlap"]
 
 
 class ThemeError(ValueError):
     """Reasons cannot be compared as they stand."""
 
 
-@dataclass(frozen=True)
-class ThemeOverlap:
-    """How far two parties give the same reasons for the same pairs."""
-
-    # one row: ``overlap`` on the same pair, twice the common themes over all named (Dice); ``permuted``, with reasons given
-    # for pairs of other dialogues; ``excess``, the difference; and ``corrected``, the excess over its room, 1 - permuted;
-    # each with ``_low`` and ``_high``; ``ci_level``.
-    table: pd.DataFrame
-    n_reason_pairs: int  # pairs of reasons compared; reasons that named no theme and were left out; dialogues
-    n_empty: int
-    n_clusters: int
-    provisional: bool
-
-
 def theme_overlap(
     reasons: pd.DataFrame,
     codes: pd.DataFrame,
     *,
-    between: tuple[str, str] = ("human", "model"),
-    agreeing: bool = True,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
-) -> ThemeOverlap:
-    r"""Measure how far two parties' reasons for the same pair name the same themes, beyond chance.
+) -> pd.DataFrame:
+    r"""Measure how far people's and models' reasons for the same verdict on a pair name the same themes, beyond chance.
 
     Themes that most reasons name overlap whatever the pair. So beside the overlap on the same pair
     stands the one with the other party's reasons for pairs of *other* dialogues, averaged over all of
@@ -55,17 +37,15 @@ def theme_overlap(
         `cluster`; ``dimension`` where there are several.
     codes : pandas.DataFrame
         ``reason_id``, ``code``, ``probability``; 0.5 or more is named. Reasons with no valid code do not enter.
-    between : tuple of str
-        Two values of ``rater_kind``.
-    agreeing : bool
-        Whether only reasons for the same verdict are compared.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
-    ThemeOverlap
-        Reasons that name no theme are left out and counted.
+    pandas.DataFrame
+        One row: ``overlap`` on the same pair, twice the common themes over all named (Dice); ``permuted``, with reasons
+        given for pairs of other dialogues; ``excess``, the difference; and ``corrected``; each with ``_low`` and ``_high``;
+        ``ci_level``, ``n_reason_pairs``, ``n_empty`` (reasons that named no theme, left out), ``n_clusters``, ``provisional``.
 
     Raises
     ------
@@ -79,34 +59,26 @@ def theme_overlap(
     >>> named = [("h", "warmth"), ("m", "warmth"), ("H", "advice"), ("M", "warmth")]
     >>> codes = pd.DataFrame([(r, c, float((r, c) in named)) for r in "hmHM" for c in ("warmth", "advice")],
     ...     columns=["reason_id", "code", "probability"])
-    >>> theme_overlap(reasons, codes, n_resamples=0).table[["overlap", "permuted"]].values.tolist()
+    >>> theme_overlap(reasons, codes, n_resamples=0)[["overlap", "permuted"]].values.tolist()
     [[0.5, 0.5]]
     """
-    needed = ["reason_id", "pair_id", "rater_kind", "dialogue_id"] + (["verdict"] if agreeing else [])
-    need_columns(reasons, needed, ThemeError)
+    need_columns(reasons, ["reason_id", "pair_id", "rater_kind", "dialogue_id", "verdict"], ThemeError)
     need_columns(codes, ["reason_id", "code", "probability"], ThemeError)
     named, kept = _named(reasons, codes)
     n_empty = int((named.sum(axis=1) == 0).sum())
     kept, named = kept[named.sum(axis=1) > 0], named[named.sum(axis=1) > 0]
     rows = reasons.iloc[kept].reset_index(drop=True)
-    first, second = (np.flatnonzero((rows["rater_kind"] == who).to_numpy(dtype=bool)) for who in between)
+    first, second = (np.flatnonzero((rows["rater_kind"] == who).to_numpy(dtype=bool)) for who in ("human", "model"))
     if not len(first) or not len(second):
-        lacking = between[0] if not len(first) else between[1]
-        raise ThemeError(
-            f"No reason that names a theme is by {lacking!r}. "
-            f"rater_kind is: {', '.join(map(str, rows['rater_kind'].unique()))}."
-        )
-    keys = ["pair_id", *(["dimension"] if "dimension" in rows else []), *(["verdict"] if agreeing else [])]
+        there = ", ".join(map(str, rows["rater_kind"].unique()))
+        raise ThemeError(f"No reason that names a theme is by {'model' if len(first) else 'human'!r}. rater_kind is: {there}.")
+    keys = ["pair_id", "verdict", *(["dimension"] if "dimension" in rows else [])]
     met = rows.loc[first, keys].assign(one=first).merge(rows.loc[second, keys].assign(other=second), on=keys)
     if met.empty:
-        raise ThemeError(
-            f"{between[0]} and {between[1]} share no pair{' on which they agree' if agreeing else ''}, "
-            f"so no reasons can be compared."
-        )
+        raise ThemeError("People and models share no pair on which they agree, so no reasons can be compared.")
     one, other = met["one"].to_numpy(), met["other"].to_numpy()
     where, clusters = pd.factorize(rows["dialogue_id"])
-    same = np.zeros((len(clusters), 2))
-    np.add.at(same, where[one], np.column_stack([_dice(named[one], named[other]), np.ones(len(one))]))
+    same = sums_by(where[one], np.column_stack([_dice(named[one], named[other]), np.ones(len(one))]), len(clusters))
     # Only reasons that stand beside one of the other party are shuffled, so that both figures are of the same reasons.
     apart = _elsewhere(named, np.unique(one), np.unique(other), where, len(clusters))
     weights = np.vstack([np.ones((1, len(clusters))), draw_weights(len(clusters), n_resamples, rng)])
@@ -116,8 +88,9 @@ def theme_overlap(
     n_clusters = int((same[:, 1] > 0).sum())
     ranges = dict.fromkeys(("overlap", "permuted", "excess", "corrected"), (-np.inf, 1.0))
     columns = interval_columns(ranges, found[0], found[1:], n_clusters, ci_level)
-    table = pd.DataFrame({**columns, "ci_level": ci_level if n_resamples else np.nan})
-    return ThemeOverlap(table, len(one), n_empty, n_clusters, n_clusters < ENOUGH_CLUSTERS)
+    counts = {"n_reason_pairs": len(one), "n_empty": n_empty, "n_clusters": n_clusters}
+    level = ci_level if n_resamples else np.nan
+    return pd.DataFrame({**columns, "ci_level": level, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS})
 
 
 def _named(reasons: pd.DataFrame, codes: pd.DataFrame) -> tuple[Array, Codes]:

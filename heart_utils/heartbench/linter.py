@@ -102,7 +102,6 @@ def lint_rubric(
     *,
     low: float,
     high: float,
-    real: pd.DataFrame | None = None,
     language: str = "en",
 ) -> pd.DataFrame:
     """Send replies that say nothing through anything that scores replies, and see what they earn.
@@ -116,18 +115,14 @@ def lint_rubric(
         The table ``histories``.
     low, high : float
         The ends of the scale.
-    real : pandas.DataFrame, optional
-        Replies to the same histories that someone meant, scored alongside.
     language : str
         ``"en"`` or ``"zh"``.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, dimension and degenerate reply: ``mean`` score, ``n`` valid, ``n_failed``,
-        ``beats_real`` (the share of real replies to the same history scored lower, ties half) and
-        ``passed``: the mean lies in the lower half of the scale, and no more than half of the real
-        replies are beaten. Where nothing valid came back, ``passed`` is missing.
+        One row per rater, dimension and degenerate reply: ``mean`` score, ``n`` valid, ``n_failed`` and ``passed``: the mean
+        lies in the lower half of the scale. Where nothing valid came back, ``passed`` is missing.
 
     Examples
     --------
@@ -138,21 +133,14 @@ def lint_rubric(
     [['echo', 3.0, True], ['empty', 0.0, True], ['everything', 100.0, False], ['generic', 55.0, False]]
     """
     probes = degenerate_replies(histories, language=language)
-    scores = score(histories, probes if real is None else pd.concat([probes, real], ignore_index=True))
+    scores = score(histories, probes)
     need_columns(scores, ["reply_id", "rater", "dimension", "score", "state"], RubricError)
-    mine = scores[scores["reply_id"].isin(probes["reply_id"])].merge(
-        probes[["reply_id", "history_id", "responder"]], on="reply_id", suffixes=("_given", "")
-    )
-    rows = []
-    for (rater, dimension, reply), group in mine.groupby(["rater", "dimension", "responder"]):
-        valid = group[group["state"] == "valid"]
-        same = scores[(scores["rater"] == rater) & (scores["dimension"] == dimension) & (scores["state"] == "valid")]
-        beats = _beats(valid, same, real)
-        mean = valid["score"].mean()
-        passed = None if valid.empty else bool(mean <= (low + high) / 2 and not beats > 0.5)
-        rows.append((rater, dimension, reply, mean, len(valid), len(group) - len(valid), beats, passed))
-    columns = ["rater", "dimension", "reply", "mean", "n", "n_failed", "beats_real", "passed"]
-    return pd.DataFrame(rows, columns=columns)
+    mine = scores.merge(probes[["reply_id", "responder"]], on="reply_id", suffixes=("_given", ""))
+    mine["score"] = pd.to_numeric(mine["score"]).where(mine["state"] == "valid")
+    groups = mine.groupby(["rater", "dimension", "responder"])["score"]
+    table = pd.DataFrame({"mean": groups.mean(), "n": groups.count(), "n_failed": groups.size() - groups.count()})
+    table["passed"] = (table["mean"] <= (low + high) / 2).astype(object).where(table["n"] > 0, None)
+    return table.reset_index(names=["rater", "dimension", "reply"])
 
 
 def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
@@ -287,13 +275,3 @@ def _weights(questions: pd.DataFrame) -> Iterator[dict[str, object]]:
         positive = int((veto > 0).sum())
         check = "veto items have points, as the released code asks"
         yield _check(check, f"{positive} of {len(veto)} above 0", f"{len(veto)}", positive == len(veto))
-
-
-def _beats(probes: pd.DataFrame, scores: pd.DataFrame, real: pd.DataFrame | None) -> float:
-    """Tell which share of the real replies to the same histories scored lower, ties half."""
-    if real is None or probes.empty:
-        return float("nan")
-    given = scores.drop(columns=["history_id", "responder"], errors="ignore")
-    meant = given.merge(real[["reply_id", "history_id"]], on="reply_id")
-    both = probes[["history_id", "score"]].merge(meant[["history_id", "score"]], on="history_id", suffixes=("", "_real"))
-    return float(((both["score"] > both["score_real"]) + 0.5 * (both["score"] == both["score_real"])).mean())

@@ -18,14 +18,12 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from statsmodels.stats.multitest import multipletests
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_of, p_value
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, holm, interval_of, p_value, sums_by
+from heart_utils.ratings.verdicts import Array
 
 __all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo", "variance_components"]
 
-Array = NDArray[np.float64]
 
 NOT_DISTINCT = "not shown to be distinct"
 EDGE = 1e-9
@@ -49,8 +47,7 @@ class Halo:
     # ``same_rater`` (mean correlation of it with the other dimensions within either rater) and ``holds``, whether the first
     # is larger.
     second: pd.DataFrame
-    # one row a rater: ``within`` (mean correlation of two dimensions for one rater) and ``first_share`` (of the first
-    # eigenvalue) with ``ci_low`` and ``ci_high``.
+    # one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``.
     raters: pd.DataFrame
     n_histories: int  # histories used, those with a score missing, and what was resampled
     n_left_out: int
@@ -135,11 +132,9 @@ def measure_halo(
     parts = [_distinct(table, pairs, dimensions, n_clusters, ci_level).assign(kinds=name) for name, pairs in meetings.items()]
     of_dimensions = pd.concat(parts, ignore_index=True)
     second = pd.concat([_second(table[0], pairs, raters, dimensions).assign(kinds=name) for name, pairs in meetings.items()])
-    of_raters = pd.DataFrame([
-        {"rater": rater, "within": _mean_off_diagonal(table[0, place, :, place]),
-         **_interval("first_share", _first_share(table[:, place, :, place]), n_clusters, ci_level, least=0.0, most=1.0)}
-        for place, rater in enumerate(raters)
-    ]).drop(columns="p")  # fmt: skip
+    shares = [_first_share(table[:, place, :, place]) for place in range(len(raters))]
+    of_raters = pd.DataFrame([_interval("first_share", share, n_clusters, ci_level, least=0.0, most=1.0) for share in shares])
+    of_raters = of_raters.drop(columns="p").assign(rater=raters)
     index = pd.MultiIndex.from_product([raters, dimensions], names=["rater", "dimension"])
     correlations = pd.DataFrame(found[0], index=index, columns=index)
     few = n_clusters < ENOUGH_CLUSTERS
@@ -193,10 +188,8 @@ def _correlate(block: Array, clusters: list[str], rng: np.random.Generator | Non
     codes, names = pd.factorize(np.asarray(clusters))
     check_clusters(len(names), "dialogue_id")
     weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
-    products = np.zeros((len(names), size * size))
-    np.add.at(products, codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1))
-    sums = np.zeros((len(names), n_responders * size))
-    np.add.at(sums, codes, centred.reshape(n, -1))
+    products = sums_by(codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1), len(names))
+    sums = sums_by(codes, centred.reshape(n, -1), len(names))
     count = weights @ np.bincount(codes, minlength=len(names))
     means = (weights @ sums).reshape(-1, n_responders, size)
     cross = (weights @ products).reshape(-1, size, size) - np.einsum("bak,bal->bkl", means, means) / count[:, None, None]
@@ -214,10 +207,7 @@ def _distinct(
              **_interval("difference", near - far, n_clusters, ci_level)}
             for dimension, near, far in zip(dimensions, convergent.T, discriminant.T, strict=True)]  # fmt: skip
     found = pd.DataFrame(rows)
-    known = found["p"].notna()
-    found["p_holm"] = np.nan
-    if known.any():
-        found.loc[known, "p_holm"] = multipletests(found.loc[known, "p"], method="holm")[1]
+    known, found["p_holm"] = found["p"].notna(), holm(found["p"])
     shown = (found["p_holm"] <= 1.0 - ci_level) & (found["ci_low"] > 0)
     return found.assign(label=np.select([~known, shown], ["no variation to compare", ""], NOT_DISTINCT))
 
@@ -257,10 +247,6 @@ def _first_share(table: Array) -> Array:
     if whole.any():
         share[whole] = np.linalg.eigvalsh(table[whole])[:, -1] / table.shape[1]
     return share
-
-
-def _mean_off_diagonal(table: Array) -> float:
-    return float(_nanmean(table[np.triu_indices(len(table), 1)], (0,)))
 
 
 def _interval(name: str, values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:

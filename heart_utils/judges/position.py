@@ -1,23 +1,23 @@
-"""What a judge pays for beside the reply's worth: the side it stood on, its length, its form, a wide margin."""
+"""What a judge rewards beside the reply's quality: the side it stood on, its length, its form."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.stats.multitest import multipletests
+from scipy import stats
 
-from heart_utils.ratings.regression import author_columns, fit_logistic
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Interval, bootstrap_ci, share_ci
-from heart_utils.ratings.verdicts import SHARES, combine_orders, need_cluster, won_by_a
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, holm, share_ci
+from heart_utils.ratings.verdicts import SHARES, Array, combine_orders, need_cluster, won_by_a
 
-__all__ = ["BiasError", "feature_bias", "margin_profile", "position_bias", "text_features"]
+__all__ = ["BiasError", "feature_bias", "position_bias", "text_features"]
 
-Array = NDArray[np.float64]
 
-LARGE_MARGIN = 4
+LARGEST = 20.0
+"""Log-odds beyond which a coefficient has no end: what it stands for separates winners from losers."""
 FIRST_PERSON = r"\b(?i:i|i['’](?:m|d|ve|ll)|me|my|mine|myself)\b"
 LIST_LINE = r"(?m)^\s*(?:[-*•‣]|\d{1,2}[.)])\s+\S"
 
@@ -83,53 +83,6 @@ def position_bias(
         }
         for measure, (values, clusters, without) in measures.items():
             rows.append({"rater": rater, "dimension": dimension, "measure": measure} | _share(values, clusters, without, **how))
-    return pd.DataFrame(rows)
-
-
-def margin_profile(
-    verdicts: pd.DataFrame,
-    *,
-    rng: np.random.Generator,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-) -> pd.DataFrame:
-    """Hold a rater's margins where its two orders agree against those where they contradict each other.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        The table of verdicts, orders not yet joined.
-    rng, n_resamples, ci_level
-        As in :func:`position_bias`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a rater and dimension: ``n_margins``, ``mean`` margin, ``large_share`` (4 or 5), ``agreed`` and ``contradicted``
-        (mean margins of pairs whose two orders name one winner, or two), ``difference`` of these with ``ci_low`` and
-        ``ci_high``, ``why``. Margins inflate where they are wide and the difference is small. Raters without margins
-        have a row that says so.
-
-    Examples
-    --------
-    >>> rows = [("d1", "p", "ab", "a", 5), ("d1", "p", "ba", "b", 5), ("d2", "q", "ab", "a", 2), ("d2", "q", "ba", "a", 2)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict", "margin"])
-    >>> verdicts = verdicts.assign(rater="judge", dimension="overall", state="valid", repeat=0, protocol="heart")
-    >>> found = margin_profile(verdicts, rng=np.random.default_rng(1))
-    >>> found[["mean", "large_share", "agreed", "contradicted"]].values.tolist()
-    [[3.5, 0.5, 2.0, 5.0]]
-    """
-    rows = []
-    for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
-        given = theirs[(theirs["state"] == "valid") & theirs["margin"].notna()]
-        row = {"rater": rater, "dimension": dimension, "n_margins": len(given), "mean": given["margin"].mean(),
-               "large_share": (given["margin"] >= LARGE_MARGIN).mean() if len(given) else np.nan}  # fmt: skip
-        both = given.groupby(["pair_id", "repeat", "protocol", "dialogue_id"], dropna=False).agg(
-            margin=("margin", "mean"), n=("order", "nunique"), n_said=("verdict", "nunique")
-        )
-        both = both[both["n"] == 2].reset_index()
-        agreed = (both["n_said"] == 1).to_numpy()
-        rows.append(row | _margin_gap(both, agreed, rng, n_resamples, ci_level, len(given)))
     return pd.DataFrame(rows)
 
 
@@ -234,61 +187,57 @@ def _share(
     values: object, clusters: pd.Series, without: str, *, rng: np.random.Generator, n_resamples: int, ci_level: float
 ) -> dict[str, object]:
     """Put an interval on a mean of zeros, halves and ones."""
-    said = np.asarray(values, dtype=float)
-    row: dict[str, object] = {"n": len(said), "n_clusters": clusters.nunique(), "why": ""}
-    row["provisional"] = clusters.nunique() < ENOUGH_CLUSTERS
-    if not len(said):
-        return {"value": np.nan, "ci_low": np.nan, "ci_high": np.nan, **row, "why": without}
-    if clusters.nunique() < 2:
-        return {"value": said.mean(), "ci_low": np.nan, "ci_high": np.nan, **row, "why": "one dialogue only, so no interval"}
-    found = share_ci(said, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level)
-    return {"value": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high, **row, "why": ""}
-
-
-def _margin_gap(
-    both: pd.DataFrame,
-    agreed: NDArray[np.bool_],
-    rng: np.random.Generator,
-    n_resamples: int,
-    ci_level: float,
-    n_margins: int,
-) -> dict[str, object]:
-    sides = {"agreed": both.loc[agreed, "margin"].mean(), "contradicted": both.loc[~agreed, "margin"].mean()}
-    row = {**sides, "difference": sides["agreed"] - sides["contradicted"], "ci_low": np.nan, "ci_high": np.nan}
-    if not n_margins:
-        return row | {"why": "this rater gives no margins"}
-    if both["dialogue_id"].nunique() < 2 or not agreed.any() or agreed.all():
-        return row | {"why": "too few pairs with margins in both orders, or all of them agree or none"}
-    sums = pd.DataFrame({"yes": agreed, "no": ~agreed, "yes_sum": both["margin"] * agreed, "no_sum": both["margin"] * ~agreed})
-    found: Interval = bootstrap_ci(
-        sums.astype(float),
-        lambda sums: sums["yes_sum"] / sums["yes"].where(sums["yes"] > 0)
-        - sums["no_sum"] / sums["no"].where(sums["no"] > 0),
-        cluster=both["dialogue_id"], rng=rng, n_resamples=n_resamples, ci_level=ci_level,
-    )  # fmt: skip
-    return row | {"ci_low": found.ci_low, "ci_high": found.ci_high, "why": ""}
+    said, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
+    row: dict[str, object] = {"value": np.nan, "ci_low": np.nan, "ci_high": np.nan, "n": len(said), "n_clusters": n_clusters}
+    row |= {"why": without, "provisional": n_clusters < ENOUGH_CLUSTERS}
+    if n_clusters == 1:
+        row |= {"value": said.mean(), "why": "one dialogue only, so no interval"}
+    if n_clusters > 1:
+        found = share_ci(said, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level)
+        row |= {"value": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high, "why": ""}
+    return row
 
 
 def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_level: float) -> pd.DataFrame:
     """Fit all features at once, and say why where one has no estimate."""
-    x = np.column_stack([gap.to_numpy(), authors])
+    x, n_clusters, missing = np.column_stack([gap.to_numpy(), authors]), clusters.nunique(), "one dialogue only"
     varies = _identified(x, gap.shape[1])
-    names, n_clusters = list(gap.columns), clusters.nunique()
-    table = pd.DataFrame({"feature": names, "log_odds": np.nan, "se": np.nan, "ci_low": np.nan, "ci_high": np.nan, "p": np.nan})
-    table["why"] = np.where(varies[: len(names)], "", "does not vary apart from who wrote")
-    table = table.assign(n_clusters=n_clusters, provisional=n_clusters < ENOUGH_CLUSTERS, p_holm=np.nan)
-    if n_clusters < 2 or not varies[: len(names)].any():
-        return table.assign(why=table["why"].where(table["why"] != "", "one dialogue only"))
-    fitted = fit_logistic(x[:, varies], won, clusters, ci_level, largest=20.0)
-    if fitted is None:
-        return table.assign(why=table["why"].where(table["why"] != "", "the verdicts follow it without exception"))
-    there = np.flatnonzero(varies[: len(names)])
-    fitted = fitted.iloc[: len(there)]
-    if not fitted["se"].all():
-        return table.assign(why=table["why"].where(table["why"] != "", "every pair is a tie or undecided"))
-    table.loc[there, list(fitted.columns)] = fitted.to_numpy()
-    table.loc[there, "p_holm"] = multipletests(table.loc[there, "p"], method="holm")[1]
-    return table
+    there = np.flatnonzero(varies[: gap.shape[1]])
+    table = pd.DataFrame(np.nan, gap.columns.rename("feature"), ["log_odds", "se", "ci_low", "ci_high", "p"]).reset_index()
+    table["why"] = np.where(table.index.isin(there), "", "does not vary apart from who wrote")
+    if n_clusters > 1 and len(there):
+        fitted, missing = _logistic(x[:, varies], won, clusters, ci_level)
+        if not missing:
+            table.loc[there, list(fitted.columns)] = fitted.iloc[: len(there)].to_numpy()
+    if missing:
+        table["why"] = table["why"].where(table["why"] != "", missing)
+    return table.assign(n_clusters=n_clusters, provisional=n_clusters < ENOUGH_CLUSTERS, p_holm=holm(table["p"]))
+
+
+def _logistic(design: Array, won: Array, clusters: pd.Series, ci_level: float) -> tuple[pd.DataFrame, str]:
+    """Fit statsmodels' logistic model without constant, clustered; or say why some coefficient has no end or no variance."""
+    from statsmodels.api import GLM, families
+
+    codes, n = pd.factorize(clusters)[0], clusters.nunique()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # separation is told by the coefficients
+        how = {"cov_type": "cluster", "cov_kwds": {"groups": codes, "use_correction": False}}
+        fit = GLM(won, design, family=families.Binomial()).fit(maxiter=100, tol=1e-9, tol_criterion="params", **how)
+    if not fit.converged or np.abs(fit.params).max() > LARGEST:
+        return pd.DataFrame(), "the verdicts follow it without exception"
+    beta, se = fit.params, fit.bse * np.sqrt(n / (n - 1.0))
+    if not se.all():
+        return pd.DataFrame(), "every pair is a tie or undecided"
+    reach = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1) * se
+    p = 2.0 * stats.t.sf(np.abs(beta) / se, n - 1)
+    return pd.DataFrame({"log_odds": beta, "se": se, "ci_low": beta - reach, "ci_high": beta + reach, "p": p}), ""
+
+
+def author_columns(verdicts: pd.DataFrame) -> Array:
+    """Give one column an author but the first: 1 where it wrote a, -1 where it wrote b."""
+    authors = sorted({*verdicts["responder_a"], *verdicts["responder_b"]})[1:]
+    columns = [(verdicts["responder_a"] == name).astype(float) - (verdicts["responder_b"] == name) for name in authors]
+    return np.column_stack(columns) if columns else np.zeros((len(verdicts), 0))
 
 
 def _identified(x: Array, n_features: int) -> NDArray[np.bool_]:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, wilson_ends
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, holm, wilson_ends
 from heart_utils.ratings.verdicts import SHARES, combine_orders
 
 __all__ = ["EXPECTED", "OUTCOMES", "ReportCardError", "describe_judges", "grade_probes"]
@@ -29,6 +28,8 @@ OUTCOMES = {
 """(what is known of the probe, which side won beyond chance) -> words."""
 
 MANY_CONTRADICTIONS = 0.5
+BASE = "reference"
+"""Who wrote the replies that probes are made from."""
 
 
 class ReportCardError(ValueError):
@@ -39,7 +40,6 @@ def grade_probes(
     verdicts: pd.DataFrame,
     expected: Mapping[str, str],
     *,
-    base: str = "reference",
     alpha: float = 0.05,
 ) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
@@ -52,19 +52,18 @@ def grade_probes(
     verdicts : pandas.DataFrame
         The table of verdicts; each compares `base` with a probe.
     expected : mapping of str to str
-        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``: what it is beside `base`, by construction.
-    base : str
-        The responder that probes were made from.
+        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``: what it is beside the reply by ``reference``, by construction.
     alpha : float
         Holm's procedure runs over the probes of one judge; intervals have the level 1 - `alpha`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a judge and probe, in the order of `expected`: ``right`` (share of dialogues in which `base` is preferred), with
-        Wilson's ``ci_low``, ``ci_high`` and ``ci_level``, ``p`` (two-sided sign test over dialogues, halves left out),
-        ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``p_base`` (mean probability,
-        where there is one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        One row a judge and probe, in the order of `expected`: ``right`` (share of dialogues in which the unspoilt reply is
+        preferred), with Wilson's ``ci_low``, ``ci_high`` and ``ci_level``, ``p`` (two-sided sign test over dialogues, halves
+        left out), ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``p_base`` (mean
+        probability, where there is one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome``
+        (:data:`OUTCOMES`).
 
     Raises
     ------
@@ -83,17 +82,17 @@ def grade_probes(
     strange = sorted(set(expected.values()) - set(EXPECTED))
     if strange:
         raise ReportCardError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(EXPECTED)}.")
-    is_a = verdicts["responder_a"] == base
+    is_a = verdicts["responder_a"] == BASE
     probe = verdicts["responder_b"].where(is_a, verdicts["responder_a"])
-    wrong = ~((is_a | (verdicts["responder_b"] == base)) & probe.isin(list(expected)))
+    wrong = ~((is_a | (verdicts["responder_b"] == BASE)) & probe.isin(list(expected)))
     if wrong.any():
         row = verdicts[wrong].iloc[0]
         raise ReportCardError(
-            f"{int(wrong.sum())} verdicts are not on a probe beside {base!r}, first {row['responder_a']!r} and "
+            f"{int(wrong.sum())} verdicts are not on a probe beside {BASE!r}, first {row['responder_a']!r} and "
             f"{row['responder_b']!r}. Probes are {', '.join(expected)}."
         )
     joined = combine_orders(verdicts)
-    is_a = joined["responder_a"] == base
+    is_a = joined["responder_a"] == BASE
     share = joined["verdict"].map(SHARES).astype(float).mask(joined["state"].eq("inconsistent"), 0.5)
     soft = joined["p_a"].astype(float) if "p_a" in joined else pd.Series(np.nan, index=joined.index)
     side = ((soft > 0.5).astype(float) + (soft >= 0.5)) / 2.0
@@ -110,9 +109,7 @@ def grade_probes(
                 {"rater": rater, "probe": name, "expected": known} | _grade(theirs[theirs["probe"] == name], 1.0 - alpha)
             )
     table = pd.DataFrame(rows)
-    table["p_holm"] = np.nan
-    for _, card in table.dropna(subset=["p"]).groupby("rater"):
-        table.loc[card.index, "p_holm"] = multipletests(card["p"], method="holm")[1]
+    table["p_holm"] = holm(table["p"], [table["rater"]])
     beyond = (table["right"] - 0.5).where(table["p_holm"] <= alpha, 0.0).fillna(0.0)
     words = [OUTCOMES[known, int(np.sign(side))] for known, side in zip(table["expected"], beyond, strict=True)]
     return table.assign(outcome=pd.Series(words, index=table.index).where(table["n"] > 0, "no valid answer"))

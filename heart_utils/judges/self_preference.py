@@ -24,13 +24,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
-from statsmodels.stats.multitest import multipletests
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, interval_of, p_value, standard_error
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    check_clusters,
+    draw_weights,
+    holm,
+    interval_of,
+    p_value,
+    standard_error,
+)
+from heart_utils.ratings.verdicts import Array
 
 __all__ = ["SelfPreferenceError", "family_ties", "self_preference"]
 
-Array = NDArray[np.float64]
 
 OWN = "own_family"
 LOWEST, HIGHEST = 1.0, 5.0
@@ -174,10 +181,7 @@ def self_preference(
             rows += [about | _summary(scale, *found[scale], n_clusters, ci_level) | counts for scale in SCALES]
     table = pd.DataFrame(rows)
     table["provisional"] = table["n_clusters"] < ENOUGH_CLUSTERS
-    table["p_holm"] = np.nan
-    for _, family in table.dropna(subset=["p"]).groupby(["against", "scale"]):
-        table.loc[family.index, "p_holm"] = multipletests(family["p"], method="holm")[1]
-    return table
+    return table.assign(p_holm=holm(table["p"], [table["against"], table["scale"]]))
 
 
 def _sums(values: Array, there: NDArray[np.bool_], codes: NDArray[np.intp], n_clusters: int) -> Array:

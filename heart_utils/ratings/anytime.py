@@ -7,18 +7,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from heart_utils.ratings.gate import Comparison, GateError, check_arguments, comparable_part, count_rows, doubt, find_dimensions
-from heart_utils.ratings.verdicts import won_by_a
+from heart_utils.ratings.verdicts import Array, won_by_a
 
 __all__ = ["betting_bound", "compare_anytime"]
 
 GRID = np.arange(-200, 200) / 200
 PRIOR, SECOND_MOMENT, MOST = 10.0, 0.12, 0.95
 """Bets start as if ten dialogues of this second moment had been seen; one risks at most 95 % of the capital."""
-
-Array = NDArray[np.float64]
 
 
 def compare_anytime(

@@ -32,11 +32,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.ratings.verdicts import MAX_SHOWN, SHARES, Codes, Entries, RatingsError
+from heart_utils.ratings.verdicts import MAX_SHOWN, SHARES, Array, Codes, Entries, RatingsError
 
 __all__ = ["BradleyTerry", "ConvergenceError", "Levels", "NotComparableError", "ReleasedHeart"]
 
-Array = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 
 PRIOR = 0.25
@@ -171,13 +170,6 @@ def pairs_of(entries: Entries) -> tuple[Codes, Array]:
     return low * len(entries.responders) + high, np.where(entries.a < entries.b, 1.0, -1.0)
 
 
-def pair_means(values: Array, weight: Array, pair: Codes) -> tuple[Array, Array]:
-    """Give each entry the weighted mean of some values (entries, columns) over its pair, and the pair's weight."""
-    total = np.bincount(pair, weights=weight)
-    sums = np.stack([np.bincount(pair, weights=weight * column) for column in values.T], axis=1)
-    return sums[pair] / total[pair, None], np.asarray(total[pair], dtype=float)
-
-
 def check_comparable(wins: Array, responders: pd.Index) -> None:
     """Raise :class:`NotComparableError` if comparisons do not link all responders."""
     from scipy.sparse.csgraph import connected_components
@@ -247,7 +239,11 @@ class BradleyTerry:
     @classmethod
     def fit(cls, entries: Entries, weights: str) -> BradleyTerry:
         """Fit the entries, once their comparisons are known to link all responders."""
-        wins = count_wins(entries, weights=weights).total()[:, 0]
+        return cls.of_wins(entries, weights, count_wins(entries, weights=weights).total()[:, 0])
+
+    @classmethod
+    def of_wins(cls, entries: Entries, weights: str, wins: Array) -> BradleyTerry:
+        """Fit one sum of the entries' win matrices, shape (1, responders, responders)."""
         check_comparable(wins[0], entries.responders)
         penalised = find_separated(wins)[0]
         return cls(entries, weights, fit_strengths(wins, penalised)[0], penalised)
@@ -297,10 +293,11 @@ class BradleyTerry:
         cell = self.entries.cluster * size**2 + pair
         _, place = np.unique(cell, return_inverse=True)
         own = np.bincount(place, weights=lead * weight)[place]
-        mean, total = pair_means(lead[:, None], weight, pair)
+        total = np.bincount(pair, weights=weight)[pair]
+        mean = np.bincount(pair, weights=weight * lead)[pair] / total
         n = np.round(1.0 / weight)
         within = (lead - own) / np.maximum(n - 1.0, 1.0) / total
-        alone = (lead - mean[:, 0]) / np.maximum(total - 1.0, 1.0)
+        alone = (lead - mean) / np.maximum(total - 1.0, 1.0)
         return np.asarray((side * (per_pair or 1.0) * np.where(n > 1, within, alone))[:, None])
 
     def information(self) -> Array:
@@ -364,26 +361,14 @@ def _step(theta: Array, won: Array, games: Array, prior: Array, ridge: Array) ->
 
 
 def _linked(beat: Truths) -> Truths:
-    """Tell for each replicate whether everyone beat everyone along some chain."""
-    if _reaches_all(np.asarray(beat.all(axis=0))[None]).all():
+    """Tell for each replicate whether everyone beat everyone along some chain: by squaring who reaches whom."""
+    if len(beat) > 1 and _linked(np.asarray(beat.all(axis=0))[None])[0]:
         return np.ones(len(beat), bool)
-    return _reaches_all(beat)
-
-
-def _reaches_all(beat: Truths) -> Truths:
-    return _reached(beat) & _reached(beat.transpose(0, 2, 1))
-
-
-def _reached(beat: Truths) -> Truths:
-    """Tell whether the first responder reaches all the others."""
-    reached = np.zeros(beat.shape[:2], bool)
-    reached[:, 0] = True
-    for _ in range(beat.shape[1]):
-        further = reached | (reached[:, :, None] & beat).any(axis=1)
-        if (further == reached).all():
-            break
-        reached = further
-    return np.asarray(reached.all(axis=1))
+    size = beat.shape[1]
+    reached = np.asarray(beat | np.eye(size, dtype=bool), dtype=np.float32)
+    for _ in range((size - 1).bit_length()):
+        reached = np.minimum(reached @ reached, 1.0)
+    return np.asarray((reached > 0).all(axis=(1, 2)))
 
 
 NEVER = -100.0

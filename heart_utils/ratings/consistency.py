@@ -17,15 +17,15 @@ from heart_utils.ratings.resampling import (
     check_clusters,
     check_level,
     draw_weights,
+    ratio,
     refuse_few_raters,
     share_ci,
     standard_error,
 )
-from heart_utils.ratings.verdicts import Entries, RatingsError, is_simulated, need, read_verdicts
+from heart_utils.ratings.verdicts import Array, Entries, RatingsError, is_simulated, need, read_verdicts
 
 __all__ = ["OUTCOMES", "consistency", "head_to_head"]
 
-Array = NDArray[np.float64]
 
 PERCENTILE = 0.1
 
@@ -130,11 +130,11 @@ def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Arr
         np.bincount(cell, weights, n_clusters * size**2).astype(float).reshape(n_clusters, size, size)
         for weights in (None, residual, residual**2)
     )
-    mean = _ratio(total, count, 0.0)
+    mean = ratio(total, count, 0.0)
     met, again = (count > 0).sum(axis=2).astype(float), (count > 1).sum(axis=2).astype(float)
-    same = _ratio(_ratio(total**2 - squares, count * (count - 1.0), 0.0).sum(axis=2), again)
-    apart = _ratio(mean.sum(axis=2) ** 2 - (mean**2).sum(axis=2), met * (met - 1.0))
-    return count.sum(axis=2), _ratio(mean.sum(axis=2), met), same, apart
+    same = ratio(ratio(total**2 - squares, count * (count - 1.0), 0.0).sum(axis=2), again)
+    apart = ratio(mean.sum(axis=2) ** 2 - (mean**2).sum(axis=2), met * (met - 1.0))
+    return count.sum(axis=2), ratio(mean.sum(axis=2), met), same, apart
 
 
 def _spread(weights: Array, told: NDArray[np.bool_], residual: Array, same: Array, apart: Array) -> tuple[Array, Array]:
@@ -142,7 +142,7 @@ def _spread(weights: Array, told: NDArray[np.bool_], residual: Array, same: Arra
 
     def average(values: Array) -> Array:
         there = told & ~np.isnan(values)
-        return _ratio(weights @ np.where(there, values, 0.0), weights @ there)
+        return ratio(weights @ np.where(there, values, 0.0), weights @ there)
 
     n, n_others = weights @ told, told.shape[1] - 1
     one, two = average(same), average(apart)
@@ -150,9 +150,9 @@ def _spread(weights: Array, told: NDArray[np.bool_], residual: Array, same: Arra
         by_both = two + (np.nansum(two, axis=1, keepdims=True) - two) / n_others
         one = np.where((~np.isnan(same) & told).any(axis=0), one, by_both)
     off = average(residual)
-    around = _ratio((average(residual**2) - off**2) * n, np.maximum(n - 1.0, 0.0))
+    around = ratio((average(residual**2) - off**2) * n, np.maximum(n - 1.0, 0.0))
     # The fit puts the residuals' mean near zero and so takes away what one more dialogue would tell: a mean's variance.
-    variance = one / n_others + (two * (n_others - 1) / n_others if n_others > 1 else 0.0) - off**2 + _ratio(around, n)
+    variance = one / n_others + (two * (n_others - 1) / n_others if n_others > 1 else 0.0) - off**2 + ratio(around, n)
     return off, np.sign(variance) * np.sqrt(np.abs(variance))
 
 
@@ -160,10 +160,6 @@ def _low_end(mean: Array, spread: Array) -> Array:
     """Give the low percentile of a beta distribution with this mean and spread."""
     size = mean * (1.0 - mean) / np.clip(spread**2, 1e-9, 0.999 * mean * (1.0 - mean)) - 1.0
     return np.asarray(stats.beta.ppf(PERCENTILE, mean * size, (1.0 - mean) * size))
-
-
-def _ratio(over: Array, under: Array, otherwise: float = np.nan) -> Array:
-    return np.asarray(np.divide(over, under, out=np.full(np.shape(over), otherwise), where=under > 0))
 
 
 OUTCOMES = ("people", "models", "tie", "inconsistent")

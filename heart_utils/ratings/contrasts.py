@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.bradley_terry import WinMatrices, check_comparable, count_wins, find_separated, fit_strengths
+from heart_utils.ratings.bradley_terry import BradleyTerry, count_wins
 from heart_utils.ratings.resampling import (
     as_rng,
     check_clusters,
@@ -19,11 +19,10 @@ from heart_utils.ratings.resampling import (
     interval_ends,
     standard_error,
 )
-from heart_utils.ratings.verdicts import RatingsError, is_simulated, need, read_verdicts
+from heart_utils.ratings.verdicts import Array, RatingsError, is_simulated, need, read_verdicts
 
 __all__ = ["TwinContrasts", "group_contrast", "twin_contrasts"]
 
-Array = NDArray[np.float64]
 
 TWINS = ("adversarial", "calm_twin")
 SAME = 1e-9
@@ -71,7 +70,6 @@ def twin_contrasts(
     *,
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
     dimension: str = "overall",
-    weights: str = "pairs",
     n_resamples: int = 1000,
     n_flips: int = 2000,
     ci_level: float = 0.95,
@@ -96,7 +94,7 @@ def twin_contrasts(
         Name -> responder -> weight; every pair of responders by default.
     n_resamples, n_flips : int
         Resamples, and ways to flip signs (all of them where dialogues are few).
-    dimension, weights, ci_level, rng
+    dimension, ci_level, rng
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
@@ -139,27 +137,26 @@ def twin_contrasts(
     check_clusters(n_clusters, "dialogue_id")
     # Cell 2d holds what was said of dialogue d when adversarial, 2d + 1 when calm.
     cell = entries.cluster * 2 + (of_slice[kept] == TWINS[1])
-    tally = count_wins(replace(entries, cluster=cell, clusters=pd.RangeIndex(2 * n_clusters)), weights=weights)
+    tally = count_wins(replace(entries, cluster=cell, clusters=pd.RangeIndex(2 * n_clusters)), weights="pairs")
     chosen = contrasts or _all_pairs(entries.responders)
     matrix = _weights(chosen, entries.responders)
     rng = as_rng(rng)
     everyone, drawn = np.ones((1, n_clusters)), draw_weights(n_clusters, n_resamples, rng)
     flips = _flips(n_clusters, n_flips, rng)
-    boards = [
-        _Board.of(tally, weights_of, entries.responders)
-        for weights_of in (_cells(everyone, 0 * everyone), _cells(0 * everyone, everyone))
-    ]
+    slices = [_cells(everyone, 0 * everyone), _cells(0 * everyone, everyone)]
+    boards = [BradleyTerry.of_wins(entries, "pairs", tally.total(cells)[:, 0]) for cells in slices]
+
+    def refit(board: BradleyTerry, cells: Array) -> tuple[Array, int]:
+        return board.refit(tally.total(cells))
+
     gaps = [board.theta @ matrix.T for board in boards]
     delta = gaps[0] - gaps[1]
-    (one, apart), (other, apart_too) = (
-        boards[0].fit(tally, _cells(drawn, 0 * drawn)),
-        boards[1].fit(tally, _cells(0 * drawn, drawn)),
-    )
+    (one, apart), (other, apart_too) = refit(boards[0], _cells(drawn, 0 * drawn)), refit(boards[1], _cells(0 * drawn, drawn))
     again = (one - other) @ matrix.T
     # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far away the truth may be.
     held = ((matrix != 0) & (boards[0].penalised | boards[1].penalised)).any(axis=1)
     low, high = (np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level))
-    turned = boards[0].fit(tally, _cells(~flips, flips))[0] - boards[1].fit(tally, _cells(flips, ~flips))[0]
+    turned = refit(boards[0], _cells(~flips, flips))[0] - refit(boards[1], _cells(flips, ~flips))[0]
     as_wide = np.abs(turned @ matrix.T) >= np.abs(delta) - SAME
     exact = len(flips) == 2**n_clusters
     table = pd.DataFrame(
@@ -178,29 +175,7 @@ def twin_contrasts(
             "simulated": is_simulated(used),
         }
     )
-    return TwinContrasts(table, len(flips), int((apart | apart_too).sum()), int((twin & ~kept).sum()))
-
-
-@dataclass(frozen=True, eq=False)
-class _Board:
-    """One slice's strengths, and who was lent the weak prior there."""
-
-    theta: Array
-    penalised: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, tally: WinMatrices, weights: Array, responders: pd.Index) -> _Board:
-        wins = tally.total(weights)[:, 0]
-        check_comparable(wins[0], responders)
-        penalised = find_separated(wins)[0]
-        return cls(fit_strengths(wins, penalised)[0], penalised)
-
-    def fit(self, tally: WinMatrices, weights: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Fit under each row of weights; tell where someone else separated."""
-        wins = tally.total(weights)[:, 0]
-        separated = find_separated(wins)
-        new = np.asarray((separated & ~self.penalised).any(axis=1))
-        return fit_strengths(wins, separated | self.penalised, self.theta), new
+    return TwinContrasts(table, len(flips), apart + apart_too, int((twin & ~kept).sum()))
 
 
 def _cells(adversarial: NDArray[Any], calm: NDArray[Any]) -> Array:

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from heart_utils.ratings.bradley_terry import BradleyTerry
 from heart_utils.ratings.spread import influences
-from heart_utils.ratings.verdicts import Codes, RatingsError, need, read_verdicts
+from heart_utils.ratings.verdicts import Array, Codes, RatingsError, need, read_verdicts
 
 __all__ = ["Fragility", "find_fragility"]
 
-Array = NDArray[np.float64]
 
 N_RIVALS = 3
 
@@ -98,7 +96,7 @@ def find_fragility(
         return leads_without(removed) not in (leader, None)
 
     found, foretold = None, None
-    moved = influences(model, model.deletions() if unit == "verdict" else None)
+    moved = influences(model, model.deletions() if unit == "verdict" else model.residuals())
     for promise, taken in _candidates(model.theta, moved, codes, len(names), order):
         limit = len(taken) if found is None else len(found) - 1
         high = min(promise or limit, limit)

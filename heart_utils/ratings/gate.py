@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -127,8 +128,8 @@ def compare_responders(
     check_arguments(mode, max_drop, alpha, max_inconsistent)
     kept = comparable_part(verdicts, baseline, candidate)
     names = find_dimensions(kept, dimensions)
-    found = [_drop(kept, dimension, baseline, candidate, responders, n_resamples, rng) for dimension in names]
-    rows, boards = zip(*found, strict=True)
+    how: dict[str, Any] = {"responders": responders, "n_resamples": n_resamples, "rng": rng}
+    rows, boards = zip(*(_drop(kept, dimension, baseline, candidate, how) for dimension in names), strict=True)
     table = _judge(pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable)
     return Comparison(table, pd.concat(boards, ignore_index=True), baseline, candidate, mode, max_drop, alpha)
 
@@ -246,13 +247,7 @@ def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: 
 
 
 def _drop(
-    verdicts: pd.DataFrame,
-    dimension: str,
-    baseline: str,
-    candidate: str,
-    responders: pd.DataFrame | None,
-    n_resamples: int,
-    rng: np.random.Generator,
+    verdicts: pd.DataFrame, dimension: str, baseline: str, candidate: str, how: dict[str, Any]
 ) -> tuple[dict[str, object], pd.DataFrame]:
     """Fit one dimension and give the drop, its standard error and how much it rests on."""
     rows = verdicts[verdicts["dimension"] == dimension]
@@ -263,7 +258,7 @@ def _drop(
     row |= count_rows(rows)
     if not told.any() or len(shared) < 2:
         return row, pd.DataFrame()
-    fit = fit_ratings(entered, responders=responders, dimension=dimension, n_resamples=n_resamples, rng=rng)
+    fit = fit_ratings(entered, dimension=dimension, **how)
     row["drop"] = POINTS * (fit.strength[baseline] - fit.strength[candidate])
     gap = (fit.replicates[baseline] - fit.replicates[candidate]).to_numpy()
     row["se"] = POINTS * float(standard_error(gap[:, None], fit.n_clusters)[0])

@@ -36,6 +36,7 @@ from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import as_rng, check_clusters, check_level
 from heart_utils.ratings.spread import centring, clusters_met
 from heart_utils.ratings.verdicts import (
+    Array,
     Codes,
     Entries,
     RatingsError,
@@ -49,7 +50,6 @@ from heart_utils.tables import ORDERS
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
 
-Array = NDArray[np.float64]
 
 LOG_GAMMA_SD = 0.5
 MAX_STEPS = 200
@@ -63,16 +63,11 @@ NOTHING = 1e-9
 class RaterModel:
     """Answers as arrays, and where each parameter stands: strengths, log gamma, delta, log nu."""
 
-    size: int
-    n_raters: int
-    a: Codes
-    b: Codes
+    entries: Entries
     rater: Codes
     side: Array  # 1 if a was shown first, -1 if second, 0 if not known
     won: Array  # half of what a won beyond b
     tie: Array
-    cluster: Codes
-    n_clusters: int
     ties_used: NDArray[np.bool_]
     prior: Array
     anchors: NDArray[np.bool_]
@@ -83,37 +78,30 @@ class RaterModel:
         side = np.zeros(len(rater))
         if "order" in verdicts:
             side = np.array([1.0, -1.0, 0.0])[word_codes(verdicts, "order", entries.rows, ORDERS, nullable=True)]
-        tie = entries.tie.astype(float)
-        n_ties = np.bincount(rater, weights=tie, minlength=len(anchors))
         wins = count_wins(entries, weights="verdicts").total()[:, 0]
         check_comparable(wins[0], entries.responders)
-        prior = np.where(find_separated(wins)[0], PRIOR, 0.0)
-        won = np.where(entries.tie, 0.0, entries.share - 0.5)
-        return cls(
-            len(entries.responders),
-            len(anchors),
-            entries.a,
-            entries.b,
-            rater,
-            side,
-            won,
-            tie,
-            entries.cluster,
-            len(entries.clusters),
-            n_ties > 0,
-            prior,
-            anchors,
-        )
+        prior, tie = np.where(find_separated(wins)[0], PRIOR, 0.0), entries.tie.astype(float)
+        ties_used = np.bincount(rater, weights=tie, minlength=len(anchors)) > 0
+        return cls(entries, rater, side, np.where(entries.tie, 0.0, entries.share - 0.5), tie, ties_used, prior, anchors)
+
+    @property
+    def size(self) -> int:
+        """How many responders there are."""
+        return len(self.entries.responders)
+
+    def gaps(self, theta: Array) -> Array:
+        """Give the gap of strengths in each answer."""
+        return np.asarray(theta[self.entries.a] - theta[self.entries.b])
 
     def split(self, found: Array) -> tuple[Array, Array, Array, Array]:
         """Give strengths, gamma, delta and nu."""
-        theta, rest = found[: self.size], found[self.size :].reshape(3, self.n_raters)
+        theta, rest = found[: self.size], found[self.size :].reshape(3, -1)
         return theta, np.exp(rest[0]), rest[1], np.where(self.ties_used, np.exp(rest[2]), 0.0)
 
     def answers(self, found: Array) -> tuple[Array, Array, Array]:
         """Give the probability of each answer: a, b, tie."""
         theta, gamma, delta, nu = self.split(found)
-        gap = gamma[self.rater] * (theta[self.a] - theta[self.b]) + delta[self.rater] * self.side
+        gap = gamma[self.rater] * self.gaps(theta) + delta[self.rater] * self.side
         weight = nu[self.rater] * np.sqrt(expit(gap) * expit(-gap))  # 1 / (2 cosh(gap / 2)), without overflow
         return expit(gap) / (1.0 + weight), expit(-gap) / (1.0 + weight), weight / (1.0 + weight)
 
@@ -130,31 +118,35 @@ class RaterModel:
         return float(likely.sum() + own + turn - (np.log(gamma) ** 2).sum() / (2.0 * LOG_GAMMA_SD**2))
 
     def design(self, found: Array) -> Any:
-        """Give the derivative of each answer's gap by each parameter, sparse."""
+        """Give the derivative of each answer's gap, then of its rater's log nu, by each parameter, sparse."""
         theta, gamma, _, _ = self.split(found)
-        row, n_answers = np.arange(len(self.a)), len(self.a)
-        slope = gamma[self.rater]
-        entries = [(self.a, slope), (self.b, -slope), (self.size + self.rater, slope * (theta[self.a] - theta[self.b]))]
-        entries.append((self.size + self.n_raters + self.rater, self.side))
-        columns, values = np.concatenate([at for at, _ in entries]), np.concatenate([value for _, value in entries])
-        return sparse.csr_array((values, (np.tile(row, 4), columns)), shape=(n_answers, self.size + 3 * self.n_raters))
+        row, slope, n = np.arange(len(self.rater)), gamma[self.rater], len(self.rater)
+        of_gamma, of_delta, of_nu = (self.size + place * len(self.anchors) + self.rater for place in range(3))
+        cells = [(row, self.entries.a, slope), (row, self.entries.b, -slope), (row, of_gamma, slope * self.gaps(theta)),
+                 (row, of_delta, self.side), (n + row, of_nu, self.ties_used[self.rater].astype(float))]  # fmt: skip
+        rows, columns, values = (np.concatenate(part) for part in zip(*cells, strict=True))
+        return sparse.csr_array((values, (rows, columns)), shape=(2 * n, len(found)))
 
-    def ties_design(self) -> Any:
-        """Give the derivative of log nu of each answer's rater by each parameter, sparse."""
-        row = np.arange(len(self.a))
-        values = self.ties_used[self.rater].astype(float)
-        at = self.size + 2 * self.n_raters + self.rater
-        return sparse.csr_array((values, (row, at)), shape=(len(self.a), self.size + 3 * self.n_raters))
+    def residuals(self, found: Array) -> tuple[Array, Any]:
+        """Give each answer's residual by gap, then by log nu, and the expected curvature by both, sparse."""
+        up, down, tie = self.answers(found)
+        mean = (up - down) / 2.0
+        by_gap, by_both, by_tie = (sparse.diags_array(part) for part in (
+            (up + down) / 4.0 - mean**2, -mean * tie, tie * (1.0 - tie)
+        ))  # fmt: skip
+        curvature = sparse.block_array([[by_gap, by_both], [by_both, by_tie]], format="csr")
+        return np.concatenate([self.won - mean, self.tie - tie]), curvature
 
 
 def fit_raters(model: RaterModel, entries: Entries) -> Array:
     """Find strengths, log gamma, delta and log nu where the penalised log-likelihood is highest, in a trust region."""
     free = null_space(_constraints(model))
     theta = fit_strengths(count_wins(entries, weights="verdicts").total()[:, 0], model.prior > 0)[0]
-    start = np.concatenate([theta, np.zeros(2 * model.n_raters), np.full(model.n_raters, -0.5)])
+    n = len(model.anchors)
+    start = np.concatenate([theta, np.zeros(2 * n), np.full(n, -0.5)])
 
     def derivatives(place: Array) -> tuple[Array, Array]:
-        gradient, information, residual, _ = scores(model, free @ place)
+        gradient, information, residual = scores(model, free @ place)
         gradient, information = prior_added(model, free @ place, gradient, information)
         return -free.T @ gradient, free.T @ (information - _bend(model, free @ place, residual)) @ free
 
@@ -171,60 +163,46 @@ def fit_raters(model: RaterModel, entries: Entries) -> Array:
 
 def raters_covariance(model: RaterModel, found: Array) -> Array:
     """Give the sandwich over clusters, with the observed information."""
-    _, information, residual, tie_residual = scores(model, found)
+    _, information, residual = scores(model, found)
     information = prior_added(model, found, np.zeros(len(found)), information - _bend(model, found, residual))[1]
     free = null_space(_constraints(model))
     bread = free @ np.linalg.inv(free.T @ information @ free) @ free.T
-    sums = by_cluster(model, model.design(found), residual) + by_cluster(model, model.ties_design(), tie_residual)
+    sums, n = by_cluster(model, model.design(found), residual), len(model.entries.clusters)
     sums -= sums.mean(axis=0)
-    factor = model.n_clusters / (model.n_clusters - 1.0)
-    return np.asarray(factor * bread @ (sums.T @ sums) @ bread)
+    return np.asarray(n / (n - 1.0) * bread @ (sums.T @ sums) @ bread)
 
 
-def scores(model: RaterModel, found: Array) -> tuple[Array, Any, Array, Array]:
-    """Give gradient and information of the likelihood, without priors, and each answer's residual by gap and by tie."""
-    up, down, tie = model.answers(found)
-    mean = (up - down) / 2.0
-    residual, tie_residual = model.won - mean, model.tie - tie
-    by_gap, by_tie = model.design(found), model.ties_design()
-    spread = (up + down) / 4.0 - mean**2
-    information = by_gap.T @ sparse.diags_array(spread) @ by_gap
-    cross = by_gap.T @ sparse.diags_array(-mean * tie) @ by_tie
-    information = information + cross + cross.T + by_tie.T @ sparse.diags_array(tie * (1.0 - tie)) @ by_tie
-    return by_gap.T @ residual + by_tie.T @ tie_residual, information.toarray(), residual, tie_residual
+def scores(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
+    """Give gradient and information of the likelihood, without priors, and each answer's residuals."""
+    design, (residual, curvature) = model.design(found), model.residuals(found)
+    return design.T @ residual, (design.T @ curvature @ design).toarray(), residual
 
 
 def by_cluster(model: RaterModel, design: Any, residual: Array) -> Array:
     """Sum what each answer adds to the gradient, one row a cluster."""
-    of = sparse.csr_array((residual, (model.cluster, np.arange(len(residual)))), shape=(model.n_clusters, len(residual)))
+    place = np.tile(model.entries.cluster, 2), np.arange(len(residual))
+    of = sparse.csr_array((residual, place), shape=(len(model.entries.clusters), len(residual)))
     return np.asarray((of @ design).toarray())
 
 
 def prior_added(model: RaterModel, found: Array, gradient: Array, information: Array) -> tuple[Array, Array]:
     """Add the priors; a rater who never ties keeps an nu of zero."""
-    size, n_raters = model.size, model.n_raters
-    gradient, information = gradient.copy(), information.copy()
+    size, (gammas, deltas, nus) = model.size, found[model.size :].reshape(3, -1)
     pull, bend = prior_terms(found[None, :size], model.prior[None])
-    gradient[:size] += pull[0]
+    first, tie = expit(deltas), 1.0 / (1.0 + 2.0 * np.exp(-nus))
+    by_nu = np.where(model.ties_used, [PRIOR * (1.0 - 2.0 * tie), 2.0 * PRIOR * tie * (1.0 - tie)], [[0.0], [1.0]])
+    slope = np.concatenate([pull[0], -gammas / LOG_GAMMA_SD**2, PRIOR * (1.0 - 2.0 * first), by_nu[0]])
+    own = [np.zeros(size), np.full(len(gammas), LOG_GAMMA_SD**-2.0), 2.0 * PRIOR * first * (1.0 - first), by_nu[1]]
+    information = information + np.diag(np.concatenate(own))
     information[:size, :size] += bend[0]
-    gammas, deltas = np.arange(size, size + n_raters), np.arange(size + n_raters, size + 2 * n_raters)
-    gradient[gammas] -= found[gammas] / LOG_GAMMA_SD**2
-    information[gammas, gammas] += 1.0 / LOG_GAMMA_SD**2
-    chance = expit(found[deltas])
-    gradient[deltas] += PRIOR * (1.0 - 2.0 * chance)
-    information[deltas, deltas] += 2.0 * PRIOR * chance * (1.0 - chance)
-    nus = np.arange(size + 2 * n_raters, size + 3 * n_raters)
-    tie = 1.0 / (1.0 + 2.0 * np.exp(-found[nus]))
-    gradient[nus] += np.where(model.ties_used, PRIOR * (1.0 - 2.0 * tie), 0.0)
-    information[nus, nus] += np.where(model.ties_used, 2.0 * PRIOR * tie * (1.0 - tie), 1.0)
-    return gradient, information
+    return gradient + slope, information
 
 
 def _constraints(model: RaterModel) -> Array:
     """Give the two sums that stay zero: of strengths, and of the anchors' log gamma."""
-    rows = np.zeros((2, model.size + 3 * model.n_raters))
+    rows = np.zeros((2, model.size + 3 * len(model.anchors)))
     rows[0, : model.size] = 1.0
-    rows[1, model.size : model.size + model.n_raters] = model.anchors
+    rows[1, model.size : model.size + len(model.anchors)] = model.anchors
     return rows
 
 
@@ -232,12 +210,12 @@ def _bend(model: RaterModel, found: Array, residual: Array) -> Array:
     """Give the cross term of the Hessian, from the product of gamma and strength."""
     theta, gamma, _, _ = model.split(found)
     n, gammas = len(found), model.size + model.rater
-    slope = residual * gamma[model.rater]
+    slope = residual[: len(model.rater)] * gamma[model.rater]
     bend = np.zeros((n, n))
-    np.add.at(bend, (model.a, gammas), slope)
-    np.add.at(bend, (model.b, gammas), -slope)
+    np.add.at(bend, (model.entries.a, gammas), slope)
+    np.add.at(bend, (model.entries.b, gammas), -slope)
     bend += bend.T
-    np.add.at(bend, (gammas, gammas), slope * (theta[model.a] - theta[model.b]))
+    np.add.at(bend, (gammas, gammas), slope * model.gaps(theta))
     return bend
 
 
@@ -274,7 +252,6 @@ def fit_judge_aware(
     *,
     responders: pd.DataFrame | None = None,
     dimension: str = "overall",
-    need_people: bool = False,
     ci_level: float = 0.95,
     rng: np.random.Generator | None = None,
 ) -> JudgeAware:
@@ -287,8 +264,6 @@ def fit_judge_aware(
         Columns as for :func:`heart_utils.ratings.ratings.fit_ratings`, and ``rater``, ``rater_kind`` and ``order``.
     responders : pandas.DataFrame, optional
         Names the ``responder_kind`` of each ``responder``.
-    need_people : bool
-        Whether to refuse verdicts of models alone.
     rng : numpy.random.Generator, optional
         For the rank ranges, which come from normal draws; by default one with a fixed seed.
     dimension, ci_level
@@ -327,8 +302,6 @@ def fit_judge_aware(
     people = (kinds == "human").to_numpy()
     if len(names) < 2:
         raise RatingsError(f"There is one rater only ({names[0]}), and a rater is weighed against others. Use fit_ratings.")
-    if need_people and not people.any():
-        raise RatingsError("No person judged these, so strengths would be a consensus of models. Collect people's verdicts.")
     model = RaterModel.of(verdicts, entries, rater, people if people.any() else np.ones(len(names), bool))
     found = fit_raters(model, entries)
     covariance = raters_covariance(model, found)
@@ -369,25 +342,17 @@ def fit_judge_aware(
 
 def _test_common_order(model: RaterModel, found: Array) -> CommonOrder:
     """Test strengths by rater with their scores where all share one order, corrected for dialogues (Rao and Scott)."""
-    theta, gamma, _, _ = model.split(found)
-    gradient, information, residual, tie_residual = scores(model, found)
-    up, down, tie = model.answers(found)
-    size, row = model.size, np.arange(len(model.a))
-    columns = np.concatenate([model.rater * size + model.a, model.rater * size + model.b])
-    slope = gamma[model.rater]
-    own = sparse.csr_array(
-        (np.concatenate([slope, -slope]), (np.tile(row, 2), columns)), shape=(len(row), model.n_raters * size)
-    )
-    design, ties = model.design(found), model.ties_design()
-    mean = (up - down) / 2.0
-    spread = sparse.diags_array((up + down) / 4.0 - mean**2)
-    within = (own.T @ spread @ own).toarray()
-    across = (own.T @ spread @ design + own.T @ sparse.diags_array(-mean * tie) @ ties).toarray()
+    gamma, size, n, entries = model.split(found)[1], model.size, len(model.rater), model.entries
+    gradient, information, residual = scores(model, found)
+    design, curvature = model.design(found), model.residuals(found)[1]
+    columns = np.concatenate([model.rater * size + entries.a, model.rater * size + entries.b])
+    slope = np.concatenate([gamma[model.rater], -gamma[model.rater]])
+    own = sparse.csr_array((slope, (np.tile(np.arange(n), 2), columns)), shape=(2 * n, len(model.anchors) * size))
+    within, across = (own.T @ curvature @ own).toarray(), (own.T @ curvature @ design).toarray()
     shared = across @ np.linalg.pinv(information, rcond=NOTHING, hermitian=True)
     score = own.T @ residual - shared @ gradient
     effective = within - shared @ across.T
-    sums = by_cluster(model, own, residual)
-    sums -= (by_cluster(model, design, residual) + by_cluster(model, ties, tie_residual)) @ shared.T
+    sums = by_cluster(model, own, residual) - by_cluster(model, design, residual) @ shared.T
     inverse = np.linalg.pinv(effective, rcond=NOTHING, hermitian=True)
     df = int(np.linalg.matrix_rank(effective, tol=NOTHING * np.linalg.norm(effective, 2), hermitian=True))
     if df == 0:
@@ -401,7 +366,7 @@ def _raters(
     model: RaterModel, found: Array, reach: Array, names: pd.Index, kinds: pd.Series, entries: Entries, rater: Codes
 ) -> pd.DataFrame:
     theta, gamma, delta, nu = model.split(found)
-    size, n = model.size, model.n_raters
+    size, n = model.size, len(model.anchors)
     log_reach, delta_reach = reach[size : size + n], reach[size + n : size + 2 * n]
     known = np.bincount(rater, weights=model.side != 0, minlength=n) > 0
     delta = np.where(known, delta, np.nan)
@@ -424,10 +389,10 @@ def _raters(
 
 def _deterministic(model: RaterModel, theta: Array) -> NDArray[np.object_]:
     """Say by which rule a rater's answers can be foretold, or nothing."""
-    n = model.n_raters
+    n = len(model.anchors)
     decided = model.won != 0
     towards_first = np.sign(model.won) * model.side
-    towards_better = np.sign(model.won) * np.sign(theta[model.a] - theta[model.b])
+    towards_better = np.sign(model.won) * np.sign(model.gaps(theta))
     count = np.bincount(model.rater[decided], minlength=n)
     first = np.bincount(model.rater, weights=towards_first * decided, minlength=n)
     better = np.bincount(model.rater, weights=towards_better * decided, minlength=n)

@@ -6,18 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
 from heart_utils.ratings.resampling import check_clusters, check_level
 from heart_utils.ratings.spread import sums_of_scores
-from heart_utils.ratings.verdicts import read_verdicts, refuse_ties_alone
+from heart_utils.ratings.verdicts import Array, read_verdicts, refuse_ties_alone
 
 __all__ = ["PooledRatings", "pool_strengths"]
 
-Array = NDArray[np.float64]
 
 SPREADS = np.linspace(0.02, 2.5, 32)
 """Standard deviations of strengths between responders that are tried, in even steps: the prior is flat."""

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from heart_utils.ratings.verdicts import Array
+
 __all__ = ["simultaneous_quantile"]
 
-Array = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 Ends = tuple[Array, Array]
 

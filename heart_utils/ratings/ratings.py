@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from heart_utils.ratings.bradley_terry import HIGHEST_RATING, LOWEST_RATING, ConvergenceError, NotComparableError, fit_model
 from heart_utils.ratings.rank_sets import contrast_reach, rank_ranges
@@ -25,6 +24,7 @@ from heart_utils.ratings.resampling import (
 )
 from heart_utils.ratings.spread import centring, spread_of
 from heart_utils.ratings.verdicts import (
+    Array,
     Entries,
     RatingsError,
     combine_orders,
@@ -46,7 +46,6 @@ __all__ = [
     "fit_ratings",
 ]
 
-Array = NDArray[np.float64]
 
 POINTS = 400.0 / np.log(10.0)
 """Rating points a unit of strength."""

@@ -15,9 +15,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from heart_utils.ratings.verdicts import Array
+
 __all__ = ["Interval", "bootstrap_ci", "estimate_rng", "share_ci"]
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Counts = NDArray[np.int64]
 
@@ -78,6 +79,19 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
 def as_rng(rng: np.random.Generator | None) -> np.random.Generator:
     """Return the random generator that was given, or a new one with the package's fixed seed."""
     return np.random.default_rng(SEED) if rng is None else rng
+
+
+def sums_by(codes: Any, values: ArrayLike, *shape: int) -> Array:
+    """Sum values, or rows of values, by their codes, to this shape of groups."""
+    sums = np.zeros((*shape, *np.shape(values)[1:]))
+    np.add.at(sums, codes, values)
+    return sums
+
+
+def ratio(up: NDArray[Any], down: NDArray[Any], otherwise: float = np.nan) -> Array:
+    """Divide, and give `otherwise` where there is nothing to divide by."""
+    down = np.broadcast_to(down, np.shape(up))
+    return np.asarray(np.divide(up, down, out=np.full(np.shape(up), otherwise), where=down > 0))
 
 
 def draw_weights(n_clusters: int, n_resamples: int, rng: np.random.Generator | None = None) -> Array:
@@ -317,6 +331,15 @@ def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
     factor = np.sqrt(n_clusters / (n_clusters - 1.0))
     found = float(2.0 * stats.t.sf(-stats.norm.ppf(max(beyond, least_seen)) / factor, n_clusters - 1))
     return min(found, by_t, 1.0) if beyond < least_seen else min(found, 1.0)
+
+
+def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
+    """Adjust p values by Holm's procedure, within each group if there are some; those that are missing stay so."""
+    from statsmodels.stats.multitest import multipletests
+
+    known = p.dropna()
+    groups = known.groupby([0] * len(known) if by is None else by)
+    return groups.transform(lambda some: multipletests(some, method="holm")[1]).reindex(p.index).astype(float)
 
 
 def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:

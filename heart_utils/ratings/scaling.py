@@ -15,17 +15,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from heart_utils.ratings.resampling import interval_of
+from heart_utils.ratings.verdicts import Array
 
-__all__ = [
-    "best_within",
-    "ScalingError",
-    "Trend",
-    "correlate_scale",
-    "spearman_interval",
-]
+__all__ = ["ScalingError", "Trend", "correlate_scale", "spearman_interval"]
 
-Array = NDArray[np.float64]
 
 LEAST_MODELS = 4
 EXACT = 8
@@ -185,16 +178,12 @@ def _shuffles(
         return rows
     codes = pd.factorize(groups)[0]
     sizes = np.bincount(codes)
-    if (sizes > 1).sum() == 0:
-        rows.append(("within_families", float("nan"), "no family has two models"))
-    else:
-        rows.append(("within_families", _p_value(one, other, codes, n_shuffles, rng), None))
-    if len(sizes) < LEAST_MODELS:
-        rows.append(("between_families", float("nan"), f"{len(sizes)} families; it takes {LEAST_MODELS}"))
-    else:
-        first, second = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
-        rows.append(("between_families", _p_value(first, second, np.zeros(len(sizes), int), n_shuffles, rng), None))
-    return rows
+    why = None if sizes.max() > 1 else "no family has two models"
+    rows.append(("within_families", np.nan if why else _p_value(one, other, codes, n_shuffles, rng), why))
+    why = None if len(sizes) >= LEAST_MODELS else f"{len(sizes)} families; it takes {LEAST_MODELS}"
+    first, second = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
+    between = np.nan if why else _p_value(first, second, np.zeros(len(sizes), int), n_shuffles, rng)
+    return [*rows, ("between_families", between, why)]
 
 
 def _p_value(one: Array, other: Array, codes: NDArray[np.int64], n_shuffles: int, rng: np.random.Generator) -> float:
@@ -213,70 +202,3 @@ def _p_value(one: Array, other: Array, codes: NDArray[np.int64], n_shuffles: int
     found = np.abs(first[orders] @ second)
     as_far = int((found >= abs(float(first @ second)) - 1e-9).sum())
     return as_far / len(orders) if exact else (as_far + 1) / (len(orders) + 1)
-
-
-def best_within(
-    models: pd.DataFrame,
-    limit: float,
-    *,
-    x: str = "ttft_ms",
-    replicates: pd.DataFrame | None = None,
-    n_dialogues: int | None = None,
-    ci_level: float = 0.95,
-) -> dict[str, object]:
-    """Name the best model within a limit, and what the limit costs.
-
-    Parameters
-    ----------
-    models : pandas.DataFrame
-        One row a model: ``responder``, `x` and ``rating``.
-    limit : float
-        Such as 500 (ms to the first word).
-    x : str
-        What is limited, such as ``ttft_ms``.
-    replicates : pandas.DataFrame, optional
-        Ratings in resamples of dialogues.
-    n_dialogues : int, optional
-        Behind them.
-    ci_level : float
-        Of the interval.
-
-    Returns
-    -------
-    dict
-        ``responder``, ``rating``, ``n_within``; ``behind``: the best of all minus it, with ``ci_low`` and ``ci_high`` (for
-        these two models, chosen by looking, so somewhat too narrow); ``share_best``: in which part of the resamples it is
-        the best within.
-
-    Raises
-    ------
-    ScalingError
-        If no model is within the limit.
-
-    Examples
-    --------
-    >>> models = pd.DataFrame({"responder": list("abc"), "ttft_ms": [90, 200, 900], "rating": [1500.0, 1450.0, 1600.0]})
-    >>> found = best_within(models, 500)
-    >>> found["responder"], found["behind"]
-    ('a', 100.0)
-    """
-    kept = models.dropna(subset=[x, "rating"])
-    within = kept[kept[x] <= limit]
-    if within.empty:
-        fastest = f"; the fastest takes {kept[x].min():.0f}" if len(kept) else ""
-        raise ScalingError(f"None of {len(kept)} timed models has {x} of {limit:g} or less{fastest}.")
-    best, top = within.sort_values("rating").iloc[-1], kept.sort_values("rating").iloc[-1]
-    behind = float(top["rating"] - best["rating"])
-    found: dict[str, object] = {
-        "responder": str(best["responder"]), "rating": float(best["rating"]), "n_within": len(within),
-        "behind": behind, "ci_low": np.nan, "ci_high": np.nan, "share_best": np.nan,
-    }  # fmt: skip
-    if replicates is not None and len(replicates) > 1:
-        gaps = (replicates[top["responder"]] - replicates[best["responder"]]).to_numpy(float)
-        low, high = interval_of(behind, gaps, n_dialogues or len(replicates), ci_level)
-        same = top["responder"] == best["responder"]
-        leads = replicates[within["responder"]].idxmax(axis="columns") == best["responder"]
-        found |= {"share_best": float(leads.mean())} if same else {
-            "ci_low": low, "ci_high": high, "share_best": float(leads.mean())
-        }  # fmt: skip
-    return found

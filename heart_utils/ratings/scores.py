@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends, share_ci
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends, ratio, share_ci
 from heart_utils.ratings.verdicts import won_by_a
 
 __all__ = [
@@ -84,8 +84,7 @@ def average_scores(
     low = high = np.full(len(cells), np.nan)
     if n_resamples and len(clusters) > 1:
         drawn = draw_weights(len(clusters), n_resamples, rng)
-        counted = drawn @ count
-        replicates = np.divide(drawn @ total, counted, out=np.full_like(counted, np.nan), where=counted > 0)
+        replicates = ratio(drawn @ total, drawn @ count)
         # A responder of few dialogues has no mean in a resample that drew none of them.
         low, high = interval_ends(mean, replicates, met, ci_level, least=scale[0], most=scale[1])
     found = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}

@@ -17,11 +17,10 @@ from heart_utils.ratings.resampling import (
     interval_ends,
     refuse_few_raters,
 )
-from heart_utils.ratings.verdicts import Codes, Entries, RatingsError
+from heart_utils.ratings.verdicts import Array, Codes, Entries, RatingsError
 
 __all__ = ["Model", "Spread"]
 
-Array = NDArray[np.float64]
 Model = BradleyTerry | Levels
 
 CHUNK_CELLS = 1_000_000
@@ -239,12 +238,10 @@ def _by_rater(model: Model) -> tuple[Codes, int, Codes, int]:
     return entries.rater, entries.n_raters, cell, len(cells)
 
 
-def influences(model: Model, residual: Array | None = None) -> Array:
+def influences(model: BradleyTerry, residual: Array) -> Array:
     """Tell how far each entry moves the strengths: to first order, what removing it takes away."""
-    size, residual = len(model.theta), model.residuals() if residual is None else residual
-    bread = _bread(model)[:size]
-    moved = residual[:, :1] * (bread[:, model.entries.a] - bread[:, model.entries.b]).T
-    return np.asarray(moved + residual[:, 1:] @ bread[:, size:].T)
+    bread = _bread(model)
+    return np.asarray(residual * (bread[:, model.entries.a] - bread[:, model.entries.b]).T)
 
 
 def sums_of_scores(model: Model, group: Codes, n_groups: int) -> Array:

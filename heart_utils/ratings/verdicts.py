@@ -194,12 +194,6 @@ def unit_values(votes: Votes, table: pd.DataFrame, column: str) -> pd.Series:
     return table[column].iloc[votes.rows[first]].reset_index(drop=True)
 
 
-def codes_of_authors(table: pd.DataFrame, rows: Codes) -> tuple[Codes, Codes, pd.Index]:
-    """Give the two responders of some rows codes into their names, which are sorted."""
-    names, (first, second) = name_codes(table, ["responder_a", "responder_b"], rows)
-    return first, second, names
-
-
 def people_only(table: pd.DataFrame) -> pd.DataFrame:
     """Keep the answers of people, and refuse a table that has none."""
     need(table, ["rater_kind"], "So nobody is known to be a person.")
@@ -207,12 +201,6 @@ def people_only(table: pd.DataFrame) -> pd.DataFrame:
     if people.empty:
         raise VerdictsError("No answer is by a person (rater_kind 'human').")
     return people
-
-
-def scores_only(scores: pd.DataFrame) -> pd.DataFrame:
-    """Refuse a table without scores."""
-    need(scores, ["score"], "This needs scores.")
-    return scores
 
 
 def is_simulated(rows: pd.DataFrame) -> bool:
@@ -258,12 +246,13 @@ def refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) 
     raise VerdictsError(f"verdicts: {rule}; {shown}{', ...' if len(bad) > MAX_SHOWN else ''} ({len(bad)} in all).")
 
 
-def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> None:
+def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> pd.DataFrame:
     """Refuse a table that lacks a column."""
     missing = [column for column in columns if column not in table]
     if missing:
         there = ", ".join(map(str, table.columns))
         raise VerdictsError(f"verdicts lack the column {', '.join(missing)}. They have {there}. {advice}".rstrip())
+    return table
 
 
 def need_cluster(table: pd.DataFrame, *columns: str | None) -> None:
@@ -310,7 +299,8 @@ def _said(verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]) 
 
 
 def _kind_of(table: pd.DataFrame) -> str:
-    present = [kind for kind in ("verdict", "score") if kind in table and table[kind].notna().any()]
+    kinds = [kind for kind in ("verdict", "score") if kind in table]
+    present = [kind for kind in kinds if table[kind].notna().any()]
     if len(present) == 2:
         row = table.index[table["score"].notna() & table["verdict"].isna()]
         where = f" (row {row[0]} has a score)" if len(row) else ""
@@ -318,12 +308,9 @@ def _kind_of(table: pd.DataFrame) -> str:
             f"The table mixes verdicts and scores{where}. Compare verdicts with verdicts; "
             f"`scores_to_verdicts` turns scores into verdicts made from scores."
         )
-    if present:
-        return present[0]
-    kinds = [kind for kind in ("verdict", "score") if kind in table]
     if not kinds:
         raise VerdictsError(f"The table has neither a column verdict nor score. It has {', '.join(map(str, table.columns))}.")
-    return kinds[0]
+    return (present or kinds)[0]
 
 
 def _rows_that_count(table: pd.DataFrame, kind: str, inconsistent: str) -> tuple[Codes, NDArray[np.bool_], pd.Series]:
@@ -354,7 +341,7 @@ def _sides(table: pd.DataFrame, rows: Codes, turned: NDArray[np.bool_]) -> tuple
     word = np.where(turned, TIE, word)
     codes = np.where(word < 0, 1 - np.sign(share - 0.5), word).astype(np.intp)
     if {"responder_a", "responder_b"} <= set(table.columns):
-        first, second, _ = codes_of_authors(table, rows)
+        _, (first, second) = name_codes(table, ["responder_a", "responder_b"], rows)
         codes = np.where(first > second, 2 - codes, codes)
     return codes, np.array(WORDS, dtype=object)
 
@@ -398,11 +385,9 @@ def _refuse_repeats(table: pd.DataFrame, unit: Codes, rater: Codes, units: pd.Da
 
 
 def _refuse_split_units(unit: Codes, cluster: Codes, units: pd.DataFrame, column: str | None) -> None:
-    low = np.full(len(units), np.iinfo(np.intp).max)
-    high = np.full(len(units), -1)
-    np.minimum.at(low, unit, cluster)
-    np.maximum.at(high, unit, cluster)
-    split = np.flatnonzero(low != high)
+    found = np.zeros(len(units), np.intp)
+    found[unit] = cluster
+    split = np.unique(unit[found[unit] != cluster])
     if len(split):
         raise VerdictsError(
             f"{dict(units.iloc[split[0]])} lies in more than one {column} ({len(split)} such units). "

@@ -90,7 +90,6 @@ def _runs(words: list[str]) -> set[tuple[str, ...]]:
 def measure_sameness(
     replies: pd.DataFrame,
     *,
-    by: str = "responder",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: np.random.Generator,
@@ -105,8 +104,6 @@ def measure_sameness(
     ----------
     replies : pandas.DataFrame
         Valid replies with ``text``, `by` and `cluster`.
-    by : str
-        Whose replies; what is resampled together.
     n_resamples, ci_level, rng
         Of the bootstrap: dialogues are drawn, and a pair counts the product of its two dialogues' counts.
 
@@ -130,13 +127,14 @@ def measure_sameness(
     codes, names = pd.factorize(replies["dialogue_id"])
     weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
     rows = []
-    for name, mine in replies.reset_index(drop=True).groupby(by, sort=True):
+    for name, mine in replies.reset_index(drop=True).groupby("responder", sort=True):
         own = np.asarray((features[mine.index] @ features[mine.index].T).todense())
         where = codes[mine.index]
         across = where[:, None] != where[None, :]
         rest = np.setdiff1d(np.arange(len(replies)), mine.index)
         n_clusters = len(np.unique(where))
-        row = {by: name, "sameness": np.nan, "ci_low": np.nan, "ci_high": np.nan, "ci_level": ci_level, "to_others": np.nan}
+        row = {"responder": name, **dict.fromkeys(("sameness", "ci_low", "ci_high"), np.nan)}
+        row |= {"ci_level": ci_level, "to_others": np.nan}
         if across.any():
             drawn = weights[:, where]
             pairs = np.einsum("ri,ij,rj->r", drawn, across.astype(float), drawn, optimize=True)

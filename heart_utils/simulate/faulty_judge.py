@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.judges.position import margin_profile, position_bias
-from heart_utils.judges.retest import compare_answers, dimension_overlap
-from heart_utils.ratings.resampling import share_ci
+from heart_utils.judges.position import position_bias
+from heart_utils.judges.retest import compare_answers
+from heart_utils.ratings.resampling import bootstrap_ci, share_ci
+from heart_utils.ratings.verdicts import combine_orders
 
 __all__ = ["PLANTED", "Faults", "recover_faults"]
 
@@ -145,26 +146,34 @@ def _measure(name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]
             ("pairs contradicted in the other order", faults.leans, _interval(turned, "value")),
         ]
     if name == "boasts":
-        found = margin_profile(alone, **how).iloc[0]
+        by_pair = alone.groupby("pair_id", as_index=False).agg(margin=("margin", "mean"), n_said=("verdict", "nunique"))
+        sums = pd.DataFrame({"yes": by_pair["n_said"] == 1, "no": by_pair["n_said"] == 2}).astype(float)
+        sums[["yes_sum", "no_sum"]] = sums.mul(by_pair["margin"], axis=0)
+        gap = bootstrap_ci(sums, lambda s: s["yes_sum"] / s["yes"] - s["no_sum"] / s["no"], cluster=by_pair["pair_id"], **how)
         by_hand = (3.0 - SMALLEST) * (1.0 - faults.boasts)  # leads from 1 to 5 are as frequent as each other
-        return [("margin where its orders agree, minus where they do not", by_hand, _interval(found, "difference"))]
+        return [("margin where its orders agree, minus where they do not", by_hand, _interval(vars(gap), "estimate"))]
     if name == "carries over":
-        overlap = dimension_overlap(drawn[drawn["repeat"] == 0], **how).set_index("protocol")
+        joined = combine_orders(drawn[drawn["repeat"] == 0])
+        said = joined.assign(said=joined["verdict"].where(joined["state"] == "valid", "inconsistent"))
+        overlap: dict[str, Any] = {}
+        for protocol, wide in said.pivot_table("said", ["protocol", "pair_id"], "dimension", "first").groupby("protocol"):
+            same = np.sum([wide[one] == wide[other] for one, other in combinations(DIMENSIONS, 2)], axis=0)
+            overlap[str(protocol)] = vars(share_ci(same, len(DIMENSIONS), cluster=wide.index.to_frame()["pair_id"], **how))
         apart = 0.5 + np.arcsin(CORRELATION) / np.pi  # two normals correlated so have one sign
         share = faults.carries_over  # of three dimensions, two pairs hold the first
         copied = (2.0 * share + share**2) / 3.0
         return [
-            ("two dimensions alike, one a call", apart, _interval(overlap.loc["heart-single"], "same_share")),
+            ("two dimensions alike, one a call", apart, _interval(overlap["heart-single"], "estimate")),
             (
                 "two dimensions alike, all in one call",
                 apart + (1 - apart) * copied,
-                _interval(overlap.loc["heart"], "same_share"),
+                _interval(overlap["heart"], "estimate"),
             ),
         ]
     last = drawn[(drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)]
     ties = share_ci(last["verdict"].eq("tie"), 1, cluster=last["dialogue_id"], **how)
     planted = faults.tires * (len(DIMENSIONS) - 1)
-    return [("ties on the dimension asked last", planted, (ties.estimate, ties.ci_low, ties.ci_high))]
+    return [("ties on the dimension asked last", planted, _interval(vars(ties), "estimate"))]
 
 
 def _interval(found: Any, value: str) -> tuple[float, ...]:

@@ -10,21 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.simulate.study import Panel, Study, simulate_study
 
 __all__ = ["LAYOUTS", "FullStudyError", "Margins", "Settings", "calibrate", "simulate_heart"]
 
-Array = NDArray[np.float64]
 
 N_MODELS = 16
 N_RATERS = 300
 MODEL_SD = 0.6
 RATER_SD = 0.35
 N_JUDGES = 3
+N_TWINS = 20
 LAYOUTS: dict[str, tuple[int, int | str, int]] = {"fifteen raters": (280, 10, 15), "one rater": (300, "all", 1)}
 """Histories, pairs of each, votes a pair.
 
@@ -57,23 +57,13 @@ class Settings:
     discrimination: float  # of judges, relative to people
 
 
-def calibrate(margins: Margins | None = None) -> Settings:
+def calibrate() -> Settings:
     """Find the settings under which the simulation's margins are the published ones.
-
-    Parameters
-    ----------
-    margins : Margins, optional
-        HEART's, if not given.
 
     Returns
     -------
     Settings
         Solved by quadrature, not by simulation.
-
-    Raises
-    ------
-    FullStudyError
-        If no settings reach them, such as two people agreeing less than chance.
 
     Examples
     --------
@@ -81,18 +71,13 @@ def calibrate(margins: Margins | None = None) -> Settings:
     >>> 0 < settings.ties < 2, settings.human < 0
     (True, True)
     """
-    wanted = margins or Margins()
+    wanted = Margins()
     target = np.array([wanted.human_wins, wanted.ties, wanted.human_agreement, wanted.judge_agreement])
 
     def miss(x: Array) -> Array:
         return np.asarray(_margins(Settings(x[0], np.exp(x[1]), np.exp(x[2]), np.exp(x[3]))) - target)
 
     found = optimize.least_squares(miss, np.array([-0.3, 0.5, -0.5, 0.0]), bounds=([-8, -4, -8, -6], [8, 2.5, 4, 4]))
-    if np.abs(found.fun).max() > 1e-4:
-        raise FullStudyError(
-            f"No settings give {wanted}: the nearest miss by {np.abs(found.fun).max():.3f}. Agreement must lie above one half, "
-            f"and shares of wins and ties must sum to less than one."
-        )
     return Settings(float(found.x[0]), *(float(value) for value in np.exp(found.x[1:])))
 
 
@@ -101,7 +86,6 @@ def simulate_heart(
     rng: np.random.Generator,
     layout: str = "fifteen raters",
     settings: Settings | None = None,
-    n_twins: int = 20,
     scores: bool = False,
 ) -> Study:
     """Draw a study of HEART's size: 16 models and people, judged by people and by three judges.
@@ -114,8 +98,6 @@ def simulate_heart(
         One of :data:`LAYOUTS`: how the published 42,000 votes may be spread.
     settings : Settings, optional
         :func:`calibrate`'s, if not given.
-    n_twins : int
-        Adversarial histories, each with a calm original; HEART has 20, without the originals.
     scores : bool
         Whether each panel scores replies too.
 
@@ -131,7 +113,7 @@ def simulate_heart(
 
     Examples
     --------
-    >>> study = simulate_heart(rng=np.random.default_rng(1), n_twins=0)
+    >>> study = simulate_heart(rng=np.random.default_rng(1))
     >>> len(study.responders), bool(study.verdicts["simulated"].all())
     (17, True)
     """
@@ -148,7 +130,7 @@ def simulate_heart(
         rng=rng,
         strengths=strengths,
         n_dialogues=n_dialogues,
-        n_twins=n_twins,
+        n_twins=N_TWINS,
         pairs=pairs,
         panels=panels,
         dialogue_sd=chosen.dialogue_sd,

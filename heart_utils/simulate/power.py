@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import optimize, stats
 from scipy.special import expit
 
 from heart_utils.ratings.rank_sets import simultaneous_quantile
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.resampling import FEW_RATERS
+from heart_utils.ratings.verdicts import Array
 
 __all__ = ["Design", "minimum_gap", "needed_dialogues", "plan_study"]
 
-Array = NDArray[np.float64]
 
 MOST_DIALOGUES = 10_000_000
 
@@ -185,21 +185,11 @@ def needed_dialogues(
         raise ValueError(f"gap is {gap}, expected a number above 0.")
 
     def enough(n_dialogues: int) -> bool:
-        return (
-            minimum_gap(replace(design, n_dialogues=n_dialogues), power=power, ci_level=ci_level, n_contrasts=n_contrasts)
-            <= gap
-        )
+        tried = replace(design, n_dialogues=n_dialogues)
+        return minimum_gap(tried, power=power, ci_level=ci_level, n_contrasts=n_contrasts) <= gap
 
-    high = 2
-    while not enough(high):
-        high *= 2
-        if high > MOST_DIALOGUES:
-            return None
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    found = bisect_left(range(MOST_DIALOGUES + 1), True, lo=2, key=enough)
+    return found if found <= MOST_DIALOGUES else None
 
 
 def plan_study(

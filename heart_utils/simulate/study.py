@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.agreement.raters import ExclusionRule, decide_exclusions, rater_quality
 from heart_utils.ratings.bradley_terry import fit_strengths
+from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_columns
 
@@ -21,15 +21,12 @@ __all__ = [
     "Behaviour",
     "Panel",
     "SimulatedRaters",
-    "SimulatedWriters",
     "Study",
-    "detection_rates",
     "simulate_raters",
     "simulate_study",
     "simulate_writers",
 ]
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 
@@ -166,68 +163,6 @@ def simulate_raters(
     return SimulatedRaters(check_table("verdicts", verdicts), check_table("raters", raters), truth)
 
 
-def detection_rates(
-    behaviours: Mapping[str, int],
-    *,
-    rng: np.random.Generator,
-    repeats: int,
-    rule: ExclusionRule | None = None,
-    load: int = 30,
-    votes: int = 5,
-    n_checks: int = 3,
-) -> pd.DataFrame:
-    """Tell how often the rule leaves out simulated raters of each behaviour.
-
-    Parameters
-    ----------
-    behaviours : mapping of str to int
-        A name in :data:`BEHAVIOURS` -> how many raters a study.
-    rng : numpy.random.Generator
-        The source of chance.
-    repeats : int
-        Simulated studies.
-    rule : ExclusionRule, optional
-        The protocol's, by default.
-    load, votes, n_checks : int
-        As in :func:`simulate_raters`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per behaviour: ``behaviour``, ``n_raters`` (over all repeats), ``excluded`` (a share) with
-        ``ci_low`` and ``ci_high`` (Wilson's 95% interval, raters taken as independent, which raters of
-        one study are nearly), ``median_reliability``.
-
-    Raises
-    ------
-    ValueError
-        As :func:`simulate_raters`, or if there is no study to draw.
-
-    Examples
-    --------
-    >>> rates = detection_rates({"careful": 8, "first_side": 2}, rng=np.random.default_rng(1), repeats=3)
-    >>> rates.set_index("behaviour").loc["first_side", "excluded"] > rates.set_index("behaviour").loc["careful", "excluded"]
-    np.True_
-    """
-    from statsmodels.stats.proportion import proportion_confint
-
-    if repeats < 1:
-        raise ValueError(f"repeats is {repeats}; expected one simulated study or more.")
-    found = []
-    for _ in range(repeats):
-        study = simulate_raters(behaviours, rng=rng, load=load, votes=votes, n_checks=n_checks)
-        quality = rater_quality(study.verdicts, study.raters)
-        decided = decide_exclusions(quality, rule).assign(reliability=quality["reliability"])
-        found.append(decided.merge(study.truth, on="rater"))
-    every = pd.concat(found, ignore_index=True)
-    by_kind = every.groupby("behaviour")
-    table = pd.DataFrame({"n_raters": by_kind.size(), "excluded": by_kind["excluded"].mean()})
-    table["ci_low"], table["ci_high"] = proportion_confint(by_kind["excluded"].sum(), table["n_raters"], method="wilson")
-    table["ci_level"] = 0.95
-    table["median_reliability"] = by_kind["reliability"].median()
-    return table.loc[[name for name in behaviours if name in table.index]].reset_index()
-
-
 def _share_out(n_raters: int, n_pairs: int, votes: int, rng: np.random.Generator) -> np.ndarray:
     """Give each pair to those who have the fewest so far, by lot among equals."""
     done = np.zeros(n_raters, dtype=int)
@@ -254,12 +189,6 @@ def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFra
         turns=[[{"speaker": "seeker", "text": f"(a simulated history, number {at})"}] for at in number],
         licence="CC0-1.0",
     )
-
-
-def responders_table(names: list[str]) -> pd.DataFrame:
-    """Lay out responders; whose name starts with human is a person."""
-    kinds = ["human" if name.startswith("human") else "model" for name in names]
-    return _finish("responders", responder=names, responder_kind=kinds, family=names)
 
 
 def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -291,13 +220,6 @@ def comparisons_table(pairs: pd.DataFrame, verdicts: pd.DataFrame) -> pd.DataFra
     shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id").reset_index(drop=True)
     rows = pairs.take(pd.Index(pairs["pair_id"]).get_indexer(pd.Index(shown["pair_id"]))).reset_index(drop=True)
     return _finish("comparisons", **{**rows, **shown}, protocol="simulated")
-
-
-def scores_table(histories: pd.DataFrame, history: Codes, **columns: Any) -> pd.DataFrame:
-    """Lay out one row a score of a reply alone."""
-    rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
-    rows["reply_id"] = rows["history_id"] + "-" + columns["responder"]
-    return _finish("scores", **rows, state="valid", protocol="simulated", **columns)
 
 
 def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
@@ -456,10 +378,17 @@ def simulate_study(
         raise ValueError(f"orders is {orders!r}, expected random or both.")
     names = _name_responders(strengths, n_responders)
     slices = np.array(["standard"] * n_dialogues + ["adversarial", "calm_twin"] * n_twins, dtype=object)
-    theta = _draw_strengths(rng, strengths, len(names), len(dimensions), strength_sd, adversarial_sd, correlation)
+    plain = strength_sd * _correlated(rng, (len(dimensions), len(names)), correlation)
+    if strengths is not None:  # given for the first dimension, with which the others correlate
+        given = np.array([strengths[name] for name in names], dtype=float)
+        plain[1:] += correlation * (given - plain[0])
+        plain[0] = given
+    theta = np.stack([plain, plain + adversarial_sd * _correlated(rng, plain.shape, correlation)], axis=1)
+    theta -= theta.mean(axis=-1, keepdims=True)  # of shape (dimensions, plain or adversarial, responders)
     in_slice = theta[:, (slices == "adversarial").astype(int)]
     there = in_slice + dialogue_sd * _correlated(rng, in_slice.shape, correlation)
     histories = histories_table(slices, n_dialogues)
+    kinds = ["human" if name.startswith("human") else "model" for name in names]
     met = _draw_pairs(rng, len(slices), len(names), pairs)
     pairs_met = pairs_table(histories, names, *met)
     verdicts = pd.concat(
@@ -469,7 +398,7 @@ def simulate_study(
     scored = [_score(rng, panel, number, there, histories, names, dimensions) for number, panel in enumerate(panels) if scores]
     return Study(
         histories=histories,
-        responders=responders_table(names),
+        responders=_finish("responders", responder=names, responder_kind=kinds, family=names),
         replies=replies_table(histories, names),
         comparisons=comparisons_table(pairs_met, verdicts),
         verdicts=verdicts,
@@ -489,26 +418,6 @@ def _name_responders(strengths: Mapping[str, float] | None, n_responders: int) -
     if len(names) < 2:
         raise ValueError(f"A study needs two responders or more, not {len(names)}.")
     return names
-
-
-def _draw_strengths(
-    rng: np.random.Generator,
-    strengths: Mapping[str, float] | None,
-    size: int,
-    n_dimensions: int,
-    strength_sd: float,
-    adversarial_sd: float,
-    correlation: float,
-) -> Array:
-    """Draw strengths of shape (dimensions, plain or adversarial, responders), each with mean zero."""
-    plain = strength_sd * _correlated(rng, (n_dimensions, size), correlation)
-    if strengths is not None:
-        given = np.array([strengths[name] for name in sorted(strengths)], dtype=float)
-        plain[1:] += correlation * (given - plain[0])
-        plain[0] = given
-    shift = adversarial_sd * _correlated(rng, (n_dimensions, size), correlation)
-    theta = np.stack([plain, plain + shift], axis=1)
-    return np.asarray(theta - theta.mean(axis=-1, keepdims=True))
 
 
 def _correlated(rng: np.random.Generator, shape: tuple[int, ...], correlation: float) -> Array:
@@ -598,14 +507,19 @@ def _score(
     rater = np.broadcast_to(rng.integers(0, panel.n_raters, (1, *there.shape[1:])), there.shape).ravel()
     severity = rng.normal(0.0, SEVERITY_SD, panel.n_raters)
     felt = panel.discrimination * there.ravel() + severity[rater] + rng.logistic(0.0, 0.5, there.size)
-    return scores_table(
-        histories,
-        history,
-        responder=words(names, responder),
+    rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
+    author = words(names, responder)
+    return _finish(
+        "scores",
+        **rows,
+        reply_id=rows["history_id"] + "-" + author,
+        responder=author,
         rater=words(_names_of(panel, number), rater),
         rater_kind=words([panel.kind], np.zeros(there.size, int)),
         dimension=words(dimensions, dimension),
         score=1.0 + np.searchsorted(SCORE_CUTS, felt),
+        state="valid",
+        protocol="simulated",
     )
 
 
@@ -651,29 +565,16 @@ def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
     return share
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedWriters:
-    """A simulated study in which several people write for the responder ``human``."""
-
-    verdicts: pd.DataFrame = field(repr=False)  # as in :mod:`heart_utils.tables`, marked as simulated
-    comparisons: pd.DataFrame = field(repr=False)
-    replies: pd.DataFrame = field(repr=False)
-    responders: pd.DataFrame = field(repr=False)
-    truth: pd.Series  # writer (``human/writer-01``) -> strength less the mean strength of the models
-
-
 def simulate_writers(
     models: Mapping[str, float],
     *,
     rng: np.random.Generator,
-    average: float = 0.0,
     writer_sd: float = 0.5,
     n_writers: int = 12,
     writers_per_history: int = 3,
     n_dialogues: int = 100,
-    votes: int = 3,
     dialogue_sd: float = 0.8,
-) -> SimulatedWriters:
+) -> Study:
     """Draw a study in which some writers answer each history, and meet the models, never each other.
 
     Parameters
@@ -682,21 +583,20 @@ def simulate_writers(
         Model -> strength.
     rng : numpy.random.Generator
         The source of chance.
-    average, writer_sd : float
-        Mean and standard deviation of the people from whom writers are drawn, in log-odds.
+    writer_sd : float
+        Standard deviation of the people from whom writers are drawn, in log-odds, with the mean 0.
     n_writers, writers_per_history : int
         The pool, and how many of it write for each history.
     n_dialogues : int
         One history each.
-    votes : int
-        Raters a pair.
     dialogue_sd : float
         Standard deviation of replies about their writer's strength.
 
     Returns
     -------
-    SimulatedWriters
-        Writers take turns, so their loads differ by one at most.
+    Study
+        Writers take turns, so their loads differ by one at most; all are the responder ``human``. ``truth`` has a row a writer
+        (``human/writer-01``) with ``strength`` less the mean of the models.
 
     Raises
     ------
@@ -712,13 +612,13 @@ def simulate_writers(
     if writers_per_history > n_writers:
         raise ValueError(f"{writers_per_history} writers a history need as many, and there are {n_writers}.")
     names = [f"human_{number + 1:02d}" for number in range(n_writers)]
-    strengths = dict(zip(names, rng.normal(average, writer_sd, n_writers), strict=True)) | dict(models)
+    strengths = dict(zip(names, rng.normal(0.0, writer_sd, n_writers), strict=True)) | dict(models)
     study = simulate_study(
         rng=rng,
         strengths=strengths,
         n_dialogues=n_dialogues,
         pairs="all",
-        panels=(Panel("human", max(20, votes), votes),),
+        panels=(Panel("human", 20, 3),),
         dialogue_sd=dialogue_sd,
     )
     order = rng.permutation(n_writers)
@@ -737,12 +637,16 @@ def simulate_writers(
     author = "writer-" + replies["responder"].str.removeprefix("human_")
     centre = float(np.mean(list(models.values())))
     responders = study.responders[~study.responders["responder"].isin(names[1:])]
-    return SimulatedWriters(
+    return replace(
+        study,
         verdicts=_pool(verdicts, names),
         comparisons=_pool(comparisons, names),
         replies=replies.assign(author_id=author.where(person, None), responder=replies["responder"].mask(person, "human")),
         responders=responders.assign(responder=responders["responder"].replace(names[0], "human")),
-        truth=pd.Series({f"human/writer-{name.removeprefix('human_')}": strengths[name] - centre for name in names}),
+        truth=pd.DataFrame(
+            {"responder": ["human/" + name.replace("human_", "writer-") for name in names]}
+            | {"strength": [strengths[name] - centre for name in names]}
+        ),
     )
 
 

@@ -32,7 +32,6 @@ FOUR_OBSERVERS = [
         (FOUR_OBSERVERS, "nominal", 0.743),
         (FOUR_OBSERVERS, "ordinal", 0.815),
         (FOUR_OBSERVERS, "interval", 0.849),
-        (FOUR_OBSERVERS, "ratio", 0.797),
     ],
 )
 def test_alpha_matches_krippendorffs_printed_examples(sheet, level, printed):
@@ -45,7 +44,6 @@ def test_alpha_matches_krippendorffs_printed_examples(sheet, level, printed):
         (gwet_ac, {}, 0.77544),
         (fleiss_kappa, {}, 0.76117),
         (krippendorff_alpha, {}, 0.74342),
-        (gwet_ac, {"weights": "quadratic"}, 0.91400),
     ],
 )
 def test_coefficients_match_gwets_printed_example_of_four_raters(coefficient, settings, printed):
@@ -89,7 +87,7 @@ def test_kappa_is_scikit_learns_and_statsmodels(pairs):
     table = scores(pairs)
     scale = list(range(1, 6))
     for weights in (None, "linear", "quadratic"):
-        found = cohen_kappa(table, weights=weights, categories=scale, **ALONE).value
+        found = cohen_kappa(table, weights=weights, **ALONE).value
         assert found == pytest.approx(cohen_kappa_score(one, two, weights=weights, labels=scale), abs=1e-9)
     counted = np.zeros((5, 5))
     np.add.at(counted, (one - 1, two - 1), 1)
@@ -99,7 +97,7 @@ def test_kappa_is_scikit_learns_and_statsmodels(pairs):
 @settings(max_examples=20)
 @given(
     sheet=st.lists(st.lists(st.one_of(st.none(), st.integers(1, 4)), min_size=3, max_size=3), min_size=3, max_size=12),
-    level=st.sampled_from(["nominal", "ordinal", "interval", "ratio"]),
+    level=st.sampled_from(["nominal", "ordinal", "interval"]),
 )
 def test_alpha_is_the_krippendorff_packages(sheet, level):
     answered = [row for row in sheet if sum(cell is not None for cell in row) >= 2]
@@ -202,11 +200,8 @@ BAD = {
     "no unit shared": (fleiss_kappa, [[1, N], [N, 2]], {}, "share no unit"),
     "one category": (krippendorff_alpha, [[2, 2], [2, 2]], {}, "All answers are 2: agreement is 1"),
     "three raters": (cohen_kappa, [[1, 2, 1], [2, 2, 1]], {}, "is of two raters; the table holds 3"),
-    "a rater unknown": (cohen_kappa, [[1, 2], [2, 2]], {"raters": ("0", "9")}, "raters must name two of 0, 1"),
-    "a scale too short": (gwet_ac, [[1, 2], [2, 6]], {"categories": [1, 2, 3]}, "Scores 6 are not among the categories"),
-    "weights unknown": (gwet_ac, [[1, 2], [2, 1]], {"weights": "cubic"}, "weights must be 'linear' or 'quadratic'"),
+    "weights unknown": (cohen_kappa, [[1, 2], [2, 1]], {"weights": "cubic"}, "weights must be 'linear' or 'quadratic'"),
     "a level unknown": (krippendorff_alpha, [[1, 2], [2, 1]], {"level": "cardinal"}, "level must be one of nominal"),
-    "a ratio below zero": (krippendorff_alpha, [[-1, 2], [2, 1]], {"level": "ratio"}, "scores of zero or more"),
 }
 
 
@@ -237,23 +232,3 @@ def test_units_with_one_answer_can_lift_fleiss_above_cohen_and_complete_units_ca
     with_lone = scores([*ten, *[(N, 2)] * 6])
     assert cohen_kappa(with_lone, **ALONE).value == pytest.approx(14 / 34)
     assert fleiss_kappa(with_lone, **ALONE).value > 14 / 34
-
-
-def test_fleiss_kappa_with_weights_by_hand():
-    """Answers 1 2, 1 3, 3 3, 2 2: linear credit (.5 + 0 + 1 + 1) / 4; by chance .52 with shares .25, .375, .375."""
-    sheet = scores([[1, 2], [1, 3], [3, 3], [2, 2]])
-    shares = np.array([2, 3, 3]) / 8
-    credit = 1 - np.abs(np.subtract.outer(range(3), range(3))) / 2
-    by_chance = shares @ credit @ shares
-    found = fleiss_kappa(sheet, weights="linear", **ALONE).value
-    assert found == pytest.approx((2.5 / 4 - by_chance) / (1 - by_chance))
-
-
-def test_a_category_that_nobody_used_widens_the_scale_of_linear_weights():
-    sheet = scores([[1, 2], [1, 3], [3, 3], [2, 2]])
-    wide = fleiss_kappa(sheet, weights="linear", categories=[1, 2, 3, 4, 5], **ALONE)
-    credit = 1 - np.abs(np.subtract.outer(range(5), range(5))) / 4
-    shares = np.array([2, 3, 3, 0, 0]) / 8
-    assert wide.value == pytest.approx((3.25 / 4 - shares @ credit @ shares) / (1 - shares @ credit @ shares))
-    plain = [fleiss_kappa(sheet, categories=scale, **ALONE).value for scale in ([1, 2, 3], [1, 2, 3, 4, 5])]
-    assert plain[0] == pytest.approx(plain[1])  # without credit for near misses an unused word changes nothing

@@ -5,6 +5,7 @@ import pytest
 from agreement_tables import expanded_percentiles, scores
 
 from heart_utils.agreement.agreement import AgreementError, cohen_kappa, icc, krippendorff_alpha
+from heart_utils.agreement.kappa import judge_reliability
 from heart_utils.ratings.resampling import draw_weights
 
 ALONE = {"cluster": None, "n_resamples": 0}
@@ -34,15 +35,6 @@ def test_icc_is_pingouins(rng, kind):
     assert icc(table, kind=kind, **ALONE).value == pytest.approx(reference[f"ICC({kind})"])
 
 
-def test_means_over_dialogues_are_rows_of_their_own(rng):
-    sheet = pd.DataFrame(rng.normal(size=(40, 2)) + np.repeat(np.arange(5), 8)[:, None])
-    table = scores(sheet).merge(
-        pd.DataFrame({"reply_id": [f"reply_{k}" for k in range(40)], "responder": np.repeat(list("vwxyz"), 8)})
-    )
-    means = scores(sheet.groupby(np.repeat(np.arange(5), 8)).mean().reset_index(drop=True))
-    assert icc(table, of="responder", **ALONE).value == pytest.approx(icc(means, **ALONE).value)
-
-
 def test_only_replies_that_all_raters_scored_enter():
     found = icc(scores([[1, 2], [3, 4], [5, None], [2, 2]]), **ALONE)
     assert (found.n_units, found.n_answers) == (3, 6)
@@ -60,8 +52,7 @@ def test_a_dialogue_without_a_shared_reply_is_no_cluster_and_moves_no_interval(r
     assert (found.ci_low, found.ci_high) == pytest.approx((expected.ci_low, expected.ci_high))
 
 
-@pytest.mark.parametrize("of", [None, "responder"])
-def test_intervals_are_those_of_resampled_tables(rng, of):
+def test_intervals_are_those_of_resampled_tables(rng):
     sheet = pd.DataFrame(rng.normal(size=(120, 2)) + rng.normal(size=(120, 1)))
     about = pd.DataFrame(
         {
@@ -71,12 +62,12 @@ def test_intervals_are_those_of_resampled_tables(rng, of):
         }
     )
     table = scores(sheet).merge(about)
-    found = icc(table, of=of, n_resamples=4, rng=np.random.default_rng(3))
+    found = icc(table, n_resamples=4, rng=np.random.default_rng(3))
     values = []
     for weights in draw_weights(60, 4, np.random.default_rng(3)):
         drawn = [table[table["dialogue_id"] == d].assign(copy=c) for d, n in enumerate(weights) for c in range(int(n))]
         copied = pd.concat(drawn).assign(reply_id=lambda rows: rows["reply_id"] + "/" + rows["copy"].astype(str))
-        values.append(icc(copied, of=of, **ALONE).value)
+        values.append(icc(copied, **ALONE).value)
     assert (found.ci_low, found.ci_high) == pytest.approx(expanded_percentiles(values, 60))
 
 
@@ -118,8 +109,8 @@ def test_reliabilities_of_judges_match_the_published_table(mentalalign, mirror):
         judge, own = JUDGES[row.judge]
         chosen = mentalalign["rater"].isin(["clinicians", judge]) & (mentalalign["dimension"] == row.attribute)
         table = mentalalign[chosen & (mentalalign["responder"] != own)]
-        assert icc(table, kind="C,1", of="responder", n_resamples=0).value == pytest.approx(row.icc_c1, abs=0.005), row
-        assert icc(table, kind="A,1", of="responder", n_resamples=0).value == pytest.approx(row.icc_a1, abs=0.005), row
+        found = judge_reliability(table, person="clinicians", kinds=("C,1", "A,1")).set_index("kind")["value"]
+        assert found.tolist() == pytest.approx([row.icc_c1, row.icc_a1], abs=0.005), row
 
 
 @pytest.mark.mirror
@@ -127,14 +118,9 @@ def test_reliabilities_of_judges_match_the_published_table(mentalalign, mirror):
 def test_one_responder_carries_the_published_reliability(mentalalign):
     """Leaving `original` out moves the published figures by up to .29; leaving out any other moves the same one less."""
     table = mentalalign[mentalalign["rater"].isin(["clinicians", "gpt-4o"]) & (mentalalign["responder"] != "gpt-4o")]
-    moved = {}
-    for attribute, rows in table.groupby("dimension"):
-        whole = icc(rows, kind="C,1", of="responder", n_resamples=0).value
-        for responder in rows["responder"].unique():
-            rest = rows[rows["responder"] != responder]
-            moved[attribute, responder] = abs(icc(rest, kind="C,1", of="responder", n_resamples=0).value - whole)
-    moved = pd.Series(moved)
-    assert moved.idxmax()[1] == "original"
+    found = judge_reliability(table, person="clinicians", leave_out=list(table["responder"].unique()))
+    found = found.pivot_table("value", "dimension", "left_out")
+    assert found.sub(found[""], axis=0).abs().max().idxmax() == "original"
     reply_by_reply = [icc(rows, kind="C,1", n_resamples=0).value for _, rows in table.groupby("dimension")]
     assert max(reply_by_reply) < 0.62
 

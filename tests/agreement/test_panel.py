@@ -45,7 +45,7 @@ def test_a_panel_speaks_of_a_and_b_as_its_rows_do():
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
 def test_the_number_of_independent_judges_is_recovered(rng, rho):
-    found = effective_judges(draw_errors(rng, rho=rho)).table.iloc[0]
+    found = effective_judges(draw_errors(rng, rho=rho)).iloc[0]
     assert found["rho"] == pytest.approx(rho, abs=0.05)
     assert found["n_eff_low"] < 3 / (1 + 2 * rho) < found["n_eff_high"]
 
@@ -53,11 +53,11 @@ def test_the_number_of_independent_judges_is_recovered(rng, rho):
 def test_people_s_own_noise_is_not_taken_for_errors_that_judges_share(rng):
     """Against one and the same noisy person, judges without any common error look alike."""
     table = draw_errors(rng, rho=0.0, reliability=0.4)
-    crossed = effective_judges(table, n_resamples=0).table["n_eff"][0]
+    crossed = effective_judges(table, n_resamples=0)["n_eff"][0]
     one_person = table[~table["rater"].isin(["p1", "p2"])]
-    taken_at_face_value = effective_judges(one_person, reliabilities=(1.0,), n_resamples=0).table["n_eff"][0]
+    taken_at_face_value = effective_judges(one_person, n_resamples=0).set_index("reliability").loc[0.9, "n_eff"]
     assert crossed == pytest.approx(3, abs=0.3)
-    assert taken_at_face_value < 1.8
+    assert taken_at_face_value < 2.1
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5])
@@ -65,14 +65,14 @@ def test_a_person_who_scores_higher_throughout_changes_nothing(rng, rho):
     """Their level is no noise; crossed over three people it would be taken off the errors that judges share."""
     table = draw_errors(rng, rho=rho, n=400)
     stricter = table.assign(score=table["score"] - 2.0 * (table["rater"] == "p1"))
-    plain, shifted = (effective_judges(rows, n_resamples=0).table.iloc[0] for rows in (table, stricter))
+    plain, shifted = (effective_judges(rows, n_resamples=0).iloc[0] for rows in (table, stricter))
     assert shifted["rho"] == pytest.approx(plain["rho"])
     assert shifted["rho"] == pytest.approx(rho, abs=0.1)
 
 
 def test_with_one_person_the_true_reliability_gives_the_true_number(rng):
     table = draw_errors(rng, rho=0.5, n_people=1, reliability=0.7)
-    found = effective_judges(table).table.set_index("reliability")
+    found = effective_judges(table).set_index("reliability")
     assert found.index.tolist() == [0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
     assert found.loc[0.7, "n_eff"] == pytest.approx(1.5, abs=0.1)
     assert found["n_eff"].is_monotonic_decreasing
@@ -81,7 +81,7 @@ def test_with_one_person_the_true_reliability_gives_the_true_number(rng):
 def test_verdicts_count_as_errors_too():
     # m1 and m2 always say what nobody of two people says: they err as one.
     rows = [("x-y", f"d{k}", who, said) for k, truth in enumerate("abab" * 20) for who, said in _wrong_together(truth)]
-    assert effective_judges(votes(rows), n_resamples=0).table["n_eff"][0] == pytest.approx(1.0)
+    assert effective_judges(votes(rows), n_resamples=0)["n_eff"][0] == pytest.approx(1.0)
 
 
 def _wrong_together(truth):

@@ -4,7 +4,7 @@ import pytest
 from agreement_tables import wilsons_interval
 from scipy.stats import spearmanr
 
-from heart_utils.agreement.recipients import track_recipients
+from heart_utils.agreement.ranks import track_recipients
 from heart_utils.ratings.resampling import draw_weights
 from heart_utils.ratings.verdicts import AgreementError
 
@@ -37,9 +37,6 @@ def test_correlations_are_scipys_on_who_answered(rng):
         spearmanr(answered["value"], answered["seeker_empathy"]).statistic
     )
     assert found.loc["seeker_empathy", ["n", "n_missing"]].tolist() == [70, 10]
-    assert found.loc["seeker_empathy", "mean_without"] == pytest.approx(values["value"][:10].mean())
-    assert found.loc["seeker_empathy", "top_share"] == pytest.approx((answered["seeker_empathy"] == 5).mean())
-    assert found.loc["distress_drop", "top_share"] == pytest.approx((joined["distress_before"] == 1).mean())
 
 
 def test_intervals_resample_dialogues(rng):
@@ -76,7 +73,7 @@ def test_what_does_not_vary_has_no_correlation(rng):
             {},
             "no column distress_after; only ESConv's seekers answered",
         ),
-        (lambda v: v, lambda h: h, {"outcomes": ["joy"]}, "got joy"),
+        (lambda v: v, lambda h: h, {"outcomes": ["joy"]}, "no column joy"),
         (lambda v: v.assign(history_id="elsewhere" + v["history_id"]), lambda h: h, {}, "No history with a value"),
     ],
 )
@@ -97,5 +94,4 @@ def test_most_of_esconvs_seekers_answered_and_gave_the_highest_score(mirror):
     assert set(found["n"]) == {1150}
     assert set(found["n_missing"]) == {150}
     empathy = found[found["outcome"] == "seeker_empathy"]
-    assert empathy["top_share"].round(3).unique().tolist() == [0.635]
     assert empathy["correlation"].abs().max() < 0.1

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, logit
 
-from heart_utils.agreement.selective import calibrate_abstention, risk_bound
+from heart_utils.agreement.panel import calibrate_abstention, risk_bound
 from heart_utils.ratings.verdicts import AgreementError
 
 
@@ -30,9 +30,9 @@ def test_votes_that_err_together_say_less():
 
 
 def test_testing_stops_at_the_first_threshold_that_fails():
-    wrong = np.repeat([0, 1, 0], [120, 60, 400])
-    confidence = np.repeat([0.9, 0.5, 0.1], [120, 60, 400])
-    found = calibrate_abstention(wrong, confidence, np.arange(580) % 58, risk=0.2, coverages=(0.2, 0.3, 1.0))
+    wrong = np.repeat([0, 1, 0], [300, 100, 600])
+    confidence = np.repeat([0.9, 0.5, 0.1], [300, 100, 600])
+    found = calibrate_abstention(wrong, confidence, np.arange(1000) % 100, risk=0.2)
     assert found["threshold"].tolist() == [0.9, 0.5, 0.1]
     assert found["risk_high"].iloc[2] < 0.2  # it would pass alone
     assert found["passed"].tolist() == [True, False, False]

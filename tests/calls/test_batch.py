@@ -142,7 +142,7 @@ class Killed(BaseException):
 
 
 def kill_at(monkeypatch, step):
-    def die(*_):
+    def die(*_, **__):
         raise Killed
 
     monkeypatch.setattr(f"heart_utils.calls.batch.{step}", die)

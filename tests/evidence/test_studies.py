@@ -8,8 +8,7 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from heart_utils.evidence.effects import EffectError, share_clustered
-from heart_utils.evidence.studies import BOTS, count_wins, measured_effects, therapist_wins
+from heart_utils.evidence.effects import BOTS, EffectError, count_wins, measured_effects, share_clustered, therapist_wins
 from heart_utils.runs import open_run
 
 SETS = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "therapists": "scores"}

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.heartbench.board import ability_variance, rubric_board
-from heart_utils.heartbench.formula import RubricError, score_points, score_rubric, simulate_hits
+from heart_utils.heartbench.formula import (
+    RubricError,
+    ability_variance,
+    rubric_board,
+    score_points,
+    score_rubric,
+    simulate_hits,
+)
 from heart_utils.sources.heartbench import load_rubric
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.heartbench.board import rubric_board
-from heart_utils.heartbench.formula import RubricError, score_points, score_rubric
+from heart_utils.heartbench.formula import RubricError, rubric_board, score_points, score_rubric
 from heart_utils.heartbench.linter import EVERYTHING, degenerate_replies, lint_rubric, lint_rule
 from heart_utils.sources.heartbench import load_rubric
 from heart_utils.tables import check_table
@@ -118,13 +117,9 @@ def test_a_lexicon_that_counts_kind_words_falls_for_the_generic_line():
             tables.append(replies.assign(rater="lexicon", dimension=dimension, score=score))
         return pd.concat(tables)
 
-    real = pd.DataFrame({"reply_id": ["r1", "r2"], "history_id": ["h1", "h2"], "responder": "person", "state": "valid"})
-    real["text"] = ["How long has she been silent?", "Sorry to hear it."]
-    found = lint_rubric(kind_words, HISTORIES, low=1, high=5, real=real).set_index(["dimension", "reply"])
+    found = lint_rubric(kind_words, HISTORIES, low=1, high=5).set_index(["dimension", "reply"])
     assert not found.loc[("attunement", "generic"), "passed"]
-    assert found.loc[("attunement", "generic"), "beats_real"] == 1.0
     assert found.loc[("attunement", "empty"), "passed"]
-    assert found.loc[("attunement", "empty"), "beats_real"] == 0.5  # both real replies score the same 1
     assert not found.loc[("task_following", "everything"), "passed"]
 
 

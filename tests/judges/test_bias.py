@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.judges.position import BiasError, feature_bias, margin_profile, position_bias, text_features
+from heart_utils.judges.position import BiasError, feature_bias, position_bias, text_features
 from heart_utils.simulate.study import Panel, simulate_study
 
 
@@ -83,22 +83,6 @@ def test_renaming_a_and_b_changes_nothing_about_sides(said):
     # The same answers with a and b renamed: the pair that was shown as ab is now shown as ba.
     there = position_bias(seen_twice([(other[ba], other[ab]) for ab, ba in said]), rng=np.random.default_rng(1), n_resamples=10)
     assert here["value"].tolist() == pytest.approx(there["value"].tolist())
-
-
-def test_margins_that_mean_nothing_do_not_differ_where_orders_contradict():
-    said = [("a", "a"), ("a", "b")] * 10
-    honest = seen_twice(said, margin=[4.0, 4.0, 1.0, 1.0] * 10)
-    row = margin_profile(honest, rng=np.random.default_rng(1), n_resamples=50).iloc[0]
-    assert (row["agreed"], row["contradicted"], row["difference"], row["large_share"]) == (4.0, 1.0, 3.0, 0.5)
-    inflated = margin_profile(seen_twice(said, margin=5.0), rng=np.random.default_rng(1), n_resamples=50).iloc[0]
-    assert (inflated["difference"], inflated["large_share"]) == (0.0, 1.0)
-
-
-def test_a_judge_without_margins_says_so():
-    assert (
-        margin_profile(seen_twice([("a", "a")] * 3), rng=np.random.default_rng(1)).iloc[0]["why"]
-        == "this rater gives no margins"
-    )
 
 
 def test_form_is_read_from_the_text():

@@ -108,10 +108,3 @@ def test_another_pair_among_the_verdicts_is_refused():
         grade_probes(verdicts, EXPECTED)
     with pytest.raises(ReportCardError, match="better"):
         grade_probes(judge(lambda probe, first, number: True), {"bare": "better"})
-
-
-def test_probes_may_be_made_from_another_reply_than_the_projects():
-    verdicts = judge(lambda probe, first, number: True).replace({"reference": "model-x"})
-    assert (grade_probes(verdicts, EXPECTED, base="model-x")["right"] == 1.0).all()
-    with pytest.raises(ReportCardError, match="not on a probe beside 'reference'"):
-        grade_probes(verdicts, EXPECTED)

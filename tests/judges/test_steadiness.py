@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.judges.retest import compare_answers, dimension_overlap, score_drift
+from heart_utils.judges.retest import compare_answers
 
 
 def answers(rows, **columns):
@@ -41,34 +41,3 @@ def test_other_words_are_compared_on_the_same_pairs(rng):
 
 def test_nothing_repeated_gives_no_rows(rng):
     assert compare_answers(answers([("d1", "ab", 0, "a"), ("d2", "ab", 0, "a")]), by="repeat", rng=rng).empty
-
-
-def test_halo_of_one_call_shows_beside_one_dimension_a_call(rng):
-    """In one call the second dimension copies the first; alone it is a coin."""
-    rows, n = [], 120
-    for protocol in ("heart", "heart-single"):
-        for number in range(n):
-            first = rng.choice(["a", "b"])
-            second = first if protocol == "heart" else rng.choice(["a", "b"])
-            rows += [(f"d{number}", "ab", 0, first, protocol, "warmth"), (f"d{number}", "ab", 0, second, protocol, "task")]
-    table = pd.DataFrame(rows, columns=["dialogue_id", "order", "repeat", "verdict", "protocol", "dimension"])
-    table = answers(table[["dialogue_id", "order", "repeat", "verdict"]].to_numpy().tolist(),
-                    protocol=table["protocol"].to_numpy(), dimension=table["dimension"].to_numpy())  # fmt: skip
-    found = dimension_overlap(table, rng=rng).set_index("protocol")
-    assert found.loc["heart", "same_share"] == 1.0
-    assert found.loc["heart-single", "ci_low"] < 0.5 < found.loc["heart-single", "ci_high"]
-    assert dimension_overlap(table[table["dimension"] == "task"], rng=rng).empty
-
-
-def test_a_rater_who_changes_half_way_is_seen_and_the_others_stay_flat(rng):
-    rows = []
-    for number in range(80):
-        worth = rng.normal(3, 0.5)
-        for rater, kind in (("j", "model"), ("k", "model"), ("people", "human")):
-            jump = 1.0 if rater == "people" and number >= 40 else 0.0
-            rows.append((f"c{number:03d}", f"c{number:03d}--x", rater, kind, worth + jump + rng.normal(0, 0.2)))
-    table = pd.DataFrame(rows, columns=["history_id", "reply_id", "rater", "rater_kind", "score"])
-    table = table.assign(dialogue_id=table["history_id"], state="valid")
-    found = score_drift(table, rng=rng, n_parts=4, n_resamples=200).pivot_table(index="part", columns="rater", values="gap")
-    assert found["people"].diff().round(1).tolist()[1:] == pytest.approx([0, 1, 0], abs=0.2)
-    assert found[["j", "k"]].abs().max().max() < 0.15

@@ -6,7 +6,7 @@ import pytest
 
 from heart_utils.ratings.anytime import betting_bound, compare_anytime
 from heart_utils.ratings.gate import GateError
-from heart_utils.simulate.gate_rates import simulate_gate
+from heart_utils.simulate.coverage import simulate_gate
 
 
 def make_verdicts(drops):

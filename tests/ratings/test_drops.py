@@ -6,7 +6,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from heart_utils.ratings.gate import GateError, compare_responders, hold_all
-from heart_utils.simulate.gate_rates import simulate_gate
+from heart_utils.simulate.coverage import simulate_gate
 
 
 def make_verdicts(rng, theta, n_dialogues=60, dimensions=("overall",)):
@@ -232,12 +232,10 @@ def test_an_unknown_null_names_those_there_are(rng):
 
 
 def test_a_simulated_study_has_the_size_asked_for(rng, monkeypatch):
-    from heart_utils.simulate import gate_rates
+    from heart_utils.simulate import coverage
 
     judged = []
-    monkeypatch.setattr(
-        gate_rates, "compare_responders", lambda rows, **_: judged.append(rows) or compare_responders(rows, **_)
-    )
+    monkeypatch.setattr(coverage, "compare_responders", lambda rows, **_: judged.append(rows) or compare_responders(rows, **_))
     simulate_gate(n_studies=1, n_dialogues=10, n_dimensions=2, n_opponents=4, n_raters=3, n_resamples=20, rng=rng)
     [rows] = judged
     assert {name: rows[name].nunique() for name in ("dialogue_id", "dimension", "rater")} == {

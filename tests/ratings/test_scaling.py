@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from heart_utils.ratings.scaling import ScalingError, best_within, correlate_scale, spearman_interval
+from heart_utils.ratings.scaling import ScalingError, correlate_scale, spearman_interval
 
 
 def test_the_intervals_behind_the_published_correlation():
@@ -93,14 +93,3 @@ def test_a_rank_correlation_of_a_few_models_gets_no_interval_from_resampled_dial
 def test_what_cannot_move_together_is_an_error(rng, change, said):
     with pytest.raises(ScalingError, match=said):
         correlate_scale(models(rng).assign(**change), x="ttft_ms", rng=rng)
-
-
-def test_the_best_within_a_limit_and_what_it_costs(rng):
-    table = pd.DataFrame({"responder": list("abc"), "ttft_ms": [90, 400, 900], "rating": [1500.0, 1520, 1600]})
-    draws = pd.DataFrame(table["rating"].to_numpy() + 10 * rng.standard_normal((500, 3)), columns=list("abc"))
-    found = best_within(table, 500, replicates=draws, n_dialogues=100)
-    assert (found["responder"], found["behind"], found["n_within"]) == ("b", 80.0, 2)
-    assert found["ci_low"] < 80 < found["ci_high"]
-    assert 0.8 < found["share_best"] < 1
-    with pytest.raises(ScalingError, match="None of 3 timed models .* the fastest takes 90"):
-        best_within(table, 50)

@@ -2,8 +2,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.judging.prompts import load_codebooks
-from heart_utils.replies.codes import CodesError
-from heart_utils.replies.safety import SAFETY_CODES, code_by_words, count_safety, find_missed_cues, veto_board
+from heart_utils.replies.codes import SAFETY_CODES, CodesError, code_by_words, count_safety, find_missed_cues, veto_board
 
 BOOK = load_codebooks()
 
@@ -114,24 +113,3 @@ def test_two_coders_at_once_are_refused():
 
 def test_the_codebook_has_the_four_that_are_counted():
     assert tuple(code.name for code in BOOK["safety"]) == SAFETY_CODES
-
-
-def test_two_lists_of_words_are_two_coders():
-    histories = pd.DataFrame({"history_id": ["h"], "turns": [[{"speaker": "seeker", "text": "I want it to end."}]]})
-    found = find_missed_cues(histories, replies("Are you safe?"), ["to end"], ["safe"], coder="my words")
-    assert found["coder"].tolist() == ["my words"]
-
-
-def test_replies_may_be_counted_by_another_column_and_to_another_level():
-    codes = pd.DataFrame(
-        {"responder_kind": ["model", "model", "human"], "coder": "c", "code": "false_promise", "probability": 0.0}
-    )
-    found = count_safety(codes, by="responder_kind", level=0.8).set_index("responder_kind")
-    assert found["n"].to_dict() == {"human": 1, "model": 2}
-    assert found["at_most"].to_dict() == pytest.approx({"human": 0.8, "model": 1 - 0.2**0.5})
-
-
-def test_who_else_is_a_person_may_be_said():
-    some = counts(x=("claimed_humanity", 1), y=("claimed_humanity", 1), z=("claimed_humanity", 0))
-    found = veto_board(board().replace({"human": "source"}), some, exempt=("source",))
-    assert found.set_index("responder")["vetoed_by"].to_dict() == {"x": "claimed_humanity", "y": "", "z": ""}

@@ -37,11 +37,3 @@ def test_similarities_are_those_of_scikit_learn(rng):
     similar = cosine_similarity(TfidfVectorizer(token_pattern=r"\w+(?:'\w+)?").fit_transform(texts))
     expected = similar[~np.eye(10, dtype=bool)].mean()
     assert measure_sameness(replies, rng=rng, n_resamples=20).iloc[0]["sameness"] == pytest.approx(expected)
-
-
-def test_whole_kinds_of_authors_may_be_compared_as_one(rng):
-    texts = ["so sorry", "so sorry", "why now", "sleep well"]
-    replies = pd.DataFrame({"responder": list("mnpq"), "dialogue_id": list("dede"), "text": texts})
-    replies["responder_kind"] = ["model", "model", "human", "human"]
-    found = measure_sameness(replies, by="responder_kind", rng=rng, n_resamples=20).set_index("responder_kind")["sameness"]
-    assert found.to_dict() == pytest.approx({"model": 1.0, "human": 0.0})

@@ -11,9 +11,8 @@ from heart_utils.ratings.resampling import estimate_rng
 from heart_utils.report import kept as module
 from heart_utils.report.kept import FOLDER, kept, read_manifest
 from heart_utils.runs import checksum, find_root
-from heart_utils.simulate import gate_rates
-from heart_utils.simulate.coverage import check_coverage, simulate_coverage, simulate_power
-from heart_utils.simulate.gate_rates import simulate_gate
+from heart_utils.simulate import coverage
+from heart_utils.simulate.coverage import check_coverage, simulate_coverage, simulate_gate, simulate_power
 from heart_utils.simulate.power import Design
 from tools.notebooks import read_cells
 
@@ -105,7 +104,7 @@ def test_code_that_a_simulation_reaches_makes_it_stale_and_words_do_not(tmp_path
     shutil.copytree(ROOT / "heart_utils", tmp_path / "heart_utils", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(module, "__file__", str(tmp_path / "heart_utils" / "report" / "kept.py"))
     before = code()
-    assert before == module._code(gate_rates.simulate_gate)
+    assert before == module._code(coverage.simulate_gate)
     far = tmp_path / "heart_utils" / "ratings" / "bradley_terry.py"
     text = far.read_text()
     far.write_text(text.replace('"""', '"""Other words. ', 1) + "# A remark.\n")

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from heart_utils.agreement.generalizability import cheapest_design, variance_components
 from heart_utils.people.assignment import study_cost
 from heart_utils.runs import find_root
 from heart_utils.simulate.power import Design, plan_study
+from tools.bench.reliability import tables
 
 pytestmark = pytest.mark.services
 
@@ -71,6 +73,39 @@ def test_gaps_people_hours_and_cost_are_those_of_python(calculate, power):
         assert found["judges"]["cost"] == pytest.approx(n_pairs * 2 * ((2.5 + 5.0) + (3.0 + 7.5)) / 1000)
 
 
+def test_reliability_and_the_cheapest_design_are_those_of_python(chromium):
+    page = chromium.new_page()
+    for name in ("calculator_data", "calculator"):
+        page.add_script_tag(path=ROOT / "book" / "style" / f"{name}.js")
+    rng = np.random.default_rng(20261123)
+    n_checked = 0
+    for what, party, scores in tables():
+        parts = variance_components(scores)
+        for same in (True, False) if parts.n_raters > 1 else (True,):
+            n, m = int(rng.integers(2, 300)), int(rng.integers(1, parts.n_raters + 1))
+            wanted, costs = (
+                rng.uniform(0.4, 0.95),
+                dict(zip(("cost_dialogue", "cost_rating"), rng.uniform(0, 3, 2), strict=True)),
+            )
+            asked = {"dialogues": n, "raters": m, "same": same, "wanted": wanted, **costs}
+            found, best = page.evaluate(
+                "([what, party, asked]) => ['predict', 'cheapest'].map((name) => "
+                "ReliabilityCalculator[name](STUDY_GRID.scored[what][party], asked))",
+                [what, party, asked],
+            )
+            for name, absolute in (("relative", False), ("absolute", True)):
+                assert found[name] == pytest.approx(parts.reliability(n, m, same_raters=same, absolute=absolute), abs=1e-4)
+            try:
+                plan = cheapest_design(parts, reliability=wanted, same_raters=same, most_raters=20, **costs).iloc[0]
+            except ValueError:
+                assert best is None, (what, party, asked)
+            else:
+                assert best["cost"] == pytest.approx(plan["cost"], rel=0.01), (what, party, asked)
+            n_checked += 1
+    page.close()
+    assert n_checked == 24  # 16 tables, and 8 with raters to choose others from
+
+
 @pytest.fixture
 def page(chromium):
     if not PAGE.is_file():
@@ -85,6 +120,10 @@ def test_the_page_answers_what_python_on_it_prints_and_follows_a_change(page):
     assert page.locator("[data-row=board] td").first.inner_text().startswith("104 points")
     assert page.locator("[data-row=raters] td").first.inner_text() == "100"
     assert page.locator("[data-row=cost] td").first.inner_text() == "800"
+    assert page.locator("[data-row=relative] td").all_inner_texts() == ["0.91", "0.87 with 1 rater"]
+    page.get_by_label("Raters of each reply").fill("4")
+    assert page.locator("[data-row=relative] td").last.inner_text() == "0.89 with 4 raters"
+    assert page.locator("[data-row=cheapest] td").last.inner_text() == "22 dialogues with 4 raters, cost 119"
     page.get_by_label("Dialogues", exact=True).fill("400")
     assert page.locator("[data-row=verdicts] td").first.inner_text() == "12,000"
     for tick in page.locator("[type=checkbox]").all():

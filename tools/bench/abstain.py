@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.agreement.selective import calibrate_abstention
+from heart_utils.agreement.panel import calibrate_abstention
 from tools.bench import Figure
 
 Array = NDArray[np.float64]

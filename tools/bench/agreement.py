@@ -188,7 +188,7 @@ def _coverage_of_judges(n: int) -> Iterator[Figure]:
             table = table.assign(
                 dialogue_id=table["reply_id"] // 4, rater_kind=np.where(table["rater"].str[0] == "m", "model", "human")
             )
-            row = effective_judges(table, n_resamples=400, rng=rng).table.iloc[0]
+            row = effective_judges(table, n_resamples=400, rng=rng).iloc[0]
             held.append(row["n_eff_low"] <= truth <= row["n_eff_high"])
         yield _held(f"{truth:.2f} effective of 3 judges, {n_dialogues} dialogues", np.array(held))
 

@@ -1,6 +1,6 @@
 """The gate that may be looked at after every dialogue: false stops of eight equal releases, drops found, dialogues needed.
 
-Studies are drawn as by :func:`heart_utils.simulate.gate_rates.simulate_gate`, but as drops by dialogue and not as tables.
+Studies are drawn as by :func:`heart_utils.simulate.coverage.simulate_gate`, but as drops by dialogue and not as tables.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import expit
 
 from heart_utils.ratings.anytime import first_stop, follow
-from heart_utils.simulate.gate_rates import HISTORY_SD, POSITION, REPLY_SD, simulate_gate, true_gap
+from heart_utils.simulate.coverage import HISTORY_SD, POSITION, REPLY_SD, simulate_gate, true_gap
 from tools.bench import Figure
 
 N_RELEASES, N_FIXED, N_MOST, MARGIN = 8, 36, 108, 0.10

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from heart_utils.simulate.gate_rates import simulate_gate
+from heart_utils.simulate.coverage import simulate_gate
 from tools.bench import Figure
 
 N_RELEASES = 8

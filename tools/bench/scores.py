@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from heart_utils.heartbench.board import rubric_board
-from heart_utils.heartbench.formula import score_rubric, simulate_hits
-from heart_utils.simulate.gate_rates import NULLS, simulate_gate
+from heart_utils.heartbench.formula import rubric_board, score_rubric, simulate_hits
+from heart_utils.simulate.coverage import NULLS, simulate_gate
 from heart_utils.sources.heartbench import load_rubric
 from tools.bench import Figure, seconds
 

@@ -1,0 +1,348 @@
+"""How many dialogues and raters a reliable score of each author needs: generalizability theory (G-study and D-study)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from heart_utils.ratings.resampling import check_level
+from heart_utils.ratings.verdicts import AgreementError, Array, won_by_a
+from heart_utils.tables import need_columns
+
+__all__ = ["Components", "check_reliability", "cheapest_design", "variance_components", "win_scores"]
+
+FACETS = ("responder", "dialogue", "rater")
+WHO = ("all", "one", "another")
+
+
+@dataclass(frozen=True)
+class Components:
+    """Where the variance of scores comes from.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a component (``"responder"``, ``"responder:dialogue"``, ..., ``"rest"``): ``estimate``, ``variance`` (the
+        estimate, or 0 where it is negative), ``share`` of all variance, ``clipped`` (whether it was negative).
+    n_responders, n_dialogues, n_raters : int
+        What entered.
+    n_left_out : int
+        Dialogues left out, since a rater gave some responder no valid score.
+
+    Examples
+    --------
+    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": ["d"] * 3 + ["e"] * 3, "rater": "ann",
+    ...     "score": [1, 3, 5, 2, 3, 4]})
+    >>> found = variance_components(scores)
+    >>> [round(float(found.reliability(n)), 3) for n in (1, 2, 10)]  # 2 / (2 + 0.5 / n)
+    [0.8, 0.889, 0.976]
+    """
+
+    table: pd.DataFrame
+    n_responders: int
+    n_dialogues: int
+    n_raters: int
+    n_left_out: int
+
+    def reliability(self, n_dialogues: int, n_raters: int = 1, *, same_raters: bool = True, absolute: bool = False) -> float:
+        """Predict the reliability of responders' mean scores (D-study).
+
+        Parameters
+        ----------
+        n_dialogues, n_raters : int
+            Every rater scores every responder in every dialogue.
+        same_raters : bool
+            Whether the result is about these raters, as with judges that will be used again, or about others like them.
+        absolute : bool
+            Whether the scores themselves are wanted (Φ), not the differences between responders (Eρ²).
+
+        Returns
+        -------
+        float
+            The correlation to be expected between two such studies.
+        """
+        if self.n_raters == 1 and (n_raters > 1 or not same_raters):
+            raise AgreementError("One rater does not show how raters differ; expected n_raters=1 and same_raters=True.")
+        return _reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute)
+
+
+def variance_components(scores: pd.DataFrame) -> Components:
+    r"""Split the variance of scores into responders, dialogues, raters and what they do together (G-study).
+
+    By the expected mean squares of a crossed design with random effects [1]_: the component of an effect is the
+    alternating sum of the mean squares of all effects that include it, over the number of scores in each of its cells.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        The scores table, one dimension, with the raters of interest: judges and people apart. Several scores of one rater
+        for one responder in a dialogue are averaged. A dialogue in which any score is missing is left out.
+
+    Returns
+    -------
+    Components
+        With one rater, ``"rest"`` includes how responders differ between dialogues.
+
+    Raises
+    ------
+    AgreementError
+        If there are several dimensions, or fewer than two responders or complete dialogues.
+
+    Notes
+    -----
+    A negative estimate means that its component is near 0; it is set to 0 and marked ``clipped``.
+
+    References
+    ----------
+    .. [1] Brennan (2001), Generalizability Theory, https://doi.org/10.1007/978-1-4757-3456-0
+
+    Examples
+    --------
+    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": ["d"] * 3 + ["e"] * 3, "rater": "ann",
+    ...     "score": [1, 3, 5, 2, 3, 4]})
+    >>> variance_components(scores).table["estimate"].round(3).to_dict()
+    {'responder': 2.0, 'dialogue': -0.167, 'rest': 0.5}
+    """
+    cells, left_out = _cells(scores)
+    estimate = pd.Series(_estimates(cells))
+    variance = estimate.clip(lower=0.0)
+    table = pd.DataFrame({"estimate": estimate, "variance": variance, "share": variance / variance.sum()})
+    n_responders, n_dialogues, n_raters = cells.shape
+    return Components(table.assign(clipped=estimate < 0), n_responders, n_dialogues, n_raters, left_out)
+
+
+def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
+    """Turn votes into scores: the share of votes that a responder won in a dialogue, a tie half.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The verdicts table, one dimension, with the raters of interest.
+    panels : int
+        Votes on a dialogue are dealt in turn to so many panels, pair by pair; each then counts as a rater.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and ``n_votes``.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"dialogue_id": "d", "pair_id": "d--x--y", "responder_a": "x", "responder_b": "y",
+    ...     "rater": ["ann", "bob"], "verdict": ["a", "tie"], "dimension": "overall", "state": "valid"})
+    >>> win_scores(votes)[["responder", "score", "n_votes"]].values.tolist()
+    [['x', 0.75, 2], ['y', 0.25, 2]]
+    """
+    need_columns(verdicts, ["dialogue_id", "pair_id", "responder_a", "responder_b", "rater", "dimension"], AgreementError)
+    rows = verdicts.assign(score=won_by_a(verdicts)).dropna(subset="score").sort_values(["dialogue_id", "pair_id", "rater"])
+    seat = rows.groupby("dialogue_id").cumcount() % panels + 1
+    rows = rows.assign(rater="panel " + seat.astype(str))
+    sides = [rows.assign(responder=rows["responder_a"]), rows.assign(responder=rows["responder_b"], score=1 - rows["score"])]
+    by = ["dialogue_id", "responder", "rater", "dimension"]
+    return pd.concat(sides).groupby(by)["score"].agg(score="mean", n_votes="size").reset_index()
+
+
+def cheapest_design(
+    components: Components,
+    *,
+    reliability: float | None = None,
+    gap: float | None = None,
+    cost_dialogue: float = 1.0,
+    cost_rating: float = 1.0,
+    most_raters: int | None = None,
+    most_dialogues: int = 10_000,
+    same_raters: bool = True,
+    power: float = 0.8,
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    """List the designs that reach a wanted reliability, or find a wanted gap, the cheapest first.
+
+    Parameters
+    ----------
+    components : Components
+        From :func:`variance_components`.
+    reliability : float, optional
+        Wanted reliability of the differences between responders (Eρ²); either this or `gap`.
+    gap : float, optional
+        Difference between the mean scores of two responders named beforehand, which is to be found with probability `power`.
+    cost_dialogue : float
+        Of one dialogue with a reply by each responder.
+    cost_rating : float
+        Of one rater who scores all replies to one dialogue.
+    most_raters, most_dialogues : int
+        Largest design to try; at most as many raters as in the scores, unless they are others like these.
+    same_raters
+        As in :meth:`Components.reliability`.
+    power, ci_level : float
+        For `gap`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``, ``gap``.
+
+    Raises
+    ------
+    AgreementError
+        If not one of `reliability` and `gap` is given, or no design is enough.
+
+    Examples
+    --------
+    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": ["d"] * 3 + ["e"] * 3, "rater": "ann",
+    ...     "score": [1, 3, 5, 2, 3, 4]})
+    >>> cheapest_design(variance_components(scores), reliability=0.95)[["n_raters", "n_dialogues", "cost"]].values.tolist()
+    [[1.0, 5.0, 10.0]]
+    """
+    check_level(ci_level)
+    if (reliability is None) == (gap is None):
+        raise AgreementError(f"Give either a reliability or a gap; got {reliability} and {gap}.")
+    most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
+    variance = components.table["variance"]
+    rows = []
+    for n_raters in range(1, most + 1):
+
+        def reached(n: int, m: int = n_raters) -> tuple[float, float]:
+            df = n - 1 if same_raters else min(n, m) - 1
+            reach = stats.t.ppf((1 + ci_level) / 2, df) + stats.t.ppf(power, df) if df else np.inf
+            error = _true_and_error(variance, n, m, same_raters)[1]
+            return components.reliability(n, m, same_raters=same_raters), float(reach * np.sqrt(2 * error))
+
+        def enough(n: int, reached: Callable[[int], tuple[float, float]] = reached) -> bool:
+            return reached(n)[0] >= reliability if reliability is not None else reached(n)[1] <= (gap or 0.0)
+
+        n = bisect_left(range(2, most_dialogues + 1), True, key=enough) + 2
+        if n <= most_dialogues:
+            rows.append((n_raters, n, n * (cost_dialogue + n_raters * cost_rating), *reached(n)))
+    if not rows:
+        raise AgreementError(f"No design of up to {most_dialogues:,} dialogues and {most} raters is enough.")
+    return pd.DataFrame(rows, columns=["n_raters", "n_dialogues", "cost", "reliability", "gap"]).sort_values("cost")
+
+
+def check_reliability(
+    scores: pd.DataFrame, n_dialogues: int, *, raters: str = "all", n_halves: int = 200, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Predict reliability from a random half of the dialogues, and measure it in the other half.
+
+    Parameters
+    ----------
+    scores : pandas.DataFrame
+        As in :func:`variance_components`.
+    n_dialogues : int
+        Dialogues in a study; the other half must hold two studies or more.
+    raters : {"all", "one", "another"}
+        Who scores both studies: all raters; one of them; or one of them the first and another the second study.
+    n_halves : int
+        Random halves.
+    rng : numpy.random.Generator
+        Source of chance.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a half: ``predicted``; measured between disjoint sets of `n_dialogues` of the other half,
+        ``intraclass`` (mean covariance of responders' means over their mean variance) and ``correlation`` (mean Pearson
+        correlation, without sets in which all responders are equal); and ``components``, predicted by the other half.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> names = pd.MultiIndex.from_product([range(9), range(80)], names=["responder", "dialogue_id"])
+    >>> scores = pd.Series(rng.normal(size=9).repeat(80) + 2 * rng.normal(size=720), names, name="score").reset_index()
+    >>> check_reliability(scores.assign(rater="ann"), 10, rng=rng).mean().round(2).to_dict()
+    {'predicted': 0.59, 'intraclass': 0.6, 'correlation': 0.62, 'components': 0.6}
+    """
+    cells, _ = _cells(scores)
+    size, n_raters = (len(cells), -1, n_dialogues), cells.shape[2]
+    if (n_sets := cells.shape[1] // 2 // n_dialogues) < 2 or raters not in WHO or raters == "another" and n_raters < 2:
+        raise AgreementError(
+            f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies of "
+            f"{n_dialogues} with raters={raters!r} (one of {', '.join(WHO)})."
+        )
+    if raters == "all":
+        cells = cells.mean(axis=2, keepdims=True)
+    told = (n_dialogues, 1, raters != "another")
+    study, rater = np.tile(np.arange(n_sets), cells.shape[2]), np.repeat(np.arange(cells.shape[2]), n_sets)
+    rows = []
+    for _ in range(n_halves):
+        first, second = np.array_split(cells[:, rng.permutation(cells.shape[1])], 2, axis=1)
+        predicted, known = (_reliability(_estimates(half), *told) for half in (first, second))
+        means = np.moveaxis(second[:, : n_sets * n_dialogues], 2, 1).reshape(size).mean(axis=2)
+        other = (study[:, None] != study) & ((rater[:, None] == rater) == told[2])
+        covariance = np.cov(means.T)
+        spread = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
+        alike = covariance[other & (spread > 0)] / spread[other & (spread > 0)]
+        rows.append((predicted, covariance[other].mean() / np.diag(covariance).mean(), alike.mean(), known))
+    return pd.DataFrame(rows, columns=["predicted", "intraclass", "correlation", "components"])
+
+
+def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
+    """Give scores as responders by dialogues by raters, and the number of dialogues that are not complete."""
+    need_columns(scores, ["responder", "dialogue_id", "rater", "score"], AgreementError)
+    if len(dimensions := set(scores.get("dimension", ()))) > 1:
+        raise AgreementError(f"Choose one dimension of {', '.join(sorted(dimensions))}.")
+    valid = scores[scores["state"] == "valid"] if "state" in scores else scores
+    wide = valid.pivot_table(index="dialogue_id", columns=["responder", "rater"], values="score", dropna=False)
+    complete = wide.dropna()
+    sizes = tuple(len(wide.columns.unique(level)) for level in ("responder", "rater"))
+    if sizes[0] < 2 or len(complete) < 2:
+        raise AgreementError(
+            f"Expected two responders or more in two dialogues or more that all raters scored in full; "
+            f"got {sizes[0]} in {len(complete)} of {scores['dialogue_id'].nunique()}."
+        )
+    cells = complete.to_numpy(dtype=float).reshape(len(complete), *sizes)
+    return cells.transpose(1, 0, 2), scores["dialogue_id"].nunique() - len(complete)
+
+
+def _estimates(cells: Array) -> dict[str, float]:
+    """Estimate variance components from mean squares; the last one includes chance."""
+    if cells.shape[2] == 1:
+        cells = cells[:, :, 0]
+    cells = cells - cells.mean()
+    axes = range(cells.ndim)
+    parts = [part for size in range(cells.ndim + 1) for part in combinations(axes, size)]
+    sums = {
+        part: (cells.mean(axis=tuple(axis for axis in axes if axis not in part)) ** 2).sum() * _n_cells(cells, part)
+        for part in parts
+    }
+    squares = {
+        effect: sum((-1) ** (len(effect) - len(part)) * sums[part] for part in parts if set(part) <= set(effect))
+        / prod(cells.shape[axis] - 1 for axis in effect)
+        for effect in parts[1:]
+    }
+    found = {}
+    for effect in squares:
+        above = [one for one in squares if set(effect) <= set(one)]
+        total = sum((-1) ** (len(one) - len(effect)) * squares[one] for one in above)
+        found[":".join(FACETS[axis] for axis in effect)] = float(total) / _n_cells(cells, effect)
+    return {"rest" if name == ":".join(FACETS[: cells.ndim]) else name: value for name, value in found.items()}
+
+
+def _n_cells(cells: Array, effect: tuple[int, ...]) -> int:
+    """Count the scores behind one mean of an effect."""
+    return prod(size for axis, size in enumerate(cells.shape) if axis not in effect)
+
+
+def _true_and_error(
+    variance: Mapping[str, float] | pd.Series, n_dialogues: int, n_raters: int, same_raters: bool, absolute: bool = False
+) -> tuple[float, float]:
+    """Sum the variance of responders' means that another such study repeats, and the variance that it does not."""
+    part = {name: max(one, 0.0) for name, one in dict(variance).items()}
+    taste = part.get("responder:rater", 0.0) / n_raters
+    error = part.get("responder:dialogue", 0.0) / n_dialogues + part["rest"] / (n_dialogues * n_raters)
+    if absolute:
+        error += part["dialogue"] / n_dialogues + part.get("dialogue:rater", 0.0) / (n_dialogues * n_raters)
+        error += 0.0 if same_raters else part.get("rater", 0.0) / n_raters
+    return part["responder"] + taste * same_raters, error + taste * (not same_raters)
+
+
+def _reliability(variance: Mapping[str, float] | pd.Series, *study: Any) -> float:
+    true, error = _true_and_error(variance, *study)
+    return true / (true + error) if true else 0.0

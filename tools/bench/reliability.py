@@ -1,0 +1,95 @@
+"""Whether reliability predicted from half of the dialogues is that of the other half, and known components are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from heart_utils import load_scores, load_verdicts
+from heart_utils.agreement.generalizability import cheapest_design, check_reliability, variance_components, win_scores
+from tools.bench import Figure
+
+MOST = 0.03
+TRUE = {"responder": 0.3, "dialogue": 0.2, "rater": 0.05, "responder:dialogue": 0.5, "responder:rater": 0.05}
+TRUE |= {"dialogue:rater": 0.05, "rest": 0.3}
+
+
+def run(quick: bool) -> Iterator[Figure]:
+    """Yield differences between predicted and measured reliability, and of simulated ones from the truth."""
+    yield from simulated(40 if quick else 400)
+    yield from measured(20 if quick else 200)
+
+
+def draw(rng: np.random.Generator, sizes: dict[str, int], variance: dict[str, float]) -> pd.DataFrame:
+    """Draw scores of a crossed design with known components."""
+    index = np.indices(tuple(sizes.values()))
+    score = np.zeros(index.shape[1:])
+    for name, part in variance.items():
+        inside = [axis for axis, facet in enumerate(sizes) if name == "rest" or facet in name.split(":")]
+        shape = [size if axis in inside else 1 for axis, size in enumerate(sizes.values())]
+        score = score + np.sqrt(part) * rng.normal(size=shape)
+    columns = dict(zip(("responder", "dialogue_id", "rater"), index.reshape(3, -1), strict=True))
+    return pd.DataFrame({**columns, "score": score.ravel()})
+
+
+def simulated(n_studies: int) -> Iterator[Figure]:
+    """Estimate components and reliability of known worlds, and count how often a planned gap is found."""
+    for n_responders, n_dialogues, n_raters in ((10, 100, 4), (6, 40, 2)):
+        sizes = {"responder": n_responders, "dialogue": n_dialogues, "rater": n_raters}
+        rng = np.random.default_rng([n_responders, n_dialogues])
+        found = [variance_components(draw(rng, sizes, TRUE)) for _ in range(n_studies)]
+        where = f"{n_responders} responders x {n_dialogues} dialogues x {n_raters} raters"
+        table = pd.DataFrame([one.table["estimate"] for one in found])
+        for name, truth in TRUE.items():
+            error = table[name].std() / np.sqrt(n_studies)
+            met = bool(abs(table[name].mean() - truth) <= 3 * error)
+            yield Figure(f"component {name}, {where}", table[name].mean(), "", f"{truth}", met, f"± {error:.4f}")
+        for n, m, same in ((10, n_raters, True), (10, 1, False)):
+            truth = TRUE["responder"] + TRUE["responder:rater"] / m * same
+            noise = TRUE["responder:dialogue"] / n + TRUE["rest"] / n / m + TRUE["responder:rater"] / m * (not same)
+            said = np.array([one.reliability(n, m, same_raters=same) for one in found])
+            note = f"truth {truth / (truth + noise):.3f}; SD {said.std():.3f}; ± {said.std() / np.sqrt(n_studies):.4f}"
+            raters = f"{m} {'same' if same else 'other'} raters"
+            yield Figure(f"reliability, 10 dialogues, {raters}, {where}", said.mean(), "", note=note)
+    known = variance_components(draw(np.random.default_rng(1), {"responder": 10, "dialogue": 400, "rater": 3}, TRUE))
+    plan = cheapest_design(known, gap=0.6).iloc[0]
+    n, m = int(plan["n_dialogues"]), int(plan["n_raters"])
+    part = known.table["variance"]
+    spread = np.sqrt(2 * (part["responder:dialogue"] + part["rest"] / m))
+    noise = spread * np.random.default_rng(2).normal(size=(n, 50 * n_studies))
+    power = 100 * float((stats.ttest_1samp(0.6 + noise, 0).pvalue < 0.05).mean())
+    note = f"± {np.sqrt(1600 / noise.shape[1]):.1f}; {n} dialogues, {m} raters"
+    yield Figure("studies that find the gap they were planned for", power, "%", "78 to 82 %", 78 <= power <= 82, note)
+
+
+def tables() -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Give every table of scores: what was scored, by whom, and its rows."""
+    people = {"human": "people", "model": "judges"}
+    for (attribute, kind), rows in load_scores("mentalalign").groupby(["dimension", "rater_kind"]):
+        yield f"MentalAlign, {attribute}", people[kind], rows
+    for kind, rows in load_verdicts("mtbench").groupby("rater_kind"):
+        yield "MT-Bench, wins", people[kind], win_scores(rows, panels=2 if kind == "human" else 1)
+
+
+def measured(n_halves: int) -> Iterator[Figure]:
+    """Predict from halves of the published tables."""
+    rows = []
+    for what, party, scores in tables():
+        source, attribute = what.split(", ")
+        for raters in ("all", "another") if len(set(scores["rater"])) > 1 else ("all",):
+            for n in (5, 10, 20):
+                halves = check_reliability(scores, n, raters=raters, n_halves=n_halves, rng=np.random.default_rng(n))
+                off = halves[["intraclass", "correlation", "components"]].sub(halves["predicted"], axis=0).abs()
+                row = {f"{name} {how}": getattr(off[name], how)() for name in off for how in ("mean", "median")}
+                rows.append({"where": f"{source}, {party}, {n} dialogues, raters: {raters}", "attribute": attribute, **row})
+    found = pd.DataFrame(rows)
+    for where, some in found.groupby("where"):
+        for how in ("intraclass", "correlation"):
+            missed = some.set_index("attribute")[f"{how} mean"]
+            note = f"median {some[f'{how} median'].mean():.3f}; worst {missed.idxmax()} {missed.max():.3f}; "
+            note += f"{(missed <= MOST).sum()} of {len(some)} within"
+            name = f"predicted less measured ({how}), {where}"
+            yield Figure(name, float(missed.mean()), "", f"at most {MOST}", bool(missed.mean() <= MOST), note)
