@@ -45,9 +45,9 @@ HOLDS = {
         min(at("01", "share-strangers"), at("01", "share-commenters")) > 50 > at("01", "share-therapists-high")
     ),
     "same direction": lambda at: at("01", "share-therapists-high") < 50,
-    "cannot be checked; says little alone": lambda at: at("03", "n-attributes-above") < at("03", "n-attributes") / 2,
+    "cannot be checked; agreement alone says little": lambda at: at("03", "n-attributes-above") < at("03", "n-attributes") / 2,
     "counts hold; its judge prompt swaps": lambda at: (at("07", "n-regular"), at("07", "n-adversarial")) == (280, 20),
-    "too few: interval": lambda at: float(at("06", "fisher-ends").split()[0]) < 0.1,
+    "sixteen are too few: the interval": lambda at: float(at("06", "bw-ends").split()[0]) < 0.1,
 }
 """A verdict on the front page -> whether the numbers of the chapters bear it out."""
 

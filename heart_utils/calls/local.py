@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +65,16 @@ def _only_one() -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     lock = FileLock(_lock_file(), mode=0o666)
-    for seconds in (min(1.0, LOCK_S / 2), LOCK_S):
-        with suppress(Timeout):
-            lock.acquire(timeout=seconds)
-            break
-        print("The embedded model is in use by another process.", file=sys.stderr, flush=True)
-    else:
-        raise ModelError(f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it.")
+    try:
+        lock.acquire(timeout=min(1.0, LOCK_S / 2))
+    except Timeout:
+        print("The embedded model is in use by another process; waiting for it.", file=sys.stderr, flush=True)
+        try:
+            lock.acquire(timeout=LOCK_S)
+        except Timeout:
+            raise ModelError(
+                f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it first."
+            ) from None
     try:
         yield
     finally:

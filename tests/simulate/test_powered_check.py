@@ -54,7 +54,7 @@ def test_too_few_dialogues_are_refused(rng, size, message):
 
 
 def test_more_labels_than_dialogues_are_refused(rng):
-    with pytest.raises(AgreementError, match="61 of 60 dialogue_id cannot be labelled"):
+    with pytest.raises(AgreementError, match="61 of 60 dialogues cannot be labelled"):
         label_some(study(rng), 61, np.random.default_rng(1))
 
 
