@@ -82,7 +82,7 @@ def mark_chapter(cells: list[dict[str, Any]], name: str, run: Run, absent: Colle
     _mark_headings(cells, name, shown)
     tables = {note.table: note for found in notes.values() for note in found}
     if tables:
-        listed = "\n".join(f"- {note.table}: {note.source}; licence {note.licence}." for note in tables.values())
+        listed = "\n".join(f"- {note.table}: {note.source}; licence {note.licence}." for _, note in sorted(tables.items()))
         said = f"```{{dropdown}} The tables that this page was made from, and their licences\n{listed}\n```"
         cells.append({"cell_type": "markdown", "id": "tables-read", "metadata": {}, "source": said})
     return Evidence(glued, list(tables.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -22,7 +23,8 @@ LONG = 36
 HEADS: dict[str, str] = WORDS["heads"]
 """What the columns of the project's tables are called before readers; of any other, the underscores go."""
 DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
-
+NUMBER = count(1)
+"""Of the tables of a page, in place of pandas' random ids: the same book is the same bytes."""
 P_VALUES = ("p", "p_value", "p value", "corrected", "corrected (BH)", "corrected (Holm)")
 
 
@@ -74,7 +76,7 @@ def show_table(
         kept = kept.reset_index(drop=True)
     kind = "dataframe heart-filter" if filtered else "dataframe"
     # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
-    shown = kept.style.format(precision=digits, na_rep=DASH, thousands=",", escape="html")
+    shown = kept.style.set_uuid(f"{next(NUMBER)}").format(precision=digits, na_rep=DASH, thousands=",", escape="html")
     for axis in (0, 1):  # names in a table may be anybody's, and pandas takes them for markup unless it is told
         shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
     shown = shown.set_table_attributes(f'class="{kind}"').map(_give_room)
