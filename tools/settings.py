@@ -34,6 +34,11 @@ class Settings:
     repository: str = ""
     contact: str = ""
 
+    @property
+    def address(self) -> str:
+        """The repository's address as a browser shows it, without what git needs alone."""
+        return self.repository.rstrip("/").removesuffix(".git")
+
 
 def read_settings(root: Path) -> Settings:
     """Read the project's own settings.
@@ -84,8 +89,7 @@ def launch_words(settings: Settings) -> str:
     >>> "mybinder.org/v2/gh/who/what/HEAD" in launch_words(Settings("https://github.com/who/what"))
     True
     """
-    address = settings.repository.rstrip("/").removesuffix(".git")
-    if not address:
+    if not (address := settings.address):
         return (
             "This copy does not know where its repository is, so there is no button here. Whoever publishes it fills in\n"
             "`repository` under `[tool.heart]` in `pyproject.toml`, and this page gets one.\n"
@@ -116,8 +120,7 @@ def launch_buttons(settings: Settings) -> dict[str, object]:
     >>> launch_buttons(Settings("https://github.com/who/what"))["launch_buttons"]["colab_url"]
     'https://colab.research.google.com'
     """
-    address = settings.repository.rstrip("/").removesuffix(".git")
-    if not address.startswith("https://github.com/"):
+    if not (address := settings.address).startswith("https://github.com/"):
         return {}
     hosts = {"binderhub_url": "https://mybinder.org", "colab_url": "https://colab.research.google.com"}
     return {

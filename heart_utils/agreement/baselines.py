@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.agreement.agreement import A, B, VotePairs, author_baseline, pair_votes, party, sum_by_cluster, that_count
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns, sums_by
 from heart_utils.ratings.verdicts import AgreementError, Array, Votes, read_votes
 
 __all__ = ["agreement_with_baselines"]
@@ -95,7 +95,8 @@ def agreement_with_baselines(
         first = (first + counts.sum(axis=1)) / 2.0
     right = np.zeros((pairs.n_clusters, n_groups, len(guesses)))
     for place, guess in enumerate(guesses.values()):
-        np.add.at(right[..., place], (pairs.cluster, pairs.group), (first * guess[pairs.unit]).sum(axis=1))
+        said = (first * guess[pairs.unit]).sum(axis=1)
+        right[..., place] = sums_by((pairs.cluster, pairs.group), said, pairs.n_clusters, n_groups)
     sums, names = sum_by_cluster(pairs, counts)[..., :2], author_baseline(pairs, counts, decided=True)
     weights = np.vstack([np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)])
     total, equal = np.moveaxis(np.einsum("rc,cgk->rgk", weights, sums), -1, 0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.ratings.resampling import check_level
+from heart_utils.ratings.scores import crossed_components
 from heart_utils.ratings.verdicts import AgreementError, Array, won_by_a
 from heart_utils.tables import need_columns
 
@@ -302,32 +301,10 @@ def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
 
 
 def _estimates(cells: Array) -> dict[str, float]:
-    """Estimate variance components from mean squares; the last one includes chance."""
-    if cells.shape[2] == 1:
-        cells = cells[:, :, 0]
-    cells = cells - cells.mean()
-    axes = range(cells.ndim)
-    parts = [part for size in range(cells.ndim + 1) for part in combinations(axes, size)]
-    sums = {
-        part: (cells.mean(axis=tuple(axis for axis in axes if axis not in part)) ** 2).sum() * _n_cells(cells, part)
-        for part in parts
-    }
-    squares = {
-        effect: sum((-1) ** (len(effect) - len(part)) * sums[part] for part in parts if set(part) <= set(effect))
-        / prod(cells.shape[axis] - 1 for axis in effect)
-        for effect in parts[1:]
-    }
-    found = {}
-    for effect in squares:
-        above = [one for one in squares if set(effect) <= set(one)]
-        total = sum((-1) ** (len(one) - len(effect)) * squares[one] for one in above)
-        found[":".join(FACETS[axis] for axis in effect)] = float(total) / _n_cells(cells, effect)
-    return {"rest" if name == ":".join(FACETS[: cells.ndim]) else name: value for name, value in found.items()}
-
-
-def _n_cells(cells: Array, effect: tuple[int, ...]) -> int:
-    """Count the scores behind one mean of an effect."""
-    return prod(size for axis, size in enumerate(cells.shape) if axis not in effect)
+    """Estimate variance components; the last one, "rest", includes chance."""
+    cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
+    *named, (_, rest) = crossed_components(cells).items()
+    return {":".join(FACETS[axis] for axis in effect): value for effect, value in named} | {"rest": rest}
 
 
 def _true_and_error(

@@ -20,9 +20,10 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, holm, interval_of, p_value, sums_by
+from heart_utils.ratings.scores import crossed_components
 from heart_utils.ratings.verdicts import Array
 
-__all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo", "variance_components"]
+__all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo", "components_by_dimension"]
 
 
 NOT_DISTINCT = "not shown to be distinct"
@@ -141,7 +142,7 @@ def measure_halo(
     return Halo(correlations, of_dimensions, second.reset_index(drop=True), of_raters, len(block), n_left_out, n_clusters, few)
 
 
-def variance_components(scores: pd.DataFrame) -> pd.DataFrame:
+def components_by_dimension(scores: pd.DataFrame) -> pd.DataFrame:
     """Split the variance of each dimension's scores by what they vary with.
 
     Expected mean squares of the crossed design history x responder x rater with one score a cell [1]_. An
@@ -166,7 +167,7 @@ def variance_components(scores: pd.DataFrame) -> pd.DataFrame:
     --------
     >>> rows = [(h, r, j, "warmth", 1.0 + 2 * (r == "y")) for h in "ab" for r in "xy" for j in "jk"]
     >>> scores = pd.DataFrame(rows, columns=["history_id", "responder", "rater", "dimension", "score"])
-    >>> table = variance_components(scores.assign(dialogue_id=scores["history_id"], state="valid"))
+    >>> table = components_by_dimension(scores.assign(dialogue_id=scores["history_id"], state="valid"))
     >>> table.loc[table["component"] == "responder", "variance"].round(3).tolist()  # of 1 and 3
     [2.0]
     """
@@ -256,23 +257,10 @@ def _interval(name: str, values: Array, n_clusters: int, ci_level: float, **ends
 
 
 def _components(block: Array) -> dict[str, float]:
-    """Solve the expected mean squares of a crossed random design with one value a cell."""
+    """Estimate variance components; the last one, "residual", includes chance."""
     c, a, r = block.shape
     if min(c, a, r) < 2:
         raise HaloError(f"{c} histories, {a} responders and {r} raters: variance components need two of each.")
     names = ("history", "responder", "rater")
-    effects = [axes for size in (1, 2, 3) for axes in combinations(range(3), size)]
-    parts: dict[tuple[int, ...], Array] = {(): block.mean(keepdims=True)}
-    square = {}
-    for axes in effects:
-        mean = block.mean(axis=tuple({0, 1, 2} - {*axes}), keepdims=True)
-        parts[axes] = mean - sum(part for inner, part in parts.items() if {*inner} < {*axes})
-        freedom = np.prod([block.shape[axis] - 1 for axis in axes])
-        square[axes] = float((parts[axes] ** 2).sum() * block.size / parts[axes].size / freedom)
-    found = {}
-    for axes in effects:  # the expected square of an effect holds those of all wider effects
-        others = {0, 1, 2} - {*axes}
-        wider = [square[one] * (-1) ** (len(one) - len(axes)) for one in effects if {*axes} <= {*one}]
-        name = "residual" if not others else " x ".join(names[axis] for axis in axes)
-        found[name] = float(sum(wider) / np.prod([block.shape[axis] for axis in others]))
-    return found
+    *named, (_, rest) = crossed_components(block).items()
+    return {" x ".join(names[axis] for axis in effect): value for effect, value in named} | {"residual": rest}

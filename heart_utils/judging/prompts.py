@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import pandas as pd
-import yaml
 from pydantic import Field
 
 from heart_utils.calls.models import Call
@@ -49,7 +48,7 @@ Messages = tuple[Mapping[str, str], ...]
 
 # Beside the code and not in a run's own project: another word there asks another question.
 DATA = next(above / "data" for above in Path(__file__).parents[1:3] if (above / "data").is_dir())  # in a wheel, in a checkout
-PROMPTS = yaml.safe_load((DATA / "prompts.yaml").read_text(encoding="utf-8"))
+PROMPTS = read_yaml(DATA / "prompts.yaml", dict[str, Any], ValueError)
 LANGUAGES = tuple(PROMPTS["items"])
 REPLY_INSTRUCTIONS: str = PROMPTS["reply"].format(sentences=MAX_SENTENCES, words=MAX_WORDS)
 """What whoever writes a reply is told: the same words for a model and for a person in a study."""

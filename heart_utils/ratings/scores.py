@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,35 @@ __all__ = [
 
 class ScaleError(ValueError):
     """Scores, or weights for them, do not fit together."""
+
+
+def crossed_components(cells: NDArray[np.float64]) -> dict[tuple[int, ...], float]:
+    """Estimate the variance components of a crossed random design with one score a cell, by the axes that each varies with.
+
+    From expected mean squares: the component of an effect is the alternating sum of the mean squares of all effects that
+    include it, over the number of scores in each of its cells. The last one includes chance. Source: Brennan (2001).
+    """
+    cells = cells - cells.mean()
+    axes = range(cells.ndim)
+    behind = {
+        part: prod(size for axis, size in enumerate(cells.shape) if axis not in part)
+        for size in range(cells.ndim + 1)
+        for part in combinations(axes, size)
+    }
+    sums = {
+        part: (cells.mean(axis=tuple(axis for axis in axes if axis not in part)) ** 2).sum() * n for part, n in behind.items()
+    }
+    squares = {
+        effect: sum((-1) ** (len(effect) - len(part)) * sums[part] for part in sums if set(part) <= set(effect))
+        / prod(cells.shape[axis] - 1 for axis in effect)
+        for effect in sums
+        if effect
+    }
+    found = {}
+    for effect in squares:
+        wider = [(-1) ** (len(one) - len(effect)) * square for one, square in squares.items() if set(effect) <= set(one)]
+        found[effect] = float(sum(wider)) / behind[effect]
+    return found
 
 
 def average_scores(

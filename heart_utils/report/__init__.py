@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
+from heart_utils.settings import read_yaml
 
-WORDS: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "words.yaml").read_text(encoding="utf-8"))
+WORDS: dict[str, Any] = read_yaml(Path(__file__).parents[1] / "words.yaml", dict[str, Any], ValueError)
 """What columns, kinds and methods are called before readers."""
