@@ -40,13 +40,13 @@ def know(monkeypatch, source: Source, files: dict[str, tuple[str, str, bytes]]) 
 
 
 def mirrored(monkeypatch, folder, name: str, files: dict[str, bytes]):
-    """Put the files of a known set into a mirror with their own checksums."""
+    """Put the files of a known set into a mirror with their own checksums, the one looked at from now on."""
     source = catalogue.SOURCES[name]
     (folder / source.folder).mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
         (folder / source.folder / file).write_bytes(content)
     know(monkeypatch, source, {file: (file, "", content) for file, content in files.items()})
-    return folder
+    monkeypatch.setenv("HEART_DATA_MIRROR", str(folder))
 
 
 def mentalalign_cell(scores=(4, 4, 4, 4, 4, 4, 4), **more) -> str:

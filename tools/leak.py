@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.fetch import find_data
+from heart_utils.sources.catalogue import DataError, find_data
 
 __all__ = ["WITHHELD", "Leak", "Withheld", "find_leaks", "read_published", "withheld_texts"]
 
@@ -106,15 +105,13 @@ class Withheld:
         return count, words
 
 
-def withheld_texts(names: Sequence[str] = WITHHELD, *, mirror: Path | None = None) -> Withheld:
+def withheld_texts(names: Sequence[str] = WITHHELD) -> Withheld:
     """Read the texts that may not be passed on, from the mirror or from what `make data` brought.
 
     Parameters
     ----------
     names : sequence of str
         Names of data sets.
-    mirror : pathlib.Path, optional
-        In place of ``HEART_DATA_MIRROR``.
 
     Returns
     -------
@@ -125,7 +122,7 @@ def withheld_texts(names: Sequence[str] = WITHHELD, *, mirror: Path | None = Non
     DataError
         If a set is not here; the message says how to get it.
     """
-    files = [file for name in names for file in find_data(name, mirror=mirror).values()]
+    files = [file for name in names for file in find_data(name).values()]
     return Withheld(text for file in files for text in _strings(file))
 
 

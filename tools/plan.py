@@ -28,7 +28,7 @@ import yaml
 import heart_utils
 from heart_utils.judging.prompts import load_protocol, load_rubric
 from heart_utils.runs import checksum, find_root, write_atomically
-from heart_utils.sources.fetch import cache_folder
+from heart_utils.sources.catalogue import cache_folder
 from heart_utils.tables import TABLES
 from tools.notebooks import Chapter, NotebookError, read_chapter
 

@@ -18,7 +18,7 @@ from heart_utils.agreement.prediction_powered import corrected_gap
 from heart_utils.ratings.resampling import bootstrap_ci, estimate_rng
 from heart_utils.replies.strategies import train_coder
 from heart_utils.runs import find_root
-from heart_utils.sources.esconv import load_strategy_turns
+from heart_utils.sources.heart import load_strategy_turns
 
 SEED = 20260109
 N_BY_HAND = 60

@@ -4,8 +4,16 @@ One door for each table, :func:`load_histories`, :func:`load_replies`, :func:`lo
 :func:`load_verdicts`, opened by the name of a set or by the path of a file.
 """
 
-from heart_utils.sources.catalogue import SOURCES, DamagedDataError, DataError, DataUnavailableError, Source, load_responders
-from heart_utils.sources.fetch import fetch_data, find_data
+from heart_utils.sources.catalogue import (
+    SOURCES,
+    DamagedDataError,
+    DataError,
+    DataUnavailableError,
+    Source,
+    fetch_data,
+    find_data,
+    load_responders,
+)
 from heart_utils.sources.heart import count_role_swaps, flag_reply
 from heart_utils.sources.load import load_histories, load_replies, load_scores, load_tallies, load_verdicts
 from heart_utils.sources.mentalalign import find_blocks

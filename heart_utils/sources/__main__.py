@@ -1,48 +1,111 @@
-"""The command behind ``make data NAME=...``: terms first, then the files, checked, and what is made of them compared."""
+"""The command behind ``make data NAME=...``: terms first, then the files, checked, and what is made of them compared.
+
+``data/public`` is in the repository and is the run ``public``, so no chapter needs a download. ``NAME=check`` compares it
+with all official files, and ``NAME=write`` derives it again from a mirror or from the files that `make data` brought.
+"""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import sys
 
-from heart_utils.runs import RunError
-from heart_utils.sources.catalogue import SOURCES, DataError, Source, find_source
-from heart_utils.sources.fetch import cache_folder, fetch_data, find_data
-from heart_utils.sources.public import compare_public
+import pandas as pd
 
-USAGE = f"Usage: python -m heart_utils.sources NAME, where NAME is list or one of {', '.join(SOURCES)}."
+from heart_utils.runs import FORMAT, PUBLIC, RunError, open_run, write_atomically
+from heart_utils.sources.catalogue import SOURCES, DataError, Source, cache_folder, fetch_data, find_data, load_responders
+from heart_utils.sources.studies import PUBLISHED, derive
+
+__all__: list[str] = []
+
+COMMANDS = ("list", "check", "write")
+USAGE = f"Usage: make data NAME=..., where NAME is {', '.join(COMMANDS)} or one of {', '.join(SOURCES)}."
+
+WORDS = 200  #: Characters shown of how two tables differ.
+
+TALLIES_LICENCE = "CC0-1.0"  #: Of our own counts of rows that may not be passed on themselves.
+
+
+def derive_tables(name: str) -> dict[str, pd.DataFrame]:
+    """Derive from its official files what ``data/public`` holds of a study."""
+    tables = {PUBLISHED[name][0]: derive(name), "responders": load_responders(name)}
+    return tables | ({"as_published": derive(name, as_published=True)} if name == "mentalalign" else {})
+
+
+def write_public() -> None:
+    """Write ``data/public`` whole: every set is derived before the first file is replaced."""
+    run = open_run(PUBLIC)
+    derived = {name: derive_tables(name) for name in PUBLISHED}
+    for name, tables in derived.items():
+        for table, rows in tables.items():
+            # Smaller than what a run writes, for it stays in the repository.
+            content = rows.to_parquet(index=False, compression="zstd", compression_level=19)
+            write_atomically(run.folder / table / f"{name}.parquet", content)
+    write_atomically(run.folder / "manifest.json", (json.dumps(_manifest(), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def compare_public(name: str) -> list[str]:
+    """Derive a set again and name what differs from ``data/public``."""
+    folder = open_run(PUBLIC).folder
+    said = []
+    for table, rows in derive_tables(name).items():
+        file = folder / table / f"{name}.parquet"
+        if not file.is_file():
+            said.append(f"{file} is not there.")
+            continue
+        try:
+            # Through the same format, which gives back arrays for lists.
+            again = pd.read_parquet(io.BytesIO(rows.to_parquet(index=False)))
+            shipped = pd.read_parquet(file)
+            pd.testing.assert_frame_equal(shipped, again, check_exact=True)
+        except AssertionError as error:
+            words = " ".join(str(error).split())
+            said.append(f"{file} (left) is not what the official files give (right): {words[:WORDS]} ...")
+            continue
+        if shipped.attrs != again.attrs:
+            said.append(f"{file}: the notes are not what the official files give.")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    if any(manifest[key] != value for key, value in _manifest().items()):
+        said.append(f"{folder / 'manifest.json'} is not what data/sources.yaml says.")
+    return said
+
+
+def _manifest() -> dict[str, object]:
+    """Say of each set where it comes from, on which terms, and what was made of it."""
+    tables: dict[str, dict[str, str]] = {}
+    data = {}
+    for name, (table, _) in PUBLISHED.items():
+        source = SOURCES[name]
+        about = {"source": source.title, "licence": source.licence, "terms": source.terms, "citation": source.citation}
+        about |= {"address": source.address, "derivation": source.derivation, "ships": source.ships, "origin": "published"}
+        if source.ships == "tallies":
+            about["licence"] = TALLIES_LICENCE
+        tables |= {f"{table}/{name}": about, f"responders/{name}": about}
+        data[name] = {file.file: file.sha256 for file in source.files}
+    return {"format": FORMAT, "run": PUBLIC, "tables": tables, "data": data}
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch one data set and those it needs, or list them all.
+    """Fetch one data set and those it needs, list them all, or compare ``data/public`` with all official files, or write it.
 
-    Parameters
-    ----------
-    arguments : list of str
-        One name.
-
-    Returns
-    -------
-    int
-        0 if all went well, 1 if a set cannot be had or gives something else than ``data/public`` holds, 2 if the
-        command was not understood.
+    It is 1 if a set cannot be had or gives something else than ``data/public`` holds, 2 if the command was not understood.
     """
-    if len(arguments) != 1:
+    if len(arguments) != 1 or arguments[0] not in (*COMMANDS, *SOURCES):
         print(USAGE, file=sys.stderr)
         return 2
-    if arguments == ["list"]:
+    asked = arguments[0]
+    if asked == "list":
         for source in SOURCES.values():
             print(f"{source.name:14} {source.licence:13} {source.title}")
         return 0
     try:
-        source = find_source(arguments[0])
-    except DataError as error:
-        print(f"{error}\n{USAGE}", file=sys.stderr)
-        return 2
-    try:
-        for name in (*source.needs, source.name):
-            _get(find_source(name))
-        differences = compare_public(source.name) if source.ships else []
+        if asked == "write":
+            write_public()
+        for name in () if asked in COMMANDS else (*SOURCES[asked].needs, asked):
+            _get(SOURCES[name])
+        names = [name for name in PUBLISHED if asked in (*COMMANDS, name)]
+        differences = [said for name in names for said in compare_public(name)]
     except (DataError, RunError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
@@ -51,8 +114,9 @@ def main(arguments: list[str]) -> int:
         return 130
     if differences:
         print("\n".join(differences), file=sys.stderr)
-    elif source.ships:
-        print(f"  data/public holds what these files give: {source.derivation}")
+    elif names:
+        made = SOURCES[asked].derivation if asked in SOURCES else ", ".join(names)
+        print(f"  data/public holds what these files give: {made}")
     return 1 if differences else 0
 
 
@@ -60,11 +124,8 @@ def _get(source: Source) -> None:
     mirror = os.environ.get("HEART_DATA_MIRROR")
     if mirror:
         print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}")
-        files = find_data(source.name)
-        print(f"  {len(files)} files, checked, in the mirror {mirror}")
-    else:
-        files = fetch_data(source.name)
-        print(f"  {len(files)} files, checked, in {cache_folder() / source.folder}")
+    files = find_data(source.name) if mirror else fetch_data(source.name)
+    print(f"  {len(files)} files, checked, in {f'the mirror {mirror}' if mirror else cache_folder() / source.folder}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,28 @@
-"""The data sets that the project knows: official place, pinned revision, checksums, licence, citation."""
+"""The data sets that the project knows: place, revision, checksums, licence, citation; fetched, kept and checked.
+
+Data sets come from a mirror, the cache or their official place, and are checked wherever they come from. What is kept is not
+always what is served: of MT-Bench only labels, of three files of ratings all but the conversations. So each file passes
+through a step that keeps what is used, and the checksum is of what is kept. pooch's downloader does the asking; its own
+registry checks what is served, so checking, caching and the atomic rename are done here.
+"""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
 
-from heart_utils.runs import find_root
+from heart_utils.runs import checksum, find_home, find_root, write_atomically
 from heart_utils.settings import read_yaml
 from heart_utils.tables import check_table
 
@@ -31,8 +45,8 @@ class DamagedDataError(DataError):
 class SourceFile:
     """One file of a data set: its name here, where its official place has it, and what is known of it.
 
-    ``kept`` says what is kept of it: all, or ``labels``, ``ratings`` or ``dialogues``, as
-    ``heart_utils.sources.fetch`` describes; ``sha256`` is the checksum of that.
+    ``kept`` says what is kept of it: all, or ``labels``, ``ratings`` or ``dialogues``; ``sha256`` is
+    the checksum of that.
     """
 
     file: str
@@ -91,3 +105,157 @@ def load_responders(name: str) -> pd.DataFrame:
         known = ", ".join(name for name, source in SOURCES.items() if source.responders)
         raise DataError(f"No responders are known for {name!r}. They are for {known} and sample.")
     return check_table("responders", pd.DataFrame(source.responders))
+
+
+TIMEOUT = (5.0, 20.0)  #: Seconds to wait for a connection, and for the next bytes of an answer.
+
+
+def find_data(name: str) -> dict[str, Path]:
+    """Find the official files of a data set in a mirror or in the cache; nothing is fetched.
+
+    A mirror, where ``HEART_DATA_MIRROR`` names one, is the only place looked at. Without one the cache is read, which
+    ``fetch_data`` (``make data``) fills.
+    """
+    source = find_source(name)
+    place = os.environ.get("HEART_DATA_MIRROR")
+    folder = (Path(place).expanduser().resolve() if place else cache_folder()) / source.folder
+    files = {file.file: folder / file.file for file in source.files}
+    for file in source.files if place else ():
+        if not files[file.file].is_file():
+            said = f"The mirror {folder.parent} has no {source.folder}/{file.file}"
+            raise DataUnavailableError(f"{said}. Add it, or unset HEART_DATA_MIRROR and run `make data NAME={name}`.")
+        _check(source, file, files[file.file])
+    if not place and not all(_whole(file, files[file.file]) for file in source.files):
+        raise DataUnavailableError(f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}")
+    return files
+
+
+def fetch_data(name: str) -> dict[str, Path]:
+    """Fetch a data set from its official place into the cache, and say on which terms.
+
+    A file already in the cache and whole is not fetched again. A download that is cut short, does not have the known
+    checksum or is interrupted leaves nothing behind.
+    """
+    from tqdm import tqdm
+
+    source = find_source(name)
+    print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}\n  from: {source.address}", flush=True)
+    bar = tqdm(source.files, desc=name, unit="file", disable=not sys.stderr.isatty())
+    return {file.file: _fetched(source, file) for file in bar}
+
+
+def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -> None:
+    """Refuse a table of an official file that is not the one known: a column gone or new, other rows."""
+    missing = [column for column in used if column not in table]
+    if missing:
+        raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")
+    known = next(there for there in find_source(name).files if there.file == file)
+    for what, found, expected in (("columns", table.shape[1], known.columns), ("rows", len(table), known.rows)):
+        if expected is not None and found != expected:
+            said = f"{name}/{file}: {found} {what}, {expected} were expected"
+            raise DataError(f"{said}. The official file has changed: read what is new, then mend data/sources.yaml.")
+
+
+def cache_folder() -> Path:
+    """Tell where fetched files are kept: ``HEART_DATA_CACHE``, else ``build/data`` under the root."""
+    named = os.environ.get("HEART_DATA_CACHE")
+    return Path(named).expanduser().resolve() if named else find_home() / "build" / "data"
+
+
+def _fetched(source: Source, file: SourceFile) -> Path:
+    path = cache_folder() / source.folder / file.file
+    if not _whole(file, path):
+        kept = _keep(source, file, _download(source, file))
+        if hashlib.sha256(kept).hexdigest() != file.sha256:
+            raise DamagedDataError(
+                f"{source.url(file)} is damaged or was changed: its checksum is not the one known. Nothing was kept. Run `make "
+                f"data NAME={source.name}` again; if it happens twice, the official file has changed."
+            )
+        write_atomically(path, kept)
+    return path
+
+
+def _download(source: Source, file: SourceFile) -> bytes:
+    import pooch  # type: ignore[import-untyped]
+    import requests
+
+    answer = io.BytesIO()
+    url = source.url(file)
+    try:
+        pooch.HTTPDownloader(timeout=TIMEOUT)(url, answer, None)
+    except requests.exceptions.ChunkedEncodingError as error:
+        raise DamagedDataError(f"{url} was cut short ({error}). Nothing was kept. {_advice(source)}") from None
+    except requests.exceptions.HTTPError as error:
+        raise DataUnavailableError(f"{url} was refused ({error}). {_advice(source)}") from None
+    except requests.exceptions.RequestException as error:
+        raise DataUnavailableError(f"{url} could not be reached ({type(error).__name__}). {_advice(source)}") from None
+    return answer.getvalue()
+
+
+def _advice(source: Source) -> str:
+    return (
+        f"With a network, run `make data NAME={source.name}`; without one, set HEART_DATA_MIRROR to a folder "
+        f"that holds {source.folder}/ (data/sources.yaml lists its files)."
+    )
+
+
+def _whole(file: SourceFile, path: Path) -> bool:
+    return path.is_file() and checksum(path) == file.sha256
+
+
+def _check(source: Source, file: SourceFile, path: Path) -> None:
+    """Compare what a file holds with what is known of it."""
+    if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
+        said = f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml"
+        raise DamagedDataError(f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror again.")
+
+
+def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
+    """Keep what is used of a file; what was kept once stays as it is."""
+    if not file.kept:
+        return content
+    steps = {"labels": _labels, "ratings": _ratings, "dialogues": _dialogues}
+    try:
+        return steps[file.kept](content)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged Parquet, CSV or JSON file has no common class of error
+        raise DamagedDataError(f"{source.folder}/{file.file} cannot be read ({error}). Nothing was kept.") from None
+
+
+def _labels(content: bytes) -> bytes:
+    """Keep the labels of MT-Bench's Parquet files as sorted JSON Lines; conversations are never read."""
+    if not content.startswith(b"PAR1"):
+        return content
+    import pyarrow.parquet as pq
+
+    key = ["question_id", "turn", "model_a", "model_b", "judge"]
+    rows = pq.read_table(io.BytesIO(content), columns=[*key, "winner"]).to_pylist()
+    rows.sort(key=lambda row: tuple(row[column] for column in key))
+    return "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows).encode()
+
+
+def _ratings(content: bytes) -> bytes:
+    """Drop the column with conversations from a file of ratings."""
+    rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline="")))
+    if "full_conversation" not in rows[0]:
+        return content
+    dropped = rows[0].index("full_conversation")
+    kept = io.StringIO(newline="")
+    csv.writer(kept, lineterminator="\n").writerows(row[:dropped] + row[dropped + 1 :] for row in rows)
+    return kept.getvalue().encode()
+
+
+def _dialogues(content: bytes) -> bytes:
+    """Write HEART's dialogues in one form, whatever the white space they came with."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, str):
+            return " ".join(value.split())
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return value
+
+    return (json.dumps(plain(json.loads(content)), sort_keys=True, separators=(",", ":")) + "\n").encode()

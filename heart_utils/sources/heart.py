@@ -1,6 +1,6 @@
-"""HEART's 300 histories, rebuilt with the speakers right, the calm originals of the adversarial ones, and the replies to them.
+"""ESConv's dialogues, merged so that speakers alternate, and HEART's 300 histories that were cut from them, with the replies.
 
-The release labels turns by parity or by a list of speakers that is missing from the adversarial
+HEART's release labels turns by parity or by a list of speakers that is missing from the adversarial
 file; here the speaker of each turn comes from ESConv, or from what was found by reading: every
 adversarial history starts with the supporter, alternates, and ends with the seeker.
 """
@@ -9,34 +9,150 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from heart_utils.runs import find_root
-from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.esconv import Dialogue, history_row, read_dialogues
-from heart_utils.sources.fetch import find_data
+from heart_utils.sources.catalogue import DataError, find_data
 from heart_utils.sources.files import complete, read_sample
 from heart_utils.tables import check_table
 
-__all__ = ["MAX_SENTENCES", "MAX_WORDS", "count_role_swaps", "flag_reply"]
+__all__ = ["MAX_SENTENCES", "MAX_WORDS", "Dialogue", "count_role_swaps", "flag_reply", "load_strategy_turns"]
 
-DAMAGED_TEXT = (80, 82, 90)
-"""Items whose released text lost quotation marks, and in 82 and 90 its end, in a CSV step."""
-
-PARITY = ("seeker", "supporter")
-"""How the released judge prompt labels turns: even numbers are the seeker's."""
+SPLITS = ("train", "valid", "test")
+SPEAKERS = {"usr": "seeker", "sys": "supporter"}
+LICENCE = "CC-BY-NC-4.0"
 
 
-def load_heart(*, twins: bool = False, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+@dataclass(frozen=True)
+class Dialogue:
+    """One dialogue of ESConv, turns of one speaker in a row joined by a space, as HEART's release joins them.
+
+    ``dialogue_id`` is ``esconv-``, the split, and the row in its file, from 0; ``ends`` gives for each merged turn the
+    number of its last raw turn; ``strategies`` for each merged turn of the supporter those of its raw turns, joined by a
+    plus sign between spaces; ``about`` ESConv's other fields.
+    """
+
+    dialogue_id: str
+    turns: tuple[dict[str, str], ...]
+    ends: tuple[int, ...]
+    strategies: tuple[str, ...]
+    about: dict[str, Any]
+
+
+def read_dialogues() -> dict[str, list[Dialogue]]:
+    """Read ESConv's three splits."""
+    files = find_data("esconv")
+    dialogues = {}
+    for split in SPLITS:
+        lines = files[f"{split}.json"].read_text(encoding="utf-8").splitlines()
+        dialogues[split] = [_merge(f"esconv-{split}-{row:04d}", json.loads(line)) for row, line in enumerate(lines)]
+    return dialogues
+
+
+def load_esconv() -> pd.DataFrame:
+    """Load the 1,300 dialogues whole, as histories with strategies and the seeker's own scores."""
+    rows = [_whole(dialogue) for split in read_dialogues().values() for dialogue in split]
+    return check_table("histories", complete("histories", pd.DataFrame(rows)))
+
+
+def _merge(dialogue_id: str, record: dict[str, Any]) -> Dialogue:
+    runs = itertools.groupby(enumerate(record["dialog"]), key=lambda numbered: SPEAKERS[numbered[1]["speaker"]])
+    merged = [(speaker, list(numbered)) for speaker, numbered in runs]
+    return Dialogue(
+        dialogue_id,
+        turns=tuple({"speaker": speaker, "text": " ".join(raw["text"] for _, raw in run)} for speaker, run in merged),
+        ends=tuple(run[-1][0] for _, run in merged),
+        strategies=tuple(" + ".join(raw["strategy"] for _, raw in run) for who, run in merged if who == "supporter"),
+        about={key: value for key, value in record.items() if key != "dialog"},
+    )
+
+
+def history_row(
+    history_id: str, dialogue_id: str, source: str, turns: Sequence[dict[str, str]], about: dict[str, Any]
+) -> dict[str, Any]:
+    """Make a history of some turns with what ESConv, or HEART in the same words, says about them."""
+    return {
+        "history_id": history_id,
+        "dialogue_id": dialogue_id,
+        "source": source,
+        "emotion": about["emotion_type"],
+        "problem": about["problem_type"],
+        "situation": (about["situation"] or "").strip() or None,
+        "turns": list(turns),
+        "licence": LICENCE,
+        "flags": ["ends_with_supporter"] if turns[-1]["speaker"] == "supporter" else [],
+    }
+
+
+def _whole(dialogue: Dialogue) -> dict[str, Any]:
+    seeker = dialogue.about["survey_score"]["seeker"]
+    row = history_row(dialogue.dialogue_id, dialogue.dialogue_id, "esconv", dialogue.turns, dialogue.about)
+    return row | {
+        "strategies": list(dialogue.strategies),
+        "distress_before": seeker.get("initial_emotion_intensity"),
+        "distress_after": seeker.get("final_emotion_intensity"),
+        "seeker_empathy": seeker.get("empathy"),
+        "seeker_relevance": seeker.get("relevance"),
+    }
+
+
+def load_strategy_turns() -> pd.DataFrame:
+    """Load every supporter turn of ESConv with its strategy.
+
+    Turns are not merged: a supporter who sends two messages in a row named a strategy for each. The
+    label is the writer's own choice, out of eight, one a message; nobody coded the turns a second time.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a turn: ``turn_id``, ``dialogue_id``, ``split`` (ESConv's own: by dialogue), ``position``
+        (0 to 1, in the dialogue), ``text``, ``strategy`` (in snake_case), and ``in_heart``: whether HEART
+        took a history from the dialogue, or rewrote it.
+
+    Raises
+    ------
+    DataUnavailableError
+        If ESConv is not at hand; the message says how to bring it.
+
+    Examples
+    --------
+    >>> turns = load_strategy_turns()  # doctest: +SKIP
+    >>> turns["strategy"].nunique()  # doctest: +SKIP
+    8
+    """
+    named = ("heart_regular_index.csv", "heart_adversarial_index.csv")
+    held_out = {(row["esconv_split"], row["esconv_row"]) for name in named for row in _index(name)}
+    files = find_data("esconv")
+    rows = []
+    for split in SPLITS:
+        for row, line in enumerate(files[f"{split}.json"].read_text(encoding="utf-8").splitlines()):
+            dialogue_id, turns = f"esconv-{split}-{row:04d}", json.loads(line)["dialog"]
+            rows += [
+                (
+                    f"{dialogue_id}-{number:03d}", dialogue_id, split, number / max(len(turns) - 1, 1), turn["text"].strip(),
+                    re.sub("[- ]", "_", turn["strategy"].lower()), (split, row) in held_out,
+                )
+                for number, turn in enumerate(turns) if turn["speaker"] == "sys"
+            ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["turn_id", "dialogue_id", "split", "position", "text", "strategy", "in_heart"])
+
+
+DAMAGED_TEXT = (80, 82, 90)  #: Items whose released text lost quotation marks, and in 82 and 90 its end, in a CSV step.
+
+PARITY = ("seeker", "supporter")  #: How the released judge prompt labels turns: even numbers are the seeker's.
+
+
+def load_heart(*, twins: bool = False) -> pd.DataFrame:
     """Load HEART's histories: 280 standard ones, 20 adversarial ones, and on demand 20 calm twins."""
-    dialogues = read_dialogues(mirror=mirror)
+    dialogues = read_dialogues()
     regular = _index("heart_regular_index.csv")
     adversarial = _index("heart_adversarial_index.csv")
-    file = find_data("heart", mirror=mirror)["dialogues_adversarial.json"]
+    file = find_data("heart")["dialogues_adversarial.json"]
     items = json.loads(file.read_text(encoding="utf-8"))
     rows = [_regular(row, dialogues) for row in regular]
     rows += [_adversarial(row, items, twins) for row in adversarial]
@@ -46,9 +162,9 @@ def load_heart(*, twins: bool = False, mirror: str | os.PathLike[str] | None = N
     return check_table("histories", complete("histories", table))
 
 
-def next_turns(histories: pd.DataFrame, *, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+def next_turns(histories: pd.DataFrame) -> pd.DataFrame:
     """Find what ESConv's supporter really said next after each history that was cut from a dialogue."""
-    dialogues = {dialogue.dialogue_id: dialogue for split in read_dialogues(mirror=mirror).values() for dialogue in split}
+    dialogues = {dialogue.dialogue_id: dialogue for split in read_dialogues().values() for dialogue in split}
     cut_from = histories.loc[histories["slice"] != "adversarial"]
     strange = cut_from.loc[~cut_from["dialogue_id"].isin(list(dialogues)), "history_id"]
     if len(strange):
@@ -144,8 +260,7 @@ def _calm_twins(adversarial: list[dict[str, Any]], dialogues: dict[str, list[Dia
 
 
 MAX_WORDS = 40
-MAX_SENTENCES = 3
-"""HEART's limits of a reply."""
+MAX_SENTENCES = 3  #: HEART's limits of a reply.
 
 ESCONV_SUPPORTER = "esconv-supporter"
 
@@ -160,15 +275,15 @@ CLOSING = re.compile(
 )
 
 
-def published_replies(name: str, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:
     """Load the replies that came with a set of histories."""
     if name == "sample":
         return read_sample("replies")
     if name == "heart":
-        found = next_turns(load_heart(twins=twins, mirror=mirror), mirror=mirror)
+        found = next_turns(load_heart(twins=twins))
         found["reply_id"] = found["history_id"] + f"--{ESCONV_SUPPORTER}"
     else:
-        found = _supporter_turns(mirror)
+        found = _supporter_turns()
     flags = [
         flag_reply(text, n_before=before, n_after=after)
         for text, before, after in zip(found["text"], found["n_before"], found["n_after"], strict=True)
@@ -208,9 +323,9 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
     return flags
 
 
-def _supporter_turns(mirror: str | os.PathLike[str] | None) -> pd.DataFrame:
+def _supporter_turns() -> pd.DataFrame:
     rows = []
-    for dialogue in itertools.chain(*read_dialogues(mirror=mirror).values()):
+    for dialogue in itertools.chain(*read_dialogues().values()):
         texts = {number: turn["text"] for number, turn in enumerate(dialogue.turns) if turn["speaker"] == "supporter"}
         for before, (number, text) in enumerate(texts.items()):
             after = len(texts) - before - 1

@@ -10,64 +10,29 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.runs import find_root
-from heart_utils.sources.catalogue import DataError, find_source
-from heart_utils.sources.fetch import find_data
+from heart_utils.sources.catalogue import DataError, find_data, find_source
 from heart_utils.sources.files import complete, read_lines
 from heart_utils.tables import check_table
 
-__all__ = ["load_names", "load_questions", "load_rubric"]
+__all__ = ["load_names", "load_rubric"]
 
 SPECIAL = "special"
 SPEAKERS = {"A": "seeker", "B": "supporter"}
 FIELDS = ("question_id", "rubric", "dialogue")
 
 
-def load_questions(
-    name_or_path: str | os.PathLike[str] = "heartbench", *, mirror: str | os.PathLike[str] | None = None
-) -> pd.DataFrame:
-    """Load rubric items, one row each.
+def load_questions(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.DataFrame:
+    """Load rubric items, one row each, of HeartBench or of a JSON Lines file in its form.
 
-    Parameters
-    ----------
-    name_or_path : str or path
-        ``"heartbench"``, or a JSON Lines file in its form: ``question_id``, ``rubric`` (a list of
-        ``dimension``, ``score``, ``content``) and ``dialogue`` (a list of ``role`` A or B and
-        ``content``) in each line.
-    mirror : path, optional
-        As in ``find_data``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``question_id``, ``item`` (unique, in the judge's order), ``position`` from 1, ``ability``
-        (snake_case; ``"special"`` for the veto item), ``dimension`` of five, ``points`` (missing
-        where the veto item has none), ``content``, ``difficulty``, ``scene``, ``subscene``
-        (missing where the release leaves them empty), ``n_turns``.
-
-    Raises
-    ------
-    DataError
-        If a line lacks a field, is no JSON, or repeats an id.
-    DataUnavailableError
-        If HeartBench is neither mirrored nor fetched.
-
-    Examples
-    --------
-    >>> import json, tempfile
-    >>> line = {"question_id": "q1", "rubric": [{"dimension": "d", "score": 4, "content": "Names the loss."}],
-    ...     "dialogue": [{"role": "A", "content": "I lost my job."}]}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "questions.jsonl"
-    ...     n = file.write_text(json.dumps(line))
-    ...     load_questions(file)[["question_id", "points", "n_turns"]].values.tolist()
-    ...
-    [['q1', 4, 1]]
+    A line has ``question_id``, ``rubric`` (a list of ``dimension``, ``score``, ``content``) and ``dialogue`` (a list of
+    ``role`` A or B and ``content``). Items are in the judge's order; a veto item has the ability ``"special"``, and may
+    lack points.
     """
     names = load_names()
     lookup = {kind: dict(zip(rows["zh"], rows["name"], strict=True)) for kind, rows in names.groupby("kind")}
     dimension = dict(zip(names["name"], names["dimension"], strict=True))
     rows = []
-    for question in _read(name_or_path, mirror):
+    for question in _read(name_or_path):
         for position, entry in enumerate(question["rubric"], start=1):
             ability = lookup["ability"].get(entry["dimension"]) or _snake(entry["dimension"])
             rows.append(
@@ -90,9 +55,7 @@ def load_questions(
     return questions
 
 
-def load_question_histories(
-    name_or_path: str | os.PathLike[str] = "heartbench", *, mirror: str | os.PathLike[str] | None = None
-) -> pd.DataFrame:
+def load_question_histories(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.DataFrame:
     """Load the dialogues that the questions end, as a table of histories with the question's id."""
     own = os.fspath(name_or_path) != "heartbench"
     rows = [
@@ -103,7 +66,7 @@ def load_question_histories(
             "licence": "none stated" if own else find_source("heartbench").licence,
             "flags": ["hard"] if question.get("difficulty") == "hard" else [],
         }
-        for question in _read(name_or_path, mirror)
+        for question in _read(name_or_path)
     ]
     return check_table("histories", complete("histories", pd.DataFrame(rows)))
 
@@ -114,7 +77,7 @@ def load_rubric() -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty`` and ``scene``, as :func:`load_questions`
+        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty`` and ``scene``, as ``load_questions``
         gives them.
 
     Examples
@@ -144,10 +107,10 @@ def load_names() -> pd.DataFrame:
     return pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
 
 
-def _read(name_or_path: str | os.PathLike[str], mirror: str | os.PathLike[str] | None) -> list[dict[str, Any]]:
+def _read(name_or_path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Read questions, and name the line that is not one."""
     if os.fspath(name_or_path) == "heartbench":
-        file = find_data("heartbench", mirror=mirror)["question_all.jsonl"]
+        file = find_data("heartbench")["question_all.jsonl"]
     else:
         file = Path(name_or_path).expanduser()
     seen: set[str] = set()

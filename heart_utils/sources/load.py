@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import pandas as pd
 
 from heart_utils.runs import PUBLIC, open_run, read_parquet
 from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.esconv import load_esconv
 from heart_utils.sources.files import SUFFIXES, Reading, read_file, read_sample
-from heart_utils.sources.heart import load_heart, published_replies
+from heart_utils.sources.heart import load_esconv, load_heart, published_replies
 from heart_utils.sources.pairs import scores_to_verdicts
-from heart_utils.sources.studies import PUBLISHED, derive
+from heart_utils.sources.studies import PUBLISHED
 from heart_utils.tables import check_table
 
 __all__ = ["load_histories", "load_replies", "load_scores", "load_tallies", "load_verdicts"]
@@ -23,9 +22,7 @@ __all__ = ["load_histories", "load_replies", "load_scores", "load_tallies", "loa
 Given = str | os.PathLike[str] | pd.DataFrame
 
 
-def load_histories(
-    name_or_path: Given, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None, **reading: Unpack[Reading]
-) -> pd.DataFrame:
+def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpack[Reading]) -> pd.DataFrame:
     """Load histories: dialogues that stop where a supporter must answer.
 
     Parameters
@@ -36,8 +33,6 @@ def load_histories(
         (``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``).
     twins : bool
         With ``"heart"``, add the calm original of each adversarial history.
-    mirror : path, optional
-        A folder with copies of the data sets, instead of ``HEART_DATA_MIRROR``.
     **reading
         ``columns``, ``words``, ``always``, ``sep`` and ``encoding``, as in :func:`load_verdicts`.
 
@@ -64,23 +59,19 @@ def load_histories(
         raise DataError(f"twins=True adds HEART's calm originals; {_called(name_or_path)} has none.")
     if name == "sample":
         return read_sample("histories")
-    if name == "heart":
-        return load_heart(twins=twins, mirror=mirror)
-    if name == "esconv":
-        return load_esconv(mirror=mirror)
+    if name is not None:
+        return load_heart(twins=twins) if name == "heart" else load_esconv()
     return read_file("histories", name_or_path, reading)
 
 
-def load_replies(
-    name_or_path: Given, *, twins: bool = False, mirror: str | os.PathLike[str] | None = None, **reading: Unpack[Reading]
-) -> pd.DataFrame:
+def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[Reading]) -> pd.DataFrame:
     """Load replies: what was written for histories.
 
     Parameters
     ----------
     name_or_path : str, path or pandas.DataFrame
         ``"sample"``, ``"heart"`` or ``"esconv"`` (what came with those histories), or a file or DataFrame of one's own.
-    twins, mirror
+    twins : bool
         As in :func:`load_histories`.
     **reading
         ``columns``, ``words``, ``always``, ``sep`` and ``encoding``, as in :func:`load_verdicts`.
@@ -104,18 +95,10 @@ def load_replies(
     [['h1--ann', 'That sounds hard.']]
     """
     name = _name(name_or_path, ("sample", "heart", "esconv"), "replies", reading)
-    if name is None:
-        return read_file("replies", name_or_path, reading)
-    return published_replies(name, twins=twins, mirror=mirror)
+    return read_file("replies", name_or_path, reading) if name is None else published_replies(name, twins=twins)
 
 
-def load_scores(
-    name_or_path: Given,
-    *,
-    as_published: bool = False,
-    mirror: str | os.PathLike[str] | None = None,
-    **reading: Unpack[Reading],
-) -> pd.DataFrame:
+def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: Unpack[Reading]) -> pd.DataFrame:
     """Load scores: numbers that raters gave to one reply alone.
 
     Parameters
@@ -124,8 +107,6 @@ def load_scores(
         ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file or DataFrame of one's own.
     as_published : bool
         With ``"mentalalign"``, count as its published tables do (zeros and sixes are scores).
-    mirror : path, optional
-        A folder with copies of the data sets, to derive from instead of reading ``data/public``.
     **reading
         ``columns``, ``words``, ``always``, ``rater_columns``, ``sep`` and ``encoding``, as in :func:`load_verdicts`.
 
@@ -139,8 +120,6 @@ def load_scores(
     ------
     DataError
         If a file does not hold scores; the message names file, row and column.
-    DataUnavailableError
-        If the mirror lacks it; the message says what to do.
 
     Examples
     --------
@@ -157,12 +136,11 @@ def load_scores(
     name = _name(name_or_path, _studies("scores"), "scores", reading)
     if as_published and name != "mentalalign":
         raise DataError(f"as_published=True is about mentalalign's tables; {_called(name_or_path)} has none.")
-    if name is None:
-        return read_file("scores", name_or_path, reading)
-    return _published(name, mirror, as_published=as_published)
+    folder = "as_published" if as_published else "scores"
+    return read_file("scores", name_or_path, reading) if name is None else _published(name, folder)
 
 
-def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+def load_tallies(name: str, *, by: str | None = None) -> pd.DataFrame:
     """Load counts of comparisons, of sets whose rows may not be passed on.
 
     Parameters
@@ -171,8 +149,6 @@ def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[
         ``"welivita"`` or ``"resort"``.
     by : str, optional
         Keep one cut: ``"batch"`` or ``"emotion"``; ``"post"`` or ``"setup"``. Every cut counts the same comparisons.
-    mirror : path, optional
-        A folder with copies of the data sets, to derive from instead of reading ``data/public``.
 
     Returns
     -------
@@ -194,7 +170,7 @@ def load_tallies(name: str, *, by: str | None = None, mirror: str | os.PathLike[
     """
     if name not in _studies("tallies"):
         raise DataError(f"{name!r} is no set with tallies. They are {', '.join(_studies('tallies'))}.")
-    rows = _published(name, mirror)
+    rows = _published(name, "tallies")
     if by is None:
         return rows
     if by not in set(rows["by"]):
@@ -207,13 +183,7 @@ def load_verdicts(
     *,
     dimension: str | None = None,
     raters: str | Iterable[str] | None = None,
-    mirror: str | os.PathLike[str] | None = None,
-    columns: Mapping[str, str | None] | None = None,
-    words: Mapping[Any, Any] | None = None,
-    always: Mapping[str, Any] | None = None,
-    rater_columns: Sequence[str] = (),
-    sep: str | None = None,
-    encoding: str | None = None,
+    **reading: Unpack[Reading],
 ) -> pd.DataFrame:
     """Load verdicts: which of two replies raters preferred.
 
@@ -227,22 +197,17 @@ def load_verdicts(
         Keep one line of the rubric.
     raters : str or iterable of str, optional
         Keep some raters: ``"human"``, ``"model"``, ``"experts"``, ``"authors"``, or names.
-    mirror : path, optional
-        A folder with copies of the data sets, to derive from instead of reading ``data/public``.
-    columns : mapping of str to str, optional
-        The file's header -> a column of the table, or ``None`` to leave it out. Headers that are the table's own but for
+    **reading
+        Of a file or DataFrame of one's own.
+        ``columns``: its header -> a column of the table, or ``None`` to leave it out. Headers that are the table's own but for
         case, blanks and hyphens need no mention.
-    words : mapping, optional
-        The file's word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``; ``""`` is an empty
-        cell. A column's name -> such a mapping is about that column. Case and blanks round a word do not count.
-    always : mapping of str to value, optional
-        What a column that the file lacks holds in every row, such as ``{"rater_kind": "human"}``.
-    rater_columns : sequence of str
-        In a file with a row for each pair: headers that are raters' names, with their answers below. Cells left blank are
-        taken as not asked, and counted in ``attrs["notes"]``, unless `words` says what ``""`` is.
-    sep, encoding : str, optional
-        Of a file of text; by default the separator is the one of ``, ; |`` and tab that cuts the header into most parts, and
-        the encoding UTF-8, or UTF-16 where the file begins so. No other encoding is guessed.
+        ``words``: its word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``; ``""`` is an
+        empty cell. A column's name -> such a mapping is about that column. Case and blanks round a word do not count.
+        ``always``: what a column that it lacks holds in every row, such as ``{"rater_kind": "human"}``.
+        ``rater_columns``: where a row is a pair, the headers that are raters' names, with their answers below. Cells left blank
+        are taken as not asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is.
+        ``sep``, ``encoding``: by default the separator is the one of ``, ; |`` and tab that cuts the header into most parts,
+        and the encoding UTF-8, or UTF-16 where the file begins so. No other encoding is guessed.
 
     Returns
     -------
@@ -254,8 +219,6 @@ def load_verdicts(
     DataError
         If the source has no such dimension or rater (the message lists those it has), or a file
         does not hold verdicts: the message lists all that is wrong with it, and the columns found.
-    DataUnavailableError
-        If the mirror lacks it; the message says what to do.
 
     Examples
     --------
@@ -265,29 +228,25 @@ def load_verdicts(
     >>> rows[["responder_a", "responder_b", "verdict"]].values.tolist()  # a is the first in the alphabet
     [['ann', 'bot', 'a']]
     """
-    given: Reading = {"columns": columns or {}, "words": words or {}, "always": always or {}}
-    given |= {"rater_columns": rater_columns, "sep": sep, "encoding": encoding}
-    name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts", given)
-    if name == "mentalalign":
-        scores = load_scores(name, mirror=mirror)
-        return scores_to_verdicts(_select_raters(_select_dimension(scores, dimension, name), raters))
-    verdicts = _published(name, mirror) if name == "mtbench" else read_file("verdicts", name_or_path, given)
-    return _select_raters(_select_dimension(verdicts, dimension, _called(name_or_path)), raters)
+    name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts", reading)
+    if name is None:
+        found = read_file("verdicts", name_or_path, reading)
+    else:
+        found = _published(name, "verdicts" if name == "mtbench" else "scores")
+    kept = _select_raters(_select_dimension(found, dimension, _called(name_or_path)), raters)
+    return scores_to_verdicts(kept) if name == "mentalalign" else kept
 
 
 def _studies(table: str) -> tuple[str, ...]:
     return tuple(name for name, (held, _) in PUBLISHED.items() if held == table)
 
 
-def _published(name: str, mirror: str | os.PathLike[str] | None, *, as_published: bool = False) -> pd.DataFrame:
-    """Read what ``data/public`` holds of a study, or derive it from a mirror."""
-    if mirror is not None:
-        return derive(name, mirror=mirror, **({"as_published": True} if as_published else {}))
-    table = PUBLISHED[name][0]
-    file = open_run(PUBLIC).folder / ("as_published" if as_published else table) / f"{name}.parquet"
+def _published(name: str, folder: str) -> pd.DataFrame:
+    """Read what ``data/public`` holds of a study."""
+    file = open_run(PUBLIC).folder / folder / f"{name}.parquet"
     if not file.is_file():
         raise DataError(f"{file} is not there. It is part of the repository: `git checkout data/public` brings it back.")
-    return check_table(table, read_parquet(file))
+    return check_table("scores" if folder == "as_published" else folder, read_parquet(file))
 
 
 def _called(name_or_path: Given) -> str:

@@ -30,8 +30,7 @@ from heart_utils.sources.catalogue import SOURCES, DataError, Source, load_respo
 
 __all__ = ["ATTRIBUTES"]
 
-SMALLEST_VARIANCE = 0.01
-"""Keeps a stretch of equal means, as judges give, from having a likelihood without bound."""
+SMALLEST_VARIANCE = 0.01  #: Keeps a stretch of equal means, as judges give, from having a likelihood without bound.
 
 
 def find_blocks(series: npt.ArrayLike, *, strictness: float = 3.0, shortest: int = 30) -> list[int]:

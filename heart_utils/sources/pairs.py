@@ -10,8 +10,8 @@ from heart_utils.tables import need_columns, needed_columns
 
 __all__ = ["scores_to_verdicts"]
 
-_UNIT = ["history_id", "rater", "dimension", "item", "group"]
-"""What two scores must share to be compared."""
+_UNIT = ["history_id", "rater", "dimension", "item", "group"]  #: What two scores must share to be compared.
+_SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group")
 
 
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
@@ -56,81 +56,50 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     empty = (scores["state"] == "valid") & scores["score"].isna()
     if empty.any():
         raise DataError(f"scores: {int(empty.sum())} rows are valid and have no score, such as row {int(empty.argmax())}.")
-    unit = _codes(scores, _UNIT)
-    place = _places(scores)
-    rows = _grid(scores, unit, place)
-    first, second = _pairs(rows)
-    responder = pd.factorize(scores["responder"])[0]
-    apart = responder[first] != responder[second]
-    first, second = first[apart], second[apart]
+    first, second = _pairs(scores)
     return _verdicts(scores, first, second)
 
 
-def _codes(table: pd.DataFrame, columns: list[str]) -> np.ndarray:
-    """Give each combination of some columns a number; an empty cell is a value like others."""
-    combined = np.zeros(len(table), dtype=np.int64)
-    for column in columns:
-        codes, values = pd.factorize(table[column], use_na_sentinel=False)
-        combined = combined * max(len(values), 1) + codes
-        combined = pd.factorize(combined)[0].astype(np.int64)  # keeps the numbers small
-    return combined
-
-
-def _places(scores: pd.DataFrame) -> np.ndarray:
-    """Give each reply its place among the replies to its history, in the order of their ids."""
-    replies = scores[["history_id", "reply_id"]].drop_duplicates().sort_values(["history_id", "reply_id"])
-    replies["place"] = replies.groupby("history_id").cumcount()
-    twice = replies["reply_id"].duplicated()
-    if twice.any():
+def _pairs(scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """List the rows of a and of b of every pair of one unit, in the order of units and of the replies' ids."""
+    replies = scores[["history_id", "reply_id"]].drop_duplicates()
+    if (twice := replies["reply_id"].duplicated()).any():
         raise DataError(f"scores.reply_id: {replies.loc[twice, 'reply_id'].iloc[0]!r} answers more than one history_id.")
-    codes, ids = pd.factorize(scores["reply_id"])
-    return replies.set_index("reply_id")["place"].reindex(ids).to_numpy()[codes]
-
-
-def _grid(scores: pd.DataFrame, unit: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Lay the numbers of rows out as units by places, with -1 where there is no score."""
-    rows = np.full((unit.max(initial=-1) + 1, place.max(initial=-1) + 1), -1, dtype=np.int64)
-    rows[unit, place] = np.arange(len(scores))
-    if (rows >= 0).sum() != len(scores):
-        twice = scores.duplicated([*_UNIT, "reply_id"])
-        shown = scores.loc[twice, ["reply_id", "rater", "dimension"]].iloc[0].to_dict()
-        raise DataError(f"scores: {int(twice.sum())} rows score a reply again in the same way, such as {shown}.")
-    return rows
-
-
-def _pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """List the rows of a and of b of every pair of one unit, in the order of units."""
-    left, right = np.triu_indices(rows.shape[1], k=1)
-    first, second = rows[:, left].ravel(), rows[:, right].ravel()
-    both = (first >= 0) & (second >= 0)
-    return first[both], second[both]
+    place = pd.factorize(scores["reply_id"], sort=True)[0]
+    codes = {"unit": scores.groupby(_UNIT, dropna=False, sort=False).ngroup(), "place": place, "row": np.arange(len(scores))}
+    rows = pd.DataFrame(codes | {"who": pd.factorize(scores["responder"])[0]}).sort_values(["unit", "place"], kind="stable")
+    if (again := rows.duplicated(["unit", "place"]).sort_index()).any():
+        shown = scores.loc[again, ["reply_id", "rater", "dimension"]].iloc[0].to_dict()
+        raise DataError(f"scores: {int(again.sum())} rows score a reply again in the same way, such as {shown}.")
+    both = rows.merge(rows, on="unit", suffixes=("", "_b"))
+    both = both[(both["place"] < both["place_b"]) & (both["who"] != both["who_b"])]
+    return both["row"].to_numpy(), both["row_b"].to_numpy()
 
 
 def _verdicts(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd.DataFrame:
-    score = scores["score"].to_numpy(dtype=float, na_value=np.nan)
     valid = (scores["state"] == "valid").to_numpy()
-    both = valid[first] & valid[second]
-    states, names = pd.factorize(scores["state"])
-    state = np.where(valid[first], states[second], states[first])
+    both, score = valid[first] & valid[second], scores["score"].to_numpy(dtype=float, na_value=np.nan)
     difference = np.where(both, score[first] - score[second], 0.0)
     words = pd.Series(["a", "tie", "b", None], dtype="str").array
     simulated = scores["simulated"].to_numpy(dtype=bool)
     pair = _pair_ids(scores, first, second)
-    same = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group")
+    taken = {name: scores[name].astype("str").array for name in (*_SAME, "responder", "state")}
+    said = {"slice": "standard", "protocol": "from_scores", "order": None, "answer_format": None, "rationale": None}
     columns = {
         "comparison_id": pair,
         "pair_id": pair,
-        **{column: _taken(scores, column, first) for column in same},
-        "responder_a": _taken(scores, "responder", first),
-        "responder_b": _taken(scores, "responder", second),
-        "slice": _filled("standard", len(first)),
-        "protocol": _filled("from_scores", len(first)),
-        **{column: _filled(None, len(first)) for column in ("order", "answer_format", "rationale", "call_id")},
+        **{name: taken[name].take(first) for name in _SAME},
+        "responder_a": taken["responder"].take(first),
+        "responder_b": taken["responder"].take(second),
+        **{
+            name: pd.Series([word], dtype="str").array.take(np.zeros(len(first), dtype=int))
+            for name, word in (said | {"call_id": None}).items()
+        },
         "dimension_position": pd.array([pd.NA], dtype="Int64").take(np.zeros(len(first), dtype=int)),
         "verdict": words.take(np.where(both, 1 - np.sign(difference).astype(int), 3)),
         "margin": np.nan,
         "p_a": np.nan,
-        "state": names.astype("str").array.take(state),
+        "state": taken["state"].take(np.where(valid[first], second, first)),
         "repeat": 0,
         "flags": _joined_flags(scores["flags"], first, second),
         "simulated": simulated[first] | simulated[second],
@@ -138,15 +107,6 @@ def _verdicts(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd
     verdicts = pd.DataFrame(columns)[needed_columns("verdicts")]
     verdicts.attrs.update(scores.attrs)
     return verdicts
-
-
-def _taken(scores: pd.DataFrame, column: str, rows: np.ndarray) -> pd.api.extensions.ExtensionArray:
-    return scores[column].astype("str").array.take(rows)
-
-
-def _filled(value: str | None, n: int) -> pd.api.extensions.ExtensionArray:
-    filled: pd.api.extensions.ExtensionArray = pd.Series([value], dtype="str").array.take(np.zeros(n, dtype=int))
-    return filled
 
 
 def _pair_ids(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd.api.extensions.ExtensionArray:

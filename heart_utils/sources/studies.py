@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.sources.catalogue import DataError, Source, find_source, load_responders
-from heart_utils.sources.fetch import check_size, find_data
+from heart_utils.sources.catalogue import DataError, Source, check_size, find_data, find_source, load_responders
 from heart_utils.sources.files import complete
 from heart_utils.sources.mentalalign import read_mentalalign
 from heart_utils.tables import LEVELS, check_table
@@ -39,11 +37,10 @@ Files = Mapping[str, Path]
 _log = logging.getLogger(__name__)
 
 
-def derive(name: str, *, mirror: str | os.PathLike[str] | None = None, **options: Any) -> pd.DataFrame:
+def derive(name: str, **options: Any) -> pd.DataFrame:
     """Derive the table of a published study from its official files."""
     table, read = PUBLISHED[name]
-    source = find_source(name)
-    return check_table(table, complete(table, read(source, find_data(name, mirror=mirror), **options)))
+    return check_table(table, complete(table, read(find_source(name), find_data(name), **options)))
 
 
 def read_mtbench(source: Source, files: Files) -> pd.DataFrame:

@@ -29,7 +29,7 @@ def first_row(table, **settings):
 def mtbench(mirror):
     from heart_utils.sources import load_verdicts
 
-    verdicts = load_verdicts("mtbench", mirror=mirror)
+    verdicts = load_verdicts("mtbench")
     return verdicts[~verdicts["rater"].str.startswith("author")]
 
 
@@ -69,7 +69,7 @@ def test_a_vote_that_was_cast_twice_is_refused_and_named(mirror):
     from heart_utils.sources import load_verdicts
 
     with pytest.raises(AgreementError, match=r"author_0 answers .* more than once .* They differ in repeat"):
-        pairwise_agreement(load_verdicts("mtbench", mirror=mirror))
+        pairwise_agreement(load_verdicts("mtbench"))
 
 
 def test_three_people_and_a_judge_by_hand():

@@ -111,7 +111,7 @@ def test_kappas_of_experts_match_the_published_table(mirror):
     """62 of 63 follow with the whole scale; in the other nobody gave a 4, and it follows when 4 is no category."""
     from heart_utils.sources import load_scores
 
-    ratings = load_scores("empathic_comm", mirror=mirror)
+    ratings = load_scores("empathic_comm")
     published = pd.read_csv(mirror / "empathic_comm_judges" / "table_kappa.csv")
     pairs = published["Annotator Pair"].map(ast.literal_eval)
     published = published[pairs.map(lambda pair: all(name[:-1] == "expert" for name in pair))].assign(pair=pairs)

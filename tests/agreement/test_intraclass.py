@@ -96,7 +96,7 @@ def test_what_has_no_icc_is_refused_with_a_reason(sheet, settings, message):
 def mentalalign(mirror):
     from heart_utils.sources import load_scores
 
-    return load_scores("mentalalign", as_published=True, mirror=mirror)
+    return load_scores("mentalalign", as_published=True)
 
 
 @pytest.mark.mirror
@@ -130,7 +130,7 @@ def test_as_many_dialogues_are_drawn_as_people_and_judge_share(mirror):
     """The people's file asks 992 different questions, one of them (a counsellor's words) seen by no judge."""
     from heart_utils.sources import load_scores
 
-    table = load_scores("mentalalign", mirror=mirror)
+    table = load_scores("mentalalign")
     table = table[table["dimension"] == "empathy"]
     assert table["dialogue_id"].nunique() == 1001
     assert icc(table, raters=["clinicians", "gpt-4o"], n_resamples=0).n_clusters == 991

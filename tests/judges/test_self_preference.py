@@ -109,7 +109,7 @@ def test_without_own_replies_or_neutral_ones_there_is_an_error_that_says_which()
 def test_claude_on_empathy_diverges_from_clinicians_much_more_than_from_other_judges(mirror):
     """.08 by judges of other families on the same replies, as this project found before; .43 by clinicians,
     over replies that both scored."""
-    scores = load_scores("mentalalign", mirror=mirror)
+    scores = load_scores("mentalalign")
     scores = scores[scores["dimension"] == "empathy"]
     found = self_preference(scores, load_responders("mentalalign"), rng=np.random.default_rng(1), n_resamples=100)
     claude = found[(found["rater"] == "claude-3.7-sonnet") & (found["scale"] == "score")].set_index("against")

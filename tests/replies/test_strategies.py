@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.replies.strategies import train_coder
-from heart_utils.sources.esconv import load_strategy_turns
+from heart_utils.sources.heart import load_strategy_turns
 from tools.strategy_results import score_labels
 
 
@@ -65,7 +65,7 @@ def test_probabilities_sum_to_one():
 
 @pytest.mark.mirror
 def test_turns_are_counted_and_heart_items_are_marked(mirror):
-    turns = load_strategy_turns(mirror=mirror)
+    turns = load_strategy_turns()
     assert turns.groupby("split").size().to_dict() == {"test": 2895, "train": 12759, "valid": 2722}
     assert turns["strategy"].nunique() == 8
     assert turns.drop_duplicates("dialogue_id")["in_heart"].sum() == 280  # 262 of the standard ones, 18 rewritten
@@ -79,7 +79,7 @@ def test_the_coder_beats_bayes_on_words_within_a_minute(mirror, rng):
     from sklearn.naive_bayes import ComplementNB
     from sklearn.pipeline import make_pipeline
 
-    turns = load_strategy_turns(mirror=mirror)
+    turns = load_strategy_turns()
     learn, calibrate, test = (
         turns[(turns["split"] == "train") & ~turns["in_heart"]],
         turns[(turns["split"] == "valid") & ~turns["in_heart"]],

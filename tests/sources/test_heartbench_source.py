@@ -87,7 +87,7 @@ def test_a_file_of_ones_own_has_no_stated_licence_and_its_own_name(tmp_path):
 
 @pytest.fixture(scope="module")
 def questions(mirror):
-    return load_questions(mirror=mirror)
+    return load_questions()
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_every_name_in_the_data_is_translated(questions):
 
 @pytest.mark.mirror
 def test_dialogues_end_with_the_seeker(mirror):
-    histories = load_question_histories(mirror=mirror)
+    histories = load_question_histories()
     assert histories["turns"].map(lambda turns: turns[-1]["speaker"]).eq("seeker").all()
     speakers = histories["turns"].map(lambda turns: [turn["speaker"] for turn in turns])
     assert speakers.map(lambda s: any(a == b for a, b in zip(s, s[1:], strict=False))).sum() == 3

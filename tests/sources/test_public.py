@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import Run, find_root, may_publish, open_run
-from heart_utils.sources import SOURCES, DamagedDataError, public
-from heart_utils.sources.__main__ import main as data_command
+from heart_utils.sources import SOURCES, DamagedDataError
+from heart_utils.sources import __main__ as public
 
 FOLDER = find_root() / "data" / "public"
 BATCHES = {"welivita": 200, "resort": 22}
@@ -31,7 +31,7 @@ def copy(tmp_path, monkeypatch):
 @pytest.mark.mirror
 @pytest.mark.parametrize("name", public.PUBLISHED)
 def test_the_repository_holds_what_the_official_files_give(mirror, name):
-    assert public.compare_public(name, mirror=mirror) == []
+    assert public.compare_public(name) == []
 
 
 @pytest.mark.mirror
@@ -40,27 +40,27 @@ def test_a_byte_of_meaning_that_differs_is_named_with_its_file_and_column(mirror
     scores = pd.read_parquet(file)
     scores.loc[7, "score"] += 1
     scores.to_parquet(file)
-    (said,) = public.compare_public("recipients", mirror=mirror)
+    (said,) = public.compare_public("recipients")
     assert (
         'recipients.parquet (left) is not what the official files give (right): DataFrame.iloc[:, 8] (column name="score")'
         in said
     )
     file.unlink()
-    assert public.compare_public("recipients", mirror=mirror) == [f"{file} is not there."]
+    assert public.compare_public("recipients") == [f"{file} is not there."]
 
 
 @pytest.mark.mirror
 def test_a_manifest_with_another_licence_or_checksum_is_named(mirror, copy):
     file = copy / "manifest.json"
     file.write_text(file.read_text().replace("412c1c17", "00000000"))
-    assert public.compare_public("recipients", mirror=mirror) == [f"{file} is not what data/sources.yaml says."]
+    assert public.compare_public("recipients") == [f"{file} is not what data/sources.yaml says."]
 
 
 @pytest.mark.mirror
 def test_writing_again_changes_nothing(mirror, monkeypatch, copy):
     monkeypatch.setenv("HEART_DATA_MIRROR", str(mirror))
     before = {file: file.stat().st_mtime_ns for file in copy.rglob("*") if file.is_file()}
-    assert public.main(["--write"]) == 0
+    assert public.main(["write"]) == 0
     assert {file: file.stat().st_mtime_ns for file in copy.rglob("*") if file.is_file()} == before
 
 
@@ -74,7 +74,7 @@ def test_a_changed_official_file_writes_nothing_at_all(mirror, monkeypatch, copy
     (tmp_path / "mirror" / "resort" / "human_eval_annotations_cleaned.json").write_text("[]")
     (copy / "scores" / "recipients.parquet").unlink()
     monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path / "mirror"))
-    assert public.main(["--write"]) == 1
+    assert public.main(["write"]) == 1
     assert "human_eval_annotations_cleaned.json is damaged, or another version" in capsys.readouterr().err
     assert not (copy / "scores" / "recipients.parquet").exists()
 
@@ -82,10 +82,10 @@ def test_a_changed_official_file_writes_nothing_at_all(mirror, monkeypatch, copy
 @pytest.mark.mirror
 def test_make_data_says_whether_the_repository_is_equal(mirror, monkeypatch, copy, capsys):
     monkeypatch.setenv("HEART_DATA_MIRROR", str(mirror))
-    assert data_command(["therapists"]) == 0
+    assert public.main(["therapists"]) == 0
     assert "data/public holds what these files give" in capsys.readouterr().out
     (copy / "scores" / "therapists.parquet").unlink()
-    assert data_command(["therapists"]) == 1
+    assert public.main(["therapists"]) == 1
     assert "therapists.parquet is not there" in capsys.readouterr().err
 
 
@@ -147,14 +147,15 @@ def test_no_id_of_a_platform_is_in_the_repository(mirror):
 
 
 def test_a_usage_that_is_not_known_is_said(capsys):
-    assert public.main(["--wirte"]) == 2
-    assert "[--write]" in capsys.readouterr().err
+    assert public.main(["wirte"]) == 2
+    assert "list, check, write" in capsys.readouterr().err
 
 
 @pytest.mark.mirror
-def test_a_set_whose_checksum_is_unknown_is_damaged_and_not_derived(mirror, tmp_path):
+def test_a_set_whose_checksum_is_unknown_is_damaged_and_not_derived(mirror, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
     (tmp_path / "recipients").mkdir()
     for file in (mirror / "recipients").glob("*.csv"):
         (tmp_path / "recipients" / file.name).write_bytes(file.read_bytes() + b"\n")
     with pytest.raises(DamagedDataError, match="perceived_empathy_self_ratings.csv is damaged, or another version"):
-        public.derive("recipients", mirror=tmp_path)
+        public.derive("recipients")

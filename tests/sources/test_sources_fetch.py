@@ -18,10 +18,10 @@ from heart_utils.sources import (
     Source,
     fetch_data,
     find_data,
-    load_verdicts,
 )
-from heart_utils.sources import fetch as fetching
+from heart_utils.sources import catalogue as fetching
 from heart_utils.sources.__main__ import main
+from heart_utils.sources.studies import derive
 
 CONTENT = b"one\ntwo\nthree\n" * 1000
 
@@ -126,25 +126,24 @@ def test_no_set_is_fetched_by_a_loader_but_only_by_the_command(monkeypatch):
         assert find_data("toy")["a.txt"].read_bytes() == CONTENT
 
 
-def test_a_mirror_wins_over_fetching_and_an_argument_over_the_environment(monkeypatch, tmp_path):
+def test_a_mirror_wins_over_fetching(monkeypatch, tmp_path):
     toy(monkeypatch, "http://127.0.0.1:1/")
-    for name in ("env", "given"):
-        (tmp_path / name / "toy").mkdir(parents=True)
-        (tmp_path / name / "toy" / "a.txt").write_bytes(CONTENT)
+    (tmp_path / "env" / "toy").mkdir(parents=True)
+    (tmp_path / "env" / "toy" / "a.txt").write_bytes(CONTENT)
     monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path / "env"))
     assert find_data("toy")["a.txt"] == tmp_path / "env" / "toy" / "a.txt"
-    assert find_data("toy", mirror=tmp_path / "given")["a.txt"] == tmp_path / "given" / "toy" / "a.txt"
 
 
 def test_a_mirror_without_the_file_or_with_a_damaged_one_is_an_error_not_a_reason_to_fetch(monkeypatch, tmp_path):
+    monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
     with serving({"/folder/the%20file.txt": CONTENT}) as (address, asked):
         toy(monkeypatch, address)
         with pytest.raises(DataUnavailableError, match="has no toy/a.txt.*unset HEART_DATA_MIRROR"):
-            find_data("toy", mirror=tmp_path)
+            find_data("toy")
         (tmp_path / "toy").mkdir()
         (tmp_path / "toy" / "a.txt").write_bytes(CONTENT[:50])
         with pytest.raises(DamagedDataError, match="a.txt is damaged, or another version"):
-            find_data("toy", mirror=tmp_path)
+            find_data("toy")
     assert asked == []
 
 
@@ -184,9 +183,9 @@ def test_the_official_parquet_of_mtbench_gives_the_table_of_the_mirror_and_no_co
         addresses = {"human.jsonl": "human.parquet", "gpt4_pair.jsonl": "gpt4.parquet"}
         know(monkeypatch, source, {name: (addresses[name], "labels", lines[name]) for name in lines})
         fetch_data("mtbench")
-        fetched = load_verdicts("mtbench", mirror=tmp_path / "cache")
-    from_mirror = load_verdicts("mtbench", mirror=mirrored(monkeypatch, tmp_path / "mirror", "mtbench", lines))
-    pd.testing.assert_frame_equal(fetched, from_mirror)
+        fetched = derive("mtbench")
+    mirrored(monkeypatch, tmp_path / "mirror", "mtbench", lines)
+    pd.testing.assert_frame_equal(fetched, derive("mtbench"))
     assert not any(b"SECRET" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
@@ -209,12 +208,13 @@ def test_conversations_are_dropped_from_files_of_ratings(monkeypatch, tmp_path):
 def test_dialogues_laid_out_with_other_white_space_still_count(monkeypatch, tmp_path):
     plain = b'[{"dialogue_history":["Hi there.","Not you again."]}]\n'
     toy(monkeypatch, "http://127.0.0.1:1/", kept="dialogues", content=plain)
+    monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "a.txt").write_text('[\n  {"dialogue_history": ["Hi  there.\\n", "Not you again."]}\n]')
-    assert find_data("toy", mirror=tmp_path)["a.txt"].is_file()
+    assert find_data("toy")["a.txt"].is_file()
     (tmp_path / "toy" / "a.txt").write_text('[{"dialogue_history": ["Hi there.", "You again."]}]')
     with pytest.raises(DamagedDataError):
-        find_data("toy", mirror=tmp_path)
+        find_data("toy")
 
 
 def test_every_set_names_its_files_a_pinned_revision_and_a_known_licence():
@@ -262,7 +262,7 @@ def test_the_command_gets_the_sets_that_a_set_needs_too(mirror, monkeypatch, cap
 @pytest.mark.mirror
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_file_of_the_mirror_is_the_one_known(mirror, name):
-    assert len(find_data(name, mirror=mirror)) == len(SOURCES[name].files)
+    assert len(find_data(name)) == len(SOURCES[name].files)
 
 
 def test_an_unknown_set_is_an_error_that_lists_those_there_are():

@@ -10,17 +10,17 @@ pytestmark = pytest.mark.mirror
 
 @pytest.fixture(scope="module")
 def heart(mirror):
-    return load_histories("heart", twins=True, mirror=mirror)
+    return load_histories("heart", twins=True)
 
 
 @pytest.fixture(scope="module")
 def replies(mirror):
-    return load_replies("heart", twins=True, mirror=mirror)
+    return load_replies("heart", twins=True)
 
 
 @pytest.fixture(scope="module")
 def esconv(mirror):
-    return load_histories("esconv", mirror=mirror)
+    return load_histories("esconv")
 
 
 def standard(heart, item):
@@ -29,7 +29,7 @@ def standard(heart, item):
 
 def test_heart_has_280_standard_and_20_adversarial_histories_and_twins_on_demand(heart, mirror):
     assert heart["slice"].value_counts().to_dict() == {"standard": 280, "adversarial": 20, "calm_twin": 20}
-    without = load_histories("heart", mirror=mirror)
+    without = load_histories("heart")
     assert len(without) == 300
     assert without["twin_id"].isna().all()
 
@@ -140,7 +140,7 @@ def test_esconv_has_1300_dialogues_with_strategies_and_the_seekers_scores(esconv
 
 
 def test_every_supporter_turn_of_esconv_is_a_reply_of_a_person(mirror, esconv):
-    found = load_replies("esconv", mirror=mirror)
+    found = load_replies("esconv")
     assert len(found) == esconv["strategies"].map(len).sum() == 15325
     place = found["reply_id"].str.extract(r"(.+)--t(\d+)$")
     turns = esconv.set_index("history_id")["turns"]
@@ -154,4 +154,4 @@ def test_every_supporter_turn_of_esconv_is_a_reply_of_a_person(mirror, esconv):
 
 def test_a_history_of_another_set_has_no_next_turn_and_is_named(mirror):
     with pytest.raises(DataError, match="36 histories are not cut from ESConv, such as 'sample-"):
-        next_turns(load_histories("sample").assign(slice="standard"), mirror=mirror)
+        next_turns(load_histories("sample").assign(slice="standard"))

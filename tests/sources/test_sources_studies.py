@@ -6,7 +6,8 @@ import shutil
 import pandas as pd
 import pytest
 
-from heart_utils.sources import DataError, fetch, load_scores, load_tallies
+from heart_utils.sources import DataError, catalogue, load_scores, load_tallies
+from heart_utils.sources.studies import derive
 
 OWN = "recipients/perceived_empathy_self_ratings.csv"
 RATED, POSTS, HARD = (
@@ -28,7 +29,7 @@ def raw(mirror):
 @pytest.fixture
 def spoilt(mirror, raw, tmp_path, monkeypatch):
     """Write a mirror in which one file was changed and its checksum is known."""
-    monkeypatch.setattr(fetch, "_check", lambda source, file, path: path)
+    monkeypatch.setattr(catalogue, "_check", lambda source, file, path: path)
 
     def write(name, change):
         folder, _, file = name.partition("/")
@@ -38,7 +39,7 @@ def spoilt(mirror, raw, tmp_path, monkeypatch):
             (tmp_path / name).write_text(table.to_json(orient="records"))
         else:
             table.to_csv(tmp_path / name, index=False)
-        return {"mirror": tmp_path}
+        monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
 
     return write
 
@@ -132,33 +133,33 @@ def put(column, row, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "load", "change", "said"),
+    ("name", "change", "said"),
     [
-        (OWN, load_scores, put("labelR", 3, "no label"), "row 3 has labelR 'no label'; expected human label or ai label"),
-        (OWN, load_scores, put("responseR", 0, "cat"), "row 0 has responseR 'cat'; expected human response or ai response"),
-        (OWN, load_scores, put("seen", 5, 8), "row 5 has seen 8; expected 1 to 7"),
-        (OWN, load_scores, lambda table: table.drop(columns="caredfor"), "missing caredfor"),
-        (OWN, load_scores, lambda table: table.assign(zodiac=1), "116 columns, 115 were expected"),
-        (OWN, load_scores, lambda table: table.iloc[1:], "it names recipients whom|454 rows, 455 were expected"),
-        (RATED, load_tallies, lambda table: table.iloc[:-1], "1999 rows, 2000 were expected"),
-        (RATED, load_tallies, put("rating_human", 7, 4), "row 7 has rating_human 4; expected 1 or 2 or 3"),
-        (RATED, load_tallies, put("annotator_chatgpt", 12, "x"), "batch 1 has 2 raters of the arm chatgpt; expected one"),
-        (POSTS, load_tallies, put("model", 2, "gpt-9"), "row 2 has model 'gpt-9'; expected oracle_response or"),
-        (POSTS, load_tallies, put("human_eval_annotation_2.empathy", 4, 6), "row 4 has empathy 6.*; expected 1 to 5"),
+        (OWN, put("labelR", 3, "no label"), "row 3 has labelR 'no label'; expected human label or ai label"),
+        (OWN, put("responseR", 0, "cat"), "row 0 has responseR 'cat'; expected human response or ai response"),
+        (OWN, put("seen", 5, 8), "row 5 has seen 8; expected 1 to 7"),
+        (OWN, lambda table: table.drop(columns="caredfor"), "missing caredfor"),
+        (OWN, lambda table: table.assign(zodiac=1), "116 columns, 115 were expected"),
+        (OWN, lambda table: table.iloc[1:], "it names recipients whom|454 rows, 455 were expected"),
+        (RATED, lambda table: table.iloc[:-1], "1999 rows, 2000 were expected"),
+        (RATED, put("rating_human", 7, 4), "row 7 has rating_human 4; expected 1 or 2 or 3"),
+        (RATED, put("annotator_chatgpt", 12, "x"), "batch 1 has 2 raters of the arm chatgpt; expected one"),
+        (POSTS, put("model", 2, "gpt-9"), "row 2 has model 'gpt-9'; expected oracle_response or"),
+        (POSTS, put("human_eval_annotation_2.empathy", 4, 6), "row 4 has empathy 6.*; expected 1 to 5"),
         (
             HARD,
-            load_scores,
             put("participant_type", 9, "Eliza"),
             "row 9 has participant_type 'Eliza'; expected human_therapist or",
         ),
-        (HARD, load_scores, put("human_classification", 1760, "maybe"), "row 1760 has a class that is neither yes nor no"),
-        (HARD, load_scores, put("human_classification", 1760, "yes"), "row 1760 has a class that contradicts correct_response"),
-        (HARD, load_scores, put("human_classification", 1760, None), "row 1760 has a reply without a class"),
+        (HARD, put("human_classification", 1760, "maybe"), "row 1760 has a class that is neither yes nor no"),
+        (HARD, put("human_classification", 1760, "yes"), "row 1760 has a class that contradicts correct_response"),
+        (HARD, put("human_classification", 1760, None), "row 1760 has a reply without a class"),
     ],
 )
-def test_an_odd_file_is_named_with_its_row_or_number(spoilt, name, load, change, said):
+def test_an_odd_file_is_named_with_its_row_or_number(spoilt, name, change, said):
+    spoilt(name, change)
     with pytest.raises(DataError, match=said):
-        load(name.partition("/")[0], **spoilt(name, change))
+        derive(name.partition("/")[0])
 
 
 def test_a_set_or_a_cut_that_is_not_there_is_an_error_that_lists_the_others():

@@ -9,10 +9,10 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 from source_builders import mentalalign_cell, mentalalign_files, mirrored
 
-from heart_utils.sources import DataError, find_blocks, load_responders, load_scores, load_verdicts
+from heart_utils.sources import DataError, find_blocks, load_responders, load_scores, load_verdicts, scores_to_verdicts
 from heart_utils.sources import mentalalign as mentalalign_module
 from heart_utils.sources.mentalalign import ATTRIBUTES
-from heart_utils.sources.public import PUBLISHED
+from heart_utils.sources.studies import PUBLISHED, derive
 from heart_utils.tables import RESPONDER_KINDS, check_table
 
 # MT-Bench ---------------------------------------------------------------------------------------
@@ -21,7 +21,8 @@ from heart_utils.tables import RESPONDER_KINDS, check_table
 def mtbench(monkeypatch, tmp_path, people, judge=()):
     files = {"human.jsonl": people, "gpt4_pair.jsonl": judge}
     content = {name: "".join(json.dumps(row) + "\n" for row in rows).encode() for name, rows in files.items()}
-    return mirrored(monkeypatch, tmp_path, "mtbench", content)
+    mirrored(monkeypatch, tmp_path, "mtbench", content)
+    return derive("mtbench")
 
 
 def vote(a, b, winner, judge="expert_1", question=81, turn=1):
@@ -40,7 +41,7 @@ def test_a_is_the_first_in_the_alphabet_whatever_side_the_release_had_it_on(monk
         vote("claude-v1", "gpt-4", "model_a", turn=2),
         vote("gpt-4", "claude-v1", "tie", question=82),
     ]
-    found = load_verdicts("mtbench", raters="human", mirror=mtbench(monkeypatch, tmp_path, people, JUDGED))
+    found = mtbench(monkeypatch, tmp_path, people, JUDGED).query("rater_kind == 'human'")
     assert found["responder_a"].unique().tolist() == ["claude-v1"]
     assert found["verdict"].tolist() == ["b", "a", "tie"]
     assert found["group"].tolist() == ["turn_1", "turn_2", "turn_1"]
@@ -49,9 +50,7 @@ def test_a_is_the_first_in_the_alphabet_whatever_side_the_release_had_it_on(monk
 
 
 def test_a_contradiction_between_gpt4s_orders_is_a_state_and_never_a_tie(monkeypatch, tmp_path):
-    found = load_verdicts(
-        "mtbench", raters="model", mirror=mtbench(monkeypatch, tmp_path, [vote("gpt-4", "claude-v1", "tie")], JUDGED)
-    )
+    found = mtbench(monkeypatch, tmp_path, [vote("gpt-4", "claude-v1", "tie")], JUDGED).query("rater_kind == 'model'")
     assert found["rater"].unique().tolist() == ["gpt-4"]
     assert found["state"].tolist() == ["inconsistent", "valid"]
     assert found["verdict"].isna().tolist() == [True, False]
@@ -66,7 +65,7 @@ def test_a_second_vote_of_one_person_is_kept_counted_and_said(monkeypatch, tmp_p
         vote("claude-v1", "gpt-4", "tie", "expert_2"),
     ]
     with caplog.at_level(logging.INFO):
-        found = load_verdicts("mtbench", mirror=mtbench(monkeypatch, tmp_path, people, JUDGED))
+        found = mtbench(monkeypatch, tmp_path, people, JUDGED)
     assert found.loc[found["rater_kind"] == "human", "repeat"].tolist() == [0, 1, 0]
     assert found.attrs["notes"]["votes by which one rater answered a pair again"] == 1
     assert "1 vote(s) repeat an earlier one" in caplog.text
@@ -74,13 +73,13 @@ def test_a_second_vote_of_one_person_is_kept_counted_and_said(monkeypatch, tmp_p
 
 def test_a_winner_that_nobody_knows_is_an_error(monkeypatch, tmp_path):
     with pytest.raises(DataError, match="row 0 has winner 'both bad'; expected model_a or"):
-        load_verdicts("mtbench", mirror=mtbench(monkeypatch, tmp_path, [vote("gpt-4", "claude-v1", "both bad")], JUDGED))
+        mtbench(monkeypatch, tmp_path, [vote("gpt-4", "claude-v1", "both bad")], JUDGED)
 
 
 @pytest.mark.mirror
 def test_the_counts_of_mtbench_follow_from_the_files(mirror):
     """The counts that the dataset's card and the paper give, and one repeated vote found here."""
-    votes = load_verdicts("mtbench", mirror=mirror)
+    votes = load_verdicts("mtbench")
     people = votes[votes["rater_kind"] == "human"]
     assert len(people) == 3355
     assert people["rater"].nunique() == 65
@@ -88,18 +87,15 @@ def test_the_counts_of_mtbench_follow_from_the_files(mirror):
     assert len(votes) - len(people) == 2400
     assert (votes["state"] == "inconsistent").sum() == 380
     assert people.loc[people["repeat"] > 0, "rater"].tolist() == ["author_0"]
-    assert len(load_verdicts("mtbench", raters="experts", mirror=mirror)) == 2668
-    assert len(load_verdicts("mtbench", raters="authors", mirror=mirror)) == 687
-    assert (
-        len(load_verdicts("mtbench", raters=["expert_0", "gpt-4"], mirror=mirror))
-        == 2400 + (people["rater"] == "expert_0").sum()
-    )
+    assert len(load_verdicts("mtbench", raters="experts")) == 2668
+    assert len(load_verdicts("mtbench", raters="authors")) == 687
+    assert len(load_verdicts("mtbench", raters=["expert_0", "gpt-4"])) == 2400 + (people["rater"] == "expert_0").sum()
     assert not votes["simulated"].any()
 
 
 @pytest.mark.mirror
 def test_nobodys_wins_are_lost_when_sides_are_turned(mirror):
-    votes = load_verdicts("mtbench", mirror=mirror)
+    votes = load_verdicts("mtbench")
     raw = pd.concat(pd.read_json(mirror / "mtbench_human" / name, lines=True) for name in ("human.jsonl", "gpt4_pair.jsonl"))
     for model in load_responders("mtbench")["responder"]:
         ours = ((votes["responder_a"] == model) & (votes["verdict"] == "a")) | (
@@ -114,9 +110,9 @@ def test_nobodys_wins_are_lost_when_sides_are_turned(mirror):
 @pytest.mark.mirror
 def test_an_unknown_dimension_or_rater_is_an_error_that_lists_those_there_are(mirror):
     with pytest.raises(DataError, match="mtbench has no dimension 'empathy'. It has overall"):
-        load_verdicts("mtbench", dimension="empathy", mirror=mirror)
+        load_verdicts("mtbench", dimension="empathy")
     with pytest.raises(DataError, match="There is no rater expert_99. The raters are author_0.*and 56 more"):
-        load_verdicts("mtbench", raters=["expert_99"], mirror=mirror)
+        load_verdicts("mtbench", raters=["expert_99"])
 
 
 # MentalAlign ------------------------------------------------------------------------------------
@@ -125,8 +121,8 @@ N = 60
 
 
 def mentalalign(monkeypatch, tmp_path, changes=None, questions=None, **options):
-    folder = mirrored(monkeypatch, tmp_path, "mentalalign", mentalalign_files(N, changes or {}, questions))
-    return load_scores("mentalalign", mirror=folder, **options)
+    mirrored(monkeypatch, tmp_path, "mentalalign", mentalalign_files(N, changes or {}, questions))
+    return derive("mentalalign", **options)
 
 
 def of(table, rater, row, responder, dimension=None):
@@ -235,18 +231,14 @@ def test_judges_that_saw_other_questions_or_a_missing_column_are_errors(monkeypa
     other.loc[4, "context"] = "Another question?"
     book = io.BytesIO()
     other.to_excel(book, index=False)
+    mirrored(monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()})
     with pytest.raises(DataError, match="the questions of o4-mini are not those of gpt-4o"):
-        load_scores(
-            "mentalalign",
-            mirror=mirrored(monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()}),
-        )
+        derive("mentalalign")
     book = io.BytesIO()
     other.drop(columns="judge_response_claude").to_excel(book, index=False)
+    mirrored(monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()})
     with pytest.raises(DataError, match="o4-mini_llm_judge.xlsx: missing claude"):
-        load_scores(
-            "mentalalign",
-            mirror=mirrored(monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()}),
-        )
+        derive("mentalalign")
 
 
 @pytest.fixture(scope="module")
@@ -259,12 +251,12 @@ def _read_once():
 
 @pytest.fixture(scope="module")
 def real(mirror, _read_once):
-    return load_scores("mentalalign", mirror=mirror)
+    return derive("mentalalign")
 
 
 @pytest.fixture(scope="module")
 def published(mirror, _read_once):
-    return load_scores("mentalalign", as_published=True, mirror=mirror)
+    return derive("mentalalign", as_published=True)
 
 
 @pytest.mark.mirror
@@ -381,8 +373,8 @@ def test_original_is_never_called_human(real):
 
 def test_verdicts_of_mentalalign_are_pairs_of_its_scores(monkeypatch, tmp_path):
     changes = {("Human_judge", 3, "original"): mentalalign_cell((5,) * 7), ("Human_judge", 4, "original"): None}
-    folder = mirrored(monkeypatch, tmp_path, "mentalalign", mentalalign_files(N, changes))
-    found = load_verdicts("mentalalign", dimension="empathy", raters="human", mirror=folder)
+    scores = mentalalign(monkeypatch, tmp_path, changes).query("dimension == 'empathy' and rater_kind == 'human'")
+    found = scores_to_verdicts(scores)
     assert len(found) == N * 45
     assert found["dimension"].unique().tolist() == ["empathy"]
     assert found["rater"].unique().tolist() == ["clinicians"]
@@ -395,7 +387,9 @@ def test_verdicts_of_mentalalign_are_pairs_of_its_scores(monkeypatch, tmp_path):
     assert found.loc[found["verdict"].isna(), "state"].unique().tolist() == ["abstained"]
     pd.testing.assert_frame_equal(found, check_table("verdicts", found))
     with pytest.raises(DataError, match="mentalalign has no dimension 'overall'. It has empathy, guidance"):
-        load_verdicts("mentalalign", dimension="overall", mirror=folder)
+        load_verdicts("mentalalign", dimension="overall")
+    published = load_verdicts("mentalalign", dimension="empathy", raters="human")
+    assert published.groupby(["dimension", "rater"]).size().to_dict() == {("empathy", "clinicians"): 1000 * 45}
 
 
 # Blocks -----------------------------------------------------------------------------------------
@@ -440,7 +434,7 @@ SETS = {
 
 @pytest.mark.mirror
 def test_the_ratings_of_conversations_are_whole(mirror):
-    scores = load_scores("empathic_comm", mirror=mirror)
+    scores = load_scores("empathic_comm")
     assert scores["history_id"].nunique() == 200
     assert scores.groupby("group")["dimension"].nunique().to_dict() == {
         "empatheticdialogues": 3,
@@ -461,7 +455,7 @@ def test_the_ratings_of_conversations_are_whole(mirror):
 @pytest.mark.mirror
 def test_the_published_kappas_between_experts_follow(mirror):
     """Quadratic weights; 63 pairs of experts, printed with two digits."""
-    scores = load_scores("empathic_comm", mirror=mirror)
+    scores = load_scores("empathic_comm")
     printed = pd.read_csv(mirror / "empathic_comm_judges" / "table_kappa.csv")
     wide = scores.pivot_table(index=["group", "dimension", "history_id"], columns="rater", values="score")
     off = []

@@ -75,14 +75,15 @@ def test_archives_are_read_as_folders_are(tmp_path, secret):
     assert found == [["page.html"], ["x/page.html"], ["y/page.html"]]
 
 
-def test_without_the_texts_it_is_said_how_to_get_them(tmp_path):
+def test_without_the_texts_it_is_said_how_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
     with pytest.raises(DataError, match="esconv"):
-        withheld_texts(mirror=tmp_path)
+        withheld_texts()
 
 
 @pytest.fixture(scope="module")
 def withheld(mirror):
-    return withheld_texts(mirror=mirror)
+    return withheld_texts()
 
 
 @pytest.mark.mirror

@@ -4,13 +4,13 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import find_root
-from heart_utils.sources.esconv import load_strategy_turns
+from heart_utils.sources.heart import load_strategy_turns
 from tools.strategy_results import strategy_results
 
 
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_the_tables_of_the_learned_coder_are_those_that_esconv_gives(mirror):
-    for name, table in strategy_results(load_strategy_turns(mirror=mirror)).items():
+    for name, table in strategy_results(load_strategy_turns()).items():
         shipped = pd.read_csv(find_root() / "data" / "esconv" / f"{name}.csv")
         pd.testing.assert_frame_equal(shipped, table.reset_index(drop=True), rtol=1e-4, check_dtype=False, check_names=False)
