@@ -43,7 +43,7 @@ _PUBLIC = {
     "minimum_gap": "simulate.power",
     "plan_study": "simulate.power",
     "write_leaderboard": "report.leaderboard",
-    "methods": "report.methods",
+    "methods": "report.provenance",
     "plot_boards": "report.figures",
     "plot_intervals": "report.figures",
     "plot_leaderboard": "report.figures",

@@ -22,8 +22,7 @@ from typing import Any
 import yaml
 
 from heart_utils.ratings.ratings import combine_orders, fit_boards
-from heart_utils.report.methods import methods
-from heart_utils.report.provenance import current_commit
+from heart_utils.report.provenance import current_commit, methods
 from heart_utils.runs import Run, find_root, may_publish, open_run, strictest_licence, write_atomically
 from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
 from tools.settings import read_settings

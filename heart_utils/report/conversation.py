@@ -1,17 +1,23 @@
-"""Conversations to be read: speech bubbles in which every word is shown as text, whatever it holds."""
+"""Conversations to be read, and practice for raters: speech bubbles in which every word is shown as text, all of it offline."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-from heart_utils.runs import may_publish, visible_text
+from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.report import WORDS
+from heart_utils.runs import may_publish, strictest_licence, visible_text
 
-__all__ = ["Reading", "read_conversation"]
+__all__ = ["WRITTEN_BY", "Reading", "practise_comparisons", "read_conversation"]
 
 _PAGES = Environment(loader=FileSystemLoader(Path(__file__).with_name("pages")), autoescape=True, undefined=StrictUndefined)
 _PAGES.trim_blocks = _PAGES.lstrip_blocks = True
@@ -70,3 +76,137 @@ def read_conversation(
 def fill_page(name: str, **values: Any) -> str:
     """Fill a template of the folder ``pages``; whatever a value holds is shown as text, unless it is marked as HTML."""
     return _PAGES.get_template(f"{name}.html").render(**values)
+
+
+WRITTEN_BY: dict[str, str] = WORDS["written_by"]  #: What a reader is told about a reply, by its ``responder_kind``.
+
+
+def practise_comparisons(
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    verdicts: pd.DataFrame,
+    responders: pd.DataFrame,
+    *,
+    licences: Iterable[str],
+    who_wrote: str,
+    n: int = 12,
+    cautions: Mapping[str, str] | None = None,
+    rng: np.random.Generator,
+) -> Reading:
+    """Make a set of comparisons to practise on, one conversation at a time, with nothing stored and nothing sent.
+
+    Parameters
+    ----------
+    histories, replies, comparisons, verdicts, responders : pandas.DataFrame
+        The tables of a run. Only valid replies with words take part; verdicts may be none.
+    licences : iterable of str
+        What the run's manifest records for histories and replies. If one of them, or that of a history, does not let
+        words be published, they are not shown.
+    who_wrote : str
+        Who wrote the conversations, as the reader must know it.
+    n : int
+        Comparisons, at most one a dialogue. Pairs of responders take turns.
+    cautions : mapping of str to str, optional
+        Rater -> what must stand beside its verdicts.
+    rng : numpy.random.Generator
+        Draws conversations, pairs and sides.
+
+    Returns
+    -------
+    Reading
+        HTML with its own script. Without scripts the comparisons stand under each other, and each opens by itself.
+        Where no words may be shown, or there are none, a sentence says so.
+
+    Examples
+    --------
+    >>> history = {"history_id": "h", "dialogue_id": "d", "problem": "moving", "licence": "CC-BY-NC-4.0", "turns": []}
+    >>> none = pd.DataFrame()
+    >>> practise_comparisons(pd.DataFrame([history]), none, none, none, none, licences=["CC-BY-NC-4.0"],
+    ...     who_wrote="crowd workers", rng=np.random.default_rng(1))._repr_html_()[:62]
+    '<p>There is no practice here: words under CC-BY-NC-4.0 may not'
+    """
+    stated = [*licences, *histories["licence"].unique()]
+    open_ones = histories[histories["licence"].map(may_publish)]
+    if open_ones.empty or not all(may_publish(licence) for licence in licences):
+        words = f"words under {strictest_licence(stated)} may not be shown in a page. They stand in your own copy of the data."
+        return Reading(f"<p>There is no practice here: {escape(words)}</p>")
+    chosen = _choose(open_ones, replies, comparisons, n, rng)
+    if chosen.empty:
+        return Reading("<p>There is no practice here: no conversation of this run has two valid replies with words.</p>")
+    flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
+    kinds = {who: f"{who} ({WRITTEN_BY[kind]})" for who, kind in responders[["responder", "responder_kind"]].to_numpy()}
+    texts = replies.set_index("reply_id")["text"]
+    told = open_ones.set_index("history_id", drop=False)
+    articles = [
+        {
+            "problem": _problem(told.loc[pair["history_id"]]),
+            "conversation": Markup(read_conversation(told.loc[pair["history_id"]], who_wrote=who_wrote)._repr_html_()),
+            "sides": _sides(pair, flip, texts, kinds),
+            "said": _what_was_said(rated := verdicts[verdicts["pair_id"] == pair["pair_id"]], flip),
+            "cautions": [cautions[rater] for rater in rated["rater"].unique() if rater in cautions] if cautions else [],
+        }
+        for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
+    ]
+    about = ", ".join(dict.fromkeys(_problem(told.loc[history]) for history in chosen["history_id"]))
+    return Reading(fill_page("practice", articles=articles, about=about))
+
+
+def _choose(
+    histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, n: int, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Draw one pair a dialogue, of the two responders who met least so far."""
+    shown = set(replies.loc[(replies["state"] == "valid") & replies["text"].fillna("").str.strip().ne(""), "reply_id"])
+    pairs = comparisons.drop_duplicates("pair_id")
+    pairs = pairs[pairs["reply_a"].isin(shown) & pairs["reply_b"].isin(shown)]
+    told = histories[histories["history_id"].isin(pairs["history_id"])]
+    drawn = told.iloc[rng.permutation(len(told))].drop_duplicates("dialogue_id")["history_id"].head(n)
+    met: Counter[tuple[str, str]] = Counter()
+    rows = []
+    for history in drawn:
+        those = pairs[pairs["history_id"] == history]
+        who = list(zip(those["responder_a"], those["responder_b"], strict=True))
+        place = min(rng.permutation(len(those)), key=lambda row: met[who[row]])
+        met[who[place]] += 1
+        rows.append(those.iloc[place])
+    return pd.DataFrame(rows, columns=pairs.columns)
+
+
+def _problem(history: pd.Series) -> str:
+    return str(history["problem"]) if pd.notna(history["problem"]) else "a trouble that nobody has named"
+
+
+def _sides(pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Give who wrote the reply on each side of the page, and its words."""
+    both = [(kinds[pair[f"responder_{one}"]], visible_text(str(texts[pair[f"reply_{one}"]]))) for one in "ab"]
+    return dict(zip("AB", both[::-1] if flip else both, strict=True))
+
+
+def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, bool]]:
+    """Put the verdicts on one pair in terms of the sides of this page: judges one by one, people counted."""
+    side = {"a": "Reply B", "b": "Reply A", "tie": "neither"} if flip else {"a": "Reply A", "b": "Reply B", "tie": "neither"}
+    lines = []
+    for line, rows in verdicts[verdicts["rater_kind"] == "human"].groupby("dimension", sort=False):
+        found = Counter(side[row["verdict"]] if row["state"] == "valid" else row["state"] for row in rows.to_dict("records"))
+        counts = ", ".join(f"{count} {answer}" for answer, count in found.most_common())
+        lines.append((f"People ({rows['rater'].nunique()}), {line}", counts, bool(rows["simulated"].any())))
+    models = verdicts[verdicts["rater_kind"] == "model"]
+    for (rater, asked, protocol), rows in models.groupby(["rater", "dimension", "protocol"], sort=False):
+        each = [_answer(row, side) for row in rows.to_dict("records")]
+        joined = combine_orders(rows)
+        if len(joined) < len(rows):
+            each += [f"both orders joined: {_answer(row | {'order': None}, side)}" for row in joined.to_dict("records")]
+        lines.append((f"{rater} (a model), {asked}, protocol {protocol}", "; ".join(each), bool(rows["simulated"].any())))
+    return lines
+
+
+def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:
+    """Say one answer: what was chosen, in which order, and the probability that the chosen one got."""
+    first = {"ab": "a", "ba": "b"}.get(str(row["order"]))
+    when = (f" with {side[first]} shown first" if first else "") + (", asked again" if row["repeat"] else "")
+    if row["state"] != "valid":
+        return f"{row['state']}{when}"
+    share = row.get("p_a")
+    if pd.isna(share) or row["verdict"] == "tie":
+        return f"{side[row['verdict']]}{when}"
+    return f"{side[row['verdict']]} (probability {share if row['verdict'] == 'a' else 1 - share:.2f}){when}"

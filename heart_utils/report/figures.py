@@ -26,41 +26,22 @@ if TYPE_CHECKING:
 
     from heart_utils.ratings.ratings import Ratings
 
-__all__ = [
-    "cjk_style",
-    "hatch_by_colour",
-    "mark_simulated",
-    "note_origin",
-    "plot_absent",
-    "plot_boards",
-    "plot_forest",
-    "plot_intervals",
-    "plot_leaderboard",
-    "plot_trend",
-    "use_book_style",
-    "use_cjk_font",
-]
+__all__ = ["cjk_style", "mark_simulated", "note_origin", "plot_absent", "plot_boards", "plot_forest", "plot_intervals"]
+__all__ += ["plot_leaderboard", "plot_trend", "use_book_style", "use_cjk_font"]
 
 # seaborn's colorblind palette; the marker repeats what the colour says.
 COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#d55e00", "#949494", "#56b4e9", "#ca9161")
 MARKERS = ("o", "s", "D", "^", "v", "X", "P", "*")
-HATCHES = ("", "//", "..", "\\\\", "xx", "--", "++", "oo")
-"""What a bar or an area has in place of a marker."""
 # The same, by the kind of author.
 KIND_COLOURS = dict(zip(("human", "model", "reference", "source"), COLOURS, strict=False)) | {"probe": COLOURS[5]}
 KIND_MARKERS = {"human": "o", "model": "s", "reference": "D", "source": "^", "probe": "X"}
 KIND_NAMES: dict[str, str] = WORDS["kinds"]
-POPULATION_NAMES: dict[str, str] = WORDS["populations"]
-"""What an interval speaks of, in words for a reader."""
-WIDTH = 4.8
-"""Of every figure, in inches: on a phone a letter keeps three quarters of its size."""
-LINE = 46
-"""Characters of a small text that go beside each other in a figure."""
+POPULATION_NAMES: dict[str, str] = WORDS["populations"]  #: What an interval speaks of, in words for a reader.
+WIDTH = 4.8  #: Of every figure, in inches: on a phone a letter keeps three quarters of its size.
+LINE = 46  #: Characters of a small text that go beside each other in a figure.
 RATING = ("rating", "rating_low", "rating_high")
-ROOM = 0.5
-"""Share of a row over which several estimates in it are spread."""
-LONG = 24
-"""Characters from which the names of kinds stand above a figure and not beside it."""
+ROOM = 0.5  #: Share of a row over which several estimates in it are spread.
+LONG = 24  #: Characters from which the names of kinds stand above a figure and not beside it.
 PLACES = (
     *((0, up, "center", edge) for up, edge in ((7, "bottom"), (-7, "top"))),
     *((across, 0, side, "center") for across, side in ((7, "left"), (-7, "right"))),
@@ -488,43 +469,6 @@ def note_origin(ax: Axes, text: str) -> None:
     """
     said = _fold(text, LINE + 10)
     ax.set_title(said, loc="left", fontsize="x-small", color="0.35", pad=16)  # above the names of reference lines
-
-
-def hatch_by_colour(ax: Axes) -> Axes:
-    """Give bars and areas of one colour one hatch, in the legend too, so that nobody has to tell them apart by colour.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-        With its bars and its legend, in no more than eight colours.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The same.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> ax = plt.figure().subplots()
-    >>> bars = ax.bar([0, 1], [3, 2], color=["blue", "orange"])
-    >>> [patch.get_hatch() for patch in hatch_by_colour(ax).patches]
-    ['', '//']
-    """
-    from matplotlib.colors import to_hex
-    from matplotlib.patches import Patch
-
-    legend = ax.get_legend()
-    named = legend.findobj(Patch)[:-1] if legend else []  # the last is the legend's own frame
-    patches = [*named, *ax.patches]  # in the order of the names: areas may be drawn in another
-    colours = dict.fromkeys(to_hex(patch.get_facecolor()) for patch in patches)
-    if len(colours) > len(HATCHES):
-        raise ValueError(f"{len(colours)} colours cannot be told apart; a figure takes {len(HATCHES)} or fewer.")
-    hatches = dict(zip(colours, HATCHES, strict=False))
-    for patch in patches:
-        if (colour := to_hex(patch.get_facecolor())) in hatches:
-            patch.set(hatch=hatches[colour], edgecolor="white", linewidth=0.6)
-    return ax
 
 
 def use_cjk_font() -> None:

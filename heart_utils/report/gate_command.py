@@ -21,33 +21,14 @@ from heart_utils.ratings.gate import MODES, Comparison, compare_responders
 from heart_utils.report.gate_report import junit_xml, markdown_summary, read_sides, write_reports
 from heart_utils.runs import write_atomically
 
-__all__ = ["main"]
+__all__: list[str] = []
 
 PASSED, WORSE, BAD_INPUT, INCONCLUSIVE = range(4)
 ANSWERS = ("PASSED", "WORSE", "BAD INPUT", "INCONCLUSIVE")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two responders as the command line says, report in the terminal, and give the exit code.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        By default those of the process.
-
-    Returns
-    -------
-    int
-        0 passed, 1 worse, 2 bad input, 3 inconclusive.
-
-    Examples
-    --------
-    >>> import contextlib, io
-    >>> with contextlib.redirect_stderr(io.StringIO()) as said:
-    ...     code = main(["old.csv", "new.csv"])
-    >>> code, "there is no such file" in said.getvalue()
-    (2, True)
-    """
+    """Compare two responders as the command line says, report in the terminal, and give the exit code."""
     asked = _parser().parse_args(arguments)
     try:
         sides = read_sides(asked.baseline, asked.candidate, protocol=asked.protocol)

@@ -24,10 +24,8 @@ from heart_utils.runs import RunError, checksum, find_root, write_atomically
 __all__ = ["kept"]
 
 FOLDER = Path("data", "simulated")
-MODE = "HEART_KEPT"
-"""A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes everything."""
-LOG = "HEART_KEPT_LOG"
-"""Names a file that gets a line for each table that had to be computed."""
+MODE = "HEART_KEPT"  #: A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes everything.
+LOG = "HEART_KEPT_LOG"  #: Names a file that gets a line for each table that had to be computed.
 
 
 _VALUES = (int, float, str, list, tuple, dict, set, np.ndarray, np.generic, np.random.Generator, pd.DataFrame, pd.Series)

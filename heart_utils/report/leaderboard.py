@@ -34,8 +34,7 @@ GROUPS = ("data", "dimension", "slice", "group", "rater_kind", "rater")
 TEXTUAL = ("responder", "kind", "notes")
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
 
-WIDTHS = {"column": 3.35, "page": 6.9}
-"""Of a figure in a paper of two columns, in inches."""
+WIDTHS = {"column": 3.35, "page": 6.9}  #: Of a figure in a paper of two columns, in inches.
 LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
 LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
 

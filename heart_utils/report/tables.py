@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["glue_numbers", "show_table"]
 
 DASH = "–"
-LONG = 36
-"""Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays whole."""
+LONG = 36  #: Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays whole.
 
 HEADS: dict[str, str] = WORDS["heads"]
 """What the columns of the project's tables are called before readers; of any other, the underscores go."""
 DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
-NUMBER = count(1)
-"""Of the tables of a page, in place of pandas' random ids: the same book is the same bytes."""
+NUMBER = count(1)  #: Of the tables of a page, in place of pandas' random ids: the same book is the same bytes.
 P_VALUES = ("p", "p_value", "p value", "corrected", "corrected (BH)", "corrected (Holm)")
 
 

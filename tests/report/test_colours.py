@@ -11,11 +11,9 @@ from matplotlib.colors import to_rgb
 
 from heart_utils.report.figures import (
     COLOURS,
-    HATCHES,
     KIND_COLOURS,
     KIND_MARKERS,
     MARKERS,
-    hatch_by_colour,
     plot_intervals,
     plot_leaderboard,
 )
@@ -108,11 +106,10 @@ def test_a_blue_and_a_green_are_mixed_up_by_who_sees_no_blue():
     "looks",
     [
         list(zip(COLOURS, MARKERS, strict=True)),
-        list(zip(COLOURS, HATCHES, strict=True)),
         [(KIND_COLOURS[kind], KIND_MARKERS[kind]) for kind in KIND_COLOURS],
         list(LOOKS.values()),
     ],
-    ids=["series", "bars", "authors", "outcomes of the gate"],
+    ids=["series", "authors", "outcomes of the gate"],
 )
 def test_no_two_looks_of_a_palette_are_mixed_up(looks):
     assert mixed_up(looks) == []
@@ -136,17 +133,10 @@ def many(n, **columns):
     return pd.DataFrame({"name": [f"n{place}" for place in range(n)], "value": np.linspace(0.2, 0.8, n)}).assign(**columns)
 
 
-def draw_bars():
-    ax = mpl.pyplot.figure().subplots()
-    many(8).set_index("name").T.plot.barh(stacked=True, color=COLOURS, ax=ax)
-    return hatch_by_colour(ax)
-
-
 FIGURES = {
     "leaderboard": lambda: plot_leaderboard(board()),
     "intervals of several kinds in a row": lambda: plot_intervals(many(8, row="x"), value="value", label="row", by="name"),
     "intervals of one kind a row": lambda: plot_intervals(many(8), value="value", label="name", by="name"),
-    "bars": draw_bars,
 }
 
 
@@ -159,9 +149,9 @@ def test_what_a_figure_says_in_colour_it_says_in_another_way_too(name):
     assert len({look[1:] for look in looks}) == len(looks), "two entries differ in their colour alone"
 
 
-def test_chapters_that_colour_by_a_column_repeat_it_by_a_mark_a_hatch_or_a_word():
+def test_chapters_that_colour_by_a_column_repeat_it_by_a_mark_or_a_word():
     """`legend=False` and `annot` stand where the rows of the figure, or its cells, name what the colour says."""
-    repeated = re.compile(r"markers=|style=|hatch_by_colour\(|legend=False|annot=True|\"annot\": True")
+    repeated = re.compile(r"markers=|style=|legend=False|annot=True|\"annot\": True")
     for notebook in sorted((find_root() / "notebooks").glob("*.ipynb")):
         for cell in read_cells(notebook):
             if cell["cell_type"] == "code" and re.search(r"\bhue=|\.plot\.bar|cmap=|colormap=|palette=", cell["source"]):

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.ratings.ratings import combine_orders, fit_ratings
-from heart_utils.report.methods import methods
+from heart_utils.report.provenance import methods
 from heart_utils.runs import find_root, open_run
 from heart_utils.sources import load_verdicts
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from builders import histories, verdicts
 
-from heart_utils.report.practice import WRITTEN_BY, practise_comparisons
+from heart_utils.report.conversation import WRITTEN_BY, practise_comparisons
 from heart_utils.tables import TABLES
 
 ATTACK = "<script>alert('x')</script><img src=x onerror=alert(1)>"
