@@ -47,38 +47,22 @@ from heart_utils.people.raters import add_people
 from heart_utils.runs import Run, open_run, strictest_licence
 from heart_utils.tables import empty_table
 
-__all__ = ["main"]
+__all__: list[str] = []
 
 INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
 
 TITLES = {"calls": "calls", "prompt tokens": "prompt", "of them cached": "cached", "answer tokens": "answer"}
 """Columns of the table that ends a run, and what they sum."""
 
-ASSUMED_S = (1.0, 30.0)
-"""Seconds that a quick and a slow call take to a model that the ledger has too few answers of."""
+ASSUMED_S = (1.0, 30.0)  #: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
 
-COMMONEST = 5
-"""So many causes of failure are told, the commonest first."""
+COMMONEST = 5  #: So many causes of failure are told, the commonest first.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect a run.
+    """Collect a run; 0 if all is recorded, 1 after an error, 2 if it was not allowed to spend, 130 after Ctrl-C.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Those of the command line, if not given.
-
-    Returns
-    -------
-    int
-        0 if all is recorded; 1 after an error; 2 if it was not allowed to spend; 3 if a model's
-        queue was stopped, calls failed or ``--check`` found a fault; 4 if batches are out; 130 after Ctrl-C.
-
-    Examples
-    --------
-    >>> main(["no-such-run", "--dry"])  # what went wrong goes to the standard error
-    1
+    It is 3 if a model's queue was stopped, calls failed or ``--check`` found a fault, and 4 if batches are out.
     """
     options = _parser().parse_args(arguments)
     options.said = []  # by warnings, such as why a queue was stopped

@@ -29,14 +29,13 @@ from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.runs import Run, find_root, open_run, strictest_licence, write_atomically
 from heart_utils.tables import TableError, check_table
 
-__all__ = ["PoolError", "Pooled", "join_packs", "pack_run"]
+__all__ = ["PoolError", "Pooled"]
 
 FORMAT = 1
 MANIFEST = b"heart_verdicts"
 ASKED = ["history_id", "responder_a", "responder_b", "rater", "dimension", "order", "protocol", "answer_format", "repeat"]
 ANSWERED = ["verdict", "margin", "p_a", "state"]
-SAME_AT_LEAST = 10
-"""Common questions of a rater from which on equal answers to all of them are one lab's answers twice."""
+SAME_AT_LEAST = 10  #: Common questions of a rater from which on equal answers to all of them are one lab's answers twice.
 
 
 class PoolError(ValueError):
@@ -58,32 +57,7 @@ class Pooled:
 
 
 def pack_run(run: Run, lab: str) -> bytes:
-    """Put a run's verdicts and what they rest on into one Parquet file; no conversation, reply or reason is in it.
-
-    Parameters
-    ----------
-    run : Run
-        With verdicts.
-    lab : str
-        Who collected them.
-
-    Returns
-    -------
-    bytes
-        The file. Its manifest names protocols, rubrics, judges with the model that was served, and checksums of histories.
-
-    Raises
-    ------
-    PoolError
-        If the lab has no name.
-
-    Examples
-    --------
-    >>> from heart_utils import open_run
-    >>> packed = pack_run(open_run("sample"), "Lab A")
-    >>> packed[:4], b'"lab": "Lab A"' in packed  # a Parquet file, with its manifest inside
-    (b'PAR1', True)
-    """
+    """Put a run's verdicts and what they rest on into one Parquet file; no conversation, reply or reason is in it."""
     if not lab.strip():
         raise PoolError("Name the lab that collected the verdicts, such as --lab 'University of X'.")
     verdicts = run.read("verdicts")
@@ -120,27 +94,7 @@ def read_pack(file: Path | io.BytesIO) -> tuple[pd.DataFrame, dict[str, Any]]:
 def join_packs(files: Sequence[Path]) -> Pooled:
     """Join the files of several labs, or say everything that is against it.
 
-    Parameters
-    ----------
-    files : sequence of pathlib.Path
-        Two or more, as :func:`pack_run` writes them.
-
-    Returns
-    -------
-    Pooled
-        Raters that are people carry their lab's name, since two labs may have a "rater 1" each.
-
-    Raises
-    ------
-    PoolError
-        With all reasons: a file without a manifest or of a newer format, a lab twice, another protocol or rubric, another
-        model served under a judge's name, a history with other words, another kind of responder, answers that are in two files.
-
-    Examples
-    --------
-    >>> join_packs([Path("a.parquet")])
-    Traceback (most recent call last):
-    heart_utils.pool.PoolError: These files cannot be pooled:
+    Raters that are people carry their lab's name, since two labs may have a "rater 1" each.
     """
     packs, faults = [], [] if len(files) > 1 else ["One file is no pool; name those of two labs or more."]
     for file in files:

@@ -20,11 +20,9 @@ from heart_utils.tables import TABLES, TableError, check_table
 
 __all__ = ["FORMAT", "MissingTableError", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
 
-FORMAT = 1
-"""The version of a run folder. A folder of a higher version is refused, never guessed at."""
+FORMAT = 1  #: The version of a run folder. A folder of a higher version is refused, never guessed at.
 
-PUBLIC = "public"
-"""The run of published labels and tallies: it is in the repository, in ``data/public``."""
+PUBLIC = "public"  #: The run of published labels and tallies: it is in the repository, in ``data/public``.
 
 LICENCES = {
     "CC0-1.0": 0,
@@ -62,21 +60,11 @@ class MissingTableError(RunError):
 
 @dataclass(frozen=True)
 class Run:
-    """One folder of tables.
+    """One folder of tables."""
 
-    Attributes
-    ----------
-    name : str
-        The folder's own name.
-    folder : pathlib.Path
-        Absolute.
-    root : pathlib.Path
-        The project's root, absolute.
-    """
-
-    name: str
-    folder: Path
-    root: Path
+    name: str  #: The folder's own name.
+    folder: Path  #: Absolute.
+    root: Path  #: The project's root, absolute.
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 __all__ = ["Text"]
 
-Text = Annotated[str, Field(pattern=r"\S")]
-"""Words, and not only blanks."""
+Text = Annotated[str, Field(pattern=r"\S")]  #: Words, and not only blanks.
 
 EXPECTED = {
     "finite_number": "a finite number",

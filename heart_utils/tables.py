@@ -33,28 +33,14 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Column:
-    """What one column of a table holds.
+    """What one column of a table holds."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"text"``, ``"number"``, ``"count"`` (whole and not negative), ``"truth"`` or ``"list"``.
-    nullable : bool
-        Whether a row may leave it empty.
-    words : tuple of str
-        The vocabulary, if the column has one.
-    low, high : float or None
-        The range of a number, ends included.
-    optional : bool
-        Whether the whole column may be absent.
-    """
-
-    kind: str
-    nullable: bool = False
-    words: tuple[str, ...] = ()
-    low: float | None = None
+    kind: str  #: ``"text"``, ``"number"``, ``"count"`` (whole and not negative), ``"truth"`` or ``"list"``.
+    nullable: bool = False  #: Whether a row may leave it empty.
+    words: tuple[str, ...] = ()  #: The vocabulary, if the column has one.
+    low: float | None = None  #: The range of a number, ends included.
     high: float | None = None
-    optional: bool = False
+    optional: bool = False  #: Whether the whole column may be absent.
 
     def expected(self) -> str:
         """Say in words what a cell must hold."""

@@ -28,8 +28,7 @@ DISCOUNT = 0.5
 TOLD = ("finish_reason", "logprobs", "prompt_tokens", "completion_tokens")
 LINES = 10_000
 ENDED = ("completed", "failed", "expired", "cancelled")
-CREATE_S = 600.0
-"""A batch that its provider does not know so long after it was to be created never reached it."""
+CREATE_S = 600.0  #: A batch that its provider does not know so long after it was to be created never reached it.
 
 
 class BatchError(ValueError):

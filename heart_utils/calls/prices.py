@@ -7,19 +7,15 @@ from functools import lru_cache
 
 from heart_utils.calls.models import ROOM_OPTIONS, Call, Model, Request, load_litellm
 
-__all__ = ["MAX_GROWTH", "BudgetError", "is_paid", "price"]
+__all__ = ["MAX_GROWTH", "BudgetError", "price"]
 
-DEFAULT_ROOM = 4096
-"""Tokens an answer may take where nothing limits it."""
+DEFAULT_ROOM = 4096  #: Tokens an answer may take where nothing limits it.
 
-EXPECTED_ANSWER = 300
-"""Tokens an answer is taken to have in a plan where nothing limits it."""
+EXPECTED_ANSWER = 300  #: Tokens an answer is taken to have in a plan where nothing limits it.
 
-MAX_GROWTH = 4
-"""A truncated answer is asked again with twice the room, up to so many times the first."""
+MAX_GROWTH = 4  #: A truncated answer is asked again with twice the room, up to so many times the first.
 
-CHARACTERS_A_TOKEN = 8
-"""More than any answer of some length has on average; what is longer than its room in these is cut."""
+CHARACTERS_A_TOKEN = 8  #: More than any answer of some length has on average; what is longer than its room in these is cut.
 
 
 class BudgetError(ValueError):
@@ -65,24 +61,7 @@ def price(model: Model) -> tuple[float, float] | None:
 
 
 def is_paid(model: Model) -> bool:
-    """Tell whether a call may cost money; where no price is known, it may.
-
-    Parameters
-    ----------
-    model : Model
-        Who would be asked.
-
-    Returns
-    -------
-    bool
-        False only where both prices are known to be zero.
-
-    Examples
-    --------
-    >>> from heart_utils.calls.models import Model
-    >>> is_paid(Model("mine", "openai/mine", price_prompt=0, price_completion=0)), is_paid(Model("yours", "openai/unlisted"))
-    (False, True)
-    """
+    """Tell whether a call may cost money; where no price is known, it may."""
     return price(model) != (0.0, 0.0)
 
 

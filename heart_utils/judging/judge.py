@@ -385,8 +385,8 @@ def plan_hits(
 ) -> list[Question]:
     """Ask which items of a question's rubric each reply hits, as HeartBench does, sorted by history.
 
-    Where the release mends a judge's list of hits by padding or cutting it, here the judge is asked once
-    more, and the items are ``unparsed`` if that does not help.
+    Where the release mends a judge's list of hits by padding or cutting it, here the judge is asked once more, and
+    the items are ``unparsed`` if that does not help.
     """
     if language not in LANGUAGES:
         raise JudgeError(f"language={language!r} is not known; expected one of {', '.join(LANGUAGES)}.")
@@ -460,8 +460,7 @@ def plan_codes(
     return made
 
 
-AGAIN = "heart"
-"""Whose comparisons are asked about again."""
+AGAIN = "heart"  #: Whose comparisons are asked about again.
 
 
 @dataclass(frozen=True)

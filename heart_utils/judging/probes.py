@@ -30,7 +30,7 @@ from heart_utils.sources import load_histories, load_replies, load_responders
 from heart_utils.sources.files import read_lines
 from heart_utils.tables import check_table, empty_table
 
-__all__ = ["CHECKS", "REWRITES", "Check", "Probes", "make_probes", "profile_features", "rewrite_replies"]
+__all__ = ["CHECKS", "REWRITES", "Check", "Probes", "profile_features"]
 
 BASE = "reference"
 SLICE = "standard"
@@ -38,24 +38,12 @@ SLICE = "standard"
 
 @dataclass(frozen=True)
 class Check:
-    """One way of spoiling a reply.
+    """One way of spoiling a reply."""
 
-    Attributes
-    ----------
-    name : str
-        The responder's name in the tables.
-    expected : {"worse", "not_better", "even"}
-        What the spoilt reply is, by construction, beside the reply it was made from.
-    about : str
-        What was done, for captions.
-    text : str
-        How: around the reply in braces, or another in its place.
-    """
-
-    name: str
-    expected: str
-    about: str
-    text: str = field(repr=False)
+    name: str  #: The responder's name in the tables.
+    expected: str  #: What the spoilt reply is, by construction, beside the reply it was made from.
+    about: str  #: What was done, for captions.
+    text: str = field(repr=False)  #: How: around the reply in braces, or another in its place.
 
 
 CHECKS = tuple(Check(**check) for check in PROMPTS["checks"])
@@ -75,15 +63,9 @@ PROFILES = tuple(
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """The tables that a judge of probes is asked about.
+    """The tables that a judge of probes is asked about."""
 
-    Attributes
-    ----------
-    histories, responders, replies, comparisons : pandas.DataFrame
-        As in :mod:`heart_utils.tables`. Each comparison is of a probe with the reference reply it was
-        made from.
-    """
-
+    #: As in :mod:`heart_utils.tables`. Each comparison is of a probe with the reference reply it was made from.
     histories: pd.DataFrame
     responders: pd.DataFrame
     replies: pd.DataFrame
@@ -92,19 +74,7 @@ class Probes:
 
 @lru_cache(maxsize=1)
 def make_probes() -> Probes:
-    """Build the probes from the sample's standard histories and their reference replies.
-
-    Returns
-    -------
-    Probes
-        Nine probes a history, each in both orders.
-
-    Examples
-    --------
-    >>> probes = make_probes()
-    >>> len(probes.histories), len(probes.comparisons)  # 24 histories, 9 probes, 2 orders
-    (24, 432)
-    """
+    """Build the probes from the sample's standard histories and their reference replies."""
     histories = load_histories("sample")
     histories = histories[histories["slice"] == SLICE].reset_index(drop=True)
     base = load_replies("sample").set_index("history_id").loc[histories["history_id"]].reset_index()
@@ -143,37 +113,9 @@ def named_probes(names: Sequence[str]) -> pd.DataFrame:
 def rewrite_replies(replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int = 0) -> pd.DataFrame:
     """Rewrite each reply in `n` ways, each feature of :data:`REWRITES` on in half of them, as a seed draws it.
 
-    Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``, so that a feature is never on more often than
-    off, and differences in one feature say nothing about the others. Labels are drawn apart from the features, as evenly as
-    `n` allows. What is drawn for a history depends on the seed and its id alone.
-
-    Parameters
-    ----------
-    replies : pandas.DataFrame
-        The table of replies, one a history. Those of one sentence cannot be shortened: a warning says how many are left out.
-    n : int
-        An even number from 2 to 16.
-    labels : sequence of str
-        Whom a reply is said to be from: some of ``expert``, ``person``, ``ai``; nothing is said if empty.
-    seed : int
-        Of what is drawn.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of replies, whose responders are the ways, with a column ``label``.
-
-    Raises
-    ------
-    ValueError
-        If a history has several replies, or `n` is odd or out of range.
-
-    Examples
-    --------
-    >>> from heart_utils.sources import load_replies
-    >>> written = rewrite_replies(load_replies("sample").head(1), 2, labels=["person", "ai"], seed=1)
-    >>> written[["responder", "label"]].values.tolist()
-    [['plain', 'person'], ['shortened+padded+listed+warmed', 'ai']]
+    `n` is even, from 2 to 16. Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``, so that a feature is
+    never on more often than off, and differences in one say nothing about the others. Labels (``expert``, ``person``, ``ai``)
+    are drawn apart from the features, as evenly as `n` allows. What is drawn for a history depends on the seed and its id.
     """
     if n % 2 or not 2 <= n <= len(PROFILES):
         raise ValueError(f"rewrites is {n}, expected an even number from 2 to {len(PROFILES)}.")
@@ -204,7 +146,7 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     replies : pandas.DataFrame
-        As :func:`rewrite_replies` gives them.
+        As ``rewrite_replies`` gives them.
 
     Returns
     -------

@@ -54,18 +54,13 @@ REPLY_INSTRUCTIONS: str = PROMPTS["reply"].format(sentences=MAX_SENTENCES, words
 """What whoever writes a reply is told: the same words for a model and for a person in a study."""
 
 LABELS = dict(zip(SPEAKERS, ("Seeker", "Supporter"), strict=True))
-RESERVED = ("reasoning", "winner", "margin", "score")
-"""Names that the answer of a judge uses itself."""
-CODE_LETTERS = "CDEFGHJKLMNPRTVWX"
-"""For codes: no A and B, which sound like grades, and nothing that looks like a digit."""
+RESERVED = ("reasoning", "winner", "margin", "score")  #: Names that the answer of a judge uses itself.
+CODE_LETTERS = "CDEFGHJKLMNPRTVWX"  #: For codes: no A and B, which sound like grades, and nothing that looks like a digit.
 AUTHORS = {"expert": "an expert", "person": "a person", "ai": "an AI"}
 """The label of a reply -> whom raters are told it is from."""
-LETTERS = ("A", "B")
-"""What the replies are called where one letter is the whole answer."""
-PLACES = ("‹first›", "‹second›")
-"""Where codes stand in a text that is kept for all pairs."""
-MAX_REPEATED = 4_000
-"""Characters of an unreadable answer that a repair question shows again."""
+LETTERS = ("A", "B")  #: What the replies are called where one letter is the whole answer.
+PLACES = ("‹first›", "‹second›")  #: Where codes stand in a text that is kept for all pairs.
+MAX_REPEATED = 4_000  #: Characters of an unreadable answer that a repair question shows again.
 REASON_PER_ITEM = 60
 
 ORDERS_A_JUDGE = re.compile(
@@ -171,57 +166,26 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How judges are asked.
+    """How judges are asked."""
 
-    Attributes
-    ----------
-    name : str
-        The word in the column ``protocol``.
-    about : str
-        A line for captions.
-    asks : str
-        About a ``pair`` of replies, or one ``reply`` alone.
-    rubric : str
-        The rubric it asks about, by name or path.
-    rules : str
-        What a judge is told first; the same in every call.
-    turn_labels : str
-        By ``speaker`` as stored, or by ``parity``: the first turn is labelled as the seeker's,
-        the second as the supporter's and so on, whoever spoke.
-    dimension_order : str
-        ``shuffled`` for each call, or ``fixed`` as in the rubric.
-    dimensions_per_call : str
-        ``all`` in one call, or ``one``.
-    reasoning : str
-        Before ``each`` dimension's verdict, or ``once`` before all of them.
-    names_emotion : bool
-        Whether the judge is told the seeker's emotion, where the history has one.
-    orders : str
-        Of a pair: ``both``, or one at ``random``.
-    ties : bool
-        Whether a judge may call a tie.
-    margin : str
-        A ``number`` from 1 to 5, or one to five ``plus`` signs.
-    codes : tuple of str
-        What the reply shown first and the one shown second are called; drawn for each pair if empty.
-    tells_author : bool
-        Whether each reply is shown with whom it is said to be from (its ``label``), whoever wrote it.
-    """
-
-    name: Text
-    about: Text
-    asks: Literal["pair", "reply"]
-    rubric: Text
-    rules: Text
+    name: Text  #: The word in the column ``protocol``.
+    about: Text  #: A line for captions.
+    asks: Literal["pair", "reply"]  #: About a ``pair`` of replies, or one ``reply`` alone.
+    rubric: Text  #: The rubric it asks about, by name or path.
+    rules: Text  #: What a judge is told first; the same in every call.
+    #: By ``speaker`` as stored, or by ``parity``: the first turn is labelled as the seeker's, the second as the supporter's and
+    #: so on, whoever spoke.
     turn_labels: Literal["speaker", "parity"]
-    dimension_order: Literal["shuffled", "fixed"]
-    dimensions_per_call: Literal["all", "one"]
-    reasoning: Literal["each", "once"]
-    names_emotion: bool
-    orders: Literal["both", "random"] = "both"
-    ties: bool = True
-    margin: Literal["number", "plus"] = "number"
+    dimension_order: Literal["shuffled", "fixed"]  #: ``shuffled`` for each call, or ``fixed`` as in the rubric.
+    dimensions_per_call: Literal["all", "one"]  #: ``all`` in one call, or ``one``.
+    reasoning: Literal["each", "once"]  #: Before ``each`` dimension's verdict, or ``once`` before all of them.
+    names_emotion: bool  #: Whether the judge is told the seeker's emotion, where the history has one.
+    orders: Literal["both", "random"] = "both"  #: Of a pair: ``both``, or one at ``random``.
+    ties: bool = True  #: Whether a judge may call a tie.
+    margin: Literal["number", "plus"] = "number"  #: A ``number`` from 1 to 5, or one to five ``plus`` signs.
+    #: What the reply shown first and the one shown second are called; drawn for each pair if empty.
     codes: tuple[str, ...] = ()
+    #: Whether each reply is shown with whom it is said to be from (its ``label``), whoever wrote it.
     tells_author: bool = False
 
     def __post_init__(self) -> None:
@@ -402,8 +366,7 @@ class Code:
 
 Codebook = tuple[Code, ...]
 
-CODEBOOKS = ("release", "esconv", "focus", "safety")
-"""What coders are asked about unless a recipe says otherwise."""
+CODEBOOKS = ("release", "esconv", "focus", "safety")  #: What coders are asked about unless a recipe says otherwise.
 
 
 @dataclass(frozen=True)
@@ -500,8 +463,7 @@ class Items:
 
     items: tuple[Mapping[str, Any], ...]
     language: str
-    exact: bool = False
-    """Whether the schema fixes the number of hits; not every provider takes that."""
+    exact: bool = False  #: Whether the schema fixes the number of hits; not every provider takes that.
     name: ClassVar[str] = "heartbench"
     answer_format: ClassVar[str] = "json"
     title: ClassVar[str] = "hits"

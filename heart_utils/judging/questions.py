@@ -26,8 +26,7 @@ from heart_utils.judging.readings import Reading
 __all__ = ["Answer", "JudgeError", "Question"]
 
 CHUNK = 2_000
-SCHEMA = "schema"
-"""Under this and a model's digest the ledger notes whether the model is asked with a JSON schema."""
+SCHEMA = "schema"  #: Under this and a model's digest the ledger notes whether the model is asked with a JSON schema.
 LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
 
 

@@ -64,103 +64,51 @@ class RecipeError(ValueError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a run's ``collect:`` settings say.
+    """What a run's ``collect:`` settings say."""
 
-    Attributes
-    ----------
-    run : str
-        The run's name.
-    histories : str
-        As :func:`heart_utils.sources.load_histories` takes it; a file of the reader's, from the project's root.
-    twins : bool
-        Whether the calm originals of adversarial histories come too.
-    slices : mapping of str to int
-        How many histories of each slice, spread evenly over the set; all of a slice not named.
-    given_replies : bool
-        Whether the replies that came with the histories take part.
-    responders : tuple of Model
-        Who answers.
-    rewrites : int
-        How many rewritings of each given reply take its place, with randomised features; an even number, none by default.
-    labels : tuple of str
-        Whom a rewriting may be said to be from, drawn at random: ``expert``, ``person``, ``ai``; see
-        :func:`heart_utils.judging.probes.rewrite_replies`.
-    probes : tuple of str
-        Names of :data:`heart_utils.judging.respond.PROBES`.
-    instructions : str
-        What a model is told before it answers; in words of one's own for another language.
-    repeats : int
-        Replies of a model to a history.
-    judges : tuple of Model
-        The panel.
-    protocols : mapping of str to sequence of str, or None
-        How they are asked, by the names of ``data/protocols``, and on which of the protocol's dimensions;
-        None means all. One that asks about a reply alone, such as ``likert``, gives scores.
-    orders : str
-        ``both`` or ``random``.
-    pairs : str or int
-        ``all``, or how many of each history.
-    judge_repeats : int
-        How often each judge is asked the same.
-    coders : tuple of Model
-        Who labels what replies do; nobody by default.
-    codebooks : sequence of str
-        Of :func:`heart_utils.judging.prompts.load_codebooks`; each is a call a reply and coder.
-    coded : sequence of str
-        Responders whose replies are labelled; all by default.
-    report_card : bool
-        Whether the judges are asked about probes with known answers too; see
-        :mod:`heart_utils.judging.probes`.
-    asked_again : int
-        About how many pairs the judges are asked again, in the ways of :mod:`heart_utils.judging.judge`.
-    together : sequence of str
-        Dimensions that those ask about in one call and one a call; what ``protocols`` says of ``heart`` by default.
-    seed : int
-        Of what is drawn.
-    budget_usd : float, optional
-        What the run may spend, ever.
-    max_concurrency : int, optional
-        Judging calls in flight, all judges together.
-    recorded : str, optional
-        A file of recorded calls that the ledger is seeded with, from the project's root.
-    questions : str, optional
-        ``heartbench``, or a file like its own: then each of its questions is answered by the responders, in their own
-        length, and the judges go through its rubric item by item; there are no histories, pairs or protocols to name.
-    n_questions : int, optional
-        So many of them, those with the shortest texts: a small model's context is short.
-    language : str
-        ``zh`` or ``en``, of what models are told about them.
-    """
-
-    run: str
+    run: str  #: The run's name.
+    #: As :func:`heart_utils.sources.load_histories` takes it; a file of the reader's, from the project's root.
     histories: str = ""
-    twins: bool = False
+    twins: bool = False  #: Whether the calm originals of adversarial histories come too.
+    #: How many histories of each slice, spread evenly over the set; all of a slice not named.
     slices: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
-    given_replies: bool = True
+    given_replies: bool = True  #: Whether the replies that came with the histories take part.
+    #: How many rewritings of each given reply take its place, with randomised features; an even number, none by default.
     rewrites: Annotated[int, Field(ge=0, le=16, multiple_of=2)] = 0
+    #: Whom a rewriting may be said to be from, drawn at random: ``expert``, ``person``, ``ai``; see
+    #: ``heart_utils.judging.probes.rewrite_replies``.
     labels: tuple[Literal["expert", "person", "ai"], ...] = ()
-    responders: tuple[Model, ...] = ()
-    probes: tuple[str, ...] = ()
+    responders: tuple[Model, ...] = ()  #: Who answers.
+    probes: tuple[str, ...] = ()  #: Names of :data:`heart_utils.judging.respond.PROBES`.
+    #: What a model is told before it answers; in words of one's own for another language.
     instructions: str = REPLY_INSTRUCTIONS
-    repeats: Positive = 1
-    judges: tuple[Model, ...] = ()
+    repeats: Positive = 1  #: Replies of a model to a history.
+    judges: tuple[Model, ...] = ()  #: The panel.
+    #: How they are asked, by the names of ``data/protocols``, and on which of the protocol's dimensions; None means all. One
+    #: that asks about a reply alone, such as ``likert``, gives scores.
     protocols: Mapping[str, tuple[str, ...] | None] = field(default_factory=lambda: {"heart": None})
-    orders: Literal["both", "random"] = "both"
-    pairs: Positive | Literal["all"] = "all"
-    judge_repeats: Positive = 1
-    coders: tuple[Model, ...] = ()
+    orders: Literal["both", "random"] = "both"  #: ``both`` or ``random``.
+    pairs: Positive | Literal["all"] = "all"  #: ``all``, or how many of each history.
+    judge_repeats: Positive = 1  #: How often each judge is asked the same.
+    coders: tuple[Model, ...] = ()  #: Who labels what replies do; nobody by default.
+    #: Of :func:`heart_utils.judging.prompts.load_codebooks`; each is a call a reply and coder.
     codebooks: tuple[str, ...] = CODEBOOKS
-    coded: tuple[str, ...] = ()
+    coded: tuple[str, ...] = ()  #: Responders whose replies are labelled; all by default.
+    #: Whether the judges are asked about probes with known answers too; see :mod:`heart_utils.judging.probes`.
     report_card: bool = False
+    #: About how many pairs the judges are asked again, in the ways of :mod:`heart_utils.judging.judge`.
     asked_again: Annotated[int, Field(ge=0)] = 0
+    #: Dimensions that those ask about in one call and one a call; what ``protocols`` says of ``heart`` by default.
     together: tuple[str, ...] = ()
-    seed: int = 20260109
-    budget_usd: float | None = None
-    max_concurrency: Positive | None = None
-    recorded: str | None = None
+    seed: int = 20260109  #: Of what is drawn.
+    budget_usd: float | None = None  #: What the run may spend, ever.
+    max_concurrency: Positive | None = None  #: Judging calls in flight, all judges together.
+    recorded: str | None = None  #: A file of recorded calls that the ledger is seeded with, from the project's root.
+    #: ``heartbench``, or a file like its own: then each of its questions is answered by the responders, in their own length,
+    #: and the judges go through its rubric item by item; there are no histories, pairs or protocols to name.
     questions: str | None = None
-    n_questions: Positive | None = None
-    language: Literal["zh", "en"] = "zh"
+    n_questions: Positive | None = None  #: So many of them, those with the shortest texts: a small model's context is short.
+    language: Literal["zh", "en"] = "zh"  #: ``zh`` or ``en``, of what models are told about them.
 
     @property
     def asked_language(self) -> str | None:
@@ -181,14 +129,7 @@ def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Reci
     Returns
     -------
     Recipe
-        Checked, but for what only the data can tell.
-
-    Raises
-    ------
-    RecipeError
-        If the file or the block is not there, or a setting is unknown or of the wrong kind.
-    ModelError
-        If a model's settings are wrong, or hold a key.
+        Checked, but for what only the data can tell: a RecipeError, or a ModelError about a model, says what is wrong.
 
     Examples
     --------
@@ -238,18 +179,13 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     Parameters
     ----------
     recipe : Recipe
-        Its ``slices`` choose evenly over the set, in the set's own order; calm twins are those of
-        the adversarial histories chosen.
+        Its ``slices`` choose evenly over the set, in the set's own order; calm twins are those of the adversarial histories
+        chosen. A slice with fewer histories than asked for is a RecipeError.
 
     Returns
     -------
     pandas.DataFrame
         The table of histories.
-
-    Raises
-    ------
-    RecipeError
-        If a slice has fewer histories than asked for.
 
     Examples
     --------
@@ -385,14 +321,7 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
 
 def recipe_verdicts(
-    recipe: Recipe,
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    comparisons: pd.DataFrame,
-    *,
-    ledger: Ledger,
-    plan: bool = False,
-    **how: Any,
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, **how: Any
 ) -> pd.DataFrame:
     """Have the panel of a recipe judge its comparisons.
 
@@ -402,17 +331,14 @@ def recipe_verdicts(
         Who judges, and how.
     histories, replies, comparisons : pandas.DataFrame
         The tables of these names.
-    ledger : Ledger
-        Where calls are kept.
-    plan : bool
-        Ask nothing, and say what it would take.
     **how
-        As :func:`heart_utils.judging.judge.collect_verdicts` takes it: ``mode``, ``budget_usd``, ...
+        ``ledger``, where calls are kept; ``plan=True`` asks nothing, and says what it would take; else what
+        :func:`heart_utils.judging.judge.collect_verdicts` takes about asking: ``mode``, ``budget_usd``, ...
 
     Returns
     -------
     pandas.DataFrame
-        The table of verdicts; the plan if `plan`.
+        The table of verdicts; the plan if ``plan``.
 
     Examples
     --------
@@ -427,21 +353,21 @@ def recipe_verdicts(
     [['judge', 28, 0]]
     """
     questions = _about_pairs(recipe, histories, replies, comparisons)
-    return collect(questions, parse_answers, ledger=ledger, plan=plan, **how) if questions else empty_table("verdicts")
+    return collect(questions, parse_answers, **how) if questions else empty_table("verdicts")
 
 
-def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: Any) -> pd.DataFrame:
+def recipe_probes(recipe: Recipe, **how: Any) -> pd.DataFrame:
     """Have the panel of a recipe judge probes with known answers, if the recipe says so.
 
     Parameters
     ----------
-    recipe, ledger, plan, **how
+    recipe, **how
         As in :func:`recipe_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        The table of verdicts, which is no part of the run's own; the plan if `plan`. No rows if the
+        The table of verdicts, which is no part of the run's own; the plan if ``plan``. No rows if the
         recipe has no judges, or no ``report_card``.
 
     Examples
@@ -454,50 +380,36 @@ def recipe_probes(recipe: Recipe, *, ledger: Ledger, plan: bool = False, **how: 
     """
     if not (recipe.report_card and recipe.judges):
         return empty_table("verdicts")
-    return collect(probe_questions(recipe.judges, seed=recipe.seed), parse_answers, ledger=ledger, plan=plan, **how)
+    return collect(probe_questions(recipe.judges, seed=recipe.seed), parse_answers, **how)
 
 
 def recipe_again(
-    recipe: Recipe,
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    comparisons: pd.DataFrame,
-    *,
-    ledger: Ledger,
-    plan: bool = False,
-    **how: Any,
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, **how: Any
 ) -> pd.DataFrame:
     """Have the panel of a recipe judge some pairs again, if the recipe says so.
 
     Parameters
     ----------
-    recipe, histories, replies, comparisons, ledger, plan, **how
+    recipe, histories, replies, comparisons, **how
         As in :func:`recipe_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        The table of verdicts, which is no part of the run's own; the plan if `plan`. No rows if the
+        The table of verdicts, which is no part of the run's own; the plan if ``plan``. No rows if the
         recipe has no judges, or no ``asked_again``.
 
     Examples
     --------
-    >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> judge = Model("judge", "openai/gpt-4o")
-    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(judge,), asked_again=1)
-    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
-    >>> replies = recipe_replies(mine, histories, ledger=ledger)
-    >>> comparisons = recipe_comparisons(mine, replies)
-    >>> plan = recipe_again(mine, histories, replies, comparisons, ledger=ledger, plan=True)
-    >>> int(plan["n_calls"].sum())
-    20
+    >>> none = pd.DataFrame()
+    >>> len(recipe_again(Recipe("mine", "sample"), none, none, none))  # nobody judges
+    0
     """
     if not (recipe.asked_again and recipe.judges):
         return empty_table("verdicts")
-    how |= {"ledger": ledger, "plan": plan, "responders": recipe_responders(recipe), "seed": recipe.seed}
-    how |= {"dimensions": recipe.protocols.get(AGAIN), "several": list(recipe.together) or None}
-    return ask_again(histories, replies, comparisons, list(recipe.judges), n_pairs=recipe.asked_again, **how)
+    how |= {"responders": recipe_responders(recipe), "seed": recipe.seed, "dimensions": recipe.protocols.get(AGAIN)}
+    how |= {"several": list(recipe.together) or None, "n_pairs": recipe.asked_again}
+    return ask_again(histories, replies, comparisons, list(recipe.judges), **how)
 
 
 def recipe_requests(
@@ -513,64 +425,48 @@ def recipe_requests(
     return requests
 
 
-def recipe_scores(
-    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *, ledger: Ledger, plan: bool = False, **how: Any
-) -> pd.DataFrame:
+def recipe_scores(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, **how: Any) -> pd.DataFrame:
     """Have the panel of a recipe score replies alone, under each of its protocols that do.
 
     Parameters
     ----------
-    recipe, histories, replies, ledger, plan, **how
+    recipe, histories, replies, **how
         As in :func:`recipe_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        The table of scores; the plan if `plan`.
+        The table of scores; the plan if ``plan``. No rows where nobody scores.
 
     Examples
     --------
-    >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),),
-    ...     protocols={"likert": None})
-    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
-    >>> replies = recipe_replies(mine, histories, ledger=ledger)
-    >>> recipe_scores(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
-    [['judge', 28]]
+    >>> len(recipe_scores(Recipe("mine", "sample"), pd.DataFrame(), pd.DataFrame()))
+    0
     """
     questions = _about_replies(recipe, histories, replies)
-    return collect(questions, score_rows, ledger=ledger, plan=plan, **how) if questions else empty_table("scores")
+    return collect(questions, score_rows, **how) if questions else empty_table("scores")
 
 
-def recipe_codes(
-    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *, ledger: Ledger, plan: bool = False, **how: Any
-) -> pd.DataFrame:
+def recipe_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, **how: Any) -> pd.DataFrame:
     """Have the coders of a recipe label what its replies do.
 
     Parameters
     ----------
-    recipe, histories, replies, ledger, plan, **how
+    recipe, histories, replies, **how
         As in :func:`recipe_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        The table of codes, without a row where the recipe names no coder; the plan if `plan`.
+        The table of codes; the plan if ``plan``. No rows where the recipe names no coder.
 
     Examples
     --------
-    >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),),
-    ...     coders=(Model("coder", "openai/gpt-4o"),), codebooks=("esconv",))
-    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
-    >>> replies = recipe_replies(mine, histories, ledger=ledger)
-    >>> recipe_codes(mine, histories, replies, ledger=ledger, plan=True)[["rater", "n_calls"]].values.tolist()
-    [['coder', 28]]
+    >>> len(recipe_codes(Recipe("mine", "sample"), pd.DataFrame(), pd.DataFrame()))
+    0
     """
     questions = _about_codes(recipe, histories, replies)
-    return collect(questions, code_rows, ledger=ledger, plan=plan, **how) if questions else empty_table("codes")
+    return collect(questions, code_rows, **how) if questions else empty_table("codes")
 
 
 def _about_pairs(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> list[Question]:

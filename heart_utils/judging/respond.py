@@ -23,8 +23,7 @@ __all__ = ["PROBES", "RespondError", "collect_replies"]
 
 REPLY_OPTIONS = {"max_tokens": 120}
 """Room for a reply, unless a model's own options say otherwise: 40 words take some 60 tokens."""
-FREE_OPTIONS = {"max_tokens": 600}
-"""Where the length is the model's, as in HeartBench."""
+FREE_OPTIONS = {"max_tokens": 600}  #: Where the length is the model's, as in HeartBench.
 
 STAND_IN = " ".join(["filler"] * MAX_WORDS)
 LABEL = re.compile(r"^\s*(?:\*\*)?(?:supporter|assistant|reply)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)

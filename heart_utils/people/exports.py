@@ -25,8 +25,7 @@ LABEL_STUDIO = {"rater": "completed_by", "left": "left_reply", "right": "right_r
 """What Label Studio's export calls what every row needs."""
 HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
 """Potato's file of every answer, and its name for the pages around the study."""
-TEXTS = ("reply", "reason")
-"""Questions answered in words, which can be wiped; a side or a strength can only be changed."""
+TEXTS = ("reply", "reason")  #: Questions answered in words, which can be wiped; a side or a strength can only be changed.
 
 Answered = dict[str, dict[str, tuple[str, str]]]
 """By page and question, the label that Potato keeps an answer under, and the answer."""
@@ -38,23 +37,14 @@ class ExportError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class PotatoAnswers:
-    """What is in the answers of a Potato project.
+    """What is in the answers of a Potato project."""
 
-    Attributes
-    ----------
-    answers : pandas.DataFrame
-        One row per person, item and question: ``person``, ``item_id``, ``question``, ``value``.
-    pages : pandas.DataFrame
-        One row per person and item answered: ``person``, ``item_id``, ``seconds``, ``typing_ms``,
-        ``pasted_share`` (of the text's characters, pasted or put in without a key), ``swapped``
-        (Potato itself showed the replies the other way round).
-    people : pandas.DataFrame
-        One row per person: ``person``, ``n_shown``, ``completed`` (answered every page).
-    """
-
+    #: One row per person, item and question: ``person``, ``item_id``, ``question``, ``value``.
     answers: pd.DataFrame = field(repr=False)
+    #: One row per person and item answered: ``person``, ``item_id``, ``seconds``, ``typing_ms``, ``pasted_share`` (of the
+    #: text's characters, pasted or put in without a key), ``swapped`` (Potato itself showed the replies the other way round).
     pages: pd.DataFrame = field(repr=False)
-    people: pd.DataFrame
+    people: pd.DataFrame  #: One row per person: ``person``, ``n_shown``, ``completed`` (answered every page).
 
 
 def read_potato(folder: Path) -> PotatoAnswers:
@@ -90,8 +80,8 @@ def read_potato(folder: Path) -> PotatoAnswers:
 def restore_answers(folder: Path) -> int:
     """Put into a Potato project's states what its histories have and they lack, before it is started again.
 
-    Of two writes of a state at once the older may stay (see ``read_potato``). If the server stops then, the
-    person who comes back finds the page empty that they had filled, and would have to answer once more.
+    Of two writes of a state at once the older may stay (see ``read_potato``). If the server stops then, the person
+    who comes back finds the page empty that they had filled, and would have to answer once more.
     """
     typed = _typing(folder / "project.sqlite")
     restored = 0

@@ -23,7 +23,7 @@ from heart_utils.sources.files import complete
 from heart_utils.sources.heart import flag_reply
 from heart_utils.tables import KEYS, check_table, empty_table
 
-__all__ = ["ImportedStudy", "StudyImportError", "add_people", "import_ratings", "main"]
+__all__ = ["ImportedStudy", "StudyImportError", "add_people", "import_ratings"]
 
 TIE = "No difference"
 QUESTIONS = ("preference", "strength", "reason", "dimension")
@@ -33,8 +33,7 @@ MATCHED = [
 ]
 STATEMENT = ("population", "language", "pay")
 PASTED_SHARE = 0.5
-SHARED = "people"
-"""The part of comparisons and of responders that all studies of a run share."""
+SHARED = "people"  #: The part of comparisons and of responders that all studies of a run share.
 
 
 class StudyImportError(ValueError):
@@ -135,25 +134,10 @@ def import_ratings(
 
     Examples
     --------
-    >>> import tempfile
-    >>> from heart_utils import Run
-    >>> from heart_utils.tables import empty_table
-    >>> from heart_utils.runs import find_root
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
-    >>> recipe = read_recipe("sample")
-    >>> histories = recipe_histories(recipe).head(1)
-    >>> replies = recipe_replies(recipe, histories, ledger=open_ledger("sqlite://", seed_file=find_root() / recipe.recorded))
-    >>> shown = recipe_comparisons(recipe, replies).head(1)
-    >>> statement = {"population": "students", "language": "English", "pay": "12 GBP an hour"}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     run, votes = Run("mine", Path(folder), find_root()), Path(folder, "votes.csv")
-    ...     _ = run.write("histories", histories), run.write("comparisons", shown)
-    ...     sides = shown[["reply_a", "reply_b"]].iloc[0]
-    ...     _ = votes.write_text(f"rater,left,right,choice\nkim,{sides.iloc[0]},{sides.iloc[1]},left\n")
-    ...     study = import_ratings(run, votes, statement=statement)
-    >>> study.verdicts[["verdict", "order", "state"]].values.tolist()
-    [['a', 'ab', 'valid']]
+    >>> from heart_utils import open_run
+    >>> import_ratings(open_run("sample"), Path("votes.csv"), statement={"population": "students", "language": "English"})
+    Traceback (most recent call last):
+    heart_utils.people.raters.StudyImportError: The rater statement lacks pay: ...
     """
     licence, rehearsal = "none stated", False
     if source.is_dir():
@@ -255,23 +239,7 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Import a study into its run; say in a sentence what went wrong, if anything did.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Those of the command line, if not given.
-
-    Returns
-    -------
-    int
-        0, or 1 after an error.
-
-    Examples
-    --------
-    >>> main(["no-such-run", "votes.csv"])  # what went wrong goes to the standard error
-    1
-    """
+    """Import a study into its run; say in a sentence what went wrong, if anything did."""
     parser = argparse.ArgumentParser(prog="python -m heart_utils.people.raters", description="Import what people answered.")
     parser.add_argument("run", help="a name under runs/, or a path")
     parser.add_argument("source", help="a folder under runs/<run>/study, a Label Studio .json, or a .csv")

@@ -64,18 +64,10 @@ class StudyError(ValueError):
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """One written study.
+    """One written study."""
 
-    Attributes
-    ----------
-    folder : pathlib.Path
-        ``runs/<run>/study/<name>``, a Potato project.
-    n_seats, n_pages : int
-        People it is made for, and pages they will see between them, practice apart.
-    """
-
-    folder: Path
-    n_seats: int
+    folder: Path  #: ``runs/<run>/study/<name>``, a Potato project.
+    n_seats: int  #: People it is made for, and pages they will see between them, practice apart.
     n_pages: int
 
     @property
