@@ -42,7 +42,7 @@ from heart_utils.judging.recipe import (
     recipe_scores,
     recipe_verdicts,
 )
-from heart_utils.judging.respond import lengthen_planned, plan_replies, skipped_histories
+from heart_utils.judging.respond import collect_replies, lengthen_planned, skipped_histories
 from heart_utils.people.raters import add_people
 from heart_utils.runs import Run, open_run, strictest_licence
 from heart_utils.tables import empty_table
@@ -109,7 +109,8 @@ def _collect(options: argparse.Namespace) -> int:
         print(f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with ARGS=--check it says which.")
     if not recipe.judges:
         print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
-    asked_now = _asked_now(recipe, plan)
+    to_ask = set(plan.loc[plan["n_calls"] > plan["n_recorded"], "model"])
+    asked_now = [model for model in (*recipe.responders, *recipe.judges, *recipe.coders) if model.name in to_ask]
     faults = sorted({fault for model in asked_now if (fault := key_fault(model))})
     if options.dry_run:
         print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
@@ -230,7 +231,7 @@ def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, le
     asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
     comparisons, plan = recipe_comparisons(recipe, replies), dict[str, Any](ledger=ledger, plan=True)
     steps = {
-        "replies": plan_replies(histories, recipe.responders, ledger=ledger, **asked),
+        "replies": collect_replies(histories, recipe.responders, **plan, **asked),
         "verdicts": recipe_verdicts(recipe, histories, replies, comparisons, **plan),
         "scores": recipe_scores(recipe, histories, replies, **plan),
         "codes": recipe_codes(recipe, histories, replies, **plan),
@@ -294,12 +295,6 @@ def _describe_time(plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_con
         f"to last as long as the quickest tenth of the model's recorded answers, the second twice and as long as the slowest "
         f"tenth{guess}. Both keep to the limits in the settings; limits of a provider's own and outages come on top."
     )
-
-
-def _asked_now(recipe: Recipe, plan: pd.DataFrame) -> list[Model]:
-    """List the models that calls to make are for."""
-    open_ = set(plan.loc[plan["n_calls"] > plan["n_recorded"], "model"])
-    return [model for model in (*recipe.responders, *recipe.judges, *recipe.coders) if model.name in open_]
 
 
 def _settle_money(

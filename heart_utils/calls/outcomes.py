@@ -288,12 +288,8 @@ def _seconds(said: str) -> float | None:
     return None
 
 
-def _headers(error: BaseException) -> Any:
-    return getattr(getattr(error, "response", None), "headers", None) or getattr(error, "litellm_response_headers", None)
-
-
 def _retry_after(error: BaseException) -> float | None:
-    headers = _headers(error)
+    headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "litellm_response_headers", None)
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         said: Any = (headers or {}).get(name)
         with suppress(TypeError, ValueError):

@@ -78,8 +78,15 @@ def pair_replies(
     >>> comparisons.loc[comparisons["order"] == "ab", ["reply_a", "reply_b"]].to_numpy().tolist()
     [['r1', 'r2'], ['r1', 'r3'], ['r2', 'r3']]
     """
-    orders = _orders_of(protocol) if orders is None else orders
-    _check_options(orders, pairs)
+    how = load_protocol(protocol) if orders is None else None
+    if how is not None and how.asks != "pair":
+        raise DesignError(f"The protocol {protocol!r} asks about one reply alone; there is nothing to pair.")
+    orders = how.orders if how is not None else orders
+    if orders not in ORDERS:
+        raise DesignError(f"orders is {orders!r}, expected one of {', '.join(ORDERS)}.")
+    whole = isinstance(pairs, int | np.integer) and not isinstance(pairs, bool)
+    if pairs != "all" and not (whole and int(pairs) >= 1):
+        raise DesignError(f"pairs is {pairs!r}, expected 'all' or a whole number of pairs for each history, 1 or more.")
     _check_replies(replies)
     seed = int(rng.integers(2**63))
     valid = replies[replies["state"] == "valid"].sort_values(["history_id", "reply_id"])
@@ -123,21 +130,6 @@ def digest(*parts: object) -> str:
     """Give a short stable hash of some words and numbers."""
     text = "".join(f"{len(word)}:{word}" for word in map(str, parts))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
-
-
-def _orders_of(protocol: str) -> str:
-    how = load_protocol(protocol)
-    if how.asks != "pair":
-        raise DesignError(f"The protocol {protocol!r} asks about one reply alone; there is nothing to pair.")
-    return how.orders
-
-
-def _check_options(orders: str, pairs: str | int) -> None:
-    if orders not in ORDERS:
-        raise DesignError(f"orders is {orders!r}, expected one of {', '.join(ORDERS)}.")
-    whole = isinstance(pairs, int | np.integer) and not isinstance(pairs, bool)
-    if pairs != "all" and not (whole and int(pairs) >= 1):
-        raise DesignError(f"pairs is {pairs!r}, expected 'all' or a whole number of pairs for each history, 1 or more.")
 
 
 def _check_replies(replies: pd.DataFrame) -> None:

@@ -58,6 +58,7 @@ def collect_replies(
     instructions: str = REPLY_INSTRUCTIONS,
     language: str | None = None,
     max_concurrency: int | None = 1,
+    plan: bool = False,
     **asking: Any,
 ) -> pd.DataFrame:
     """Let each responder answer each history once.
@@ -84,6 +85,8 @@ def collect_replies(
     max_concurrency : int, optional
         More than 1 is faster, and replies whose times were taken beside others are flagged
         ``timed_beside_others``.
+    plan : bool
+        Ask nothing, and say what it would take, model by model.
     **asking
         ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``, as in ``ask_all``. In mode
         ``"dry"`` a reply that is not recorded is 40 words of filler, flagged ``planned``: good for estimates only.
@@ -91,7 +94,7 @@ def collect_replies(
     Returns
     -------
     pandas.DataFrame
-        The table ``replies``. A label before the reply and quotation marks around it are taken
+        The table ``replies``, or the plan. A label before the reply and quotation marks around it are taken
         off (flag ``unwrapped``); else the text is the model's. Other flags: ``over_40_words``,
         ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the
         seeker's next turn), ``truncated``, and ``cut`` (it was longer than its room by far, so that
@@ -115,12 +118,20 @@ def collect_replies(
     histories = check_table("histories", histories)
     _check_responders(responders)
     check_last_speaker(histories, RespondError)
-    wanted = _wanted(histories, responders, repeats)
+    skipped = set(skipped_histories(histories)["history_id"])
+    wanted = [
+        (history, responder, repeat)
+        for history in histories[~histories["history_id"].isin(skipped)].to_dict("records")
+        for responder in responders
+        for repeat in range(repeats if isinstance(responder, Model) else 1)
+    ]
     requests = [
         _request(history, model, repeat, instructions, language)
         for history, model, repeat in wanted
         if isinstance(model, Model)
     ]
+    if plan:
+        return count_calls([((request.model.name,), request) for request in requests], by=("responder",), ledger=ledger)
     answers = iter(ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, **asking))
     rows = [
         _reply(history, responder.name, repeat, next(answers), as_it_came=language is not None)
@@ -129,36 +140,6 @@ def collect_replies(
         for history, responder, repeat in wanted
     ]
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
-
-
-def _wanted(
-    histories: pd.DataFrame, responders: Sequence[Model | str], repeats: int
-) -> list[tuple[dict[Any, Any], Model | str, int]]:
-    skipped = set(skipped_histories(histories)["history_id"])
-    return [
-        (history, responder, repeat)
-        for history in histories[~histories["history_id"].isin(skipped)].to_dict("records")
-        for responder in responders
-        for repeat in range(repeats if isinstance(responder, Model) else 1)
-    ]
-
-
-def plan_replies(
-    histories: pd.DataFrame,
-    models: Sequence[Model],
-    *,
-    ledger: Ledger,
-    repeats: int = 1,
-    instructions: str = REPLY_INSTRUCTIONS,
-    language: str | None = None,
-) -> pd.DataFrame:
-    """Say what :func:`collect_replies` would take, model by model, without asking anything."""
-    asked = (
-        ((model.name,), _request(history, model, repeat, instructions, language))
-        for model in models
-        for history, _, repeat in _wanted(histories, [model], repeats)
-    )
-    return count_calls(asked, by=("responder",), ledger=ledger)
 
 
 def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bool = False) -> pd.DataFrame:

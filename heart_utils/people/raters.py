@@ -155,7 +155,13 @@ def import_ratings(
         raters = raters.assign(n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True)
         comparisons = run.read("comparisons")
     judged, raters, n_withdrawn = _without(judged, raters, withdrawn)
-    _refuse_twice(judged)
+    twice = judged.duplicated(["person", "pair_id", "dimension"], keep=False)
+    if twice.any():
+        first = judged[twice].sort_values(["person", "pair_id", "dimension"], kind="stable").head(2)
+        said = f"first {' and '.join(first['where'])}, both by {first['person'].iloc[0]!r}"
+        raise StudyImportError(
+            f"{int(twice.sum())} verdicts are second answers to one comparison, {said}. Remove one of each two."
+        )
     codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv")
     study = _name(run, source)
     verdicts = _verdicts(run, judged, comparisons, codes, redact, simulated)
@@ -329,16 +335,6 @@ def _without(rows: pd.DataFrame, raters: pd.DataFrame, withdrawn: Sequence[str])
     if out.all():
         raise StudyImportError("Nobody who took part is left to import.")
     return rows[~rows["person"].isin(set(withdrawn))], raters[~out], int(out.sum())
-
-
-def _refuse_twice(judged: pd.DataFrame) -> None:
-    twice = judged.duplicated(["person", "pair_id", "dimension"], keep=False)
-    if twice.any():
-        first = judged[twice].sort_values(["person", "pair_id", "dimension"], kind="stable").head(2)
-        said = f"first {' and '.join(first['where'])}, both by {first['person'].iloc[0]!r}"
-        raise StudyImportError(
-            f"{int(twice.sum())} verdicts are second answers to one comparison, {said}. Remove one of each two."
-        )
 
 
 def _match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:

@@ -117,7 +117,10 @@ def write_study(
         given = {"writers_per_history": rules["writers_per_history"], "n_writers": rules["n_writers"]}
         draw = partial(assign_writers, histories, **given, rng=rng)
         assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
-        items = _reply_items(assignment, turns)
+        items = [
+            _item(f"{row['seat']}.{row['position']:03d}.{row['history_id']}", title, turns[row["history_id"]])
+            for row, title in _titled(assignment)
+        ]
     assignment = assignment.assign(item_id=[item["id"] for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
     pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32))
@@ -432,13 +435,6 @@ def _texts_shown(replies: pd.DataFrame) -> dict[str, str]:
     """Give each reply's words by its id, under the label that it has been given, if any."""
     rows = replies.reindex(columns=["reply_id", "text", "label"]).itertuples(index=False)
     return {name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text for name, text, label in rows}
-
-
-def _reply_items(assignment: pd.DataFrame, turns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        _item(f"{row['seat']}.{row['position']:03d}.{row['history_id']}", title, turns[row["history_id"]])
-        for row, title in _titled(assignment)
-    ]
 
 
 def _titled(assignment: pd.DataFrame) -> list[tuple[dict[Any, Any], str]]:

@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         sides = read_sides(asked.baseline, asked.candidate, protocol=asked.protocol)
         found = _compare(sides.verdicts, {"baseline": sides.baseline, "candidate": sides.candidate}, asked)
-        code = _code(found)
+        failed = (found.table["outcome"] == "failed").any()
+        code = PASSED if found.passed else WORSE if failed else INCONCLUSIVE
         if asked.out:
             write_reports(found, asked.out, note=sides.note)
         contents = {
@@ -84,11 +85,6 @@ def _compare(verdicts: Any, names: dict[str, Any], asked: argparse.Namespace) ->
         return compare_anytime(verdicts, margin=asked.margin, alpha=asked.alpha, n_releases=releases, **both)
     fixed = {"mode": asked.mode, "max_drop": asked.max_drop, "max_detectable": asked.max_detectable}
     return compare_responders(verdicts, alpha=asked.alpha / releases, rng=np.random.default_rng(20260109), **fixed, **both)
-
-
-def _code(found: Comparison) -> int:
-    failed = (found.table["outcome"] == "failed").any()
-    return PASSED if found.passed else WORSE if failed else INCONCLUSIVE
 
 
 def _json(found: Comparison, code: int, note: str) -> str:

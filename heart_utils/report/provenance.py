@@ -86,7 +86,20 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
     >>> note_tables("public", tables=["verdicts/mtbench"])[0].licence
     'CC-BY-4.0'
     """
-    return [note for name in tables for note in _notes_of(run, name)]
+    own, notes = run if isinstance(run, Run) else open_run(run), []
+    for name in tables:
+        first, _, rest = name.partition("/")
+        here, table = (own, name) if first in TABLES else (open_run(first), rest)
+        entries: dict[str, Any] = here.manifest.get("tables", {})
+        kind, _, part = table.partition("/")
+        if kind not in TABLES:
+            said = f"There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
+            raise ValueError(f"{name!r} names no table. {said}")
+        # Parts of a table come from different places.
+        files = [here.folder / f"{table}.parquet"] + ([] if part else sorted((here.folder / kind).glob("*.parquet")))
+        there = [str(file.relative_to(here.folder).with_suffix("")) for file in files if file.is_file()]
+        notes += [_note(f"{here.name}/{path}", entries.get(path, {}), here.folder / f"{path}.parquet") for path in there]
+    return notes
 
 
 def current_commit(root: Path) -> str:
@@ -119,22 +132,6 @@ def show_versions() -> None:
     Run with python 3..., heart-utils 0..., numpy ..., jupyter-book ...
     """
     print(f"Run with {', '.join(f'{name} {version}' for name, version in versions().items())}.")
-
-
-def _notes_of(run: str | Run, name: str) -> list[TableNote]:
-    """Note each file of a table: parts come from different places."""
-    first, _, rest = name.partition("/")
-    own = run if isinstance(run, Run) else open_run(run)
-    here, table = (own, name) if first in TABLES else (open_run(first), rest)
-    entries: dict[str, Any] = here.manifest.get("tables", {})
-    kind, _, part = table.partition("/")
-    if kind not in TABLES:
-        raise ValueError(
-            f"{name!r} names no table. There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
-        )
-    files = [here.folder / f"{table}.parquet"] + ([] if part else sorted((here.folder / kind).glob("*.parquet")))
-    there = [str(file.relative_to(here.folder).with_suffix("")) for file in files if file.is_file()]
-    return [_note(f"{here.name}/{path}", entries.get(path, {}), here.folder / f"{path}.parquet") for path in there]
 
 
 def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:

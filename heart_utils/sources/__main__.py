@@ -14,7 +14,7 @@ import sys
 import pandas as pd
 
 from heart_utils.runs import FORMAT, PUBLIC, RunError, open_run, write_atomically
-from heart_utils.sources.catalogue import SOURCES, DataError, Source, cache_folder, fetch_data, find_data, load_responders
+from heart_utils.sources.catalogue import SOURCES, DataError, cache_folder, fetch_data, find_data, load_responders
 from heart_utils.sources.studies import PUBLISHED, derive
 
 __all__: list[str] = []
@@ -102,8 +102,12 @@ def main(arguments: list[str]) -> int:
     try:
         if asked == "write":
             write_public()
-        for name in () if asked in COMMANDS else (*SOURCES[asked].needs, asked):
-            _get(SOURCES[name])
+        mirror = os.environ.get("HEART_DATA_MIRROR")
+        for source in () if asked in COMMANDS else [SOURCES[name] for name in (*SOURCES[asked].needs, asked)]:
+            if mirror:
+                print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}")
+            files = find_data(source.name) if mirror else fetch_data(source.name)
+            print(f"  {len(files)} files, checked, in {f'the mirror {mirror}' if mirror else cache_folder() / source.folder}")
         names = [name for name in PUBLISHED if asked in (*COMMANDS, name)]
         differences = [said for name in names for said in compare_public(name)]
     except (DataError, RunError) as error:
@@ -118,14 +122,6 @@ def main(arguments: list[str]) -> int:
         made = SOURCES[asked].derivation if asked in SOURCES else ", ".join(names)
         print(f"  data/public holds what these files give: {made}")
     return 1 if differences else 0
-
-
-def _get(source: Source) -> None:
-    mirror = os.environ.get("HEART_DATA_MIRROR")
-    if mirror:
-        print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}")
-    files = find_data(source.name) if mirror else fetch_data(source.name)
-    print(f"  {len(files)} files, checked, in {f'the mirror {mirror}' if mirror else cache_folder() / source.folder}")
 
 
 if __name__ == "__main__":

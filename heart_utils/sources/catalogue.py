@@ -141,7 +141,18 @@ def fetch_data(name: str) -> dict[str, Path]:
     source = find_source(name)
     print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}\n  from: {source.address}", flush=True)
     bar = tqdm(source.files, desc=name, unit="file", disable=not sys.stderr.isatty())
-    return {file.file: _fetched(source, file) for file in bar}
+    folder = cache_folder() / source.folder
+    for file in bar:
+        if _whole(file, folder / file.file):
+            continue
+        kept = _keep(source, file, _download(source, file))
+        if hashlib.sha256(kept).hexdigest() != file.sha256:
+            raise DamagedDataError(
+                f"{source.url(file)} is damaged or was changed: its checksum is not the one known. Nothing was kept. Run `make "
+                f"data NAME={source.name}` again; if it happens twice, the official file has changed."
+            )
+        write_atomically(folder / file.file, kept)
+    return {file.file: folder / file.file for file in source.files}
 
 
 def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -> None:
@@ -160,19 +171,6 @@ def cache_folder() -> Path:
     """Tell where fetched files are kept: ``HEART_DATA_CACHE``, else ``build/data`` under the root."""
     named = os.environ.get("HEART_DATA_CACHE")
     return Path(named).expanduser().resolve() if named else find_home() / "build" / "data"
-
-
-def _fetched(source: Source, file: SourceFile) -> Path:
-    path = cache_folder() / source.folder / file.file
-    if not _whole(file, path):
-        kept = _keep(source, file, _download(source, file))
-        if hashlib.sha256(kept).hexdigest() != file.sha256:
-            raise DamagedDataError(
-                f"{source.url(file)} is damaged or was changed: its checksum is not the one known. Nothing was kept. Run `make "
-                f"data NAME={source.name}` again; if it happens twice, the official file has changed."
-            )
-        write_atomically(path, kept)
-    return path
 
 
 def _download(source: Source, file: SourceFile) -> bytes:

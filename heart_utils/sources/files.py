@@ -85,8 +85,9 @@ def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading:
     rows = given.copy() if isinstance(given, pd.DataFrame) else _read(file, how, faults)
     as_text = file.suffix.lower() in TEXTUAL
     try:
-        if as_text:
-            rows = _trimmed(rows)
+        if as_text:  # without what a spreadsheet shows as nothing: rows without a cell, columns without a header or a cell
+            blank, named = rows.isna() | (rows == ""), ~rows.columns.astype(str).str.startswith("Unnamed: ")
+            rows = rows.loc[~blank.all(axis=1), named | ~blank.all(axis=0).to_numpy()]
         if rows.empty:
             raise DataError("it has no rows.")
         rows = rows if rows.index.is_unique else rows.reset_index(drop=True)
@@ -121,16 +122,16 @@ def _read(file: Path, how: Reading, faults: list[str]) -> pd.DataFrame:
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"{file}: expected a file that ends in {', '.join(SUFFIXES)}.")
+    if not file.is_file():
+        raise DataError(f"{file}: there is no such file.")
     if suffix == ".jsonl":
         return pd.DataFrame([row for _, row in read_lines(file, how.get("encoding"), faults)])
     if suffix in (".csv", ".tsv"):
         return _read_csv(file, _text(file, how.get("encoding"), faults), how.get("sep"))
     try:
         if suffix == ".parquet":
-            return pd.read_parquet(_there(file))
-        sheets = pd.read_excel(_there(file), sheet_name=None, dtype=str, keep_default_na=False, engine="calamine")
-    except DataError:
-        raise
+            return pd.read_parquet(file)
+        sheets = pd.read_excel(file, sheet_name=None, dtype=str, keep_default_na=False, engine="calamine")
     except Exception as error:  # neither pyarrow nor calamine has a common class for a damaged file
         kind = "Parquet" if suffix == ".parquet" else "Excel"
         raise DataError(f"{file}: it cannot be read as {kind} ({error}). It may have been cut short.") from None
@@ -158,15 +159,11 @@ def read_lines(file: Path, encoding: str | None = None, faults: list[str] | None
     return rows
 
 
-def _there(file: Path) -> Path:
-    if not file.is_file():
-        raise DataError(f"{file}: there is no such file.")
-    return file
-
-
 def _text(file: Path, encoding: str | None = None, faults: list[str] | None = None) -> str:
     """Decode a file; one in another encoding is a fault, and is read as what it may be, so that more can be said of it."""
-    content = _there(file).read_bytes()
+    if not file.is_file():
+        raise DataError(f"{file}: there is no such file.")
+    content = file.read_bytes()
     if not content.strip():
         raise DataError(f"{file}: it is empty.")
     named = encoding or next((name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8")
@@ -199,13 +196,6 @@ def _read_csv(file: Path, content: str, sep: str | None) -> pd.DataFrame:
         if rows[name].str.fullmatch(r"\s*(-?\d+(,\d+)?)?\s*").all():
             rows[name] = rows[name].str.replace(",", ".")
     return rows
-
-
-def _trimmed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Leave out what a spreadsheet shows as nothing: rows without a cell, and columns without a header or a cell."""
-    blank = rows.isna() | (rows == "")
-    named = ~rows.columns.astype(str).str.startswith("Unnamed: ")
-    return rows.loc[~blank.all(axis=1), named | ~blank.all(axis=0).to_numpy()]
 
 
 def _one_row_a_rater(table: str, rows: pd.DataFrame, how: Reading) -> pd.DataFrame:

@@ -56,7 +56,15 @@ def read_dialogues() -> dict[str, list[Dialogue]]:
 
 def load_esconv() -> pd.DataFrame:
     """Load the 1,300 dialogues whole, as histories with strategies and the seeker's own scores."""
-    rows = [_whole(dialogue) for split in read_dialogues().values() for dialogue in split]
+    asked = {"distress_before": "initial_emotion_intensity", "distress_after": "final_emotion_intensity"}
+    asked |= {"seeker_empathy": "empathy", "seeker_relevance": "relevance"}
+    rows = []
+    for one in itertools.chain(*read_dialogues().values()):
+        seeker = one.about["survey_score"]["seeker"]
+        row = history_row(one.dialogue_id, one.dialogue_id, "esconv", one.turns, one.about) | {
+            "strategies": list(one.strategies)
+        }
+        rows.append(row | {name: seeker.get(theirs) for name, theirs in asked.items()})
     return check_table("histories", complete("histories", pd.DataFrame(rows)))
 
 
@@ -86,18 +94,6 @@ def history_row(
         "turns": list(turns),
         "licence": LICENCE,
         "flags": ["ends_with_supporter"] if turns[-1]["speaker"] == "supporter" else [],
-    }
-
-
-def _whole(dialogue: Dialogue) -> dict[str, Any]:
-    seeker = dialogue.about["survey_score"]["seeker"]
-    row = history_row(dialogue.dialogue_id, dialogue.dialogue_id, "esconv", dialogue.turns, dialogue.about)
-    return row | {
-        "strategies": list(dialogue.strategies),
-        "distress_before": seeker.get("initial_emotion_intensity"),
-        "distress_after": seeker.get("final_emotion_intensity"),
-        "seeker_empathy": seeker.get("empathy"),
-        "seeker_relevance": seeker.get("relevance"),
     }
 
 
@@ -283,7 +279,13 @@ def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:
         found = next_turns(load_heart(twins=twins))
         found["reply_id"] = found["history_id"] + f"--{ESCONV_SUPPORTER}"
     else:
-        found = _supporter_turns()
+        turns = []
+        for dialogue in itertools.chain(*read_dialogues().values()):
+            texts = {number: turn["text"] for number, turn in enumerate(dialogue.turns) if turn["speaker"] == "supporter"}
+            for before, (number, text) in enumerate(texts.items()):
+                after = len(texts) - before - 1
+                turns.append((f"{dialogue.dialogue_id}--t{number:02d}", dialogue.dialogue_id, text, before, after))
+        found = pd.DataFrame(turns, columns=["reply_id", "history_id", "text", "n_before", "n_after"])
     flags = [
         flag_reply(text, n_before=before, n_after=after)
         for text, before, after in zip(found["text"], found["n_before"], found["n_after"], strict=True)
@@ -321,13 +323,3 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
     flags += ["closing"] if n_after <= n_before and CLOSING.search(text) else []
     flags += ["over_40_words"] if len(text.split()) > MAX_WORDS else []
     return flags
-
-
-def _supporter_turns() -> pd.DataFrame:
-    rows = []
-    for dialogue in itertools.chain(*read_dialogues().values()):
-        texts = {number: turn["text"] for number, turn in enumerate(dialogue.turns) if turn["speaker"] == "supporter"}
-        for before, (number, text) in enumerate(texts.items()):
-            after = len(texts) - before - 1
-            rows.append((f"{dialogue.dialogue_id}--t{number:02d}", dialogue.dialogue_id, text, before, after))
-    return pd.DataFrame(rows, columns=["reply_id", "history_id", "text", "n_before", "n_after"])

@@ -75,9 +75,14 @@ FENCE = re.compile(r"```(?:json)?\s*")
 def read_mentalalign(_source: Source, files: Mapping[str, Path], *, as_published: bool = False) -> pd.DataFrame:
     """Scores of five raters, 1,000 questions, ten replies, seven attributes."""
     tables = {rater: _read(files[name]) for rater, name in FACTS["raters"].items()}
-    _check_same_questions(tables)
+    first = tables["gpt-4o"]
+    for rater, table in tables.items():
+        if not table["ConvID"].equals(first["ConvID"]):
+            raise DataError(f"mentalalign: the rows of {rater} are not numbered as those of gpt-4o.")
+        if rater != CLINICIANS and not _plain(table["context"]).equals(_plain(first["context"])):
+            raise DataError(f"mentalalign: the questions of {rater} are not those of gpt-4o.")
     people = tables[CLINICIANS]
-    places = _join(people["context"], tables["gpt-4o"]["context"], as_published)
+    places = _join(people["context"], first["context"], as_published)
     judged = places[["history_id", "dialogue_id"]] if as_published else None
     cells = [_cells(rater, table, places if rater == CLINICIANS else judged) for rater, table in tables.items()]
     notes = {rater: _count(table) for rater, table in zip(tables, cells, strict=True)}
@@ -100,15 +105,6 @@ def _read(file: Path) -> pd.DataFrame:
 def _plain(questions: pd.Series) -> pd.Series:
     """Compare questions by their letters and digits alone."""
     return questions.astype(str).str.lower().str.replace(r"\W+", "", regex=True)
-
-
-def _check_same_questions(tables: dict[str, pd.DataFrame]) -> None:
-    first = tables["gpt-4o"]
-    for rater, table in tables.items():
-        if not table["ConvID"].equals(first["ConvID"]):
-            raise DataError(f"mentalalign: the rows of {rater} are not numbered as those of gpt-4o.")
-        if rater != CLINICIANS and not _plain(table["context"]).equals(_plain(first["context"])):
-            raise DataError(f"mentalalign: the questions of {rater} are not those of gpt-4o.")
 
 
 def _join(people: pd.Series, judges: pd.Series, as_published: bool) -> pd.DataFrame:

@@ -261,7 +261,8 @@ def test_the_command_gets_the_sets_that_a_set_needs_too(mirror, monkeypatch, cap
 
 @pytest.mark.mirror
 @pytest.mark.parametrize("name", SOURCES)
-def test_every_file_of_the_mirror_is_the_one_known(mirror, name):
+def test_every_file_of_the_mirror_is_the_one_known(mirror, name, monkeypatch):
+    monkeypatch.setenv("HEART_DATA_MIRROR", str(mirror))
     assert len(find_data(name)) == len(SOURCES[name].files)
 
 
