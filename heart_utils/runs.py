@@ -123,8 +123,7 @@ class Run:
         Returns
         -------
         bool
-            Whether the file was replaced. A file that stays keeps its time, so that `make` runs
-            nothing that depends on it.
+            Whether the file was replaced. A file that stays keeps its time, so that `make` runs nothing that depends on it.
 
         Raises
         ------
@@ -178,12 +177,10 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     ----------
     name_or_path : str or path
         A bare name means ``runs/<name>`` under the project's root (under the current folder, where the package is installed
-        without the project), and ``"public"`` the published sets in
-        ``data/public``; anything with a separator is a path taken from the caller's folder. All are
-        made absolute here, once.
+        without the project), and ``"public"`` the published sets in ``data/public``; anything with a separator is a path
+        taken from the caller's folder. All are made absolute here, once.
     create : bool
-        Whether a run that is not there yet is opened empty (its folder appears with the first
-        table written) or is an error.
+        Whether a run that is not there yet is opened empty (its folder appears with the first table written) or is an error.
 
     Returns
     -------
@@ -193,8 +190,7 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     Raises
     ------
     RunError
-        If the run was written by a newer version, the path is a file, or it is not there and
-        `create` is false.
+        If the run was written by a newer version, the path is a file, or it is not there and `create` is false.
 
     Examples
     --------

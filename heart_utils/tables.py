@@ -107,9 +107,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     TableError
-        If a column is missing or unknown, a value does not fit, an id appears twice, a verdict
-        stands beside a failed state, or a responder meets itself. The message names the table,
-        the column, the first bad rows, and what was expected.
+        If a column is missing or unknown, a value does not fit, an id appears twice, a verdict stands beside a failed state,
+        or a responder meets itself. The message names the table, the column, the first bad rows, and what was expected.
 
     Examples
     --------

@@ -41,13 +41,11 @@ from heart_utils.calls.prices import (
 __all__ = ["Lane"]
 
 MODES = ("replay", "missing", "dry", "batch")
-ROUNDS = 3
-"""So often is asked again what is not in the ledger afterwards: another program may have damaged or deleted it."""
+ROUNDS = 3  #: So often is asked again what is not in the ledger afterwards: another program may have damaged or deleted it.
 
 MAX_CLAIM = 256
 
-DEAF = 5
-"""So many attempts in a row without any answer, and a model is out: one call at a time looks whether it is back."""
+DEAF = 5  #: So many attempts in a row without any answer, and a model is out: one call at a time looks whether it is back.
 
 UNHEARD_S = 60.0
 """A model that never answered anything on this ledger is given up after so long: its server is not out, it is wrong."""
@@ -55,8 +53,7 @@ UNHEARD_S = 60.0
 MARKED = re.compile(r"(anthropic|bedrock|vertex_ai)/.*claude")
 """Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what repeats by themselves."""
 
-KEPT_FROM = 4096
-"""Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens."""
+KEPT_FROM = 4096  #: Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens.
 
 _SILENT: dict[tuple[str, str | None], float] = {}
 """Since when models were silent that were given up in this process: its next step does not wait as long once more."""
@@ -226,8 +223,7 @@ def _is_stream(response: Any) -> bool:
 
 
 TOLD: tuple[str, ...] = ("finish_reason", "logprobs", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens")
-TOLD = (*TOLD, "served_model", "fingerprint", "cached_tokens")
-"""What a call keeps of an answer as it is."""
+TOLD = (*TOLD, "served_model", "fingerprint", "cached_tokens")  #: What a call keeps of an answer as it is.
 
 
 def spent(request: Request, answer: Answer) -> float | None:
@@ -311,21 +307,17 @@ def shared_length(one: Request, other: Request) -> int:
 
 T = TypeVar("T")
 
-FLUSH_S = 0.1
-"""Answers are committed together, this often; a kill loses what came since."""
+FLUSH_S = 0.1  #: Answers are committed together, this often; a kill loses what came since.
 
 HEARTBEAT_S = 5.0
-POLL_S = 0.3
-"""How often a process looks whether another one has answered what both need."""
+POLL_S = 0.3  #: How often a process looks whether another one has answered what both need.
 
 TELL_S = 1.0
 LOG_BEATS = 30
 
-MAX_ATTEMPTS = 10
-"""Failures of one call while others are answered; what nobody is answered is an outage, and waited for."""
+MAX_ATTEMPTS = 10  #: Failures of one call while others are answered; what nobody is answered is an outage, and waited for.
 
-MAX_EMPTY = 4
-"""Empty answers to one request before it counts as an error. Each is paid like any other answer."""
+MAX_EMPTY = 4  #: Empty answers to one request before it counts as an error. Each is paid like any other answer.
 
 
 def ask_all(

@@ -29,13 +29,11 @@ from heart_utils.runs import Run, RunError, open_run, write_atomically
 
 __all__ = ["FORMAT", "LEVEL", "Claim", "Ledger", "LedgerError", "Money", "ReplayError", "open_ledger"]
 
-FORMAT = 1
-"""The version of a ledger's tables. Another version is refused, never guessed at."""
+FORMAT = 1  #: The version of a ledger's tables. Another version is refused, never guessed at.
 
 VARIABLE = "HEART_LEDGER"
 SCHEMES = ("sqlite", "postgresql")
-WAIT_S = 60
-"""How long a process waits for another one's transaction."""
+WAIT_S = 60  #: How long a process waits for another one's transaction.
 
 metadata = sa.MetaData()
 
@@ -275,20 +273,15 @@ def _add_what_came_later(engine: sa.Engine) -> None:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LEASE_S = 60.0
-"""A process of another machine not heard of for so long is taken for dead, and its claims are free."""
+LEASE_S = 60.0  #: A process of another machine not heard of for so long is taken for dead, and its claims are free.
 
-LOOK_S = 5.0
-"""The most that one look at a silent process adds to its silence: while the database was away, all were silent."""
+LOOK_S = 5.0  #: The most that one look at a silent process adds to its silence: while the database was away, all were silent.
 
-PATIENCE_S = 900.0
-"""How long a step waits for a database that restarts, is locked or cannot be reached."""
+PATIENCE_S = 900.0  #: How long a step waits for a database that restarts, is locked or cannot be reached.
 
-LEVEL = 3
-"""Of compression; 6 makes the prompts of a study 2 % smaller, and takes twice the time."""
+LEVEL = 3  #: Of compression; 6 makes the prompts of a study 2 % smaller, and takes twice the time.
 
-BATCH = "batch"
-"""The host of an owner that is a provider's batch: it never dies, it ends."""
+BATCH = "batch"  #: The host of an owner that is a provider's batch: it never dies, it ends.
 
 ANSWER = [field.name for field in fields(Call) if field.name not in ("call_id", "text", "logprobs")]
 SEALED: dict[str, type] = {name: calls.c[name].type.python_type for name in (*ANSWER, "logprobs")}
@@ -319,25 +312,14 @@ def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenat
 
 @dataclass(frozen=True)
 class Money:
-    """What calls on a ledger cost so far, in USD, all processes together.
+    """What calls on a ledger cost so far, in USD, all processes together."""
 
-    Attributes
-    ----------
-    spent : float
-        For answers that came, at list price.
-    unsettled : float
-        At most, for calls that nobody heard the end of: time-outs, dropped connections, calls in
-        flight when a process was killed. They may have been billed, so a budget counts them.
-    reserved : float
-        At most, for calls in flight now and for requests in providers' batches.
-    in_flight : float
-        The part of it that is settled soon; a batch may take a day.
-    """
-
-    spent: float
+    spent: float  #: For answers that came, at list price.
+    #: At most, for calls that nobody heard the end of: time-outs, dropped connections, calls in flight when a process was
+    #: killed. They may have been billed, so a budget counts them.
     unsettled: float
-    reserved: float
-    in_flight: float
+    reserved: float  #: At most, for calls in flight now and for requests in providers' batches.
+    in_flight: float  #: The part of it that is settled soon; a batch may take a day.
 
     @property
     def bound(self) -> float:
@@ -355,33 +337,17 @@ class Claim:
 
 
 class Ledger:
-    """All calls of a run, or of several machines; see :func:`open_ledger`.
-
-    Attributes
-    ----------
-    engine : sqlalchemy.Engine
-        Its database.
-    owner : str
-        This process, as other processes see it.
-    damaged : dict of str to float
-        Keys of answers looked up that are not what was written, with the time of their writing.
-    patience_s : float
-        How long a step waits for a database that cannot be reached.
-    hurry : threading.Event
-        Once set, nothing waits any more.
-    waits : str or None
-        Why a step is waiting now.
-    log : path or None
-        A file of JSON Lines that gets a line for each call that ends: never what was asked or answered.
-    """
+    """All calls of a run, or of several machines; see :func:`open_ledger`."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
-        self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"
+        self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"  #: This process, as other processes see it.
+        #: Keys of answers looked up that are not what was written, with the time of their writing.
         self.damaged: dict[str, float] = {}
-        self.patience_s = PATIENCE_S
-        self.hurry = threading.Event()
-        self.waits: str | None = None
+        self.patience_s = PATIENCE_S  #: How long a step waits for a database that cannot be reached.
+        self.hurry = threading.Event()  #: Once set, nothing waits any more.
+        self.waits: str | None = None  #: Why a step is waiting now.
+        #: A file of JSON Lines that gets a line for each call that ends: never what was asked or answered.
         self.log: Path | None = None
         self._heard: dict[str, tuple[float, float, float]] = {}
         self._unsure: set[str] = set()
@@ -846,11 +812,9 @@ def _began(process: psutil.Process) -> float:
     return float(process.create_time() - psutil.boot_time())
 
 
-CHUNK = 5000
-"""Calls that are read at once."""
+CHUNK = 5000  #: Calls that are read at once.
 
-ASKED = ("model", "asked", "options", "repeat", "tag")
-"""Columns that tell what was asked; the first three are digests."""
+ASKED = ("model", "asked", "options", "repeat", "tag")  #: Columns that tell what was asked; the first three are digests.
 
 LIKELY = "A changed `seed`, rubric or history under `collect:` would do that, or a reply of somebody's imported since."
 

@@ -34,9 +34,8 @@ def pair_replies(
 ) -> pd.DataFrame:
     """Pair the replies to each history, and say in which order each pair is shown.
 
-    Only valid replies are paired, and never two of one responder. What is drawn depends on `rng`
-    through one number alone and on each pair's own id, so that a reply more or less, or another
-    order of rows, changes nothing for the other pairs.
+    Only valid replies are paired, and never two of one responder. What is drawn depends on `rng` through one number alone and
+    on each pair's own id, so that a reply more or less, or another order of rows, changes nothing for the other pairs.
 
     Parameters
     ----------
@@ -49,8 +48,7 @@ def pair_replies(
         ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair. What
         the protocol says if not given: both for ``heart``, random for ``heart-release``.
     pairs : "all" or int
-        How many pairs of each history; fewer than there are is a random choice of them, the same
-        under each protocol.
+        How many pairs of each history; fewer than there are is a random choice of them, the same under each protocol.
     protocol : str
         The word in the column ``protocol``; part of the comparison's id.
 

@@ -44,7 +44,8 @@ from heart_utils.judging.questions import (
     Question,
     ask_questions,
     collector_paused,
-    count_questions,
+    count_calls,
+    question_requests,
 )
 from heart_utils.tables import SPEAKERS, check_table, needed_columns
 
@@ -90,11 +91,10 @@ def collect_verdicts(
     Returns
     -------
     pandas.DataFrame
-        The table ``verdicts``, or the plan: one row per comparison, judge, dimension and repeat. Flags:
-        ``own_reply`` (one of the two is the judge's own), ``judge_is_responder`` (the judge
-        answered histories of this run), ``own_family``, ``instructs_judge``, ``roles_swapped``
-        (turns were shown under the wrong speaker), ``repaired``, and ``little_mass`` (A and B
-        together had less than half of the next token's probability).
+        The table ``verdicts``, or the plan: one row per comparison, judge, dimension and repeat. Flags: ``own_reply`` (one of
+        the two is the judge's own), ``judge_is_responder`` (the judge answered histories of this run), ``own_family``,
+        ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker), ``repaired``, and ``little_mass``
+        (A and B together had less than half of the next token's probability).
 
     Raises
     ------
@@ -130,7 +130,14 @@ def collect(
     **asking: Any,
 ) -> pd.DataFrame:
     """Put questions to their judges and make `rows` of the answers, or say what that would take."""
-    return count_questions(questions, ledger=ledger) if plan else rows(ask_questions(questions, ledger=ledger, **asking))
+    if not plan:
+        return rows(ask_questions(questions, ledger=ledger, **asking))
+    there = [question for question in questions if question.reply_is_there]
+    asked = (
+        ((question.judge.name, question.form.name, question.form.answer_format), request)
+        for question, request in zip(there, question_requests(there, ledger), strict=True)
+    )
+    return count_calls(asked, by=("rater", "protocol", "answer_format"), ledger=ledger)
 
 
 @collector_paused()
@@ -174,9 +181,8 @@ def plan_questions(
     Raises
     ------
     JudgeError
-        If a comparison names a history or a reply that is not there or has no text, has no order,
-        or shows replies to different histories; if judges repeat each other; if the protocol does
-        not ask about pairs.
+        If a comparison names a history or a reply that is not there or has no text, has no order, or shows replies to
+        different histories; if judges repeat each other; if the protocol does not ask about pairs.
 
     Examples
     --------
@@ -498,8 +504,7 @@ def ask_again(
 ) -> pd.DataFrame:
     """Ask judges about some pairs again, in every arm of :data:`ARMS`.
 
-    What comes back says how steady a judge is. It is no part of a run's verdicts, so that boards rest on each
-    question once.
+    What comes back says how steady a judge is. It is no part of a run's verdicts, so that boards rest on each question once.
     """
     chosen = _choose(comparisons, n_pairs, seed)
     several = dimensions if several is None else several

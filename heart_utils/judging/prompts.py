@@ -214,8 +214,7 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     Raises
     ------
     ProtocolError
-        If there is no such file, it is not YAML, a key is missing, unknown or empty, or a value is
-        none of its choices.
+        If there is no such file, it is not YAML, a key is missing, unknown or empty, or a value is none of its choices.
 
     Examples
     --------

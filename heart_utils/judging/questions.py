@@ -154,16 +154,6 @@ def ask_questions(
     return [*answers, *failed]
 
 
-def count_questions(questions: Sequence[Question], *, ledger: Ledger) -> pd.DataFrame:
-    """Say what asking would take, judge by judge, without asking."""
-    questions = [question for question in questions if question.reply_is_there]
-    asked = (
-        ((question.judge.name, question.form.name, question.form.answer_format), request)
-        for question, request in zip(questions, question_requests(questions, ledger), strict=True)
-    )
-    return count_calls(asked, by=("rater", "protocol", "answer_format"), ledger=ledger)
-
-
 def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger) -> pd.DataFrame:
     """Say what requests would take, without asking."""
     rows: list[tuple[Any, ...]] = []

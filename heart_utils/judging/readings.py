@@ -1,8 +1,7 @@
 """From the raw text of an answer to readings: strict about the vocabulary, tolerant of the wrapping.
 
-Models put JSON into code fences, add a sentence before or after it, leave a comma too many, wrap the
-whole in another object, or stop half way. What can be read without guessing is read; what cannot is
-``unparsed``, never a tie.
+Models put JSON into code fences, add a sentence before or after it, leave a comma too many, wrap the whole in another object,
+or stop half way. What can be read without guessing is read; what cannot is ``unparsed``, never a tie.
 """
 
 from __future__ import annotations

@@ -70,8 +70,7 @@ def collect_replies(
     Parameters
     ----------
     histories : pandas.DataFrame
-        The table of histories. Those flagged ``ends_with_supporter`` get no reply;
-        ``skipped_histories`` lists them.
+        The table of histories. Those flagged ``ends_with_supporter`` get no reply; ``skipped_histories`` lists them.
     responders : sequence of Model or str
         Models, and the names of :data:`PROBES`.
     ledger : Ledger
@@ -83,8 +82,7 @@ def collect_replies(
     language : str, optional
         Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length, the answer taken as it is.
     max_concurrency : int, optional
-        More than 1 is faster, and replies whose times were taken beside others are flagged
-        ``timed_beside_others``.
+        More than 1 is faster, and replies whose times were taken beside others are flagged ``timed_beside_others``.
     plan : bool
         Ask nothing, and say what it would take, model by model.
     **asking
@@ -94,17 +92,15 @@ def collect_replies(
     Returns
     -------
     pandas.DataFrame
-        The table ``replies``, or the plan. A label before the reply and quotation marks around it are taken
-        off (flag ``unwrapped``); else the text is the model's. Other flags: ``over_40_words``,
-        ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the
-        seeker's next turn), ``truncated``, and ``cut`` (it was longer than its room by far, so that
-        this side cut it: no judge reads more than ``text_bound``).
+        The table ``replies``, or the plan. A label before the reply and quotation marks around it are taken off (flag
+        ``unwrapped``); else the text is the model's. Other flags: ``over_40_words``, ``over_3_sentences``, ``greeting``,
+        ``closing``, ``writes_seeker`` (it goes on with the seeker's next turn), ``truncated``, and ``cut`` (it was longer
+        than its room by far, so that this side cut it: no judge reads more than ``text_bound``).
 
     Raises
     ------
     RespondError
-        If a history ends with the supporter and is not flagged so, a probe is unknown, or two
-        responders share a name.
+        If a history ends with the supporter and is not flagged so, a probe is unknown, or two responders share a name.
 
     Examples
     --------

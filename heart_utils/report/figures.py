@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ MARKERS = ("o", "s", "D", "^", "v", "X", "P", "*")
 # The same, by the kind of author.
 KIND_COLOURS = dict(zip(("human", "model", "reference", "source"), COLOURS, strict=False)) | {"probe": COLOURS[5]}
 KIND_MARKERS = {"human": "o", "model": "s", "reference": "D", "source": "^", "probe": "X"}
+KIND_LOOKS = {kind: (KIND_COLOURS[kind], KIND_MARKERS[kind]) for kind in KIND_COLOURS}
 KIND_NAMES: dict[str, str] = WORDS["kinds"]
 POPULATION_NAMES: dict[str, str] = WORDS["populations"]  #: What an interval speaks of, in words for a reader.
 WIDTH = 4.8  #: Of every figure, in inches: on a phone a letter keeps three quarters of its size.
@@ -169,9 +170,9 @@ def plot_intervals(
     shifts = np.linspace(-ROOM / 2, ROOM / 2, lanes) if lanes > 1 else np.zeros(len(kinds))
     for number, (kind, shift) in enumerate(zip(kinds, shifts, strict=True)):
         part = table if by is None else table[table[by] == kind]
-        colour, marker = (looks or {}).get(str(kind), (COLOURS[number], MARKERS[number]))
+        look = (looks or {}).get(str(kind), (COLOURS[number], MARKERS[number]))
         heights = np.array([rows.index(name) for name in part[label]]) + shift
-        _draw_rows(ax, heights, part, columns, within=table, colour=colour, marker=marker, label=kind)
+        _draw_rows(ax, heights, part, columns, table, look, label=kind)
     for words, place in (reference or {}).items():
         ax.axvline(place, color="0.6", linewidth=1, linestyle=":", zorder=0)
         above = ("data", "axes fraction")
@@ -222,7 +223,7 @@ def plot_leaderboard(
     if ax is None:
         _, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.3 * len(table)), layout="constrained")
     for kind, rows in table.groupby("responder_kind"):
-        _draw_rows(ax, rows.index, rows, RATING, within=table, kind=str(kind), label=KIND_NAMES[str(kind)])
+        _draw_rows(ax, rows.index, rows, RATING, table, KIND_LOOKS[str(kind)], label=KIND_NAMES[str(kind)])
     ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
     names = table["responder"].where(~table["penalised"].astype(bool), table["responder"] + " *")
     ax.set(yticks=list(table.index), yticklabels=list(names), ylim=(-0.6, len(table) - 0.4))
@@ -282,7 +283,7 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
         _check_board(board)
         for kind, of_kind in board.groupby("responder_kind"):
             height = of_kind["responder"].map(place)
-            _draw_rows(ax, height, of_kind, RATING, within=boards, markersize=4, kind=str(kind))
+            _draw_rows(ax, height, of_kind, RATING, boards, KIND_LOOKS[str(kind)], markersize=4)
         ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
         ax.locator_params(axis="x", nbins=3)
         ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
@@ -520,31 +521,20 @@ def cjk_style() -> str:
 
 
 def _draw_rows(
-    ax: Axes,
-    heights: Any,
-    rows: pd.DataFrame,
-    columns: tuple[str, str, str],
-    *,
-    within: pd.DataFrame,
-    kind: str = "",
-    colour: str = "",
-    marker: str = "",
-    label: str | None = None,
-    markersize: float | None = None,
+    ax: Axes, heights: Any, rows: pd.DataFrame, columns: Sequence[str], within: pd.DataFrame, look: Sequence[str], **how: Any
 ) -> None:
     """Draw estimates and their bars; a bar without an end runs beyond all of a table and ends in an arrow."""
-    value, low, high = columns
-    colour, marker = colour or KIND_COLOURS[kind], marker or KIND_MARKERS[kind]
+    (value, low, high), (colour, marker) = columns, look
     if low in rows and high in rows:
         finite = within[[*columns]].astype(float).replace([np.inf, -np.inf], np.nan)
         least, most = float(finite.min().min()), float(finite.max().max())
         beyond = 0.1 * (most - least)
         ends = {"<": rows[low].clip(lower=least - beyond), ">": rows[high].clip(upper=most + beyond)}
-        ax.hlines(heights, ends["<"], ends[">"], color=colour, linewidth=2 if markersize is None else 1.6)
+        ax.hlines(heights, ends["<"], ends[">"], color=colour, linewidth=1.6 if "markersize" in how else 2)
         for arrow, name in (("<", low), (">", high)):
             if (without_end := np.isinf(rows[name].to_numpy(float))).any():
                 ax.plot(ends[arrow][without_end], np.asarray(heights)[without_end], arrow, color=colour, markersize=5)
-    ax.plot(rows[value], heights, marker, color=colour, markersize=markersize, label=label)
+    ax.plot(rows[value], heights, marker, color=colour, **how)
 
 
 def _fold(text: str, width: int) -> str:

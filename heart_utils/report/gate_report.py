@@ -133,9 +133,8 @@ def run_gate(
 def read_sides(baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
-    Two runs match if they share histories word for word, protocol, and opponents with the same
-    replies; that the judges are the same is for the comparison to check. The opponents' verdicts on
-    one another are taken once, from the baseline's run.
+    Two runs match if they share histories word for word, protocol, and opponents with the same replies; that the judges are
+    the same is for the comparison to check. The opponents' verdicts on one another are taken once, from the baseline's run.
 
     Parameters
     ----------

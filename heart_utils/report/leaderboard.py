@@ -70,8 +70,7 @@ def leaderboard_html(
     Returns
     -------
     str
-        HTML, with the same rows as CSV and JSON to save from it. Without scripts it still shows the
-        leaderboards, best first.
+        HTML, with the same rows as CSV and JSON to save from it. Without scripts it still shows the leaderboards, best first.
 
     Examples
     --------

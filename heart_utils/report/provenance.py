@@ -7,9 +7,8 @@ A table's rows say themselves whether they are simulated. Everything else stands
     run.record(tables={"verdicts/mtbench": {"source": "MT-Bench human judgments", "licence": "CC-BY-4.0",
                                             "origin": "published"}})
 
-``origin`` is one of :data:`ORIGINS`, or a mapping of them to numbers of rows. What nobody wrote down, or
-wrote down of another number of rows, is shown as not recorded; a licence that is not recorded counts as the
-strictest.
+``origin`` is one of :data:`ORIGINS`, or a mapping of them to numbers of rows. What nobody wrote down, or wrote down of
+another number of rows, is shown as not recorded; a licence that is not recorded counts as the strictest.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
     run : str or Run
         A name under ``runs/``, a path, or an open run.
     tables : sequence of str
-        ``"verdicts"`` (all parts of it), ``"verdicts/people"`` (one), or ``"public/verdicts"`` (another
-        run's).
+        ``"verdicts"`` (all parts of it), ``"verdicts/people"`` (one), or ``"public/verdicts"`` (another run's).
 
     Returns
     -------
@@ -123,8 +121,7 @@ def versions() -> dict[str, str]:
 def show_versions() -> None:
     """Print ``versions`` in one line, with which a chapter ends.
 
-    Nothing in it depends on the day or the folder, so a chapter run again in the same environment prints
-    the same line.
+    Nothing in it depends on the day or the folder, so a chapter run again in the same environment prints the same line.
 
     Examples
     --------

@@ -45,8 +45,7 @@ class DamagedDataError(DataError):
 class SourceFile:
     """One file of a data set: its name here, where its official place has it, and what is known of it.
 
-    ``kept`` says what is kept of it: all, or ``labels``, ``ratings`` or ``dialogues``; ``sha256`` is
-    the checksum of that.
+    ``kept`` says what is kept of it: all, or ``labels``, ``ratings`` or ``dialogues``; ``sha256`` is the checksum of that.
     """
 
     file: str

@@ -307,10 +307,9 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
     Returns
     -------
     list of str
-        ``greeting`` if it is the supporter's first turn and opens with a greeting or asks how the
-        seeker is; ``closing`` if it says goodbye, wishes luck or a good day, or thanks for the
-        talk, and at most half of the supporter's turns follow; ``over_40_words`` if it has more
-        than 40 words, counted at white space.
+        ``greeting`` if it is the supporter's first turn and opens with a greeting or asks how the seeker is; ``closing`` if
+        it says goodbye, wishes luck or a good day, or thanks for the talk, and at most half of the supporter's turns follow;
+        ``over_40_words`` if it has more than 40 words, counted at white space.
 
     Examples
     --------

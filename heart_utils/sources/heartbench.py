@@ -77,8 +77,7 @@ def load_rubric() -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty`` and ``scene``, as ``load_questions``
-        gives them.
+        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty`` and ``scene``, as ``load_questions`` gives them.
 
     Examples
     --------

@@ -179,11 +179,7 @@ def load_tallies(name: str, *, by: str | None = None) -> pd.DataFrame:
 
 
 def load_verdicts(
-    name_or_path: Given,
-    *,
-    dimension: str | None = None,
-    raters: str | Iterable[str] | None = None,
-    **reading: Unpack[Reading],
+    name_or_path: Given, *, dimension: str | None = None, raters: str | Iterable[str] | None = None, **reading: Unpack[Reading]
 ) -> pd.DataFrame:
     """Load verdicts: which of two replies raters preferred.
 
@@ -198,16 +194,15 @@ def load_verdicts(
     raters : str or iterable of str, optional
         Keep some raters: ``"human"``, ``"model"``, ``"experts"``, ``"authors"``, or names.
     **reading
-        Of a file or DataFrame of one's own.
-        ``columns``: its header -> a column of the table, or ``None`` to leave it out. Headers that are the table's own but for
-        case, blanks and hyphens need no mention.
-        ``words``: its word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``; ``""`` is an
-        empty cell. A column's name -> such a mapping is about that column. Case and blanks round a word do not count.
-        ``always``: what a column that it lacks holds in every row, such as ``{"rater_kind": "human"}``.
-        ``rater_columns``: where a row is a pair, the headers that are raters' names, with their answers below. Cells left blank
-        are taken as not asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is.
-        ``sep``, ``encoding``: by default the separator is the one of ``, ; |`` and tab that cuts the header into most parts,
-        and the encoding UTF-8, or UTF-16 where the file begins so. No other encoding is guessed.
+        Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or ``None`` to leave it out.
+        Headers that are the table's own but for case, blanks and hyphens need no mention. ``words``: its word for an answer
+        -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``; ``""`` is an empty cell. A column's name ->
+        such a mapping is about that column. Case and blanks round a word do not count. ``always``: what a column that it
+        lacks holds in every row, such as ``{"rater_kind": "human"}``. ``rater_columns``: where a row is a pair, the headers
+        that are raters' names, with their answers below. Cells left blank are taken as not asked, and counted in
+        ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``, ``encoding``: by default the separator is the one
+        of ``, ; |`` and tab that cuts the header into most parts, and the encoding UTF-8, or UTF-16 where the file begins so.
+        No other encoding is guessed.
 
     Returns
     -------

@@ -17,11 +17,10 @@ _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     """Compare every two replies to one history by what one rater gave them on one dimension.
 
-    The higher score wins, equal scores are a tie. Such pairs are not verdicts that anybody gave:
-    ten scores make 45 pairs that hang together, so resample dialogues, never pairs. A pair in which
-    a score is missing keeps its row with the state of the failure (the first reply's, if both
-    failed) and no verdict. Two replies that a rater was not both asked about make no row, nor do
-    two of one responder.
+    The higher score wins, equal scores are a tie. Such pairs are not verdicts that anybody gave: ten scores make 45 pairs
+    that hang together, so resample dialogues, never pairs. A pair in which a score is missing keeps its row with the state of
+    the failure (the first reply's, if both failed) and no verdict. Two replies that a rater was not both asked about make no
+    row, nor do two of one responder.
 
     Parameters
     ----------
@@ -31,9 +30,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A table of verdicts with ``protocol`` ``from_scores`` and no order, margin or ``p_a`` (a
-        difference of scores is not how firmly a rater leans). ``slice`` is ``standard``. A flag of
-        either score is a flag of the verdict.
+        A table of verdicts with ``protocol`` ``from_scores`` and no order, margin or ``p_a`` (a difference of scores is not
+        how firmly a rater leans). ``slice`` is ``standard``. A flag of either score is a flag of the verdict.
 
     Raises
     ------
