@@ -88,7 +88,9 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
         return 0
     lines = []
     for request in mine:
-        body = {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **_body(request)}
+        sampling = request.sampling
+        extra = sampling.pop("extra_body", None) or {}  # a client spreads it over the body; here nobody else would
+        body = {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **sampling, **extra}
         line = {"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions", "body": body}
         lines.append(json.dumps(line, ensure_ascii=False))
     content = "\n".join(lines).encode()
@@ -153,12 +155,6 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     told |= {"text": redact(answer.text, model), "cost_usd": None if usd is None else usd * DISCOUNT}
     error = "truncated in a batch; a plain run asks again with more room" if truncated else None
     return Call(key, status, attempts=1, error=error, **told)
-
-
-def _body(request: Request) -> dict[str, Any]:
-    sampling = request.sampling
-    extra = sampling.pop("extra_body", None) or {}  # a client spreads it over the body; here nobody else would
-    return {**sampling, **extra}
 
 
 def _provider(model: Model) -> tuple[str, str]:

@@ -220,7 +220,7 @@ def plan_questions(
             one for one in labels if isinstance(labels[one], str)
         }:
             raise JudgeError(f"The protocol {how.name!r} tells who wrote, and some replies have no label; see `rewrites:`.")
-        rubric = _chosen_rubric(how, dimensions)
+        rubric = load_rubric(how.rubric).select(dimensions)
         blocks = _history_blocks(histories, how)
         records = _rows_of(rows, (*ABOUT, "first", "second"))
         forms: dict[tuple[str, int, str], list[Form]] = {}
@@ -348,7 +348,13 @@ def plan_score_questions(
     """Make every question that replies alone put to judges."""
     histories, replies = check_table("histories", histories), check_table("replies", replies)
     _check_judges(judges)
-    judges = _those_who_score(judges)
+    letters = [judge.name for judge in judges if judge.answer_format != "json"]
+    if letters:
+        said = f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score needs json"
+        if len(letters) == len(judges):
+            raise JudgeError(f"{said}.")
+        warnings.warn(f"{said}: left out.", stacklevel=3)
+    judges = [judge for judge in judges if judge.answer_format == "json"]
     how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol)
     if how.asks != "reply":
         raise JudgeError(f"The protocol {how.name!r} asks about pairs; collect_verdicts does that.")
@@ -356,7 +362,8 @@ def plan_score_questions(
     if valid.empty:
         raise JudgeError(f"None of the {len(replies)} replies is valid, so there is nothing to score.")
     _check_replies(histories, valid)
-    shown, rubric, blocks = _shown(histories, valid), _chosen_rubric(how, dimensions), _history_blocks(histories, how)
+    shown, blocks = _shown(histories, valid), _history_blocks(histories, how)
+    rubric = load_rubric(how.rubric).select(dimensions)
     questions: list[Question] = []
     for judge in judges:
         flags_of = _judge_flags(judge, responders, set(valid["responder"]))
@@ -368,16 +375,6 @@ def plan_score_questions(
             for part in parts(how, order, judge.answer_format):
                 questions.append(Question(about, judge, Form(how, part, ("reply",)), history, (about["text"],), flags))
     return questions
-
-
-def _those_who_score(judges: Sequence[Model]) -> list[Model]:
-    letters = [judge.name for judge in judges if judge.answer_format != "json"]
-    if letters:
-        said = f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score needs json"
-        if len(letters) == len(judges):
-            raise JudgeError(f"{said}.")
-        warnings.warn(f"{said}: left out.", stacklevel=4)
-    return [judge for judge in judges if judge.answer_format == "json"]
 
 
 def plan_hits(
@@ -592,12 +589,6 @@ def _rows_of(table: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]
     """Give rows as mappings, several times faster than pandas does for text kept in Arrow."""
     cells = [table[column].to_numpy(dtype=object) for column in columns]
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
-
-
-def _chosen_rubric(protocol: Protocol, dimensions: Sequence[str] | None) -> Rubric:
-    """Load a protocol's rubric, and keep the dimensions asked for."""
-    rubric = load_rubric(protocol.rubric)
-    return rubric if dimensions is None else rubric.select(dimensions)
 
 
 def _check_judges(judges: Sequence[Model], repeats: int = 1) -> None:

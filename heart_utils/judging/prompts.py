@@ -122,8 +122,10 @@ class Rubric:
         """The names of the dimensions."""
         return tuple(dimension.name for dimension in self.dimensions)
 
-    def select(self, names: Iterable[str]) -> Rubric:
-        """Keep some dimensions, in the rubric's own order."""
+    def select(self, names: Iterable[str] | None) -> Rubric:
+        """Keep some dimensions, in the rubric's own order; all of them if none are named."""
+        if names is None:
+            return self
         wanted = [names] if isinstance(names, str) else list(names)
         unknown = [name for name in wanted if name not in self.names]
         if unknown or not wanted or len(set(wanted)) < len(wanted):

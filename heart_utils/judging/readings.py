@@ -79,7 +79,8 @@ def read_labels(call: Call, names: Sequence[str]) -> tuple[list[Reading], str | 
     found, failure = _answer(call, names, lambda text: last_object(text, names), "with the labels")
     if found is None:
         return failure
-    read = {name: _truth(found.get(name)) for name in names}
+    said = {name: found.get(name) for name in names}
+    read = {name: one if isinstance(one, bool) else TRUTHS.get(str(one).strip().lower()) for name, one in said.items()}
     faults = [f"{name} is {json.dumps(found.get(name))[:40]}" for name, value in read.items() if value is None]
     readings = [Reading("unparsed") if value is None else Reading("valid", score=float(value)) for value in read.values()]
     return readings, f"{', '.join(faults)}; expected true or false" if faults else None
@@ -249,10 +250,6 @@ def _whole(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if value in (1, 2, 3, 4, 5) else None
-
-
-def _truth(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else TRUTHS.get(str(value).strip().lower())
 
 
 def _text(value: Any) -> str | None:

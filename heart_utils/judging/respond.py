@@ -132,7 +132,8 @@ def collect_replies(
     rows = [
         _reply(history, responder.name, repeat, next(answers), as_it_came=language is not None)
         if isinstance(responder, Model)
-        else _probe(history, responder)
+        else _row(history, responder, text := PROBES[responder](history["turns"]), "valid", 0)
+        | {"flags": _flags(history, text)}
         for history, responder, repeat in wanted
     ]
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
@@ -206,11 +207,6 @@ def _reply(history: Mapping[Any, Any], responder: str, repeat: int, call: Call, 
         **measured,
         "flags": ["planned"] if call.status == "planned" else flags if state == "valid" else [],
     }
-
-
-def _probe(history: Mapping[Any, Any], name: str) -> dict[str, Any]:
-    text = PROBES[name](history["turns"])
-    return {**_row(history, name, text, "valid", 0), "flags": _flags(history, text)}
 
 
 def _row(history: Mapping[Any, Any], responder: str, text: str | None, state: str, repeat: int) -> dict[str, Any]:
