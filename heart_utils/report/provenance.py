@@ -84,7 +84,7 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
     >>> note_tables("public", tables=["verdicts/mtbench"])[0].licence
     'CC-BY-4.0'
     """
-    own, notes = run if isinstance(run, Run) else open_run(run), []
+    own, notes = run if isinstance(run, Run) else open_run(run), list[TableNote]()
     for name in tables:
         first, _, rest = name.partition("/")
         here, table = (own, name) if first in TABLES else (open_run(first), rest)
