@@ -10,18 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_ends, ratio, share_ci
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_ends, ratio, share_ci, sums_by
 from heart_utils.ratings.verdicts import won_by_a
 
-__all__ = [
-    "Calibration",
-    "ScaleError",
-    "average_scores",
-    "calibrate_scores",
-    "pairs_against_scores",
-    "sweep_weights",
-    "weigh_scores",
-]
+__all__ = ["ScaleError", "average_scores", "calibrate_scores", "pairs_against_scores", "sweep_weights", "weigh_scores"]
 
 
 class ScaleError(ValueError):
@@ -76,10 +68,8 @@ def average_scores(
         )
     cell, cells = pd.factorize(pd.MultiIndex.from_frame(valid[["responder", "dimension"]]), sort=True)
     where, clusters = pd.factorize(valid["dialogue_id"], sort=True)
-    flat, size = where * len(cells) + cell, len(clusters) * len(cells)
-    shape = (len(clusters), len(cells))
-    total = np.bincount(flat, weights=valid["score"].to_numpy(dtype=float), minlength=size).reshape(shape)
-    count = np.bincount(flat, minlength=size).reshape(shape).astype(float)
+    columns = np.column_stack([valid["score"].to_numpy(dtype=float), np.ones(len(valid))])
+    total, count = np.moveaxis(sums_by((where, cell), columns, len(clusters), len(cells)), -1, 0)
     mean, met = total.sum(axis=0) / count.sum(axis=0), (count > 0).sum(axis=0)
     low = high = np.full(len(cells), np.nan)
     if n_resamples and len(clusters) > 1:
@@ -87,10 +77,9 @@ def average_scores(
         replicates = ratio(drawn @ total, drawn @ count)
         # A responder of few dialogues has no mean in a resample that drew none of them.
         low, high = interval_ends(mean, replicates, met, ci_level, least=scale[0], most=scale[1])
-    found = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}
-    table = pd.DataFrame(found | {"n_scores": count.sum(axis=0).astype(int)}, index=cells).rename_axis(
-        ["responder", "dimension"]
-    )
+    found: dict[str, Any] = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}
+    found["n_scores"] = count.sum(axis=0).astype(int)
+    table = pd.DataFrame(found, index=cells).rename_axis(["responder", "dimension"])
     table["n_left_out"] = scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
     return table.assign(n_clusters=met, provisional=met < ENOUGH_CLUSTERS).reset_index()
 
@@ -239,8 +228,8 @@ def pairs_against_scores(
             continue
         decided, n_dialogues = group["agree"] != 0, group["dialogue_id"].nunique()
         found = {"rater": rater, "dimension": dimension, "n_pairs": len(group), "n_without_scores": len(every) - len(group)}
-        found |= {by: float((group[column] == 0).mean()) for by, column in
-                  (("pairs_undecided", "by_pair"), ("scores_tied", "by_score"))}  # fmt: skip
+        ties = (float((group[column] == 0).mean()) for column in ("by_pair", "by_score"))
+        found |= dict(zip(("pairs_undecided", "scores_tied"), ties, strict=True))
         found |= {"n_decided": int(decided.sum()), "agree": np.nan, "ci_low": np.nan, "ci_high": np.nan}
         if decided.any():
             found["agree"] = float((group["agree"] > 0).sum() / decided.sum())
@@ -351,9 +340,8 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
 def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Series]:
     """Lay each judge's valid score beside people's mean for the same reply and dimension; count what is left out."""
     if fold not in scores:
-        raise ScaleError(
-            f"scores: there is no column {fold!r} to cut folds by; there are {', '.join(map(str, scores.columns))}."
-        )
+        there = ", ".join(map(str, scores.columns))
+        raise ScaleError(f"scores: there is no column {fold!r} to cut folds by; there are {there}.")
     keys = ["dimension", "reply_id"]
     human = scores["rater_kind"] == "human"
     if not human.any() or human.all():

@@ -492,7 +492,7 @@ def _vary_people(
     with the weight of the pairs of votes that the person is in; what the names say is kept.
     """
     if "human" not in between:
-        raise AgreementError(f"Raters are drawn anew only where a party is 'human'; got {between!r}. Resample dialogues alone.")
+        raise AgreementError(f"Raters are drawn anew only where a party is people ('human'); got {between!r}.")
     if pairs.symmetric and "rater" in by:
         raise AgreementError("Two people's agreement by rater cannot be resampled over raters; resample the dialogues alone.")
     person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
