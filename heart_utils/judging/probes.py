@@ -155,6 +155,7 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
+    >>> from heart_utils.judging.probes import rewrite_replies
     >>> from heart_utils.sources import load_replies
     >>> profile_features(rewrite_replies(load_replies("sample").head(1), 2, seed=1)).values.tolist()
     [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
