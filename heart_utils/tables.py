@@ -185,7 +185,8 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
     """Give a column its type, so that a table means the same after a round trip through a file."""
     if what.kind == "list":
         return _lists(values)
-    kinds = {"text": "str", "truth": "bool", "number": "float64", "count": "Int64" if what.nullable else "int64"}
+    count = "Int64" if what.nullable else "int64"
+    kinds: dict[str, Any] = {"text": "str", "truth": "bool", "number": "float64", "count": count}
     if values.dtype == kinds[what.kind]:
         return values
     if what.kind == "text":  # numbers would silently become text
@@ -202,7 +203,8 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
         if what.kind == "count":
             wrong |= (numbers.notna() & (numbers % 1 != 0)) | (numbers.isna() & (not what.nullable))
     refuse_rows(name, column, wrong, values, what.expected())
-    return numbers.astype(kinds[what.kind])  # type: ignore[no-any-return, call-overload]
+    typed: pd.Series = numbers.astype(kinds[what.kind])
+    return typed
 
 
 def _lists(values: pd.Series) -> pd.Series:
