@@ -579,6 +579,16 @@ def test_what_another_process_has_answered_again_is_not_claimed_as_damaged(ledge
     assert ledger.find([request.key])[request.key].text == "again"
 
 
+def test_what_is_damaged_is_known_until_it_is_claimed(ledger):
+    first, second = fill(ledger, ["a", "b"])
+    spoil(ledger, first)
+    spoil(ledger, second)
+    ledger.find([first.key, second.key])
+    assert ledger.claim([first], [0.0], since=0.0).won == {first.key}
+    assert list(ledger.damaged) == [second.key]
+    assert ledger.claim([second], [0.0], since=0.0).won == {second.key}
+
+
 def test_answers_of_a_ledger_without_digests_are_still_read(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
     [request] = fill(ledger, ["hello"])
@@ -672,6 +682,7 @@ def test_a_models_own_budget_ends_its_calls_and_no_others(ledger):
     assert len(ledger.claim([ask("e")], [5.0], since=ledger.clock(), budget_usd=10.0).won) == 1
     ledger.record([Call(dear[0].key, "ok", "said", cost_usd=0.02), Call(dear[1].key, "ok", "said", cost_usd=0.02)])
     assert len(ledger.claim(dear[2:], [0.1] * 2, since=ledger.clock()).won) == 2  # 0.04 are spent, 0.2 more fit into 0.25
+    assert ledger.claim([dataclasses.replace(dear[0], repeat=1)], [0.1], since=ledger.clock()).unfit == 1
     assert not ledger.reserve_more(dear[2], 0.02, None)
     assert ledger.reserve_more(dear[2], 0.005, None)
 
