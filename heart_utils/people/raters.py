@@ -158,9 +158,9 @@ def import_ratings(
     twice = judged.duplicated(["person", "pair_id", "dimension"], keep=False)
     if twice.any():
         first = judged[twice].sort_values(["person", "pair_id", "dimension"], kind="stable").head(2)
-        said = f"first {' and '.join(first['where'])}, both by {first['person'].iloc[0]!r}"
+        both = f"first {' and '.join(first['where'])}, both by {first['person'].iloc[0]!r}"
         raise StudyImportError(
-            f"{int(twice.sum())} verdicts are second answers to one comparison, {said}. Remove one of each two."
+            f"{int(twice.sum())} verdicts are second answers to one comparison, {both}. Remove one of each two."
         )
     codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv")
     study = _name(run, source)
