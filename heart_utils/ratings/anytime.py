@@ -106,13 +106,14 @@ def compare_anytime(
         row |= {name: 100 * there[name] for name in ("drop", "drop_low", "drop_high")} | {"p": there["p"]}
         row["p_holm"] = min(1.0, row["p"] * len(names))  # by Bonferroni, since a stop must not wait for other dimensions
         row["follows"] = row["n_inconsistent"] > max_inconsistent * row["n_both_orders"]
+        row["floor"] = outcome == "passed" and _most(of_dimension, baseline, candidate) < margin
         rows.append(row)
         paths.append(path)
     table = pd.DataFrame(rows)
-    table.loc[table["follows"] & table["outcome"].eq("passed"), "outcome"] = "cannot tell"
+    table.loc[(table["follows"] | table["floor"]) & table["outcome"].eq("passed"), "outcome"] = "cannot tell"
     table["message"] = [_say(row, margin) + doubt(row, max_inconsistent) for row in table.itertuples()]
     path = pd.concat(paths, ignore_index=True)
-    table = table.drop(columns="follows")
+    table = table.drop(columns=["follows", "floor"])
     return Comparison(table, pd.DataFrame(), baseline, candidate, "anytime", margin, alpha, n_releases, path)
 
 
@@ -172,6 +173,16 @@ def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> Array:
     return drops.reindex([name for name in order if name in drops.index]).to_numpy(float)
 
 
+def _most(rows: pd.DataFrame, baseline: str, candidate: str) -> float:
+    """Give the largest drop there could be: the baseline's win share against the opponents, or 1 where the two met."""
+    rows = rows[rows["state"].isin(["valid", "inconsistent"])]
+    first, second = rows["responder_a"], rows["responder_b"]
+    if (first.eq(baseline) & second.eq(candidate) | first.eq(candidate) & second.eq(baseline)).any():
+        return 1.0
+    won = won_by_a(rows)
+    return float(pd.concat([won[first.eq(baseline)], 1 - won[second.eq(baseline)]]).mean())
+
+
 def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:
     """Follow the drop from dialogue to dialogue: lower bounds at the level of a stop, upper ones at that of a pass."""
     low, p = betting_bound(drops, alpha=level, guess=0.1)
@@ -190,13 +201,18 @@ def first_stop(path: pd.DataFrame, margin: float) -> tuple[int, str]:
 
 
 def _say(row: object, margin: float) -> str:
-    names = ("dimension", "drop", "drop_low", "drop_high", "outcome", "n_dialogues")
-    dimension, drop, low, high, outcome, n = (getattr(row, name) for name in names)
+    names = ("dimension", "drop", "drop_low", "drop_high", "outcome", "n_dialogues", "floor")
+    dimension, drop, low, high, outcome, n, floor = (getattr(row, name) for name in names)
     if not n:
         return f"{dimension}: no dialogue was judged for both; a gate cannot rest on this."
     said = f"drop {drop:.1f} percentage points of win share"
     if outcome == "failed":
         return f"{dimension}: worse than the baseline, sure after {n} dialogues; {said}, {low:.1f} or more"
+    if floor:
+        return (
+            f"{dimension}: the baseline wins so rarely that it could not drop by {100 * margin:g} points of win share ({n} "
+            f"dialogues); compare both with opponents of about their strength"
+        )
     if high < 100 * margin:
         return f"{dimension}: not worse by {100 * margin:g} points, sure after {n} dialogues; {said}, {high:.1f} or less"
     return f"{dimension}: not sure after {n} dialogues; {said}, from {low:.1f} to {high:.1f}; judge more, and look again"

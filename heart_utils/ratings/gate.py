@@ -289,7 +289,10 @@ def _judge(
     table["detectable"] = reach + table["se"] * stats.t.ppf(POWER, freedom)
     beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
     table["follows"] = told & (table["n_inconsistent"] > max_inconsistent * table["n_both_orders"])
-    table["blind"] = told & (mode == "regression") & (table["detectable"] > max_detectable)
+    # Two who win and lose alike in every dialogue show no spread, and so not what drop would be found.
+    table["level_sides"] = told & table["drop"].eq(0) & table["se"].eq(0)
+    beyond_reach = (table["detectable"] > max_detectable) | (table["level_sides"] & np.isfinite(max_detectable))
+    table["blind"] = told & (mode == "regression") & beyond_reach
     no_pass = table["follows"] | table["blind"]
     table["outcome"] = np.select([~told, beyond, no_pass], ["cannot tell", "failed", "cannot tell"], "passed")
     table["message"] = [
@@ -312,7 +315,13 @@ def doubt(row: object, max_inconsistent: float) -> str:
 
 def _want(row: object, max_detectable: float) -> str:
     """Say how many dialogues it would take to find what must be found, if these are too few."""
-    blind, detectable, outcome, n = (getattr(row, name) for name in ("blind", "detectable", "outcome", "n_dialogues"))
+    names = ("blind", "detectable", "outcome", "n_dialogues", "level_sides")
+    blind, detectable, outcome, n, level_sides = (getattr(row, name) for name in names)
+    if level_sides and outcome != "failed":
+        return (
+            ". Both won and lost alike in every dialogue, which happens if their replies are the same, or if they always win "
+            "or always lose: compare them with opponents of about their strength"
+        )
     if not blind or outcome == "failed":
         return ""
     needed = np.ceil(n * (detectable / max_detectable) ** 2)
@@ -331,7 +340,9 @@ def _say(row: object, mode: str, max_drop: float) -> str:
     sure = f"{100 * (1 - level):.3g}%"
     if mode == "regression":
         worse = "worse than the baseline" if outcome == "failed" else "not shown to be worse"
-        found = "" if outcome == "failed" else f"; a drop of {detectable:.0f} would be found four times in five"
+        found = (
+            "" if outcome == "failed" or detectable == 0 else f"; a drop of {detectable:.0f} would be found four times in five"
+        )
         return f"{dimension}: {worse}; drop {drop:.1f} points, with {sure} confidence {low:.1f} or more ({n} dialogues){found}"
     kept = "may be worse by" if outcome == "failed" else "not worse by"
     return (
