@@ -30,7 +30,6 @@ WITHOUT_DIALOGUES = (
     "icc",
     "krippendorff_alpha",
     "read_verdicts",
-    "share_ci",
     "read_votes",
 )
 """Functions whose example has none; their own tests name the cluster."""

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import f1_score
 from sklearn.naive_bayes import ComplementNB
 from sklearn.pipeline import make_pipeline
 
-from heart_utils.agreement.prediction_powered import corrected_gap
-from heart_utils.ratings.resampling import bootstrap_ci, estimate_rng
+from heart_utils.agreement.prediction_powered import LEAST_LABELLED, corrected_covariance, labelled_weights
+from heart_utils.ratings.resampling import bootstrap_ci, check_level, estimate_rng
+from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.replies.strategies import train_coder
 from heart_utils.runs import find_root
 from heart_utils.sources.esconv import load_strategy_turns
@@ -91,6 +93,101 @@ def _gaps(test: pd.DataFrame, chances: pd.DataFrame) -> pd.DataFrame:
     gaps = gaps.merge((shares["first"] - shares["second"]).groupby("code").mean().rename("truth").reset_index())
     others = [f"{kind}_{end}" for kind in ("labelled", "coder") for end in ("gap", "low", "high")]
     return gaps[["code", "truth", *others, "gap", "ci_low", "ci_high", "weight", "n_labelled", "n_dialogues"]]
+
+
+COLUMNS = ["code", "gap", "ci_low", "ci_high", "labelled_gap", "labelled_low", "labelled_high", "coder_gap", "coder_low",
+           "coder_high", "ci_level", "weight", "n_labelled", "n_dialogues", "n_left_out", "why"]  # fmt: skip
+
+
+def corrected_gap(
+    codes: pd.DataFrame,
+    labels: pd.DataFrame,
+    *,
+    kind: str = "responder_kind",
+    between: tuple[str, str] = ("human", "model"),
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    r"""Put a corrected interval on how much more often one kind of author does something than another.
+
+    A coder that learned on people's text errs differently on models', and a gap between the two kinds may
+    be the gap between its errors. With y the labelled gap of a dialogue and f the coder's, the estimate is
+
+    .. math:: \overline{y}_n - \lambda (\overline{f}_n - \overline{f}_N)
+
+    over n labelled dialogues of N, with the weight of
+    :func:`heart_utils.agreement.prediction_powered.prediction_powered_ratings` [1]_: whatever the coder's
+    errors, they cancel; the weight only decides how much is gained.
+
+    `codes` is the codes table of one coder, joined with the column `kind` and ``dialogue_id``; rows without a probability are
+    left out and counted. `labels` are codes by hand, of a simple random part of the dialogues with all their replies.
+    A row a code: corrected (``gap``), by labels alone (``labelled_gap``), by the coder at its word (``coder_gap``); ``why``
+    says in words where a code has no figures: fewer than five dialogues are labelled with it, or all are.
+
+    References
+    ----------
+    .. [1] Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453
+    """
+    both = codes.merge(
+        labels[["reply_id", "code", "probability"]], on=["reply_id", "code"], how="left", suffixes=("", "_given")
+    )
+    check_level(ci_level)
+    both = both[both[kind].isin(between) & both["code"].isin(labels["code"].unique())]
+    if both.empty:
+        raise AgreementError(
+            f"No label is of a code and of a reply by {' or '.join(between)}; it takes {LEAST_LABELLED} dialogues."
+        )
+    rows = []
+    for code, mine in both.groupby("code", sort=True):
+        known = mine.dropna(subset=["probability"])
+        found, given = (_half_gaps(known, column, kind, between) for column in ("probability", "probability_given"))
+        found, given = found.dropna(), given.dropna()
+        given = given[given.index.isin(found.index)]
+        n, n_all = len(given), len(found)
+        counts = {
+            "code": code,
+            "ci_level": ci_level,
+            "n_labelled": n,
+            "n_dialogues": n_all,
+            "n_left_out": len(mine) - len(known),
+        }
+        if n < LEAST_LABELLED or n == n_all:
+            why = f"{n} of {n_all} dialogues with both kinds are labelled; it takes {LEAST_LABELLED}, and not all."
+            rows.append(counts | {"why": why})
+            continue
+        own, elsewhere = given.to_numpy()[:, None], found.to_numpy()[:, None]
+        beside, share, unit = found[given.index].to_numpy()[:, None], n / n_all, np.eye(1)
+        apart = beside - share * elsewhere[found.index.isin(given.index)]
+        weights = labelled_weights(own, apart, elsewhere, share, unit)
+        estimate = float((own[:, 0] - weights * (beside[:, 0] - elsewhere.mean())).mean())
+        reach = stats.t.ppf((1 + ci_level) / 2, n - 1)
+        half, plain = (
+            reach * float(np.sqrt(corrected_covariance(own, apart, elsewhere, part, share, unit).item()))
+            for part in (weights, np.zeros(n))
+        )
+        coder = reach_of_mean(elsewhere, ci_level)
+        rows.append(
+            {
+                **counts, "gap": estimate, "ci_low": estimate - half, "ci_high": estimate + half,
+                "labelled_gap": own.mean(), "labelled_low": own.mean() - plain, "labelled_high": own.mean() + plain,
+                "coder_gap": elsewhere.mean(), "coder_low": elsewhere.mean() - coder, "coder_high": elsewhere.mean() + coder,
+                "weight": weights.mean(), "why": "",
+            }
+        )  # fmt: skip
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    if (without := table["why"] != "").all():
+        raise AgreementError("; ".join(table["code"] + ": " + table["why"]))
+    return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True)
+
+
+def reach_of_mean(values: np.ndarray, ci_level: float) -> float:
+    """Give half the width of the t interval of a mean."""
+    n = len(values)
+    return float(stats.t.ppf((1 + ci_level) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
+
+
+def _half_gaps(rows: pd.DataFrame, column: str, kind: str, between: tuple[str, str]) -> pd.Series:
+    means = rows.pivot_table(index="dialogue_id", columns=kind, values=column, aggfunc="mean").reindex(columns=list(between))
+    return means[between[0]] - means[between[1]]
 
 
 def main() -> None:

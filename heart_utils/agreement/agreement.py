@@ -21,8 +21,9 @@ from heart_utils.agreement.kappa import (
 )
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
-    crossed_interval,
+    Rng,
     draw_weights,
+    error_ends,
     interval_columns,
     ratio,
     refuse_few_raters,
@@ -85,6 +86,15 @@ class VotePairs:
         """Give the cluster of each row."""
         return self.unit_cluster[self.unit]
 
+    def sides(self, counts: Array) -> tuple[Array, Array]:
+        """Give the labels of the first party and of the second; of two that are the same people, the mean of both."""
+        first, second = counts.sum(axis=2), counts.sum(axis=1)
+        return ((first + second) / 2.0,) * 2 if self.symmetric else (first, second)
+
+    def sum_up(self, values: Array) -> Array:
+        """Sum rows of values by cluster and group."""
+        return sums_by((self.cluster, self.group), values, self.n_clusters, len(self.groups))
+
 
 def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str | None], by: Sequence[str]) -> VotePairs:
     """Pair what two parties said of the same replies, as counts. With "rater" in `by` the second party is told apart.
@@ -96,17 +106,13 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str | N
     first, second = (party(votes, table, who or between[0]) for who in between)
     symmetric = bool((first == second).all()) and not alone
     if symmetric and len(np.unique(votes.rater[first])) < 2:
-        raise AgreementError(
-            f"Agreement of {between[0]} with {between[1]} needs two raters or more; "
-            f"there is only {votes.raters[votes.rater[first][0]]}."
-        )
+        only = votes.raters[votes.rater[first][0]]
+        raise AgreementError(f"Agreement of {between[0]} with {between[1]} needs two raters or more; there is only {only}.")
     said = pd.DataFrame({"unit": votes.unit, "rater": votes.rater, "value": votes.value})
     met = said[first].merge(said[second], on="unit", suffixes=("", "_other"))
     met = met[(met["rater"] == met["rater_other"]) == alone]
     if met.empty:
-        raise AgreementError(
-            f"{between[0]} and {between[1]} share no pair: nobody of one judged what another of the other did."
-        )
+        raise AgreementError(f"{between[0]} and {between[1]} share no pair: nobody of one judged what one of the other did.")
     unit, shared = met["unit"].to_numpy(), [column for column in by if column not in VOTE_COLUMNS]
     of_unit = pd.DataFrame({column: unit_values(votes, table, column) for column in shared}, index=votes.units.index)
     labels = of_unit.iloc[unit].reset_index(drop=True)
@@ -152,10 +158,7 @@ def _ambiguity(
 
 def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str | None], by: Sequence[str]) -> None:
     if votes.kind != "verdict":
-        raise AgreementError(
-            "Pairwise agreement is of verdicts, and the table holds scores. "
-            "Turn them with `scores_to_verdicts`, or use `rank_agreement`."
-        )
+        raise AgreementError("The table holds scores. Turn them with `scores_to_verdicts`, or use `rank_agreement`.")
     if len(tuple(between)) != 2 or isinstance(between, str):
         raise AgreementError(f"between names two parties, such as ('human', 'model'); got {between!r}.")
     if len(votes.raters) < 2 and between[1] is not None:
@@ -268,24 +271,15 @@ def author_baseline(pairs: VotePairs, counts: Array, *, decided: bool) -> Author
     family = pairs.unit_group * n_authors + pairs.unit_authors
     n_families = int(family.max()) + 1
     told = sums_by((pairs.unit_cluster, family), pairs.own, pairs.n_clusters, n_families)
-    first = counts.sum(axis=2)
-    if pairs.symmetric:
-        first = (first + counts.sum(axis=1)) / 2.0
     found, cell = np.unique(pairs.cluster * n_families + family[pairs.unit], return_inverse=True)
-    summed = sums_by((cell, pairs.group), first, len(found), len(pairs.groups))
+    summed = sums_by((cell, pairs.group), pairs.sides(counts)[0], len(found), len(pairs.groups))
     return AuthorBaseline(told, found // n_families, found % n_families, summed, decided)
 
 
 def author_margins(pairs: VotePairs, counts: Array) -> Array:
     """Sum both parties' labels by cluster, group and pair of authors."""
-    n_groups, n_authors = len(pairs.groups), int(pairs.unit_authors.max()) + 1
-    cell = (pairs.cluster * n_groups + pairs.group) * n_authors + pairs.unit_authors[pairs.unit]
-    labels = np.concatenate([counts.sum(axis=2), counts.sum(axis=1)], axis=1)
-    if pairs.symmetric:
-        labels = np.tile((labels[:, :N_LABELS] + labels[:, N_LABELS:]) / 2.0, 2)
-    size = pairs.n_clusters * n_groups * n_authors
-    summed = np.column_stack([np.bincount(cell, weights=column, minlength=size) for column in labels.T])
-    return np.asarray(summed.reshape(pairs.n_clusters, n_groups, n_authors, 2 * N_LABELS), float)
+    cell, n_authors = (pairs.cluster, pairs.group, pairs.unit_authors[pairs.unit]), int(pairs.unit_authors.max()) + 1
+    return sums_by(cell, np.concatenate(pairs.sides(counts), axis=1), pairs.n_clusters, len(pairs.groups), n_authors)
 
 
 def agreement_within(margins: Array) -> Array:
@@ -346,7 +340,7 @@ def pairwise_agreement(
     cluster: str | Sequence[str] = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> Agreement:
     r"""Measure how often two parties say the same of a pair of replies, and what that is worth.
 
@@ -376,13 +370,9 @@ def pairwise_agreement(
         What an answer counts as that turned with the order of the replies.
     cluster : str or two str
         Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
-        and people like these, as in ``crossed_variance``. Judges stay the same.
-    n_resamples : int
-        Bootstrap resamples; 0 for shares alone.
-    ci_level : float
-        Of the intervals.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+        and people like these, as in ``crossed_error``. Judges stay the same.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -448,14 +438,9 @@ def that_count(pairs: VotePairs, ties: str) -> Array:
 
 def sum_by_cluster(pairs: VotePairs, counts: Array) -> Array:
     """Sum pairs of votes, equal ones, and ties of either party, to shape (clusters, groups, 4)."""
-    first, second = counts.sum(axis=2), counts.sum(axis=1)
-    if pairs.symmetric:
-        first = second = (first + second) / 2.0
+    first, second = pairs.sides(counts)
     columns = (first.sum(axis=1), np.trace(counts, axis1=1, axis2=2), first[:, TIE], second[:, TIE])
-    n_groups = len(pairs.groups)
-    cell, size = pairs.cluster * n_groups + pairs.group, pairs.n_clusters * n_groups
-    summed = np.column_stack([np.bincount(cell, weights=column, minlength=size) for column in columns])
-    return np.asarray(summed.reshape(pairs.n_clusters, n_groups, len(columns)), float)
+    return pairs.sum_up(np.column_stack(columns))
 
 
 def _measures(sums: Array, margins: Array, right: Array) -> Array:
@@ -507,10 +492,7 @@ def _vary_people(
     with the weight of the pairs of votes that the person is in; what the names say is kept.
     """
     if "human" not in between:
-        raise AgreementError(
-            f"Raters are drawn anew only where a party is people ('human'), for judges stay the same; got {between!r}. "
-            f"Resample the dialogues alone."
-        )
+        raise AgreementError(f"Raters are drawn anew only where a party is people ('human'); got {between!r}.")
     if pairs.symmetric and "rater" in by:
         raise AgreementError("Two people's agreement by rater cannot be resampled over raters; resample the dialogues alone.")
     person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
@@ -557,17 +539,11 @@ def _lay_out(
     if others is not None:
         for g, (number, (name, (least, most))) in product(range(n_groups), enumerate(MEASURES.items())):
             dialogues = float(standard_error(replicates[:, g, [number]], int(n_clusters[g]))[0])
-            variance = dialogues**2 + max(others[0][g, number], 0.0)
-            ends = crossed_interval(estimate[g, number], variance, int(n_drawn[g]), ci_level, least=least, most=most)
+            se = np.sqrt(dialogues**2 + max(others[0][g, number], 0.0))
+            ends = error_ends(estimate[g, number], se, int(n_drawn[g]), ci_level, least=least, most=most)
             columns[f"{name}_low"][g], columns[f"{name}_high"][g] = ends
-    return pd.DataFrame(
-        {
-            **columns,
-            "ci_level": ci_level if len(replicates) else np.nan,
-            "n_votes": np.rint(np.bincount(pairs.group, weights=counts.sum(axis=(1, 2)), minlength=n_groups)).astype(int),
-            "n_pairs": np.bincount(unit_of_group, minlength=n_groups),
-            "n_clusters": n_drawn.astype(int),
-            "decided_share": np.bincount(pairs.group, weights=neither_tie, minlength=n_groups) / everything,
-            "provisional": n_drawn < ENOUGH_CLUSTERS,
-        }
-    )
+    n_votes = np.rint(np.bincount(pairs.group, weights=counts.sum(axis=(1, 2)), minlength=n_groups)).astype(int)
+    table = pd.DataFrame({**columns, "ci_level": ci_level if len(replicates) else np.nan, "n_votes": n_votes})
+    table["n_pairs"], table["n_clusters"] = np.bincount(unit_of_group, minlength=n_groups), n_drawn.astype(int)
+    decided = np.bincount(pairs.group, weights=neither_tie, minlength=n_groups) / everything
+    return table.assign(decided_share=decided, provisional=n_drawn < ENOUGH_CLUSTERS)

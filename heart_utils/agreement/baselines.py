@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.agreement.agreement import A, B, VotePairs, author_baseline, pair_votes, party, sum_by_cluster, that_count
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns, sums_by
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns
 from heart_utils.ratings.verdicts import AgreementError, Array, Votes, read_votes
 
 __all__ = ["agreement_with_baselines"]
@@ -26,7 +26,7 @@ def agreement_with_baselines(
     cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> pd.DataFrame:
     r"""Put a judge's agreement with people beside that of guesses that read nothing, on the very same votes.
 
@@ -53,12 +53,8 @@ def agreement_with_baselines(
         Columns that all votes on a pair share, such as ``"dimension"``; or ``"rater"``, of the second party.
     cluster : str
         Column of what is left out and resampled together.
-    n_resamples : int
-        Bootstrap resamples; 0 for shares alone.
-    ci_level : float
-        Of the intervals.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -90,13 +86,9 @@ def agreement_with_baselines(
     if not counts.any():
         raise AgreementError("Nothing is decided: every pair of votes holds a tie.")
     guesses = {**_from_gaps(votes, pairs, gaps), **_from_order(votes, verdicts, pairs, party(votes, verdicts, between[0]))}
-    first, n_groups = counts.sum(axis=2), len(pairs.groups)
-    if pairs.symmetric:
-        first = (first + counts.sum(axis=1)) / 2.0
-    right = np.zeros((pairs.n_clusters, n_groups, len(guesses)))
-    for place, guess in enumerate(guesses.values()):
-        said = (first * guess[pairs.unit]).sum(axis=1)
-        right[..., place] = sums_by((pairs.cluster, pairs.group), said, pairs.n_clusters, n_groups)
+    first = pairs.sides(counts)[0]
+    said = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
+    right = pairs.sum_up(np.array(said).reshape(len(guesses), len(first)).T)
     sums, names = sum_by_cluster(pairs, counts)[..., :2], author_baseline(pairs, counts, decided=True)
     weights = np.vstack([np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)])
     total, equal = np.moveaxis(np.einsum("rc,cgk->rgk", weights, sums), -1, 0)

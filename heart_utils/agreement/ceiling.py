@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.agreement.kappa import cluster_of_unit
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of, sums_by
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_of, sums_by
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, people_only, read_votes
 
 __all__ = ["Ceiling", "ceiling_bounds", "estimate_ceiling"]
@@ -78,13 +78,7 @@ def ceiling_bounds(agreement: float) -> tuple[float, float]:
     return agreement, float(_highest(np.array(agreement)))
 
 
-def estimate_ceiling(
-    verdicts: pd.DataFrame,
-    *,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
-) -> Ceiling:
+def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> Ceiling:
     r"""Estimate the ceiling from pairs of replies that three or more people judged.
 
     How the votes on a pair split tells of the distribution of :math:`m = \max(p, 1-p)` over pairs: it is
@@ -142,22 +136,9 @@ def estimate_ceiling(
     if not decides:
         ends = max(low, 0.5), float(_highest(np.array(high)))
     bounds = ceiling_bounds(float(np.clip(agreement[0], 0.5, 1.0)))
-    return Ceiling(
-        agreement=float(agreement[0]),
-        agreement_low=low,
-        agreement_high=high,
-        bound_low=bounds[0],
-        bound_high=bounds[1],
-        estimate=float(ceiling[0]),
-        ci_low=ends[0],
-        ci_high=ends[1],
-        decides=decides,
-        ci_level=ci_level,
-        n_pairs=int(kept.sum()),
-        n_votes=int(decided[kept].sum()),
-        n_clusters=len(present),
-        provisional=len(present) < ENOUGH_CLUSTERS,
-    )
+    found = (float(agreement[0]), low, high, *bounds, float(ceiling[0]), *ends)
+    counts = int(kept.sum()), int(decided[kept].sum()), len(present)
+    return Ceiling(*found, decides, ci_level, *counts, provisional=len(present) < ENOUGH_CLUSTERS)
 
 
 def _highest(agreement: Array) -> Array:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,6 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.ratings.resampling import check_level
-from heart_utils.ratings.scores import crossed_components
 from heart_utils.ratings.verdicts import AgreementError, Array, won_by_a
 from heart_utils.tables import need_columns
 
@@ -24,32 +25,15 @@ WHO = ("all", "one", "another")
 
 @dataclass(frozen=True)
 class Components:
-    """Where the variance of scores comes from.
+    """Where the variance of scores comes from."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        One row a component (``"responder"``, ``"responder:dialogue"``, ..., ``"rest"``): ``estimate``, ``variance`` (the
-        estimate, or 0 where it is negative), ``share`` of all variance, ``clipped`` (whether it was negative).
-    n_responders, n_dialogues, n_raters : int
-        What entered.
-    n_left_out : int
-        Dialogues left out, since a rater gave some responder no valid score.
-
-    Examples
-    --------
-    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": ["d"] * 3 + ["e"] * 3, "rater": "ann",
-    ...     "score": [1, 3, 5, 2, 3, 4]})
-    >>> found = variance_components(scores)
-    >>> [round(float(found.reliability(n)), 3) for n in (1, 2, 10)]  # 2 / (2 + 0.5 / n)
-    [0.8, 0.889, 0.976]
-    """
-
+    # one row a component (``"responder"``, ``"responder:dialogue"``, ..., ``"rest"``): ``estimate``, ``variance`` (the
+    # estimate, or 0 where it is negative), ``share`` of all variance, ``clipped`` (whether it was negative)
     table: pd.DataFrame
-    n_responders: int
+    n_responders: int  # what entered
     n_dialogues: int
     n_raters: int
-    n_left_out: int
+    n_left_out: int  # dialogues left out, since a rater gave some responder no valid score
 
     def reliability(self, n_dialogues: int, n_raters: int = 1, *, same_raters: bool = True, absolute: bool = False) -> float:
         """Predict the reliability of responders' mean scores (D-study).
@@ -261,10 +245,8 @@ def check_reliability(
     cells, _ = _cells(scores)
     size, n_raters = (len(cells), -1, n_dialogues), cells.shape[2]
     if (n_sets := cells.shape[1] // 2 // n_dialogues) < 2 or raters not in WHO or raters == "another" and n_raters < 2:
-        raise AgreementError(
-            f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies of "
-            f"{n_dialogues} with raters={raters!r} (one of {', '.join(WHO)})."
-        )
+        half = f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies"
+        raise AgreementError(f"{half} of {n_dialogues} with raters={raters!r} (one of {', '.join(WHO)}).")
     if raters == "all":
         cells = cells.mean(axis=2, keepdims=True)
     told = (n_dialogues, 1, raters != "another")
@@ -305,6 +287,35 @@ def _estimates(cells: Array) -> dict[str, float]:
     cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
     *named, (_, rest) = crossed_components(cells).items()
     return {":".join(FACETS[axis] for axis in effect): value for effect, value in named} | {"rest": rest}
+
+
+def crossed_components(cells: Array) -> dict[tuple[int, ...], float]:
+    """Estimate the variance components of a crossed random design with one score a cell, by the axes that each varies with.
+
+    From expected mean squares: the component of an effect is the alternating sum of the mean squares of all effects that
+    include it, over the number of scores in each of its cells. The last one includes chance. Source: Brennan (2001).
+    """
+    cells = cells - cells.mean()
+    axes = range(cells.ndim)
+    behind = {
+        part: prod(size for axis, size in enumerate(cells.shape) if axis not in part)
+        for size in range(cells.ndim + 1)
+        for part in combinations(axes, size)
+    }
+    sums = {
+        part: (cells.mean(axis=tuple(axis for axis in axes if axis not in part)) ** 2).sum() * n for part, n in behind.items()
+    }
+    squares = {
+        effect: sum((-1) ** (len(effect) - len(part)) * sums[part] for part in sums if set(part) <= set(effect))
+        / prod(cells.shape[axis] - 1 for axis in effect)
+        for effect in sums
+        if effect
+    }
+    found = {}
+    for effect in squares:
+        wider = [(-1) ** (len(one) - len(effect)) * square for one, square in squares.items() if set(effect) <= set(one)]
+        found[effect] = float(sum(wider)) / behind[effect]
+    return found
 
 
 def _true_and_error(

@@ -12,63 +12,37 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_of, sums_by
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_of, sums_by
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, read_votes, unit_values
 from heart_utils.tables import need_columns
 
-__all__ = [
-    "Coefficient",
-    "cohen_kappa",
-    "fleiss_kappa",
-    "gwet_ac",
-    "icc",
-    "judge_reliability",
-    "krippendorff_alpha",
-]
+__all__ = ["Coefficient", "cohen_kappa", "fleiss_kappa", "gwet_ac", "icc", "judge_reliability", "krippendorff_alpha"]
 
 LEVELS = ("nominal", "ordinal", "interval")
 KINDS = ("C,1", "A,1", "C,k", "A,k")
 CHUNK_CELLS = 2_000_000
-How = tuple[int, float, np.random.Generator | None]
+How = tuple[int, float, Rng]
 """Resamples, level of the interval, source of chance."""
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One number for how far raters agree, with its interval.
+    """One number for how far raters agree, with its interval."""
 
-    Attributes
-    ----------
-    name : str
-        Such as ``"Gwet's AC1"``.
-    value, ci_low, ci_high, ci_level : float
-        The ends are ``nan`` where no interval can be had.
-    disagreement, by_chance : float
-        ``value`` is one minus the first over the second. ``nan`` for intraclass correlations.
-    n_units, n_raters, n_answers, n_clusters : int
-        What entered.
-    n_undefined : int
-        Resamples in which it has no value (one category only), left out of the interval.
-    provisional : bool
-        Fewer than 30 clusters.
-    left_out : pandas.Series
-        State -> answers that do not count.
-    """
-
-    name: str
+    name: str  # such as ``"Gwet's AC1"``
     value: float
-    ci_low: float
+    ci_low: float  # the ends are ``nan`` where no interval can be had
     ci_high: float
     ci_level: float
-    disagreement: float
+    disagreement: float  # `value` is one minus this over the next; ``nan`` for intraclass correlations
     by_chance: float
-    n_units: int
+    n_units: int  # what entered
     n_raters: int
     n_answers: int
     n_clusters: int
-    n_undefined: int
-    provisional: bool
-    left_out: pd.Series
+    n_undefined: int  # resamples in which it has no value (one category only), left out of the interval
+    provisional: bool  # fewer than 30 clusters
+    left_out: pd.Series  # state -> answers that do not count
 
 
 def cohen_kappa(
@@ -78,7 +52,7 @@ def cohen_kappa(
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> Coefficient:
     r"""Compute Cohen's kappa of two raters, plain or weighted.
 
@@ -95,12 +69,8 @@ def cohen_kappa(
         Credit for near misses, by the distance of the categories' values. None gives no credit.
     cluster : str or None
         Column of what is resampled together; None takes each unit as its own.
-    n_resamples : int
-        Bootstrap resamples; 0 for the value alone.
-    ci_level : float
-        Of the interval.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -154,7 +124,7 @@ def fleiss_kappa(
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> Coefficient:
     r"""Compute Fleiss' kappa of any number of raters, who may differ from unit to unit.
 
@@ -201,7 +171,7 @@ def gwet_ac(
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> Coefficient:
     r"""Compute Gwet's AC1 of any number of raters.
 
@@ -251,7 +221,7 @@ def krippendorff_alpha(
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> Coefficient:
     r"""Compute Krippendorff's alpha of any number of raters, with answers missing anywhere.
 
@@ -316,7 +286,7 @@ def icc(
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> Coefficient:
     r"""Compute an intraclass correlation: the share of the variance that raters have in common.
 
@@ -452,9 +422,7 @@ def judge_reliability(
                 kept = shared & (author != name)
                 means = two[kept] if of is None else pd.DataFrame(two[kept]).groupby(author[kept]).mean().to_numpy()
                 if len(means) < 2:
-                    raise AgreementError(
-                        f"{person} and {judge} share {len(means)} rows; an intraclass correlation needs two or more."
-                    )
+                    raise AgreementError(f"{person} and {judge} share {len(means)} rows; a correlation needs two or more.")
                 for kind in kinds:
                     rest, whole = _variances(_squares(means - means.mean()).sum(axis=0), kind)
                     value = float(1.0 - rest / whole) if whole > 1e-12 else float("nan")
@@ -601,12 +569,7 @@ def _variances(sums: Array, kind: str) -> tuple[Array, Array]:
 
 
 def _coefficient(
-    name: str,
-    sums: Array,
-    parts: Callable[[Array], tuple[Array, Array]],
-    entered: tuple[int, int, int],
-    votes: Votes,
-    how: How,
+    name: str, sums: Array, parts: Callable[[Array], tuple[Array, Array]], entered: tuple[int, int, int], votes: Votes, how: How
 ) -> Coefficient:
     """Turn sums over clusters into one less a ratio of two parts, and resample the clusters that hold something of it."""
     n_resamples, ci_level, rng = how

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_level, draw_weights, interval_of, sums_by
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_level, draw_weights, interval_of, sums_by
 from heart_utils.ratings.verdicts import WORDS, AgreementError, Array, Codes, Votes, people_only, read_votes
 
 __all__ = ["AnnotatorTest", "alternative_annotator_test", "calibrate_abstention", "combine_judges", "effective_judges"]
@@ -42,12 +42,7 @@ class AnnotatorTest:
 
 
 def alternative_annotator_test(
-    table: pd.DataFrame,
-    judge: str,
-    *,
-    epsilon: float,
-    closeness: str = "same",
-    alpha: float = 0.05,
+    table: pd.DataFrame, judge: str, *, epsilon: float, closeness: str = "same", alpha: float = 0.05
 ) -> AnnotatorTest:
     r"""Test whether a judge may stand in for one of several people.
 
@@ -173,13 +168,7 @@ def combine_judges(verdicts: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(state="valid") if "state" in rows else rows
 
 
-def effective_judges(
-    table: pd.DataFrame,
-    *,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
-) -> pd.DataFrame:
+def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> pd.DataFrame:
     r"""Tell how many judges with independent errors a panel is worth.
 
     :math:`n_{eff} = k / (1 + (k - 1) \rho)`, where :math:`\rho` is the mean covariance of two judges'
@@ -315,12 +304,7 @@ COVERAGES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 def calibrate_abstention(
-    wrong: ArrayLike,
-    confidence: ArrayLike,
-    cluster: ArrayLike,
-    *,
-    risk: float = 0.1,
-    error: float = 0.05,
+    wrong: ArrayLike, confidence: ArrayLike, cluster: ArrayLike, *, risk: float = 0.1, error: float = 0.05
 ) -> pd.DataFrame:
     r"""Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
@@ -380,9 +364,8 @@ def calibrate_abstention(
     wrong, confidence = np.asarray(wrong, float), np.asarray(confidence, float)
     where, clusters = pd.factorize(np.asarray(cluster))
     if not len(wrong) == len(confidence) == len(where):
-        raise AgreementError(
-            f"One entry a vote: got {len(wrong)} errors, {len(confidence)} confidences, {len(where)} clusters."
-        )
+        got = f"{len(wrong)} errors, {len(confidence)} confidences, {len(where)} clusters"
+        raise AgreementError(f"One entry a vote: got {got}.")
     if len(clusters) < 2 or (where < 0).any() or np.isnan(confidence).any() or not np.isin(wrong, (0.0, 1.0)).all():
         raise AgreementError("wrong must be 0 or 1, confidence and cluster complete, with two clusters or more.")
     places = np.clip(np.ceil(np.array(COVERAGES) * len(wrong)).astype(int) - 1, 0, len(wrong) - 1)

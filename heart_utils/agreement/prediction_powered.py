@@ -17,7 +17,7 @@ from heart_utils.ratings.spread import centring
 from heart_utils.ratings.verdicts import AgreementError, Array, Entries, read_verdicts, refuse_ties_alone
 from heart_utils.tables import RATER_KINDS
 
-__all__ = ["PoweredRatings", "corrected_gap", "prediction_powered_ratings"]
+__all__ = ["PoweredRatings", "prediction_powered_ratings"]
 
 LEAST_LABELLED = 5
 WITH_JUDGE, BY_PEOPLE = ("strength", "ci_low", "ci_high"), ("people_strength", "people_low", "people_high")
@@ -133,20 +133,14 @@ def prediction_powered_ratings(
     everywhere = _as_party(wins_judge[heard], seen_judge[heard])
     beside = _as_party(wins_judge[labelled] * people.seen, seen_judge[labelled] * people.seen)
     check_comparable(people.wins.sum(axis=0), entries.responders)
-    fit = _Fit(
-        people.seen.sum(axis=0) > 0,
-        n_verdicts / ((people.seen.sum(axis=0) > 0).sum() / 2.0),
-        find_separated(people.mean[None])[0],
-    )
+    used = people.seen.sum(axis=0) > 0
+    fit = _Fit(used, n_verdicts / (used.sum() / 2.0), find_separated(people.mean[None])[0])
     alone = fit.strengths(people.mean)
     share = int(labelled.sum()) / int(heard.sum())
     own, apart = people.scores(), beside.scores() - share * everywhere.scores()[labelled[heard]]
     elsewhere = everywhere.scores()
-    weights = (
-        labelled_weights(own, apart, elsewhere, share, fit.inverse(alone))
-        if weight is None
-        else np.full(len(own), float(weight))
-    )
+    weights = labelled_weights(own, apart, elsewhere, share, fit.inverse(alone))
+    weights = weights if weight is None else np.full(len(own), float(weight))
     theta = fit.strengths(_corrected(people, beside, everywhere, weights), alone)
     powered = corrected_covariance(own, apart, elsewhere, weights, share, fit.inverse(theta))
     plain = corrected_covariance(own, apart, elsewhere, np.zeros(len(own)), share, fit.inverse(alone))
@@ -190,9 +184,8 @@ def _count(entries: Entries, verdicts: pd.DataFrame, who: str) -> tuple[Array, A
         raise AgreementError(f"verdicts have no column {column}, so nobody is known to be {who}.")
     mine = (verdicts[column] == who).to_numpy(dtype=bool)[entries.rows]
     if not mine.any():
-        raise AgreementError(
-            f"No verdict that counts is by {who!r}. {column} is: {', '.join(map(str, verdicts[column].unique()[:8]))}."
-        )
+        there = ", ".join(map(str, verdicts[column].unique()[:8]))
+        raise AgreementError(f"No verdict that counts is by {who!r}. {column} is: {there}.")
     size, n_clusters = len(entries.responders), len(entries.clusters)
     a, b, where = (part[mine] for part in (entries.a, entries.b, entries.cluster))
     won = entries.share[mine]
@@ -206,18 +199,12 @@ def _count(entries: Entries, verdicts: pd.DataFrame, who: str) -> tuple[Array, A
 def _check(labelled: NDArray[np.bool_], heard: NDArray[np.bool_], clusters: pd.Index, name: str, judge: str) -> None:
     deaf = labelled & ~heard
     if deaf.any():
-        raise AgreementError(
-            f"{judge} gave no verdict on {name} {clusters[np.flatnonzero(deaf)[0]]}, which people judged "
-            f"({int(deaf.sum())} such). Where people judged, the judge must too."
-        )
+        first = f"{name} {clusters[np.flatnonzero(deaf)[0]]}, which people judged ({int(deaf.sum())} such)"
+        raise AgreementError(f"{judge} gave no verdict on {first}. Where people judged, the judge must too.")
     if labelled.sum() < LEAST_LABELLED:
-        raise AgreementError(
-            f"People judged {int(labelled.sum())} {name}; {LEAST_LABELLED} or more are needed to weigh the judge."
-        )
+        raise AgreementError(f"People judged {labelled.sum()} {name}; {LEAST_LABELLED} or more are needed to weigh the judge.")
     if heard.sum() == labelled.sum():
-        raise AgreementError(
-            f"People judged every {name} that {judge} did: there is nothing to save. Use `fit_ratings` on their verdicts."
-        )
+        raise AgreementError(f"People judged every {name} that {judge} did: there is nothing to save. Use `fit_ratings`.")
 
 
 def _as_party(wins: Array, seen: Array) -> _Party:
@@ -281,129 +268,3 @@ def _table(
     table = pd.DataFrame({**columns, "judge_strength": centring(by_judge) @ judge})
     table.insert(4, "ci_level", ci_level)
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
-
-
-COLUMNS = ["code", "gap", "ci_low", "ci_high", "labelled_gap", "labelled_low", "labelled_high", "coder_gap", "coder_low",
-           "coder_high", "ci_level", "weight", "n_labelled", "n_dialogues", "n_left_out", "why"]  # fmt: skip
-
-
-def corrected_gap(
-    codes: pd.DataFrame,
-    labels: pd.DataFrame,
-    *,
-    kind: str = "responder_kind",
-    between: tuple[str, str] = ("human", "model"),
-    ci_level: float = 0.95,
-) -> pd.DataFrame:
-    r"""Put a corrected interval on how much more often one kind of author does something than another.
-
-    A coder that learned on people's text errs differently on models', and a gap between the two kinds may
-    be the gap between its errors. With y the labelled gap of a dialogue and f the coder's, the estimate is
-
-    .. math:: \overline{y}_n - \lambda (\overline{f}_n - \overline{f}_N)
-
-    over n labelled dialogues of N, with the weight of
-    :func:`heart_utils.agreement.prediction_powered.prediction_powered_ratings` [1]_: whatever the coder's
-    errors, they cancel; the weight only decides how much is gained.
-
-    Parameters
-    ----------
-    codes : pandas.DataFrame
-        The codes table of one coder, joined with `kind` and `cluster` for each reply. Rows without a
-        probability are left out and counted.
-    labels : pandas.DataFrame
-        Codes by hand: ``reply_id``, ``code`` and ``probability``. The dialogues labelled must be a
-        simple random part of all, with all their replies of both kinds.
-    kind, between : str, (str, str)
-        Column and its two values; the gap is the first minus the second.
-    ci_level : float
-        Of the intervals.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a code that was labelled, those without figures last: ``gap``, ``ci_low``, ``ci_high`` (corrected);
-        ``labelled_gap``, ``labelled_low``, ``labelled_high`` (labels alone); ``coder_gap``, ``coder_low``, ``coder_high``
-        (the coder taken at its word, over all); ``weight``, ``n_labelled``, ``n_dialogues``, ``n_left_out`` and
-        ``why``, in words, where a code has no figures: fewer than five dialogues are labelled with it, or all are.
-
-    Raises
-    ------
-    AgreementError
-        If this is so of every code.
-
-    References
-    ----------
-    .. [1] Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> codes = pd.DataFrame({"reply_id": range(80), "code": "question", "dialogue_id": np.repeat(range(40), 2),
-    ...     "responder_kind": ["human", "model"] * 40, "probability": rng.random(80)})
-    >>> by_hand = codes[codes["dialogue_id"] < 20].assign(probability=lambda t: (t["probability"] > 0.5).astype(float))
-    >>> found = corrected_gap(codes, by_hand[["reply_id", "code", "probability"]])
-    >>> found[["code", "n_labelled", "n_dialogues"]].values.tolist()
-    [['question', 20, 40]]
-    """
-    both = codes.merge(
-        labels[["reply_id", "code", "probability"]], on=["reply_id", "code"], how="left", suffixes=("", "_given")
-    )
-    check_level(ci_level)
-    both = both[both[kind].isin(between) & both["code"].isin(labels["code"].unique())]
-    if both.empty:
-        raise AgreementError(
-            f"No label is of a code and of a reply by {' or '.join(between)}; it takes {LEAST_LABELLED} dialogues."
-        )
-    rows = []
-    for code, mine in both.groupby("code", sort=True):
-        known = mine.dropna(subset=["probability"])
-        found, given = (_gaps(known, column, kind, between) for column in ("probability", "probability_given"))
-        found, given = found.dropna(), given.dropna()
-        given = given[given.index.isin(found.index)]
-        n, n_all = len(given), len(found)
-        counts = {
-            "code": code,
-            "ci_level": ci_level,
-            "n_labelled": n,
-            "n_dialogues": n_all,
-            "n_left_out": len(mine) - len(known),
-        }
-        if n < LEAST_LABELLED or n == n_all:
-            why = f"{n} of {n_all} dialogues with both kinds are labelled; it takes {LEAST_LABELLED}, and not all."
-            rows.append(counts | {"why": why})
-            continue
-        own, elsewhere = given.to_numpy()[:, None], found.to_numpy()[:, None]
-        beside, share, unit = found[given.index].to_numpy()[:, None], n / n_all, np.eye(1)
-        apart = beside - share * elsewhere[found.index.isin(given.index)]
-        weights = labelled_weights(own, apart, elsewhere, share, unit)
-        estimate = float((own[:, 0] - weights * (beside[:, 0] - elsewhere.mean())).mean())
-        reach = stats.t.ppf((1 + ci_level) / 2, n - 1)
-        half, plain = (
-            reach * float(np.sqrt(corrected_covariance(own, apart, elsewhere, part, share, unit).item()))
-            for part in (weights, np.zeros(n))
-        )
-        coder = reach_of_mean(elsewhere, ci_level)
-        rows.append(
-            {
-                **counts, "gap": estimate, "ci_low": estimate - half, "ci_high": estimate + half,
-                "labelled_gap": own.mean(), "labelled_low": own.mean() - plain, "labelled_high": own.mean() + plain,
-                "coder_gap": elsewhere.mean(), "coder_low": elsewhere.mean() - coder, "coder_high": elsewhere.mean() + coder,
-                "weight": weights.mean(), "why": "",
-            }
-        )  # fmt: skip
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    if (without := table["why"] != "").all():
-        raise AgreementError("; ".join(table["code"] + ": " + table["why"]))
-    return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True)
-
-
-def reach_of_mean(values: np.ndarray, ci_level: float) -> float:
-    """Give half the width of the t interval of a mean."""
-    n = len(values)
-    return float(stats.t.ppf((1 + ci_level) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
-
-
-def _gaps(rows: pd.DataFrame, column: str, kind: str, between: tuple[str, str]) -> pd.Series:
-    means = rows.pivot_table(index="dialogue_id", columns=kind, values=column, aggfunc="mean").reindex(columns=list(between))
-    return means[between[0]] - means[between[1]]

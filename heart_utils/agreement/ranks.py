@@ -9,7 +9,16 @@ import pandas as pd
 
 from heart_utils.agreement.agreement import number_groups, party
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, draw_weights, interval_columns, interval_of, ratio, sums_by
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    as_rng,
+    draw_weights,
+    interval_columns,
+    interval_of,
+    ratio,
+    sums_by,
+)
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, read_votes, unit_values
 from heart_utils.tables import need_columns
 
@@ -26,7 +35,7 @@ def rank_agreement(
     cluster: str = "dialogue_id",
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> pd.DataFrame:
     r"""Compare how two parties order the replies of one history, history by history.
 
@@ -149,7 +158,7 @@ def track_recipients(
     outcomes: Sequence[str] = OUTCOMES,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> pd.DataFrame:
     r"""Correlate what observers saw in a dialogue with what its seeker said.
 
@@ -226,16 +235,9 @@ def _correlate(part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_
     if len(drawn) and n_clusters > 1 and not np.isnan(estimate[0]):
         found = np.concatenate([_spearman(x, y, drawn[i : i + CHUNK][:, where]) for i in range(0, len(drawn), CHUNK)])
         low, high = interval_of(float(estimate[0]), found, n_clusters, ci_level, least=-1.0, most=1.0)
-    return {
-        "correlation": float(estimate[0]),
-        "ci_low": low,
-        "ci_high": high,
-        "ci_level": ci_level,
-        "n": len(rows),
-        "n_missing": int((~there).sum()),
-        "n_clusters": n_clusters,
-        "provisional": n_clusters < ENOUGH_CLUSTERS,
-    }
+    counts = {"n": len(rows), "n_missing": int((~there).sum()), "n_clusters": n_clusters}
+    ends = {"correlation": float(estimate[0]), "ci_low": low, "ci_high": high, "ci_level": ci_level}
+    return {**ends, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS}
 
 
 def _spearman(x: Codes, y: Codes, weights: Array) -> Array:

@@ -12,18 +12,11 @@ from scipy.optimize import brentq
 from scipy.stats import beta, binomtest, chi2
 
 from heart_utils.ratings.ratings import CENTRE, POINTS, Ratings, fit_ratings
-from heart_utils.ratings.resampling import as_rng, crossed_interval, interval_ends, interval_of, standard_error
+from heart_utils.ratings.resampling import Rng, as_rng, error_ends, interval_ends, interval_of, standard_error
 from heart_utils.ratings.verdicts import Array, RatingsError
 from heart_utils.tables import need_columns
 
-__all__ = [
-    "ExclusionRule",
-    "QualityError",
-    "WriterRatings",
-    "decide_exclusions",
-    "rate_writers",
-    "rater_quality",
-]
+__all__ = ["ExclusionRule", "QualityError", "WriterRatings", "decide_exclusions", "rate_writers", "rater_quality"]
 
 SIDES = {"a": "b", "b": "a"}
 AVERAGE = "average writer"
@@ -89,9 +82,7 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     twice = rows.duplicated(["rater", "pair_id"])
     if twice.any():
         first = rows[twice].iloc[0]
-        raise QualityError(
-            f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is measured on one each."
-        )
+        raise QualityError(f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each.")
     if "position" in rows:
         rows = rows.sort_values(["rater", "position"], kind="stable")
     by_rater = rows.groupby("rater")
@@ -130,14 +121,9 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
     """
     rule = ExclusionRule() if rule is None else rule
     failed = quality["n_checks_failed"] > rule.max_failed_checks
-    seen = pd.DataFrame(
-        {
-            "fast": quality["median_seconds"] < rule.min_median_seconds,
-            "one_sided": quality["side_p"] < rule.max_p,
-            "straight_line": quality["run_p"] < rule.max_p,
-            "unreliable": quality["reliability"] < rule.min_reliability,
-        }
-    ).fillna(False)
+    fast, unreliable = quality["median_seconds"] < rule.min_median_seconds, quality["reliability"] < rule.min_reliability
+    by_side = {"one_sided": quality["side_p"] < rule.max_p, "straight_line": quality["run_p"] < rule.max_p}
+    seen = pd.DataFrame({"fast": fast, **by_side, "unreliable": unreliable}).fillna(False)
     # A long run is one side chosen often: both show the same thing, so they count once.
     count = seen["fast"].astype(int) + (seen["one_sided"] | seen["straight_line"]) + seen["unreliable"]
     failed = failed.fillna(False).astype(bool)
@@ -145,14 +131,8 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
         [*(["failed_checks"] if bad else []), *(word for word in seen.columns if seen.loc[row, word])]
         for row, bad in zip(seen.index, failed, strict=True)
     ]
-    return pd.DataFrame(
-        {
-            "rater": quality["rater"],
-            "excluded": failed | (count >= rule.signs_needed),
-            "signs": signs,
-            "n_verdicts": quality["n_verdicts"],
-        }
-    )
+    excluded = failed | (count >= rule.signs_needed)
+    return pd.DataFrame({"rater": quality["rater"], "excluded": excluded, "signs": signs, "n_verdicts": quality["n_verdicts"]})
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,19 +163,11 @@ class WriterRatings:
         low, high = mean - self.average + self.ci_low, mean - self.average + self.ci_high
         spot = np.array([mean, low, high])
         row = self.split.table[self.split.table["responder"].isin(self.writers["writer"])].head(1)
-        row = row.assign(
-            responder=AVERAGE,
-            population="dialogues_and_writers",
-            **dict(zip(["strength", "ci_low", "ci_high"], spot, strict=True)),
-            **dict(zip(["rating", "rating_low", "rating_high"], CENTRE + POINTS * spot, strict=True)),
-            rank_low=None,
-            rank_high=None,
-            win_probability=np.nan,
-            n_verdicts=int(self.writers["n_verdicts"].sum()),
-            n_clusters=self.split.n_clusters,
-            penalised=False,
-            provisional=bool(table["provisional"].any()),
-        )
+        places = dict(zip(["strength", "ci_low", "ci_high"], spot, strict=True))
+        places |= dict(zip(["rating", "rating_low", "rating_high"], CENTRE + POINTS * spot, strict=True))
+        row = row.assign(responder=AVERAGE, population="dialogues_and_writers", **places, penalised=False)
+        row = row.assign(rank_low=None, rank_high=None, win_probability=np.nan, n_clusters=self.split.n_clusters)
+        row = row.assign(n_verdicts=int(self.writers["n_verdicts"].sum()), provisional=bool(table["provisional"].any()))
         return pd.concat([table, row]).sort_values("strength", ascending=False, ignore_index=True)
 
 
@@ -209,7 +181,7 @@ def rate_writers(
     min_dialogues: int = 10,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> WriterRatings:
     r"""Rate writers together and apart, and the average human as the mean over writers.
 
@@ -265,10 +237,8 @@ def rate_writers(
     writers = [name for name in names if name.startswith(f"{POOL}/")]
     count = len(writers)
     if count < 3 or count == len(names):
-        raise RatingsError(
-            f"{count} writers and {len(names) - count} others were judged; a spread between writers needs "
-            f"three writers, and a gap somebody else."
-        )
+        judged = f"{count} writers and {len(names) - count} others were judged"
+        raise RatingsError(f"{judged}; a spread between writers needs three writers, and a gap somebody else.")
     settings: dict[str, Any] = {"dimension": dimension, "n_resamples": n_resamples, "ci_level": ci_level}
     pooled = fit_ratings(verdicts, responders=responders, rng=rng, **settings)
     if responders is not None:  # each writer is described as the pool is
@@ -291,22 +261,10 @@ def rate_writers(
     average, means = float(gaps.mean()), drawn.mean(axis=1)
     n = int(split.n_clusters)
     these_low, these_high = interval_of(average, means, n, ci_level)
-    variance = float(standard_error(means[:, None], n)[0]) ** 2 + sd**2 / count
-    ci_low, ci_high = crossed_interval(average, variance, min(n, count), ci_level)
-    return WriterRatings(
-        pooled=pooled,
-        split=split,
-        writers=table.sort_values("gap", ascending=False, ignore_index=True),
-        average=average,
-        these_low=these_low,
-        these_high=these_high,
-        ci_low=ci_low,
-        ci_high=ci_high,
-        ci_level=ci_level,
-        writer_sd=sd,
-        sd_low=sd_low,
-        sd_high=sd_high,
-    )
+    se = np.sqrt(float(standard_error(means[:, None], n)[0]) ** 2 + sd**2 / count)
+    ci_low, ci_high = map(float, error_ends(average, se, min(n, count), ci_level))
+    table, ends = table.sort_values("gap", ascending=False, ignore_index=True), (these_low, these_high, ci_low, ci_high)
+    return WriterRatings(pooled, split, table, average, *ends, ci_level, sd, sd_low, sd_high)
 
 
 def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame) -> pd.DataFrame:
@@ -420,10 +378,7 @@ def dawid_skene(
                 pd.DataFrame({"probability": errors.ravel(), "count": counts.ravel()}, index=index).reset_index(),
                 pd.DataFrame(posterior, index=pd.Index(item_names, name=item), columns=classes),
             )
-    raise QualityError(
-        f"After {max_steps} steps a posterior still moves by {moved:.1e}, expected {tolerance:.0e} or less. Allow "
-        f"more steps, or add a prior."
-    )
+    raise QualityError(f"After {max_steps} steps a posterior still moves by {moved:.1e}. Allow more steps, or add a prior.")
 
 
 def rater_reliability(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_columns, sums_by
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, ratio, sums_by
 from heart_utils.ratings.verdicts import Array, Codes
 from heart_utils.tables import need_columns
 
@@ -17,12 +17,7 @@ class ThemeError(ValueError):
 
 
 def theme_overlap(
-    reasons: pd.DataFrame,
-    codes: pd.DataFrame,
-    *,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    reasons: pd.DataFrame, codes: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
 ) -> pd.DataFrame:
     r"""Measure how far people's and models' reasons for the same verdict on a pair name the same themes, beyond chance.
 
@@ -82,9 +77,9 @@ def theme_overlap(
     # Only reasons that stand beside one of the other party are shuffled, so that both figures are of the same reasons.
     apart = _elsewhere(named, np.unique(one), np.unique(other), where, len(clusters))
     weights = np.vstack([np.ones((1, len(clusters))), draw_weights(len(clusters), n_resamples, rng)])
-    overlap = _ratio(*(weights @ same).T)
-    permuted = _ratio(*(((weights @ part) * weights).sum(axis=1) for part in apart))
-    found = np.stack([overlap, permuted, overlap - permuted, _ratio(overlap - permuted, 1.0 - permuted)], axis=-1)[:, None]
+    overlap = ratio(*(weights @ same).T)
+    permuted = ratio(*(((weights @ part) * weights).sum(axis=1) for part in apart))
+    found = np.stack([overlap, permuted, overlap - permuted, ratio(overlap - permuted, 1.0 - permuted)], axis=-1)[:, None]
     n_clusters = int((same[:, 1] > 0).sum())
     ranges = dict.fromkeys(("overlap", "permuted", "excess", "corrected"), (-np.inf, 1.0))
     columns = interval_columns(ranges, found[0], found[1:], n_clusters, ci_level)
@@ -113,7 +108,3 @@ def _elsewhere(named: Array, first: Codes, second: Codes, where: Codes, n_cluste
     sums, counts = (np.bincount(place.ravel(), of, n_clusters**2) for of in (dice.ravel(), np.ones(dice.size)))
     other = 1.0 - np.eye(n_clusters)
     return sums.reshape(other.shape) * other, counts.reshape(other.shape) * other
-
-
-def _ratio(up: Array, down: Array) -> Array:
-    return np.asarray(np.divide(up, down, out=np.full(up.shape, np.nan), where=np.abs(down) > 1e-12))

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from heart_utils.ratings.resampling import check_level, crossed_interval, crossed_variance
+from heart_utils.ratings.resampling import check_level, crossed_error, error_ends
 from heart_utils.tables import TABLES, check_table
 
 __all__ = [
@@ -150,10 +150,10 @@ def share_clustered(
         raise EffectError(f"There is {n_clusters} {fewest}; an interval needs two or more. Cluster by something else.")
     won, weights = wins["won"].to_numpy(float), np.ones(len(wins)) if weight is None else wins[weight].to_numpy(float)
     share = float(np.average(won, weights=weights))
-    variance = crossed_variance(weights * (won - share) / weights.sum(), codes[0], codes[-1])
-    if variance < 1e-12 and 0.0 < share < 1.0:
+    se = crossed_error(weights * (won - share) / weights.sum(), codes[0], codes[-1])
+    if se < 1e-6 and 0.0 < share < 1.0:
         raise EffectError(f"Each {fewest} has the same share, so the clusters give no interval. Report the counts instead.")
-    low, high = crossed_interval(share, variance, int(n_clusters), ci_level, least=0.0, most=1.0)
+    low, high = map(float, error_ends(share, se, n_clusters, ci_level, least=0.0, most=1.0))
     ends = {"win_share": share, "ci_low": low, "ci_high": high, "ci_level": ci_level}
     return {**ends, "n_clusters": int(n_clusters), "cluster": " and ".join(clusters)}
 
@@ -227,9 +227,8 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
         raise EffectError(f"{os.path.basename(path)} has no column {', '.join(missing)}.")
     for number, row in quoted.iterrows():
         if pd.notna(row["measure"]) and row["measure"] not in CONVERSIONS:
-            raise EffectError(
-                f"Row {number} ({row['study']}): measure is {row['measure']!r}, expected {', '.join(CONVERSIONS)}."
-            )
+            words = ", ".join(CONVERSIONS)
+            raise EffectError(f"Row {number} ({row['study']}): measure is {row['measure']!r}, expected {words}.")
         if pd.isna(row["measure"]) != pd.isna(row["value"]):
             raise EffectError(f"Row {number} ({row['study']}): give a measure and its value, or neither.")
     for share, printed in {"win_share": "value", "ci_low": "low", "ci_high": "high"}.items():
@@ -311,11 +310,8 @@ def measured_effects(
         wins = therapist_wins(valid, sorted(writers["responder"].unique()))
         found = share_clustered(wins, clusters=["dialogue_id", "author_id"], ci_level=ci_level)
         counts = {"n_people_replies": len(wins), "n_model_replies": len(writers)}
-        rows.append(
-            effect_row(
-                found, models=model, outcome="appropriate", **hard, **counts, cluster="moment and therapist", source=MOORE
-            )
-        )
+        words = {"models": model, "outcome": "appropriate", "cluster": "moment and therapist", "source": MOORE}
+        rows.append(effect_row(found, **hard, **counts, **words))
     return pd.concat(rows, ignore_index=True)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, as_rng, check_resamples, interval_ends, ratio
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, as_rng, check_resamples, interval_ends, ratio
 from heart_utils.ratings.verdicts import Array
 from heart_utils.tables import need_columns
 
@@ -163,16 +163,9 @@ def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: 
     log_odds = np.array(list(skills.values()))[:, None] * direction - hardness
     chance = np.where(special, 0.0, 1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
     drawn = rng.random(chance.shape) < chance
-    return pd.DataFrame(
-        {
-            "responder": np.repeat(list(skills), len(rubric)),
-            "rater": "simulated judge",
-            "item": np.tile(rubric["item"].to_numpy(), len(skills)),
-            "score": drawn.ravel().astype(float),
-            "state": "valid",
-            "simulated": True,
-        }
-    )
+    hits = pd.DataFrame({"responder": np.repeat(list(skills), len(rubric)), "rater": "simulated judge"})
+    items, score = np.tile(rubric["item"].to_numpy(), len(skills)), drawn.ravel().astype(float)
+    return hits.assign(item=items, score=score, state="valid", simulated=True)
 
 
 def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
@@ -269,12 +262,7 @@ MEANS = ("ability", "question", "item")
 
 
 def rubric_board(
-    cells: pd.DataFrame,
-    *,
-    mean: str = "ability",
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    cells: pd.DataFrame, *, mean: str = "ability", n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
 ) -> pd.DataFrame:
     """Average scores into a board, with an interval over questions like these.
 
@@ -290,12 +278,8 @@ def rubric_board(
         How abilities and questions weigh in ``overall``: ``"ability"`` (each ability the same, as
         released), ``"question"`` (each question the same, its abilities averaged first) or
         ``"item"`` (each ability of a question by its number of items).
-    n_resamples : int
-        Bootstrap replicates; 0 for none, and no intervals.
-    ci_level : float
-        Of the intervals (``interval_ends``).
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; questions are resampled.
 
     Returns
     -------
@@ -342,10 +326,8 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
     ----------
     cells : pandas.DataFrame
         What :func:`score_rubric` gives.
-    n_resamples : int
-        Bootstrap replicates of the questions.
-    rng : numpy.random.Generator
-        Draws them.
+    n_resamples, rng
+        As in :func:`rubric_board`.
 
     Returns
     -------
@@ -374,9 +356,7 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
     return table[["rater", "responder", "ability", "n_questions", "sd", "share"]]
 
 
-def _replicates(
-    cells: pd.DataFrame, mean: str, n_resamples: int, rng: np.random.Generator | None
-) -> tuple[pd.MultiIndex, Array]:
+def _replicates(cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng) -> tuple[pd.MultiIndex, Array]:
     """Average each ability and all of them, in every replicate; with no resamples, once over all questions.
 
     The array has the replicates, raters with responders, and abilities, the overall first; the index names the last two.
@@ -411,9 +391,7 @@ def _replicates(
     return pd.MultiIndex.from_tuples(names, names=["rater", "responder", "ability"]), everything
 
 
-def _draws(
-    cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamples: int, rng: np.random.Generator | None
-) -> Array:
+def _draws(cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamples: int, rng: Rng) -> Array:
     """Draw how often each question counts, within difficulty and scene; all once where nothing is resampled."""
     if not n_resamples:
         return np.ones((1, size))

@@ -16,13 +16,9 @@ from heart_utils.tables import need_columns
 
 __all__ = ["degenerate_hits", "lint_rubric", "lint_rule"]
 
-RATER = "linter"
 FEW_QUESTIONS = 30
 
-GENERIC = {
-    "en": "I am sorry to hear this. I will always be here for you.",
-    "zh": "听到你这样说，我很难过。我会一直陪着你。",
-}
+GENERIC = {"en": "I am sorry to hear this. I will always be here for you.", "zh": "听到你这样说，我很难过。我会一直陪着你。"}
 EVERYTHING = {
     "en": (
         "I hear you, and I feel with you. You sound sad, angry, anxious and tired, and all of that makes sense. You are "
@@ -77,17 +73,12 @@ def lint_rule(
     [['no item hit', '50.00']]
     """
     scores, span, floor = rule(questions, degenerate_hits(questions)), high - low, "the lowest score"
-    middle, everything = (low + high) / 2, scores["everything at once"]
+    middle, everything, both = (low + high) / 2, scores["everything at once"], "the middle: it triggers every penalty too"
     rows = [
         _at("no item hit", scores["no item hit"], low, f"{floor}: nothing was done", span),
         _at("penalties only", scores["penalties only"], low, floor, span),
         _at("bonuses only", scores["bonuses only"], high, "the highest score", span),
-        _check(
-            "everything at once",
-            f"{everything:.2f}",
-            f"at most {middle:g}, the middle: it triggers every penalty too",
-            everything <= middle,
-        ),
+        _check("everything at once", f"{everything:.2f}", f"at most {middle:g}, {both}", everything <= middle),
     ]
     if (questions["ability"] == SPECIAL).any():
         rows.append(_at("bonuses and the veto item", scores["bonuses and the veto item"], low, floor, span))
@@ -96,14 +87,7 @@ def lint_rule(
     return pd.DataFrame([*rows, *_weights(questions)])
 
 
-def lint_rubric(
-    score: Scorer,
-    histories: pd.DataFrame,
-    *,
-    low: float,
-    high: float,
-    language: str = "en",
-) -> pd.DataFrame:
+def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: float, language: str = "en") -> pd.DataFrame:
     """Send replies that say nothing through anything that scores replies, and see what they earn.
 
     Parameters
@@ -166,14 +150,8 @@ def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
     special = (questions["ability"] == SPECIAL).to_numpy()
     bonus = questions["points"].gt(0).to_numpy() & ~special
     penalty = questions["points"].lt(0).to_numpy() & ~special
-    patterns = {
-        "no item hit": np.zeros_like(bonus),
-        "everything at once": ~special,
-        "bonuses only": bonus,
-        "penalties only": penalty,
-        "bonuses and the veto item": bonus | special,
-    }
-    return _hits(questions, patterns)
+    patterns = {"no item hit": np.zeros_like(bonus), "everything at once": ~special, "bonuses only": bonus}
+    return _hits(questions, patterns | {"penalties only": penalty, "bonuses and the veto item": bonus | special})
 
 
 def degenerate_replies(histories: pd.DataFrame, *, language: str = "en") -> pd.DataFrame:
@@ -193,15 +171,9 @@ def degenerate_replies(histories: pd.DataFrame, *, language: str = "en") -> pd.D
 
 
 def _hits(questions: pd.DataFrame, patterns: dict[str, np.ndarray]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "responder": np.repeat(list(patterns), len(questions)),
-            "rater": RATER,
-            "item": np.tile(questions["item"].to_numpy(), len(patterns)),
-            "score": np.concatenate(list(patterns.values())).astype(float),
-            "state": "valid",
-        }
-    )
+    items = np.tile(questions["item"].to_numpy(), len(patterns))
+    hits = pd.DataFrame({"responder": np.repeat(list(patterns), len(questions)), "rater": "linter", "item": items})
+    return hits.assign(score=np.concatenate(list(patterns.values())).astype(float), state="valid")
 
 
 def _check(check: str, found: str, expected: str, passed: bool) -> dict[str, object]:
@@ -218,9 +190,7 @@ def _flips(
     """Flip each item of some questions alone: a bonus may not lower a score, a penalty not raise it, an item not be idle."""
     ids = questions["question_id"].unique()
     chosen = rng.choice(ids, size=min(n_questions, len(ids)), replace=False)
-    wrong: list[str] = []
-    idle: list[str] = []
-    tried = 0
+    wrong, idle, tried = list[str](), list[str](), 0
     for question in chosen:
         one = questions[questions["question_id"] == question].reset_index(drop=True)
         special = (one["ability"] == SPECIAL).to_numpy()

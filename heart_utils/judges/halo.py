@@ -19,11 +19,20 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, check_clusters, draw_weights, holm, interval_of, p_value, sums_by
-from heart_utils.ratings.scores import crossed_components
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    check_clusters,
+    draw_weights,
+    holm,
+    interval_of,
+    p_value,
+    ratio,
+    sums_by,
+)
 from heart_utils.ratings.verdicts import Array
 
-__all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo", "components_by_dimension"]
+__all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo"]
 
 
 NOT_DISTINCT = "not shown to be distinct"
@@ -76,13 +85,7 @@ def complete_scores(scores: pd.DataFrame) -> tuple[Array, list[str], list[list[s
     return block[whole], [str(of_history[history]) for history in histories], names, int((~whole).sum())
 
 
-def measure_halo(
-    scores: pd.DataFrame,
-    *,
-    rng: np.random.Generator | None = None,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-) -> Halo:
+def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95) -> Halo:
     """Hold agreement on a dimension against agreement across dimensions.
 
     Parameters
@@ -142,46 +145,7 @@ def measure_halo(
     return Halo(correlations, of_dimensions, second.reset_index(drop=True), of_raters, len(block), n_left_out, n_clusters, few)
 
 
-def components_by_dimension(scores: pd.DataFrame) -> pd.DataFrame:
-    """Split the variance of each dimension's scores by what they vary with.
-
-    Expected mean squares of the crossed design history x responder x rater with one score a cell [1]_. An
-    estimate below zero is printed as it comes: the component is too small to be told from none.
-
-    Parameters
-    ----------
-    scores : pandas.DataFrame
-        The table of scores; complete histories are used.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a dimension and ``component`` (``history``, ``responder``, ``rater``, ``history x responder``, ``history x
-        rater``, ``responder x rater``, ``residual``): ``variance``, ``share`` of the sum of those above zero.
-
-    References
-    ----------
-    .. [1] Brennan (2001), Generalizability Theory, https://doi.org/10.1007/978-1-4757-3456-0
-
-    Examples
-    --------
-    >>> rows = [(h, r, j, "warmth", 1.0 + 2 * (r == "y")) for h in "ab" for r in "xy" for j in "jk"]
-    >>> scores = pd.DataFrame(rows, columns=["history_id", "responder", "rater", "dimension", "score"])
-    >>> table = components_by_dimension(scores.assign(dialogue_id=scores["history_id"], state="valid"))
-    >>> table.loc[table["component"] == "responder", "variance"].round(3).tolist()  # of 1 and 3
-    [2.0]
-    """
-    block, _, (_, _, dimensions), _ = complete_scores(scores)
-    rows = []
-    for place, dimension in enumerate(dimensions):
-        for component, variance in _components(block[..., place]).items():
-            rows.append((dimension, component, variance))
-    table = pd.DataFrame(rows, columns=["dimension", "component", "variance"])
-    total = table["variance"].clip(lower=0).groupby(table["dimension"]).transform("sum")
-    return table.assign(share=(table["variance"].clip(lower=0) / total).where(total > 0))
-
-
-def _correlate(block: Array, clusters: list[str], rng: np.random.Generator | None, n_resamples: int) -> Array:
+def _correlate(block: Array, clusters: list[str], rng: Rng, n_resamples: int) -> Array:
     """Correlate residuals after history and responder means, in the data and in each resample."""
     n, n_responders = block.shape[:2]
     centred = (block - block.mean(axis=1, keepdims=True)).reshape(n, n_responders, -1)
@@ -236,9 +200,7 @@ def _compare(table: Array, pairs: list[tuple[int, int]]) -> tuple[Array, Array]:
 
 
 def _nanmean(values: Array, axes: tuple[int, ...]) -> Array:
-    there = ~np.isnan(values)
-    count = there.sum(axis=axes)
-    return np.asarray(np.where(there, values, 0.0).sum(axis=axes) / np.where(count > 0, count, np.nan))
+    return ratio(np.nansum(values, axis=axes), (~np.isnan(values)).sum(axis=axes))
 
 
 def _first_share(table: Array) -> Array:
@@ -254,13 +216,3 @@ def _interval(name: str, values: Array, n_clusters: int, ci_level: float, **ends
     low, high = interval_of(float(values[0]), values[1:], n_clusters, ci_level, **ends)
     p = p_value(float(values[0]), values[1:], n_clusters) if np.isfinite(low) else float("nan")
     return {name: float(values[0]), "ci_low": low, "ci_high": high, "p": p}
-
-
-def _components(block: Array) -> dict[str, float]:
-    """Estimate variance components; the last one, "residual", includes chance."""
-    c, a, r = block.shape
-    if min(c, a, r) < 2:
-        raise HaloError(f"{c} histories, {a} responders and {r} raters: variance components need two of each.")
-    names = ("history", "responder", "rater")
-    *named, (_, rest) = crossed_components(block).items()
-    return {" x ".join(names[axis] for axis in effect): value for effect, value in named} | {"residual": rest}

@@ -27,11 +27,7 @@ class BiasError(ValueError):
 
 
 def position_bias(
-    verdicts: pd.DataFrame,
-    *,
-    rng: np.random.Generator,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
+    verdicts: pd.DataFrame, *, rng: np.random.Generator, n_resamples: int = 1000, ci_level: float = 0.95
 ) -> pd.DataFrame:
     """Measure how far each rater leans towards the reply shown first, and how often it contradicts itself.
 
@@ -70,14 +66,10 @@ def position_bias(
         shown = valid[valid["order"].notna()]
         first = shown["verdict"].map(SHARES).astype(float).to_numpy()
         first = np.where(shown["order"] == "ab", first, 1.0 - first)
-        failed = ~theirs["state"].isin(["valid", "inconsistent"])
+        failed, turned = ~theirs["state"].isin(["valid", "inconsistent"]), judged["state"].eq("inconsistent")
         measures = {
             "first_share": (first, shown["dialogue_id"], "no valid verdict names the order shown"),
-            "inconsistent_share": (
-                judged["state"].eq("inconsistent"),
-                judged["dialogue_id"],
-                "no pair was seen in both orders",
-            ),
+            "inconsistent_share": (turned, judged["dialogue_id"], "no pair was seen in both orders"),
             "tie_share": (valid["verdict"].eq("tie"), valid["dialogue_id"], "no verdict is valid"),
             "failed_share": (failed, theirs["dialogue_id"], "no answer"),
         }

@@ -8,24 +8,17 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, holm, wilson_ends
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, error_ends, holm
 from heart_utils.ratings.verdicts import SHARES, combine_orders
 
-__all__ = ["EXPECTED", "OUTCOMES", "ReportCardError", "describe_judges", "grade_probes"]
+__all__ = ["OUTCOMES", "ReportCardError", "describe_judges", "grade_probes"]
 
-EXPECTED = ("worse", "not_better", "even")
 OUTCOMES = {
-    ("worse", 1): "tells",
-    ("worse", 0): "not shown to tell",
-    ("worse", -1): "prefers the spoilt one",
-    ("not_better", 1): "marks it down",
-    ("not_better", 0): "not shown to pay for it",
-    ("not_better", -1): "pays for it",
-    ("even", 1): "marks it down",
-    ("even", 0): "not shown to mind",
-    ("even", -1): "pays for it",
+    "worse": ("prefers the spoilt one", "not shown to tell", "tells"),
+    "not_better": ("pays for it", "not shown to pay for it", "marks it down"),
+    "even": ("pays for it", "not shown to mind", "marks it down"),
 }
-"""(what is known of the probe, which side won beyond chance) -> words."""
+"""What is known of the probe -> words where the probe won beyond chance, where neither did, where it lost."""
 
 MANY_CONTRADICTIONS = 0.5
 BASE = "reference"
@@ -36,12 +29,7 @@ class ReportCardError(ValueError):
     """These verdicts are not on probes."""
 
 
-def grade_probes(
-    verdicts: pd.DataFrame,
-    expected: Mapping[str, str],
-    *,
-    alpha: float = 0.05,
-) -> pd.DataFrame:
+def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
     Both orders of a pair are joined first. A judge that contradicts itself is right by half; one that gives
@@ -79,9 +67,9 @@ def grade_probes(
     >>> grade_probes(verdicts, {"echo": "worse"})[["right", "p", "outcome"]].values.tolist()  # 2 / 2^8
     [[1.0, 0.0078125, 'tells']]
     """
-    strange = sorted(set(expected.values()) - set(EXPECTED))
+    strange = sorted(set(expected.values()) - set(OUTCOMES))
     if strange:
-        raise ReportCardError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(EXPECTED)}.")
+        raise ReportCardError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(OUTCOMES)}.")
     is_a = verdicts["responder_a"] == BASE
     probe = verdicts["responder_b"].where(is_a, verdicts["responder_a"])
     wrong = ~((is_a | (verdicts["responder_b"] == BASE)) & probe.isin(list(expected)))
@@ -97,21 +85,17 @@ def grade_probes(
     soft = joined["p_a"].astype(float) if "p_a" in joined else pd.Series(np.nan, index=joined.index)
     side = ((soft > 0.5).astype(float) + (soft >= 0.5)) / 2.0
     share = side.where(soft.notna() & joined["state"].isin(["valid", "inconsistent"]), share)
-    joined = joined.assign(
-        probe=joined["responder_b"].where(is_a, joined["responder_a"]),
-        share=share.where(is_a, 1.0 - share),
-        soft=soft.where(is_a, 1.0 - soft),
-    )
+    share, soft = share.where(is_a, 1.0 - share), soft.where(is_a, 1.0 - soft)
+    joined = joined.assign(probe=joined["responder_b"].where(is_a, joined["responder_a"]), share=share, soft=soft)
     rows = []
     for rater, theirs in joined.groupby("rater", sort=True):
         for name, known in expected.items():
-            rows.append(
-                {"rater": rater, "probe": name, "expected": known} | _grade(theirs[theirs["probe"] == name], 1.0 - alpha)
-            )
+            graded = _grade(theirs[theirs["probe"] == name], 1.0 - alpha)
+            rows.append({"rater": rater, "probe": name, "expected": known} | graded)
     table = pd.DataFrame(rows)
     table["p_holm"] = holm(table["p"], [table["rater"]])
     beyond = (table["right"] - 0.5).where(table["p_holm"] <= alpha, 0.0).fillna(0.0)
-    words = [OUTCOMES[known, int(np.sign(side))] for known, side in zip(table["expected"], beyond, strict=True)]
+    words = [OUTCOMES[known][1 + int(np.sign(side))] for known, side in zip(table["expected"], beyond, strict=True)]
     return table.assign(outcome=pd.Series(words, index=table.index).where(table["n"] > 0, "no valid answer"))
 
 
@@ -176,7 +160,7 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
         return row | dict.fromkeys(("right", "ci_low", "ci_high", "p", "contradicted", "p_base"), np.nan)
     right = float(per.mean())
     se = per.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
-    low, high = (float(end[0]) for end in wilson_ends(np.array([right]), np.array([se]), n, ci_level))
+    low, high = map(float, error_ends(right, se, n, ci_level, least=0.0, most=1.0))
     above, below = int((per > 0.5).sum()), int((per < 0.5).sum())
     p = float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
     contradicted = float(judged["state"].eq("inconsistent").mean())

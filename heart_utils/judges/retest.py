@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import share_ci
+from heart_utils.ratings.resampling import Rng, share_ci
 from heart_utils.ratings.verdicts import SHARES
 
 __all__ = ["compare_answers"]
@@ -16,12 +16,7 @@ SAME = ("pair_id", "order", "rater", "dimension", "repeat", "protocol", "answer_
 
 
 def compare_answers(
-    verdicts: pd.DataFrame,
-    *,
-    by: str,
-    rng: np.random.Generator | None = None,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
+    verdicts: pd.DataFrame, *, by: str, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
 ) -> pd.DataFrame:
     """Compare a rater's answers to what should be one question, asked under several conditions.
 

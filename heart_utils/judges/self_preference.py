@@ -27,6 +27,7 @@ from scipy import special
 
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
+    Rng,
     check_clusters,
     draw_weights,
     holm,
@@ -96,12 +97,7 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
 
 
 def self_preference(
-    scores: pd.DataFrame,
-    responders: pd.DataFrame,
-    *,
-    rng: np.random.Generator | None = None,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
+    scores: pd.DataFrame, responders: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
 ) -> pd.DataFrame:
     """Estimate self-preference of each judge and dimension, and its divergence from people beside it.
 
@@ -164,12 +160,9 @@ def self_preference(
                     there = asked & ~np.isnan(values).any(axis=1)
                     about = {"rater": judge, "dimension": dimension, "against": against}
                     n_clusters = len(np.unique(codes[there]))
-                    counts: dict[str, object] = {
-                        "ceiling": float((values[there, 0] == HIGHEST).mean()) if there.any() else float("nan"),
-                        "n_replies": int(there.sum()),
-                        "n_left_out": int((asked & ~there).sum()),
-                        "n_clusters": n_clusters,
-                    }
+                    ceiling = float((values[there, 0] == HIGHEST).mean()) if there.any() else float("nan")
+                    counts: dict[str, object] = {"ceiling": ceiling, "n_replies": int(there.sum())}
+                    counts |= {"n_left_out": int((asked & ~there).sum()), "n_clusters": n_clusters}
                     sides.append((about, counts, n_clusters, len(raters)))
                     sums.append(_sums(values, there & own, codes, len(clusters)))
                     sums.append(_sums(values, there & ~own, codes, len(clusters)))

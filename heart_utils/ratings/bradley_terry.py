@@ -116,11 +116,7 @@ class WinMatrices:
 
 
 def count_wins(
-    entries: Entries,
-    *,
-    weights: str,
-    levels: tuple[Codes, int] | None = None,
-    cells: tuple[Codes, int] | None = None,
+    entries: Entries, *, weights: str, levels: tuple[Codes, int] | None = None, cells: tuple[Codes, int] | None = None
 ) -> WinMatrices:
     """Sum verdicts into one win matrix a cluster.
 
@@ -187,12 +183,7 @@ def _group_sizes(keys: Codes, n_keys: int) -> NDArray[np.int64]:
     return sizes[group]
 
 
-def climb(
-    start: Array,
-    data: tuple[Array, ...],
-    step: Callable[..., Array],
-    span: Callable[[Array], Array],
-) -> Array:
+def climb(start: Array, data: tuple[Array, ...], step: Callable[..., Array], span: Callable[[Array], Array]) -> Array:
     """Climb many concave log-likelihoods to their maxima.
 
     Source: Sun and Tran-Dinh (2019), https://doi.org/10.1007/s10107-018-1282-4

@@ -14,6 +14,7 @@ from heart_utils.ratings.bradley_terry import BradleyTerry
 from heart_utils.ratings.ratings import kinds_of
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
+    Rng,
     check_clusters,
     check_level,
     draw_weights,
@@ -31,12 +32,7 @@ PERCENTILE = 0.1
 
 
 def consistency(
-    verdicts: pd.DataFrame,
-    *,
-    rng: np.random.Generator | None = None,
-    dimension: str = "overall",
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
+    verdicts: pd.DataFrame, *, rng: Rng = None, dimension: str = "overall", n_resamples: int = 1000, ci_level: float = 0.95
 ) -> pd.DataFrame:
     r"""Estimate the spread of each responder's win probability between dialogues, noise removed, and its low end.
 
@@ -100,23 +96,12 @@ def consistency(
     n_used = told.sum(axis=0)
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n_used - 1, 1))
     reach = [quantile * standard_error(found[1:], n_used) for found in (spread, tenth)]
-    return pd.DataFrame(
-        {
-            "responder": entries.responders,
-            "mean": mean[0],
-            "sd": np.maximum(spread[0], 0.0),
-            "sd_low": np.maximum(spread[0] - reach[0], 0.0),
-            "sd_high": np.clip(spread[0] + reach[0], 0.0, 0.5),
-            "tenth": np.minimum(tenth[0], mean[0]),
-            "tenth_low": np.maximum(tenth[0] - reach[1], 0.0),
-            "tenth_high": np.minimum(tenth[0] + reach[1], 1.0),
-            "ci_level": ci_level,
-            "n_clusters": n_used,
-            "n_single": (count == 1).sum(axis=0),
-            "provisional": n_used < ENOUGH_CLUSTERS,
-            "simulated": is_simulated(verdicts.iloc[entries.rows]),
-        }
-    )
+    table = pd.DataFrame({"responder": entries.responders, "mean": mean[0], "sd": np.maximum(spread[0], 0.0)})
+    table["sd_low"], table["sd_high"] = np.maximum(spread[0] - reach[0], 0.0), np.clip(spread[0] + reach[0], 0.0, 0.5)
+    table["tenth"] = np.minimum(tenth[0], mean[0])
+    table["tenth_low"], table["tenth_high"] = np.maximum(tenth[0] - reach[1], 0.0), np.minimum(tenth[0] + reach[1], 1.0)
+    counts = {"ci_level": ci_level, "n_clusters": n_used, "n_single": (count == 1).sum(axis=0)}
+    return table.assign(**counts, provisional=n_used < ENOUGH_CLUSTERS, simulated=is_simulated(verdicts.iloc[entries.rows]))
 
 
 def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Array]:
@@ -169,7 +154,7 @@ def head_to_head(
     verdicts: pd.DataFrame,
     responders: pd.DataFrame,
     *,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
     by: Sequence[str] = (),
     dimension: str = "overall",
     cluster: str | Sequence[str] = "dialogue_id",
@@ -224,19 +209,15 @@ def head_to_head(
     a_person = person[entries.a] & model[entries.b]
     meet = a_person | (model[entries.a] & person[entries.b])
     if not meet.any():
-        raise RatingsError(
-            f"No person's reply meets a model's on {dimension!r}: there are {int(person.sum())} people and "
-            f"{int(model.sum())} models among {', '.join(entries.responders)}."
-        )
+        there = f"there are {int(person.sum())} people and {int(model.sum())} models among {', '.join(entries.responders)}"
+        raise RatingsError(f"No person's reply meets a model's on {dimension!r}: {there}.")
     to_person = np.where(a_person, entries.share, 1.0 - entries.share)
     neither = entries.tie | entries.inconsistent | (to_person == 0.5)
     outcome = np.select([entries.inconsistent, neither, to_person > 0.5], ["inconsistent", "tie", "people"], "models")[meet]
     rows = verdicts.iloc[entries.rows[meet]]
     options: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
-    parts = []
-    for group, of_group in (
-        rows.assign(outcome=outcome).groupby(list(by), sort=True) if by else [((), rows.assign(outcome=outcome))]
-    ):
+    parts, rows = [], rows.assign(outcome=outcome)
+    for group, of_group in rows.groupby(list(by), sort=True) if by else [((), rows)]:
         said, drawn = of_group["outcome"], of_group[clusters[0]] if len(clusters) == 1 else of_group[clusters]
         if len(clusters) == 2:
             where = "".join(f" where {column} is {value!r}" for column, value in zip(by, group, strict=True))

@@ -12,16 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.ratings.bradley_terry import BradleyTerry, count_wins
-from heart_utils.ratings.resampling import (
-    as_rng,
-    check_clusters,
-    draw_weights,
-    interval_ends,
-    standard_error,
-)
+from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, draw_weights, interval_ends, standard_error
 from heart_utils.ratings.verdicts import Array, RatingsError, is_simulated, need, read_verdicts
 
-__all__ = ["TwinContrasts", "group_contrast", "twin_contrasts"]
+__all__ = ["TwinContrasts", "twin_contrasts"]
 
 
 TWINS = ("adversarial", "calm_twin")
@@ -42,38 +36,15 @@ class TwinContrasts:
     n_unpaired: int  # verdicts left out because their dialogue has no verdict on its twin
 
 
-def group_contrast(one: Sequence[str], other: Sequence[str]) -> dict[str, float]:
-    """Make the contrast of the mean of some responders against the mean of others.
-
-    Parameters
-    ----------
-    one, other : sequence of str
-        Responders.
-
-    Returns
-    -------
-    dict
-        Responder -> weight.
-
-    Examples
-    --------
-    >>> group_contrast(["human"], ["m1", "m2"])
-    {'human': 1.0, 'm1': -0.5, 'm2': -0.5}
-    """
-    if not len(one) or not len(other) or set(one) & set(other):
-        raise RatingsError(f"A contrast needs two groups that do not overlap, not {list(one)} and {list(other)}.")
-    return {**dict.fromkeys(one, 1.0 / len(one)), **dict.fromkeys(other, -1.0 / len(other))}
-
-
 def twin_contrasts(
     verdicts: pd.DataFrame,
     *,
-    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    contrasts: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None,
     dimension: str = "overall",
     n_resamples: int = 1000,
     n_flips: int = 2000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> TwinContrasts:
     r"""Compare gaps of strength in adversarial histories with those in their calm twins.
 
@@ -91,7 +62,7 @@ def twin_contrasts(
     verdicts : pandas.DataFrame
         Of both slices; ``dialogue_id`` is that of the original, which twins share.
     contrasts : mapping, optional
-        Name -> responder -> weight; every pair of responders by default.
+        Name -> two lists of responders, whose means are compared; every pair of responders by default.
     n_resamples, n_flips : int
         Resamples, and ways to flip signs (all of them where dialogues are few).
     dimension, ci_level, rng
@@ -126,10 +97,8 @@ def twin_contrasts(
         *(np.bincount(entries.cluster[of_slice == name], minlength=len(entries.clusters)) > 0 for name in TWINS)
     )
     if not paired.any():
-        raise RatingsError(
-            f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are "
-            f"{', '.join(sorted(set(map(str, of_slice))))}. Load histories with twins=True and judge both."
-        )
+        there = ", ".join(sorted(set(map(str, of_slice))))
+        raise RatingsError(f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are {there}. Judge both.")
     kept = twin & paired[entries.cluster]
     used = verdicts.iloc[entries.rows[kept]]
     entries = read_verdicts(used, dimension=dimension, cluster="dialogue_id")
@@ -138,7 +107,8 @@ def twin_contrasts(
     # Cell 2d holds what was said of dialogue d when adversarial, 2d + 1 when calm.
     cell = entries.cluster * 2 + (of_slice[kept] == TWINS[1])
     tally = count_wins(replace(entries, cluster=cell, clusters=pd.RangeIndex(2 * n_clusters)), weights="pairs")
-    chosen = contrasts or _all_pairs(entries.responders)
+    every = itertools.combinations(map(str, entries.responders), 2)
+    chosen = contrasts or {f"{one} - {other}": ([one], [other]) for one, other in every}
     matrix = _weights(chosen, entries.responders)
     rng = as_rng(rng)
     everyone, drawn = np.ones((1, n_clusters)), draw_weights(n_clusters, n_resamples, rng)
@@ -159,22 +129,10 @@ def twin_contrasts(
     turned = refit(boards[0], _cells(~flips, flips))[0] - refit(boards[1], _cells(flips, ~flips))[0]
     as_wide = np.abs(turned @ matrix.T) >= np.abs(delta) - SAME
     exact = len(flips) == 2**n_clusters
-    table = pd.DataFrame(
-        {
-            "contrast": list(chosen),
-            "calm": gaps[1],
-            "adversarial": gaps[0],
-            "delta": delta,
-            "se": standard_error(again, n_clusters),
-            "ci_low": low,
-            "ci_high": high,
-            "ci_level": ci_level,
-            "penalised": held,
-            "p_value": as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips)),
-            "n_clusters": n_clusters,
-            "simulated": is_simulated(used),
-        }
-    )
+    p_value = as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips))
+    table = pd.DataFrame({"contrast": list(chosen), "calm": gaps[1], "adversarial": gaps[0], "delta": delta})
+    table = table.assign(se=standard_error(again, n_clusters), ci_low=low, ci_high=high, ci_level=ci_level)
+    table = table.assign(penalised=held, p_value=p_value, n_clusters=n_clusters, simulated=is_simulated(used))
     return TwinContrasts(table, len(flips), apart + apart_too, int((twin & ~kept).sum()))
 
 
@@ -190,22 +148,14 @@ def _flips(n_clusters: int, n_flips: int, rng: np.random.Generator) -> NDArray[n
     return rng.random((n_flips, n_clusters)) < 0.5
 
 
-def _all_pairs(responders: pd.Index) -> dict[str, dict[str, float]]:
-    return {f"{one} - {other}": {one: 1.0, other: -1.0} for one, other in itertools.combinations(map(str, responders), 2)}
-
-
-def _weights(contrasts: Mapping[str, Mapping[str, float]], names: pd.Index) -> Array:
-    """Lay contrasts out as a matrix, one row each."""
+def _weights(contrasts: Mapping[str, tuple[Sequence[str], Sequence[str]]], names: pd.Index) -> Array:
+    """Lay contrasts out as a matrix, one row each: the mean of one side less that of the other."""
     rows = np.zeros((len(contrasts), len(names)))
-    for row, (name, weights) in zip(rows, contrasts.items(), strict=True):
-        strangers = sorted(set(weights) - set(names))
-        if strangers:
-            raise RatingsError(
-                f"The contrast {name!r} names {', '.join(strangers)}, who is not on the board: {', '.join(names)}."
-            )
-        row[names.get_indexer(pd.Index(list(weights)))] = list(weights.values())
-        if not abs(row.sum()) <= SAME or not row.any():  # nan is not within anything
-            raise RatingsError(
-                f"The weights of the contrast {name!r} sum to {row.sum():g}, expected 0: only differences mean anything."
-            )
+    for row, (name, (one, other)) in zip(rows, contrasts.items(), strict=True):
+        if not len(one) or not len(other) or set(one) & set(other):
+            raise RatingsError(f"The contrast {name!r} needs two groups that do not overlap, got {[*one]} and {[*other]}.")
+        if strangers := ", ".join(sorted({*one, *other} - set(names))):
+            raise RatingsError(f"The contrast {name!r} names {strangers}, who is not on the board: {', '.join(names)}.")
+        row[names.get_indexer(pd.Index(list(one)))] = 1.0 / len(one)
+        row[names.get_indexer(pd.Index(list(other)))] = -1.0 / len(other)
     return rows

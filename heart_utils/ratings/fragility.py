@@ -31,11 +31,7 @@ class Fragility:
 
 
 def find_fragility(
-    verdicts: pd.DataFrame,
-    *,
-    unit: str = "verdict",
-    dimension: str = "overall",
-    weights: str = "pairs",
+    verdicts: pd.DataFrame, *, unit: str = "verdict", dimension: str = "overall", weights: str = "pairs"
 ) -> Fragility:
     """Find a small set of verdicts, or of dialogues, without which another is first.
 

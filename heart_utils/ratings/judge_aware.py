@@ -31,10 +31,9 @@ from heart_utils.ratings.bradley_terry import (
     fit_strengths,
     prior_terms,
 )
-from heart_utils.ratings.rank_sets import rank_ranges
 from heart_utils.ratings.ratings import lay_out
-from heart_utils.ratings.resampling import as_rng, check_clusters, check_level
-from heart_utils.ratings.spread import centring, clusters_met
+from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, check_level
+from heart_utils.ratings.spread import Gaps, centring, clusters_met
 from heart_utils.ratings.verdicts import (
     Array,
     Codes,
@@ -253,7 +252,7 @@ def fit_judge_aware(
     responders: pd.DataFrame | None = None,
     dimension: str = "overall",
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> JudgeAware:
     """Fit strengths together with each rater's discrimination, position bias and readiness to tie.
 
@@ -316,18 +315,11 @@ def fit_judge_aware(
     # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any rank is open.
     low, high = np.where(separated, -np.inf, theta - reach[:size]), np.where(separated, np.inf, theta + reach[:size])
     ends = np.where(separated, -np.inf, np.nan), np.where(separated, np.inf, np.nan)
-    best, worst = rank_ranges(theta, draws, n_clusters, ci_level, ends=ends)
+    best, worst = Gaps(theta, draws, n_clusters, ci_level, ends=ends).ranks()
     settings = {"dimension": dimension, "method": "judge-aware", "population": "dialogues", "interval": "sandwich"}
-    layout: dict[str, Any] = {
-        "strength": theta,
-        "ci_low": low,
-        "ci_high": high,
-        "chance": expit(theta[:, None] - theta[None, :]),
-        "penalised": separated,
-        "n_clusters": clusters_met(entries, entries.cluster, n_clusters),
-        "rank_low": best,
-        "rank_high": worst,
-    }
+    layout: dict[str, Any] = {"strength": theta, "ci_low": low, "ci_high": high, "rank_low": best, "rank_high": worst}
+    layout |= {"chance": expit(theta[:, None] - theta[None, :]), "penalised": separated}
+    layout |= {"n_clusters": clusters_met(entries, entries.cluster, n_clusters)}
     table = lay_out(verdicts, responders, entries, {**settings, "ci_level": ci_level}, layout)
     order = np.lexsort((np.asarray(entries.responders, dtype=str), -theta))
     return JudgeAware(
@@ -370,21 +362,12 @@ def _raters(
     log_reach, delta_reach = reach[size : size + n], reach[size + n : size + 2 * n]
     known = np.bincount(rater, weights=model.side != 0, minlength=n) > 0
     delta = np.where(known, delta, np.nan)
-    return pd.DataFrame(
-        {
-            "rater": names.astype("str"),
-            "rater_kind": kinds.to_numpy(),
-            "n_verdicts": np.bincount(rater, minlength=n),
-            "discrimination": gamma,
-            "discrimination_low": gamma * np.exp(-log_reach),
-            "discrimination_high": gamma * np.exp(log_reach),
-            "position_bias": delta,
-            "position_bias_low": delta - delta_reach,
-            "position_bias_high": delta + delta_reach,
-            "ties": nu,
-            "deterministic": _deterministic(model, theta),
-        }
-    )
+    table = pd.DataFrame({"rater": names.astype("str"), "rater_kind": kinds.to_numpy()})
+    table["n_verdicts"] = np.bincount(rater, minlength=n)
+    ends = {"discrimination": gamma, "discrimination_low": gamma * np.exp(-log_reach)}
+    ends |= {"discrimination_high": gamma * np.exp(log_reach), "position_bias": delta}
+    ends |= {"position_bias_low": delta - delta_reach, "position_bias_high": delta + delta_reach}
+    return table.assign(**ends, ties=nu, deterministic=_deterministic(model, theta))
 
 
 def _deterministic(model: RaterModel, theta: Array) -> NDArray[np.object_]:

@@ -23,22 +23,13 @@ SPREADS = np.linspace(0.02, 2.5, 32)
 
 @dataclass(frozen=True, eq=False)
 class PooledRatings:
-    """Strengths drawn towards their mean, and by what.
+    """Strengths drawn towards their mean, and by what."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        Columns ``responder``, ``plain`` (the maximum-likelihood strength), ``strength``, ``ci_low``, ``ci_high``,
-        ``ci_level`` and ``n_verdicts``; best responder first.
-    spread : float
-        Standard deviation of strengths between responders, mean over what the votes leave possible.
-    design_effect : float
-        How many times the variance of independent votes the votes' variance is, because those of a cluster go together.
-    """
-
+    # columns ``responder``, ``plain`` (the maximum-likelihood strength), ``strength``, ``ci_low``, ``ci_high``, ``ci_level``
+    # and ``n_verdicts``; best responder first
     table: pd.DataFrame
-    spread: float
-    design_effect: float
+    spread: float  # standard deviation of strengths between responders, mean over what the votes leave possible
+    design_effect: float  # of the votes' variance, since those of a cluster go together, over that of independent votes
 
 
 def pool_strengths(
@@ -100,17 +91,10 @@ def pool_strengths(
         variance = weight @ (np.diagonal(covariances, axis1=1, axis2=2) + (strengths - strength) ** 2)
         known, effect = effect, _design_effect(replace(plain, theta=strength, penalised=np.zeros(size, bool)))
     reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(variance)
-    table = pd.DataFrame(
-        {
-            "responder": entries.responders.astype("str"),
-            "plain": plain.theta,
-            "strength": strength,
-            "ci_low": strength - reach,
-            "ci_high": strength + reach,
-            "ci_level": ci_level,
-            "n_verdicts": np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size),
-        }
-    ).sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
+    n_verdicts = np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size)
+    table = pd.DataFrame({"responder": entries.responders.astype("str"), "plain": plain.theta, "strength": strength})
+    table = table.assign(ci_low=strength - reach, ci_high=strength + reach, ci_level=ci_level, n_verdicts=n_verdicts)
+    table = table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
     return PooledRatings(table, float(weight @ SPREADS), known)
 
 

@@ -13,16 +13,16 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.ratings.bradley_terry import HIGHEST_RATING, LOWEST_RATING, ConvergenceError, NotComparableError, fit_model
-from heart_utils.ratings.rank_sets import contrast_reach, rank_ranges
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
+    Rng,
     as_rng,
     check_level,
     check_resamples,
     estimate_rng,
     interval_ends,
 )
-from heart_utils.ratings.spread import centring, spread_of
+from heart_utils.ratings.spread import Gaps, centring, spread_of
 from heart_utils.ratings.verdicts import (
     Array,
     Entries,
@@ -114,10 +114,8 @@ def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
     kinds = responders.set_index("responder")["responder_kind"].reindex(names)
     unknown = kinds.index[~kinds.isin(RESPONDER_KINDS)]
     if len(unknown):
-        raise RatingsError(
-            f"responders do not say what kind {', '.join(unknown)} is of; "
-            f"`responder_kind` must be one of {', '.join(RESPONDER_KINDS)}."
-        )
+        kinds_known = ", ".join(RESPONDER_KINDS)
+        raise RatingsError(f"responders do not say what kind {', '.join(unknown)} is of; `responder_kind` is {kinds_known}.")
     return kinds.to_numpy()
 
 
@@ -194,10 +192,8 @@ class Ratings:
         """Say in one line what was fitted, to what, and what intervals speak of."""
         board, level = f"{self.settings['dimension']}, {self.settings['method']}", self.settings["ci_level"]
         population = str(self.settings["population"]).replace("_", " ")
-        over = (
-            "no interval" if population == "none" else f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
-        )
-        return f"Ratings ({board}): {self.n_verdicts:,} verdicts, {over}"
+        over = f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
+        return f"Ratings ({board}): {self.n_verdicts:,} verdicts, {'no interval' if population == 'none' else over}"
 
     def _shown(self) -> pd.DataFrame:
         """Round what a reader of a leaderboard looks for."""
@@ -205,24 +201,14 @@ class Ratings:
         first, last = rows["rank_low"].astype("string"), rows["rank_high"].astype("string")
         rank = first.where(first == last, first + "-" + last).fillna("")
         ends = [f"{low:.0f} to {high:.0f}" for low, high in zip(rows["rating_low"], rows["rating_high"], strict=True)]
-        return pd.DataFrame(
-            {
-                "Rank": rank,
-                "Written by": rows["responder"],
-                "Rating": rows["rating"].round().astype(int),
-                "Interval": pd.Series(ends).mask(rows["rating_low"].isna(), ""),
-                "Verdicts": rows["n_verdicts"],
-            }
-        )
+        shown = {"Rank": rank, "Written by": rows["responder"], "Rating": rows["rating"].round().astype(int)}
+        interval = pd.Series(ends).mask(rows["rating_low"].isna(), "")
+        return pd.DataFrame({**shown, "Interval": interval, "Verdicts": rows["n_verdicts"]})
 
     def plot(self, **how: Any) -> Any:
         """Draw the leaderboard; `how` goes to :func:`heart_utils.plot_leaderboard`, and the axes come back."""
         # By its name alone: ratings compute, and an import would make every chapter depend on how figures are drawn.
         return import_module("heart_utils.report.figures").plot_leaderboard(self, **how)
-
-    def win_probabilities(self) -> pd.DataFrame:
-        """Give the probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal."""
-        return self.chance.copy()
 
     def ranks(self, *, simultaneous: bool = True) -> pd.DataFrame:
         """Give the ranks that each responder may hold.
@@ -238,15 +224,8 @@ class Ratings:
         pandas.DataFrame
             Columns ``responder``, ``rank_low`` and ``rank_high``, best responder first.
         """
-        theta, draws, size = self.strength.to_numpy(), self.replicates.to_numpy(), len(self.strength)
-        low, high = self.ends.to_numpy().T
-
-        def among(alone: int | None) -> Any:
-            level, effective = self.settings["ci_level"], self.n_effective
-            found = rank_ranges(theta, draws, self.n_clusters, level, n_effective=effective, ends=(low, high), alone=alone)
-            return np.array(found)
-
-        found = among(None) if simultaneous else np.stack([among(one)[:, one] for one in range(size)], axis=1)
+        gaps, size = self._gaps(), len(self.strength)
+        found = gaps.ranks() if simultaneous else np.stack([np.array(gaps.ranks(one))[:, one] for one in range(size)], axis=1)
         return pd.DataFrame({"responder": self.strength.index, "rank_low": found[0], "rank_high": found[1]})
 
     def differences(self, *, simultaneous: bool = True) -> pd.DataFrame:
@@ -267,9 +246,7 @@ class Ratings:
         one, other = np.triu_indices(len(names), k=1)
         gap, level = theta[one] - theta[other], self.settings["ci_level"]
         if simultaneous and len(draws) > 1:
-            ends = tuple(self.ends.to_numpy().T)
-            effective, given = self.n_effective, (ends[0], ends[1])
-            reach = contrast_reach(theta, draws, self.n_clusters, level, n_effective=effective, ends=given)
+            reach = self._gaps().reach()
             low, high = gap - reach[one, other], gap + reach[other, one]
         else:
             low, high = interval_ends(gap, draws[:, one] - draws[:, other], self.n_clusters, level)
@@ -277,17 +254,13 @@ class Ratings:
             open_ended = self.table["penalised"].to_numpy()[[one, other]].any(axis=0) & ~np.isnan(low)
             low = np.where(open_ended, own[one, 0] - own[other, 1], low)
             high = np.where(open_ended, own[one, 1] - own[other, 0], high)
-        return pd.DataFrame(
-            {
-                "better": names[one],
-                "worse": names[other],
-                "difference": gap,
-                "ci_low": low,
-                "ci_high": high,
-                "ci_level": level,
-                "win_probability": self.chance.to_numpy()[one, other],
-            }
-        )
+        pairs = {"better": names[one], "worse": names[other], "difference": gap, "ci_low": low, "ci_high": high}
+        return pd.DataFrame({**pairs, "ci_level": level, "win_probability": self.chance.to_numpy()[one, other]})
+
+    def _gaps(self) -> Gaps:
+        low, high = self.ends.to_numpy().T
+        theta, draws = self.strength.to_numpy(), self.replicates.to_numpy()
+        return Gaps(theta, draws, self.n_clusters, self.settings["ci_level"], self.n_effective, (low, high))
 
 
 def fit_ratings(
@@ -301,7 +274,7 @@ def fit_ratings(
     interval: str | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> Ratings:
     r"""Fit strengths to the verdicts on one dimension, with intervals from resampling clusters.
 
@@ -399,16 +372,12 @@ def fit_ratings(
     margins = read_margins(verdicts, entries) if method in ("margins", "released-heart") else None
     model = fit_model(entries, method, weights, margins)
     spread = spread_of(model, clusters, chosen if resampled else None, n_resamples, ci_level, as_rng(rng))
-    settings = {
-        "dimension": dimension,
-        "method": method,
-        "population": _population(clusters) if resampled else "none",
-        "cluster": clusters if resampled else None,
-        "weights": model.weights,
-        "interval": chosen if resampled else "released" if method == "released-heart" else None,
-        "n_resamples": n_resamples if resampled else 0,
-        "ci_level": ci_level,
-    }
+    varies = "benchmark" if clusters == ("rater",) else "dialogues" if len(clusters) == 1 else "dialogues_and_raters"
+    settings: dict[str, Any] = {"dimension": dimension, "method": method, "population": varies, "cluster": clusters}
+    settings |= {"weights": model.weights, "interval": chosen, "n_resamples": n_resamples, "ci_level": ci_level}
+    if not resampled:
+        interval_given = "released" if method == "released-heart" else None
+        settings |= {"population": "none", "cluster": None, "interval": interval_given, "n_resamples": 0}
     theta, chance = centring(model.penalised) @ model.theta, model.chance()
     np.fill_diagonal(chance, np.nan)
     best, worst = spread.ranks or (None, None)
@@ -494,11 +463,6 @@ class _Boards(dict[tuple[Any, ...], Ratings]):
     def __missing__(self, group: tuple[Any, ...]) -> Ratings:
         said = [", ".join(map(str, values)) for values in (group, *self)]
         raise RatingsError(f"There is no board of {said[0]!r}; there are {'; '.join(said[1:])}.")
-
-
-def _population(clusters: tuple[str, ...]) -> str:
-    """Say what an interval speaks of, from what varied."""
-    return "benchmark" if clusters == ("rater",) else "dialogues" if len(clusters) == 1 else "dialogues_and_raters"
 
 
 def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:

@@ -15,12 +15,12 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from heart_utils.ratings.verdicts import Array
+from heart_utils.ratings.verdicts import Array, Codes
 
-__all__ = ["Interval", "bootstrap_ci", "estimate_rng", "share_ci"]
+__all__ = ["Interval", "bootstrap_ci", "estimate_rng"]
 
-Codes = NDArray[np.intp]
-Counts = NDArray[np.int64]
+Rng = np.random.Generator | None
+"""The source of chance; where there is none, one with a fixed seed."""
 
 SEED = 20260109
 """Where a function gets no `rng`, it starts one from this seed: the same data give the same interval."""
@@ -76,7 +76,7 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")])
 
 
-def as_rng(rng: np.random.Generator | None) -> np.random.Generator:
+def as_rng(rng: Rng) -> np.random.Generator:
     """Return the random generator that was given, or a new one with the package's fixed seed."""
     return np.random.default_rng(SEED if rng is None else rng)
 
@@ -94,7 +94,7 @@ def ratio(up: NDArray[Any], down: NDArray[Any], otherwise: float = np.nan) -> Ar
     return np.asarray(np.divide(up, down, out=np.full(np.shape(up), otherwise), where=down > 0))
 
 
-def draw_weights(n_clusters: int, n_resamples: int, rng: np.random.Generator | None = None) -> Array:
+def draw_weights(n_clusters: int, n_resamples: int, rng: Rng = None) -> Array:
     """Draw how often each cluster enters each resample."""
     check_resamples(n_resamples)
     if n_clusters < 2 or n_resamples == 0:
@@ -109,7 +109,7 @@ def bootstrap_ci(
     statistic: Callable[[pd.DataFrame], ArrayLike],
     *,
     cluster: str | pd.Series,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     least: float = -np.inf,
@@ -186,32 +186,15 @@ def share_ci(
     among: ArrayLike,
     *,
     cluster: pd.Series | pd.DataFrame,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> Interval:
     """Put an interval on a share, the sum of one column over that of another: the one for shares in the package.
 
-    Parameters
-    ----------
-    of, among : array
-        What is counted, and among what, a row an observation; a share of all rows is ``among=1``.
-    cluster : pandas.Series or pandas.DataFrame
-        What is resampled together, for dialogues like these; or two columns, dialogue and rater, for dialogues and raters
-        like these: a two-way variance, with a t quantile of the smaller number.
-    rng, n_resamples, ci_level
-        As in :func:`bootstrap_ci`.
-
-    Returns
-    -------
-    Interval
-        Within 0 and 1. The two-way variance has no replicates.
-
-    Examples
-    --------
-    >>> found = share_ci([1, 0, 1, 1], 1, cluster=pd.Series(list("ddee"), name="dialogue_id"))
-    >>> found.estimate, found.n_clusters
-    (0.75, 2)
+    `of` and `among` have a row an observation; a share of all rows is ``among=1``. `cluster` is what is resampled together,
+    for dialogues like these; or two columns, dialogue and rater, for dialogues and raters like these: a two-way variance,
+    with a t quantile of the smaller number, and no replicates.
     """
     counts = pd.DataFrame({"of": np.asarray(of, dtype=float), "among": among}, index=cluster.index).astype(float)
     if isinstance(cluster, pd.Series):
@@ -220,16 +203,15 @@ def share_ci(
             counts, lambda sums: sums["of"] / sums["among"].where(sums["among"] > 0), cluster=cluster, **options
         )
     dialogue, rater = (pd.factorize(cluster[column])[0] for column in cluster)
-    total, n_clusters = float(counts["among"].sum()), int(min(dialogue.max(), rater.max()) + 1)
-    share = float(counts["of"].sum() / total) if total else float("nan")
-    influence = (counts["of"] - share * counts["among"]).to_numpy() / (total or np.nan)
-    variance = crossed_variance(influence, dialogue, rater) if total else float("nan")
-    low, high = crossed_interval(share, variance, n_clusters, ci_level, least=0.0, most=1.0)
+    total, n_clusters = float(counts["among"].sum()) or np.nan, int(min(dialogue.max(), rater.max()) + 1)
+    share = float(counts["of"].sum() / total)
+    se = crossed_error((counts["of"] - share * counts["among"]).to_numpy() / total, dialogue, rater)
+    low, high = error_ends(share, se, n_clusters, ci_level, least=0.0, most=1.0)
     few = n_clusters < ENOUGH_CLUSTERS
-    return Interval(share, low, high, float(np.sqrt(variance)), ci_level, n_clusters, 0, few, np.empty(0))
+    return Interval(share, float(low), float(high), se, ci_level, n_clusters, 0, few, np.empty(0))
 
 
-def standard_error(replicates: Array, n_clusters: int | Counts) -> Array:
+def standard_error(replicates: Array, n_clusters: ArrayLike) -> Array:
     r"""Give the standard error of each column of replicates: their standard deviation times :math:`\sqrt{n / (n - 1)}`.
 
     A bootstrap over n clusters divides their sum of squares by n and not by n - 1. Source: Efron (1982),
@@ -246,13 +228,7 @@ def standard_error(replicates: Array, n_clusters: int | Counts) -> Array:
 
 
 def interval_ends(
-    estimate: Array,
-    replicates: Array,
-    n_clusters: int | Counts,
-    ci_level: float,
-    *,
-    least: float = -np.inf,
-    most: float = np.inf,
+    estimate: Array, replicates: Array, n_clusters: ArrayLike, ci_level: float, *, least: float = -np.inf, most: float = np.inf
 ) -> tuple[Array, Array]:
     r"""Turn replicates into the ends of intervals. This is the one rule of the package.
 
@@ -260,35 +236,40 @@ def interval_ends(
     https://doi.org/10.1080/00031305.2015.1089789, "expanded percentiles"
     """
     check_level(ci_level)
-    estimate = np.asarray(estimate, dtype=float)
-    n = np.broadcast_to(np.asarray(n_clusters), estimate.shape)
-    none = np.full(estimate.shape, np.nan)
+    n = np.broadcast_to(np.asarray(n_clusters), np.shape(estimate))
     if len(replicates) < 2:
-        return none, none.copy()
+        return np.full(n.shape, np.nan), np.full(n.shape, np.nan)
     se = standard_error(replicates, n)
-    quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n - 1, 1))
-    if np.isfinite(least) and np.isfinite(most):
-        low, high = wilson_ends(estimate, se, n, ci_level, least=least, most=most)
-    else:
-        low, high = estimate - quantile * se, estimate + quantile * se
-        for column in np.flatnonzero((n >= MANY_CLUSTERS) & ~np.isnan(se)):
+    low, high = error_ends(estimate, se, n, ci_level, least=least, most=most)
+    if not np.isfinite(most - least):
+        for column in np.flatnonzero((n >= MANY_CLUSTERS) & ~np.isnan(low)):
             defined = replicates[~np.isnan(replicates[:, column]), column]
-            tail = stats.norm.sf(quantile[column] * np.sqrt(n[column] / (n[column] - 1.0)))
-            low[column], high[column] = np.quantile(defined, [tail, 1.0 - tail])
+            quantile = stats.t.ppf((1.0 + ci_level) / 2.0, n[column] - 1)
+            tail = stats.norm.sf(quantile * np.sqrt(n[column] / (n[column] - 1.0)))
+            low[column], high[column] = np.clip(np.quantile(defined, [tail, 1.0 - tail]), least, most)
+    return low, high
+
+
+def error_ends(
+    estimate: ArrayLike, se: ArrayLike, n_clusters: ArrayLike, ci_level: float, *, least: float = -np.inf, most: float = np.inf
+) -> tuple[Array, Array]:
+    """Turn standard errors over clusters into ends: Wilson's where the number has a range, else t times the error."""
+    check_level(ci_level)
+    estimate, se, n = (np.asarray(part, dtype=float) for part in (estimate, se, n_clusters))
+    quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n - 1, 1))
+    low, high = estimate - quantile * se, estimate + quantile * se
+    if np.isfinite(most - least):
+        inside = np.maximum((estimate - least) * (most - estimate), 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # As many observations as have this error; at an end, or where all clusters agree to the digit, the clusters.
+            number = np.where((inside > 0) & (se != 0), inside / se**2, n)
+        place, shrink = (estimate - least) / (most - least), 1.0 + quantile**2 / number
+        centre = (place + quantile**2 / (2.0 * number)) / shrink
+        room = np.maximum(place * (1.0 - place), 0.0)
+        reach = quantile / shrink * np.sqrt(room / number + (quantile / (2.0 * number)) ** 2)
+        low, high = (least + (most - least) * end for end in (centre - reach, centre + reach))
     absent = np.isnan(se) | np.isnan(estimate)
     return np.where(absent, np.nan, np.maximum(low, least)), np.where(absent, np.nan, np.minimum(high, most))
-
-
-def wilson_ends(
-    estimate: Array, se: Array, n_clusters: int | Counts, ci_level: float, *, least: float = 0.0, most: float = 1.0
-) -> tuple[Array, Array]:
-    """Give the ends of Wilson's interval for numbers with a range, from their standard errors over clusters."""
-    quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(np.asarray(n_clusters) - 1, 1))
-    width, n = most - least, _effective(estimate, se, np.asarray(n_clusters), least, most)
-    place, shrink = (estimate - least) / width, 1.0 + quantile**2 / n
-    centre = (place + quantile**2 / (2.0 * n)) / shrink
-    reach = quantile / shrink * np.sqrt(np.maximum(place * (1.0 - place), 0.0) / n + (quantile / (2.0 * n)) ** 2)
-    return np.maximum(least + width * (centre - reach), least), np.minimum(least + width * (centre + reach), most)
 
 
 def interval_of(
@@ -300,7 +281,7 @@ def interval_of(
 
 
 def interval_columns(
-    ranges: Mapping[str, tuple[float, float]], estimate: Array, replicates: Array, n_clusters: int | Counts, ci_level: float
+    ranges: Mapping[str, tuple[float, float]], estimate: Array, replicates: Array, n_clusters: ArrayLike, ci_level: float
 ) -> dict[str, Array]:
     """Lay out several measures (name -> their range, in the last axis) as columns, each with ``_low`` and ``_high``."""
     columns: dict[str, Array] = {}
@@ -349,32 +330,15 @@ def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, 
     return np.searchsorted(names, key), len(names)
 
 
-def crossed_variance(influence: Array, dialogue: Codes, rater: Codes) -> float:
-    r"""Estimate the variance of a statistic if dialogues and raters were drawn again.
+def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
+    r"""Estimate the standard error of a statistic if dialogues and raters were drawn again.
 
     Source: Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
     """
     cell, _ = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
     by_dialogue, by_rater, by_cell = (float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell))
     fewest = min(len(np.unique(dialogue)), len(np.unique(rater)))
-    return max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)
-
-
-def crossed_interval(
-    estimate: float, variance: float, n_clusters: int, ci_level: float, *, least: float = -np.inf, most: float = np.inf
-) -> tuple[float, float]:
-    """Give the ends from a two-way variance, by the rule of ``interval_ends``.
-
-    That is Wilson's interval where the number has a range, else the standard error times t.
-    """
-    check_level(ci_level)
-    if not np.isfinite(estimate + variance) or n_clusters < 2:
-        return float("nan"), float("nan")
-    if np.isfinite(least) and np.isfinite(most):
-        ends = wilson_ends(np.array(estimate), np.sqrt(np.array(variance)), n_clusters, ci_level, least=least, most=most)
-        return float(ends[0]), float(ends[1])
-    reach = float(stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(variance))
-    return max(estimate - reach, least), min(estimate + reach, most)
+    return float(np.sqrt(max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)))
 
 
 def refuse_few_raters(
@@ -416,13 +380,3 @@ def check_resamples(n_resamples: int) -> None:
     """Refuse a number of resamples that gives no interval without saying so."""
     if not isinstance(n_resamples, int | np.integer) or n_resamples < 0 or n_resamples == 1:
         raise ValueError(f"n_resamples is {n_resamples!r}; expected 1000 or so, or 0 for the estimate alone.")
-
-
-def _effective(estimate: Array, se: Array, n_clusters: Counts, least: float, most: float) -> Array:
-    """Give how many independent observations of a share have this standard error.
-
-    As many as clusters at either end of the range, and where all clusters agree to the digit: that tells little of others.
-    """
-    inside = np.maximum((estimate - least) * (most - estimate), 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((inside > 0) & (se != 0), inside / se**2, n_clusters)

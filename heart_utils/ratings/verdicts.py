@@ -15,15 +15,7 @@ from numpy.typing import NDArray
 
 from heart_utils.tables import ORDERS, STATES
 
-__all__ = [
-    "AgreementError",
-    "Entries",
-    "RatingsError",
-    "VerdictsError",
-    "Votes",
-    "combine_orders",
-    "won_by_a",
-]
+__all__ = ["AgreementError", "Entries", "RatingsError", "VerdictsError", "Votes", "combine_orders", "won_by_a"]
 
 Codes = NDArray[np.intp]
 Array = NDArray[np.float64]

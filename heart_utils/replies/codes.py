@@ -57,9 +57,8 @@ def code_reasons(reasons: pd.DataFrame, codebook: Mapping[str, Any]) -> pd.DataF
     need_columns(reasons, ["reason_id", "rationale"], CodesError)
     twice = reasons["reason_id"].duplicated()
     if twice.any():
-        raise CodesError(
-            f"reason_id: {reasons.loc[twice, 'reason_id'].iloc[0]!r} appears more than once; each reason needs its own."
-        )
+        again = reasons.loc[twice, "reason_id"].iloc[0]
+        raise CodesError(f"reason_id: {again!r} appears more than once; each reason needs its own.")
     found = _speaks_of(reasons.set_index("reason_id")["rationale"], _patterns(codebook)).assign(coder="lexicon")
     return found.assign(state=np.where(found["probability"].isna(), "abstained", "valid"))
 

@@ -88,11 +88,7 @@ def _runs(words: list[str]) -> set[tuple[str, ...]]:
 
 
 def measure_sameness(
-    replies: pd.DataFrame,
-    *,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    rng: np.random.Generator,
+    replies: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Compare each author's replies with that author's replies to other dialogues.
 

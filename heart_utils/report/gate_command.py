@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from heart_utils.ratings.anytime import compare_anytime
-from heart_utils.ratings.gate import MODES, Comparison, compare_responders
+from heart_utils.gate import MODES, Comparison, compare_anytime, compare_responders
 from heart_utils.report.gate_report import junit_xml, markdown_summary, read_sides, write_reports
 from heart_utils.runs import write_atomically
 

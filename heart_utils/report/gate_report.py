@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from heart_utils.ratings.gate import Comparison, GateError, compare_responders
+from heart_utils.gate import Comparison, GateError, compare_responders
 from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
@@ -94,7 +94,7 @@ def run_gate(
     baseline, candidate, run, protocol
         As in :func:`read_sides`.
     options
-        As in :func:`heart_utils.ratings.gate.compare_responders`: ``mode``, ``max_drop``, ``alpha``, ``max_inconsistent``,
+        As in :func:`heart_utils.gate.compare_responders`: ``mode``, ``max_drop``, ``alpha``, ``max_inconsistent``,
         ``max_detectable``, ``dimensions``, ``n_resamples``, and ``rng``, which it needs.
 
     Returns
@@ -161,7 +161,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     --------
     >>> read_sides("old", "new", run="nowhere")
     Traceback (most recent call last):
-    heart_utils.ratings.gate.GateError: There is no run 'nowhere'.
+    heart_utils.gate.GateError: There is no run 'nowhere'.
     """
     one, other = _name_both(_parse(baseline, run), _parse(candidate, run))
     if one[0].folder == other[0].folder:
@@ -215,7 +215,7 @@ def require_pass(comparison: Comparison) -> None:
 
     Examples
     --------
-    >>> from heart_utils.ratings.gate import compare_responders
+    >>> from heart_utils.gate import compare_responders
     >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
     >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
     >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
@@ -395,7 +395,7 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 
     Examples
     --------
-    >>> from heart_utils.ratings.gate import compare_responders
+    >>> from heart_utils.gate import compare_responders
     >>> import tempfile
     >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
     >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])

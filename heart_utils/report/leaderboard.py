@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.ratings.scores import weigh_scores
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Reading, fill_page
 from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
 from heart_utils.runs import csv_text, write_atomically
+from heart_utils.scores import weigh_scores
 from heart_utils.tables import check_table
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def weigh_by_hand(
 
     Raises
     ------
-    heart_utils.ratings.scores.ScaleError
+    heart_utils.scores.ScaleError
         If a responder lacks a dimension, or a profile's weights lack the sum 1 or name what nobody scored.
 
     Examples

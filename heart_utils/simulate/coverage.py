@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from scipy import optimize, stats
 from scipy.special import expit
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
-from heart_utils.ratings.anytime import compare_anytime
+from heart_utils.gate import GateError, compare_anytime, compare_responders
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
-from heart_utils.ratings.gate import GateError, compare_responders
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.ratings.resampling import FEW_RATERS, interval_ends
 from heart_utils.ratings.spread import bootstrap_draws, one_way, product_draws, two_way
@@ -52,12 +51,7 @@ NODES, WEIGHTS = normal_nodes(31)
 
 
 def simulate_coverage(
-    design: Design,
-    *,
-    rng: np.random.Generator,
-    n_studies: int = 200,
-    n_resamples: int = 400,
-    ci_level: float = 0.95,
+    design: Design, *, rng: np.random.Generator, n_studies: int = 200, n_resamples: int = 400, ci_level: float = 0.95
 ) -> pd.DataFrame:
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
@@ -147,8 +141,8 @@ def _one_study(
     hold_covariance("dialogues, sandwich", one_way(model), n_dialogues, here)
     fewest = min(n_dialogues, n_raters)
     hold_covariance("dialogues and raters", two_way(model), fewest, anywhere)
-    product = product_draws(model, n_resamples // 2, rng)[0]
-    hold_draws("dialogues and raters, product weights", product, fewest, anywhere)
+    weighted = product_draws(model, n_resamples // 2, rng)[0]
+    hold_draws("dialogues and raters, product weights", weighted, fewest, anywhere)
     wins = model.tally().total()[0, 0]
     cells = rng.multinomial(len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
     single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
@@ -321,12 +315,7 @@ def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, amon
 
 
 def check_saving(
-    verdicts: pd.DataFrame,
-    *,
-    n_labelled: Sequence[int],
-    rng: np.random.Generator,
-    n_held_out: int = 20,
-    n_draws: int = 50,
+    verdicts: pd.DataFrame, *, n_labelled: Sequence[int], rng: np.random.Generator, n_held_out: int = 20, n_draws: int = 50
 ) -> pd.DataFrame:
     r"""Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
 
@@ -371,10 +360,8 @@ def check_saving(
     dialogues = np.array(sorted(verdicts["dialogue_id"].unique()), dtype=object)
     n_pool = len(dialogues) - n_held_out
     if max(n_labelled) >= n_pool:
-        raise AgreementError(
-            f"Of {len(dialogues)} dialogues {n_held_out} are set aside: {n_pool} are left, too few to label {max(n_labelled)} "
-            f"and leave one to the judge. Set fewer aside, or label fewer."
-        )
+        left = f"Of {len(dialogues)} dialogues {n_held_out} are set aside: {n_pool} are left"
+        raise AgreementError(f"{left}, too few to label {max(n_labelled)} and leave one to the judge. Label fewer.")
     people = verdicts[verdicts["rater_kind"] == "human"]
     rows = []
     for _ in range(n_draws):
@@ -383,9 +370,8 @@ def check_saving(
         rows += [{"n_labelled": n, **_one(label_some(verdicts, n, rng, among=order[n_held_out:]), target)} for n in n_labelled]
     drawn = pd.DataFrame(rows).groupby("n_labelled")
     mean = drawn.mean()
-    found = pd.DataFrame(
-        {"n_pool": n_pool, "saved": mean["gain"] / mean["variance"], "saved_se": drawn["gain"].sem() / mean["variance"]}
-    )
+    saved, error = mean["gain"] / mean["variance"], drawn["gain"].sem() / mean["variance"]
+    found = pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error})
     return found.join(mean[["estimated", "at_most", "rho_squared", "weight"]]).reset_index()
 
 
@@ -431,17 +417,12 @@ def check_coverage(
     pool = simulate_study(rng=rng, strengths=strengths, n_dialogues=n_dialogues * n_studies, pairs="all", panels=panels)
     truth = pool.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
     study_of = pd.factorize(pool.verdicts["dialogue_id"])[0] // n_dialogues
-    held = [
-        {
-            "n_labelled": n,
-            "powered": at.between(made["ci_low"], made["ci_high"]).mean(),
-            "people": at.between(made["people_low"], made["people_high"]).mean(),
-        }
-        for _, rows in pool.verdicts.groupby(study_of)
-        for n in n_labelled
-        for made in [prediction_powered_ratings(label_some(rows, n, rng), ci_level=ci_level).table]
-        for at in [made["responder"].map(truth)]
-    ]
+    held = []
+    for (_, rows), n in product(pool.verdicts.groupby(study_of), n_labelled):
+        made = prediction_powered_ratings(label_some(rows, n, rng), ci_level=ci_level).table
+        at = made["responder"].map(truth)
+        inside = [at.between(made[f"{who}_low"], made[f"{who}_high"]).mean() for who in ("ci", "people")]
+        held.append({"n_labelled": n, "powered": inside[0], "people": inside[1]})
     found = pd.DataFrame(held).groupby("n_labelled").agg(["mean", "sem"])
     return found.set_axis([" ".join(name) for name in found.columns], axis=1).reset_index()
 
@@ -450,14 +431,8 @@ def _one(verdicts: pd.DataFrame, target: pd.Series) -> dict[str, float]:
     found = prediction_powered_ratings(verdicts)
     table = found.table.set_index("responder")
     alone, powered = (((table[name] - target) ** 2).sum() for name in ("people_strength", "strength"))
-    return {
-        "gain": float(alone - powered),
-        "variance": found.people_variance,
-        "estimated": found.saving,
-        "at_most": found.most_saving,
-        "rho_squared": found.rho_squared,
-        "weight": found.weight,
-    }
+    told = {"variance": found.people_variance, "estimated": found.saving, "at_most": found.most_saving}
+    return {"gain": float(alone - powered), **told, "rho_squared": found.rho_squared, "weight": found.weight}
 
 
 NULLS = ("regenerated", "re-asked")
@@ -499,8 +474,8 @@ def simulate_gate(
     drop : float
         How far the candidate truly lies below, in rating points of the fit.
     mode, max_drop, alpha
-        As in :func:`heart_utils.ratings.gate.compare_responders`; ``"anytime"`` is
-        :func:`heart_utils.ratings.anytime.compare_anytime`, for as many releases as `n_runs`.
+        As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is
+        :func:`heart_utils.gate.compare_anytime`, for as many releases as `n_runs`.
     n_studies, n_runs : int
         Studies, and candidates tested one after another against the same baseline in each.
     n_dimensions, n_dialogues, n_opponents, n_raters : int
@@ -576,12 +551,7 @@ def true_gap(drop: float, opponents: Array, spread: float, direct: bool) -> floa
 
 
 def _verdicts(
-    quality: Array,
-    pairs: list[tuple[int, int]],
-    names: list[str],
-    n_dimensions: int,
-    n_raters: int,
-    rng: np.random.Generator,
+    quality: Array, pairs: list[tuple[int, int]], names: list[str], n_dimensions: int, n_raters: int, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Judge each pair in each dialogue in both orders, and join the two."""
     one, other = np.array(pairs).T
@@ -593,17 +563,10 @@ def _verdicts(
     same = (first == second).ravel()
     verdict = np.where(first.ravel(), "a", "b").astype(object)
     verdict[~same] = None
-    label = np.array(names, dtype=object)
-    ids = np.array([f"d{number}" for number in range(len(quality))], dtype=object)
-    return pd.DataFrame(
-        {
-            "history_id": ids[dialogue],
-            "dialogue_id": ids[dialogue],
-            "responder_a": label[one[pair]],
-            "responder_b": label[other[pair]],
-            "rater": np.array([f"judge {k + 1}" for k in range(n_raters)], dtype=object)[rater],
-            "dimension": np.array([f"dimension {k + 1}" for k in range(n_dimensions)], dtype=object)[dimension],
-            "verdict": verdict,
-            "state": np.where(same, "valid", "inconsistent"),
-        }
-    )
+    label, ids = np.array(names, dtype=object), np.array([f"d{number}" for number in range(len(quality))], dtype=object)
+    judges, lines = (np.array([f"{word} {k + 1}" for k in range(n)], dtype=object) for word, n in
+                     (("judge", n_raters), ("dimension", n_dimensions)))  # fmt: skip
+    where = {"history_id": ids[dialogue], "dialogue_id": ids[dialogue]}
+    who = {"responder_a": label[one[pair]], "responder_b": label[other[pair]], "rater": judges[rater]}
+    said = {"dimension": lines[dimension], "verdict": verdict, "state": np.where(same, "valid", "inconsistent")}
+    return pd.DataFrame({**where, **who, **said})

@@ -105,9 +105,8 @@ def recover_faults(
     rows = []
     for name, faults in PLANTED:
         drawn = simulate_judge(faults, rng=rng, n_pairs=n_pairs)
-        rows += [
-            (name, measure, planted, *found, ci_level, True) for measure, planted, found in _measure(name, drawn, faults, how)
-        ]
+        measured = _measure(name, drawn, faults, how)
+        rows += [(name, measure, planted, *found, ci_level, True) for measure, planted, found in measured]
     return pd.DataFrame(rows, columns=["fault", "measure", "planted", "found", "ci_low", "ci_high", "ci_level", "simulated"])
 
 
@@ -164,11 +163,7 @@ def _measure(name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]
         copied = (2.0 * share + share**2) / 3.0
         return [
             ("two dimensions alike, one a call", apart, _interval(overlap["heart-single"], "estimate")),
-            (
-                "two dimensions alike, all in one call",
-                apart + (1 - apart) * copied,
-                _interval(overlap["heart"], "estimate"),
-            ),
+            ("two dimensions alike, all in one call", apart + (1 - apart) * copied, _interval(overlap["heart"], "estimate")),
         ]
     last = drawn[(drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)]
     ties = share_ci(last["verdict"].eq("tie"), 1, cluster=last["dialogue_id"], **how)

@@ -8,6 +8,7 @@ discriminate. What they do not fix (how far models differ, raters' tastes) is as
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
@@ -82,11 +83,7 @@ def calibrate() -> Settings:
 
 
 def simulate_heart(
-    *,
-    rng: np.random.Generator,
-    layout: str = "fifteen raters",
-    settings: Settings | None = None,
-    scores: bool = False,
+    *, rng: np.random.Generator, layout: str = "fifteen raters", settings: Settings | None = None, scores: bool = False
 ) -> Study:
     """Draw a study of HEART's size: 16 models and people, judged by people and by three judges.
 
@@ -126,17 +123,9 @@ def simulate_heart(
         Panel("human", N_RATERS, votes, rater_sd=RATER_SD, ties=chosen.ties),
         Panel("model", N_JUDGES, N_JUDGES, discrimination=chosen.discrimination),
     )
-    return simulate_study(
-        rng=rng,
-        strengths=strengths,
-        n_dialogues=n_dialogues,
-        n_twins=N_TWINS,
-        pairs=pairs,
-        panels=panels,
-        dialogue_sd=chosen.dialogue_sd,
-        adversarial_sd=0.0,  # no published figure says how far anybody moves
-        scores=scores,
-    )
+    size: dict[str, Any] = {"n_dialogues": n_dialogues, "n_twins": N_TWINS, "pairs": pairs, "dialogue_sd": chosen.dialogue_sd}
+    # No published figure says how far anybody moves in adversarial histories.
+    return simulate_study(rng=rng, strengths=strengths, panels=panels, **size, adversarial_sd=0.0, scores=scores)
 
 
 def _models() -> Array:

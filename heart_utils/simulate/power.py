@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pandas as pd
 from scipy import optimize, stats
 from scipy.special import expit
 
-from heart_utils.ratings.rank_sets import simultaneous_quantile
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.resampling import FEW_RATERS
+from heart_utils.ratings.spread import simultaneous_quantile
 from heart_utils.ratings.verdicts import Array
 
 __all__ = ["Design", "minimum_gap", "needed_dialogues", "plan_study"]
@@ -224,16 +224,8 @@ def plan_study(
         gap = minimum_gap(design, power=power, ci_level=ci_level, n_contrasts=n_contrasts)
         parts = _parts(design)
         total = sum(parts.values())
-        rows.append(
-            {
-                **{name: getattr(design, name) for name in Design.__dataclass_fields__},
-                "n_verdicts": design.n_verdicts,
-                "gap": gap,
-                "gap_points": POINTS * gap,
-                "win_probability": expit(gap),
-                **{name: part / total for name, part in parts.items()},
-            }
-        )
+        found = {"n_verdicts": design.n_verdicts, "gap": gap, "gap_points": POINTS * gap, "win_probability": expit(gap)}
+        rows.append(asdict(design) | found | {name: part / total for name, part in parts.items()})
     return pd.DataFrame(rows)
 
 
@@ -255,11 +247,8 @@ def _parts(design: Design) -> dict[str, float]:
     own = 2.0 * shared["reply"] / design.n_dialogues * (1.0 + 2.0 * (1.0 - part) / (part * size))
     met = 2.0 * (shared["replies"] - 2.0 * shared["reply"]) / per_pair
     alone = 4.0 * (1.0 - design.tie_share) - shared["replies"] - 2.0 * shared["taste"]
-    return {
-        "verdicts": 2.0 * alone / (per_pair * design.votes),
-        "dialogues": own + met,
-        "raters": 2.0 * shared["taste"] * (dealt + drawn),
-    }
+    by_verdict, by_taste = 2.0 * alone / (per_pair * design.votes), 2.0 * shared["taste"] * (dealt + drawn)
+    return {"verdicts": by_verdict, "dialogues": own + met, "raters": by_taste}
 
 
 def shared_covariances(design: Design) -> dict[str, float]:
@@ -289,13 +278,9 @@ def _gaps(variance: float) -> tuple[Array, Array]:
 def _check(design: Design, power: float, ci_level: float) -> None:
     compared = design.n_responders * (design.n_responders - 1) // 2
     if design.n_responders < 2 or design.n_dialogues < 2 or design.votes < 1 or design.n_raters < design.votes:
-        raise ValueError(
-            f"A study needs two responders and dialogues or more, and as many raters as votes a pair; this is {design}."
-        )
+        raise ValueError(f"A study needs two responders, two dialogues and as many raters as votes a pair; this is {design}.")
     if not 1 <= design.pairs <= compared:
-        raise ValueError(
-            f"{design.n_responders} responders make {compared} pairs, so {design.pairs} cannot be compared in a dialogue."
-        )
+        raise ValueError(f"{design.n_responders} responders make {compared} pairs; {design.pairs} cannot meet in a dialogue.")
     if not 0 <= design.tie_share < 1:
         raise ValueError(f"tie_share is {design.tie_share}; it lies from 0 to below 1.")
     if not 0 < power < 1 or not 0 < ci_level < 1:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import fit_strengths
-from heart_utils.ratings.verdicts import Array
+from heart_utils.ratings.verdicts import Array, Codes
 from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_columns
 
@@ -26,8 +26,6 @@ __all__ = [
     "simulate_study",
     "simulate_writers",
 ]
-
-Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -132,33 +130,17 @@ def simulate_raters(
     names = np.array([f"rater-{number + 1:04d}" for number in range(n_raters)])
     ids = pd.Series([f"pair-{number:05d}" for number in range(n_pairs)])
     pairs = pd.DataFrame(dict.fromkeys(("pair_id", "history_id", "dialogue_id"), ids))
-    verdicts = verdicts_table(
-        pairs.assign(slice="standard", responder_a="x", responder_b="y"),
-        pair,
-        order == "ab",
-        rater=names[rater],
-        rater_kind="human",
-        dimension="overall",
-        dimension_position=None,
-        verdict=chosen,
-        margin=np.where(chosen == "tie", np.nan, rng.integers(1, 6, len(pair))),
-        p_a=np.nan,
-        state="valid",
-        answer_format=None,
-    ).assign(seconds=seconds)
+    margin = np.where(chosen == "tie", np.nan, rng.integers(1, 6, len(pair)))
+    said: dict[str, Any] = {"rater": names[rater], "rater_kind": "human", "dimension": "overall", "dimension_position": None}
+    said |= {"verdict": chosen, "margin": margin, "p_a": np.nan, "state": "valid", "answer_format": None}
+    met = pairs.assign(slice="standard", responder_a="x", responder_b="y")
+    verdicts = verdicts_table(met, pair, order == "ab", **said).assign(seconds=seconds)
     verdicts["position"] = verdicts.groupby("rater").cumcount() + 1
     passed = rng.binomial(n_checks, [BEHAVIOURS[kind].passes for kind in kinds])
     done = np.bincount(rater, minlength=n_raters)
-    raters = pd.DataFrame({"rater": names, "n_checks_passed": passed, "n_shown": done, "n_answered": done}).assign(
-        rater_kind="human",
-        study="simulated",
-        population="simulated",
-        language="none",
-        pay="none",
-        n_checks=n_checks,
-        completed=True,
-        simulated=True,
-    )
+    raters = pd.DataFrame({"rater": names, "n_checks_passed": passed, "n_shown": done, "n_answered": done})
+    raters = raters.assign(rater_kind="human", study="simulated", population="simulated", language="none", pay="none")
+    raters = raters.assign(n_checks=n_checks, completed=True, simulated=True)
     truth = pd.DataFrame({"rater": names, "behaviour": kinds})
     return SimulatedRaters(check_table("verdicts", verdicts), check_table("raters", raters), truth)
 
@@ -179,16 +161,10 @@ def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFra
     number = np.arange(len(slices))
     dialogue = np.where(number < n_dialogues, number, n_dialogues + (number - n_dialogues) // 2)
     other = number + np.where((number - n_dialogues) % 2, -1, 1)
-    return _finish(
-        "histories",
-        history_id=[f"h{at:05d}" for at in number],
-        dialogue_id=[f"d{at:05d}" for at in dialogue],
-        source="simulated",
-        slice=slices,
-        twin_id=words([None if at < n_dialogues else f"h{to:05d}" for at, to in zip(number, other, strict=True)], number),
-        turns=[[{"speaker": "seeker", "text": f"(a simulated history, number {at})"}] for at in number],
-        licence="CC0-1.0",
-    )
+    ids = {"history_id": [f"h{at:05d}" for at in number], "dialogue_id": [f"d{at:05d}" for at in dialogue]}
+    twins = words([None if at < n_dialogues else f"h{to:05d}" for at, to in zip(number, other, strict=True)], number)
+    turns = [[{"speaker": "seeker", "text": f"(a simulated history, number {at})"}] for at in number]
+    return _finish("histories", **ids, source="simulated", slice=slices, twin_id=twins, turns=turns, licence="CC0-1.0")
 
 
 def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -459,21 +435,15 @@ def _judge(
     if panel.answer_format == "logprob":  # the likelier letter is the answer, so that it does not contradict `p_a`
         said = np.where(lean > 0.0, 0, 1)
     said = np.where(failed, 3, said)
-    dimension = np.repeat(np.arange(len(dimensions)), len(pair))
-    return verdicts_table(
-        pairs,
-        np.tile(pair, len(dimensions)),
-        np.tile(a_first, len(dimensions)),
-        rater=words(raters, np.tile(rater, len(dimensions))),
-        rater_kind=words([panel.kind], np.zeros(len(lean), int)),
-        dimension=words(dimensions, dimension),
-        dimension_position=pd.array(dimension, dtype="Int64"),
-        verdict=words(["a", "b", "tie", None], said),
-        margin=np.where(said < 2, _margins(rng, np.where(said == 1, -lean, lean)), np.nan),
-        p_a=np.where(failed | (panel.answer_format != "logprob"), np.nan, expit(lean)),
-        state=words(["valid", "unparsed"], failed.astype(int)),
-        answer_format=words([panel.answer_format], np.zeros(len(lean), int)),
-    )
+    dimension, same = np.repeat(np.arange(len(dimensions)), len(pair)), np.zeros(len(lean), int)
+    n = len(dimensions)
+    columns: dict[str, Any] = {"rater": words(raters, np.tile(rater, n)), "rater_kind": words([panel.kind], same)}
+    columns |= {"dimension": words(dimensions, dimension), "dimension_position": pd.array(dimension, dtype="Int64")}
+    columns |= {"verdict": words(["a", "b", "tie", None], said), "state": words(["valid", "unparsed"], failed.astype(int))}
+    columns["margin"] = np.where(said < 2, _margins(rng, np.where(said == 1, -lean, lean)), np.nan)
+    columns["p_a"] = np.where(failed | (panel.answer_format != "logprob"), np.nan, expit(lean))
+    columns["answer_format"] = words([panel.answer_format], same)
+    return verdicts_table(pairs, np.tile(pair, n), np.tile(a_first, n), **columns)
 
 
 def _show(rng: np.random.Generator, n_pairs: int, panel: Panel, orders: str) -> tuple[Codes, Codes, NDArray[np.bool_]]:
@@ -508,19 +478,10 @@ def _score(
     severity = rng.normal(0.0, SEVERITY_SD, panel.n_raters)
     felt = panel.discrimination * there.ravel() + severity[rater] + rng.logistic(0.0, 0.5, there.size)
     rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
-    author = words(names, responder)
-    return _finish(
-        "scores",
-        **rows,
-        reply_id=rows["history_id"] + "-" + author,
-        responder=author,
-        rater=words(_names_of(panel, number), rater),
-        rater_kind=words([panel.kind], np.zeros(there.size, int)),
-        dimension=words(dimensions, dimension),
-        score=1.0 + np.searchsorted(SCORE_CUTS, felt),
-        state="valid",
-        protocol="simulated",
-    )
+    author, by = words(names, responder), words(_names_of(panel, number), rater)
+    rows = rows.assign(reply_id=rows["history_id"] + "-" + author, responder=author, rater=by)
+    rows["rater_kind"], rows["dimension"] = words([panel.kind], np.zeros(there.size, int)), words(dimensions, dimension)
+    return _finish("scores", **rows, score=1.0 + np.searchsorted(SCORE_CUTS, felt), state="valid", protocol="simulated")
 
 
 def _names_of(panel: Panel, number: int) -> list[str]:
@@ -613,14 +574,8 @@ def simulate_writers(
         raise ValueError(f"{writers_per_history} writers a history need as many, and there are {n_writers}.")
     names = [f"human_{number + 1:02d}" for number in range(n_writers)]
     strengths = dict(zip(names, rng.normal(0.0, writer_sd, n_writers), strict=True)) | dict(models)
-    study = simulate_study(
-        rng=rng,
-        strengths=strengths,
-        n_dialogues=n_dialogues,
-        pairs="all",
-        panels=(Panel("human", 20, 3),),
-        dialogue_sd=dialogue_sd,
-    )
+    how: dict[str, Any] = {"n_dialogues": n_dialogues, "pairs": "all", "dialogue_sd": dialogue_sd}
+    study = simulate_study(rng=rng, strengths=strengths, panels=(Panel("human", 20, 3),), **how)
     order = rng.permutation(n_writers)
     turns = order[np.arange(n_dialogues * writers_per_history) % n_writers]
     histories = np.repeat(study.histories["history_id"].to_numpy(), writers_per_history)
@@ -637,17 +592,12 @@ def simulate_writers(
     author = "writer-" + replies["responder"].str.removeprefix("human_")
     centre = float(np.mean(list(models.values())))
     responders = study.responders[~study.responders["responder"].isin(names[1:])]
-    return replace(
-        study,
-        verdicts=_pool(verdicts, names),
-        comparisons=_pool(comparisons, names),
-        replies=replies.assign(author_id=author.where(person, None), responder=replies["responder"].mask(person, "human")),
-        responders=responders.assign(responder=responders["responder"].replace(names[0], "human")),
-        truth=pd.DataFrame(
-            {"responder": ["human/" + name.replace("human_", "writer-") for name in names]}
-            | {"strength": [strengths[name] - centre for name in names]}
-        ),
-    )
+    replies = replies.assign(author_id=author.where(person, None), responder=replies["responder"].mask(person, "human"))
+    responders = responders.assign(responder=responders["responder"].replace(names[0], "human"))
+    writers = ["human/" + name.replace("human_", "writer-") for name in names]
+    truth = pd.DataFrame({"responder": writers, "strength": [strengths[name] - centre for name in names]})
+    verdicts, comparisons = (_pool(table, names) for table in (verdicts, comparisons))
+    return replace(study, verdicts=verdicts, comparisons=comparisons, replies=replies, responders=responders, truth=truth)
 
 
 def _pool(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:

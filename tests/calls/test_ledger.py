@@ -405,13 +405,14 @@ def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
         "find": ([request.key],), "statuses": ([request.key],), "claim": ([request], [0.0]), "record": ([],),
         "release": ([request.key],), "book": ({"q": 1.0},),
     }  # fmt: skip
-    engine, failures = ledger.engine, [1, 2]
+    engine, failures, said = ledger.engine, [1, 2], []
 
     class Away:
         url, dialect = engine.url, engine.dialect
 
         def __getattr__(self, name):
             if failures and name in ("begin", "connect"):
+                said.append(ledger.waits)
                 failures.pop()
                 raise sa.exc.OperationalError("SELECT", {}, psycopg.OperationalError("connection refused"))
             return getattr(engine, name)
@@ -419,10 +420,30 @@ def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
     monkeypatch.setattr(ledger, "engine", Away())
     getattr(ledger, step)(*arguments.get(step, ()), **({"since": 0.0} if step == "claim" else {}))
     assert not failures
+    assert said[0] is None
+    assert "connection refused" in said[1]  # what a progress bar shows while it waits
+    assert ledger.waits is None
     failures.extend([1] * 1000)
     ledger.patience_s = 0.3
     with pytest.raises(LedgerError, match="could not be (read|written) .connection refused"):
         getattr(ledger, step)(*arguments.get(step, ()), **({"since": 0.0} if step == "claim" else {}))
+
+
+def test_many_keys_are_one_parameter_in_postgresql():
+    on = sa.create_mock_engine("postgresql+psycopg://", lambda *_: None)
+    among = database.keys_in(on, database.calls.c.key, ["k", "l"]).compile(dialect=on.dialect)
+    assert str(among).startswith("calls.key = any(CAST(")
+    assert list(among.params.values()) == [["k", "l"]]
+
+
+def test_an_answer_is_logged_with_its_model_where_the_request_is_known(ledger, tmp_path):
+    ledger.log = tmp_path / "calls.jsonl"
+    known, unknown = ask("known"), ask("unknown")
+    answers = [Call(one.key, status="ok", text="said", total_ms=1500.0) for one in (known, unknown)]
+    ledger.record(answers, requests={known.key: known})
+    lines = [json.loads(line) for line in ledger.log.read_text(encoding="utf-8").splitlines()]
+    assert [(line["call"], line["model"], line["seconds"]) for line in lines] == [
+        (known.key, "judge", 1.5), (unknown.key, None, 1.5)]  # fmt: skip
 
 
 def test_a_file_that_another_program_holds_is_waited_for(tmp_path, monkeypatch):

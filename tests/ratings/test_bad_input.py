@@ -1,15 +1,14 @@
 """What cannot be rated is refused in one sentence with a way out, whichever function is asked."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from heart_utils.agreement.agreement import pairwise_agreement
-from heart_utils.agreement.prediction_powered import corrected_gap, prediction_powered_ratings
+from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.evidence.effects import share_between
+from heart_utils.gate import compare_responders
 from heart_utils.judges.position import position_bias
 from heart_utils.ratings.consistency import consistency, head_to_head
-from heart_utils.ratings.gate import compare_responders
 from heart_utils.ratings.judge_aware import fit_judge_aware
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
 from heart_utils.report.figures import plot_leaderboard
@@ -98,24 +97,9 @@ def test_a_probability_against_its_verdict_is_refused_where_it_is_read():
     [
         lambda level: share_between([6, 5, 5], [5, 4, 6], ci_level=level),
         lambda level: prediction_powered_ratings(ALL[JUDGE | FIRST], ci_level=level),
-        lambda level: corrected_gap(*labelled(6), kind="half", between=("first", "second"), ci_level=level),
     ],
 )
 def test_no_interval_has_a_level_of_more_than_one(ask):
     assert len(vars(ask(0.9)) if hasattr(ask(0.9), "__dict__") else ask(0.9))
     with pytest.raises(ValueError, match="ci_level is 1.5; expected a number between 0 and 1"):
         ask(1.5)
-
-
-def labelled(n):
-    """Codes of thirty dialogues, and of the first n also by hand."""
-    rows = [(f"{d}-{half}", f"d{d:02}", "question", half) for d in range(30) for half in ("first", "second")]
-    codes = pd.DataFrame(rows, columns=["reply_id", "dialogue_id", "code", "half"])
-    codes["probability"] = np.random.default_rng(1).random(len(codes))
-    return codes, codes[codes["dialogue_id"] < f"d{n:02}"].round({"probability": 0})
-
-
-@pytest.mark.parametrize("n", [0, 4])
-def test_too_few_labelled_dialogues_are_counted(n):
-    with pytest.raises(ValueError, match="it takes 5"):
-        corrected_gap(*labelled(n), kind="half", between=("first", "second"))

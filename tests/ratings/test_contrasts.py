@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from heart_utils.ratings.contrasts import group_contrast, twin_contrasts
+from heart_utils.ratings.contrasts import twin_contrasts
 from heart_utils.ratings.ratings import RatingsError, fit_ratings
 from heart_utils.simulate.study import Panel, simulate_study
 
@@ -87,17 +87,13 @@ def test_dialogues_without_a_twin_are_counted(study):
 
 def test_what_is_no_contrast_is_refused(study):
     cases = {
-        "names nobody, who is not on the board": {"nobody": 1.0, "human_01": -1.0},
-        "sum to 1, expected 0": {"human_01": 1.0},
-        "sum to nan, expected 0": {"human_01": float("nan"), "model_01": -1.0},
+        "names nobody, who is not on the board": (["nobody"], ["human_01"]),
+        "'x' needs two groups that do not overlap": (["human_01"], []),
+        "do not overlap, got ": (["human_01"], ["human_01", "model_01"]),
     }
-    for said, weights in cases.items():
+    for said, sides in cases.items():
         with pytest.raises(RatingsError, match=said):
-            twin_contrasts(study.verdicts, contrasts={"x": weights}, n_resamples=20)
-    people, models = ["human_01"], ["model_01", "model_02"]
-    assert group_contrast(people, models) == {"human_01": 1.0, "model_01": -0.5, "model_02": -0.5}
-    with pytest.raises(RatingsError, match="two groups that do not overlap"):
-        group_contrast(["x"], ["x", "y"])
+            twin_contrasts(study.verdicts, contrasts={"x": sides}, n_resamples=20)
     with pytest.raises(RatingsError, match="No dialogue has verdicts on both"):
         twin_contrasts(study.verdicts[study.verdicts["slice"] == "adversarial"])
 
@@ -121,3 +117,10 @@ def test_a_gap_to_who_won_all_in_a_slice_has_no_interval_and_says_so(study):
     assert table["penalised"].tolist() == concerned.tolist()
     assert table.loc[concerned, ["ci_low", "ci_high"]].isna().all(axis=None)
     assert table.loc[~concerned, ["ci_low", "ci_high"]].notna().all(axis=None)
+
+
+def test_a_contrast_of_groups_is_the_mean_of_the_contrasts_of_its_members(study):
+    pairs = {"one": (["human_01"], ["model_01"]), "two": (["human_01"], ["model_02"])}
+    both = pairs | {"both": (["human_01"], ["model_01", "model_02"])}
+    delta = twin_contrasts(study.verdicts, contrasts=both, n_resamples=20, n_flips=20).table.set_index("contrast")["delta"]
+    assert delta["both"] == pytest.approx(delta[list(pairs)].mean())

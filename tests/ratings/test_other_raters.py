@@ -11,7 +11,7 @@ from scipy import stats
 
 from heart_utils.agreement.agreement import AgreementError, author_baseline, pair_votes, pairwise_agreement
 from heart_utils.ratings.consistency import head_to_head
-from heart_utils.ratings.resampling import crossed_variance, draw_weights
+from heart_utils.ratings.resampling import crossed_error, draw_weights
 from heart_utils.ratings.verdicts import RatingsError, read_votes
 
 BOTH = ["dialogue_id", "rater"]
@@ -96,10 +96,10 @@ def test_other_raters_widen_every_measure_s_interval_where_raters_have_habits(pe
         assert narrow < wide < 5 * narrow
 
 
-def test_a_variance_below_that_of_raters_alone_is_theirs():
+def test_an_error_below_that_of_raters_alone_is_theirs():
     dialogue, rater = np.repeat(np.arange(4), 3), np.tile(np.arange(3), 4)
     likes = (rater == 2).astype(float)
-    assert crossed_variance((likes - 1 / 3) / 12, dialogue, rater) == pytest.approx(3 / 2 * (4 / 9 + 2 / 9) / 9)
+    assert crossed_error((likes - 1 / 3) / 12, dialogue, rater) ** 2 == pytest.approx(3 / 2 * (4 / 9 + 2 / 9) / 9)
 
 
 def test_few_raters_or_nested_ones_or_judges_cannot_stand_for_others(people, rng):

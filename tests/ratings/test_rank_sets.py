@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from heart_utils.ratings.rank_sets import level_of_one, rank_ranges, simultaneous_quantile
+from heart_utils.ratings.spread import Gaps, level_of_one, simultaneous_quantile
 
 # Mean and standard error of the mathematics scores of PISA 2018, as R's csranks 1.3.0 ships them.
 PISA = """Australia 491.3600 1.9398, Austria 498.9423 2.9709, Belgium 508.0703 2.2626,
@@ -33,16 +33,16 @@ def test_the_rank_of_one_country_is_that_which_csranks_prints(pisa):
     """Its vignette prints 8 to 23 for the United Kingdom alone and says 7 to 23 in its text: its draws have no seed."""
     names, score, replicates = pisa
     place = names.index("United_Kingdom")
-    best, worst = rank_ranges(score, replicates, 10**6, 0.95, alone=place)
+    best, worst = Gaps(score, replicates, 10**6, 0.95).ranks(place)
     assert best[place] in (7, 8)
     assert worst[place] == 23
 
 
 def test_all_ranks_at_once_are_wider_than_each_alone(pisa):
     names, score, replicates = pisa
-    best, worst = rank_ranges(score, replicates, 10**6, 0.95)
+    best, worst = Gaps(score, replicates, 10**6, 0.95).ranks()
     for place in range(0, len(names), 9):
-        low, high = rank_ranges(score, replicates, 10**6, 0.95, alone=place)
+        low, high = Gaps(score, replicates, 10**6, 0.95).ranks(place)
         assert best[place] <= low[place] <= high[place] <= worst[place]
     # csranks' 95 % set of the five best, by one-sided tests: ours are two-sided and may hold more, not fewer.
     first = {
@@ -63,7 +63,7 @@ def test_all_ranks_at_once_are_wider_than_each_alone(pisa):
 
 def test_ranges_separate_what_is_far_apart(rng):
     estimate = np.array([5.0, 0.1, 0.0, -5.0])
-    best, worst = rank_ranges(estimate, estimate + rng.normal(size=(2000, 4)), 300, 0.95)
+    best, worst = Gaps(estimate, estimate + rng.normal(size=(2000, 4)), 300, 0.95).ranks()
     assert best.tolist() == [1, 2, 2, 4]
     assert worst.tolist() == [1, 3, 3, 4]
 
@@ -73,7 +73,7 @@ def test_ranges_of_equals_hold_all_at_once(rng):
     errors = []
     for _ in range(400):
         estimate = rng.normal(size=10)
-        best, worst = rank_ranges(estimate, estimate + rng.normal(size=(400, 10)), 300, 0.95)
+        best, worst = Gaps(estimate, estimate + rng.normal(size=(400, 10)), 300, 0.95).ranks()
         errors.append((best > 1).any() or (worst < 10).any())
     assert np.mean(errors) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 400))
 
@@ -86,7 +86,7 @@ def test_those_told_apart_leave_more_room_for_the_rest(rng):
     among_all = simultaneous_quantile(4, 10**6, 0.95)
     alone = stats.t.isf(level_of_one(np.isin(np.arange(16).reshape(4, 4), [6, 9]), 10**6, 0.95), 10**6)
     assert alone < 2.45 < among_all
-    assert rank_ranges(estimate, estimate + noise, 10**6, 0.95)[1].tolist() == [1, 2, 3, 4]
+    assert Gaps(estimate, estimate + noise, 10**6, 0.95).ranks()[1].tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("df", [1, 5, 19, 300])

@@ -152,7 +152,7 @@ def test_win_probability_is_the_mean_over_opponents():
     ratings = fit_ratings(rows)  # consistent: 3, 9 and 3 to one
     table = ratings.table.set_index("responder")
     assert table.loc["x", "win_probability"] == pytest.approx((3 / 4 + 9 / 10) / 2)
-    assert ratings.win_probabilities().loc["y", "z"] == pytest.approx(3 / 4)
+    assert ratings.chance.loc["y", "z"] == pytest.approx(3 / 4)
 
 
 # Second implementations

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from gate_case import DIMENSIONS, THETA, write_run
 
-from heart_utils.ratings.gate import compare_responders
+from heart_utils.gate import compare_responders
 from heart_utils.report.gate_report import (
     GateError,
     GateFailedError,

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from heart_utils.ratings.scores import ScaleError
 from heart_utils.report.leaderboard import weigh_by_hand
+from heart_utils.scores import ScaleError
 
 MEANS = pd.DataFrame(
     {"responder": ["a", "a", "b", "b", "c<b>", "c<b>"], "dimension": ["safety", "warmth"] * 3, "score": [5, 1, 3, 4, 2, 2]}

@@ -7,8 +7,8 @@ import time
 import pandas as pd
 import pytest
 
-from heart_utils.ratings.scores import weigh_scores
 from heart_utils.runs import find_root
+from heart_utils.scores import weigh_scores
 
 pytestmark = pytest.mark.services
 

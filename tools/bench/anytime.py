@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import expit
 
-from heart_utils.ratings.anytime import first_stop, follow
+from heart_utils.gate import first_stop, follow
 from heart_utils.simulate.coverage import HISTORY_SD, POSITION, REPLY_SD, simulate_gate, true_gap
 from tools.bench import Figure
 

@@ -4,59 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
-from math import prod
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, draw_weights, interval_ends, ratio, share_ci
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_ends, ratio, share_ci, sums_by
 from heart_utils.ratings.verdicts import won_by_a
 
-__all__ = [
-    "Calibration",
-    "ScaleError",
-    "average_scores",
-    "calibrate_scores",
-    "pairs_against_scores",
-    "sweep_weights",
-    "weigh_scores",
-]
+__all__ = ["ScaleError", "average_scores", "calibrate_scores", "pairs_against_scores", "sweep_weights", "weigh_scores"]
 
 
 class ScaleError(ValueError):
     """Scores, or weights for them, do not fit together."""
-
-
-def crossed_components(cells: NDArray[np.float64]) -> dict[tuple[int, ...], float]:
-    """Estimate the variance components of a crossed random design with one score a cell, by the axes that each varies with.
-
-    From expected mean squares: the component of an effect is the alternating sum of the mean squares of all effects that
-    include it, over the number of scores in each of its cells. The last one includes chance. Source: Brennan (2001).
-    """
-    cells = cells - cells.mean()
-    axes = range(cells.ndim)
-    behind = {
-        part: prod(size for axis, size in enumerate(cells.shape) if axis not in part)
-        for size in range(cells.ndim + 1)
-        for part in combinations(axes, size)
-    }
-    sums = {
-        part: (cells.mean(axis=tuple(axis for axis in axes if axis not in part)) ** 2).sum() * n for part, n in behind.items()
-    }
-    squares = {
-        effect: sum((-1) ** (len(effect) - len(part)) * sums[part] for part in sums if set(part) <= set(effect))
-        / prod(cells.shape[axis] - 1 for axis in effect)
-        for effect in sums
-        if effect
-    }
-    found = {}
-    for effect in squares:
-        wider = [(-1) ** (len(one) - len(effect)) * square for one, square in squares.items() if set(effect) <= set(one)]
-        found[effect] = float(sum(wider)) / behind[effect]
-    return found
 
 
 def average_scores(
@@ -65,7 +26,7 @@ def average_scores(
     scale: tuple[float, float] = (1.0, 5.0),
     n_resamples: int = 1000,
     ci_level: float = 0.95,
-    rng: np.random.Generator | None = None,
+    rng: Rng = None,
 ) -> pd.DataFrame:
     """Average the valid scores of each responder on each dimension, with an interval over dialogues.
 
@@ -107,10 +68,8 @@ def average_scores(
         )
     cell, cells = pd.factorize(pd.MultiIndex.from_frame(valid[["responder", "dimension"]]), sort=True)
     where, clusters = pd.factorize(valid["dialogue_id"], sort=True)
-    flat, size = where * len(cells) + cell, len(clusters) * len(cells)
-    shape = (len(clusters), len(cells))
-    total = np.bincount(flat, weights=valid["score"].to_numpy(dtype=float), minlength=size).reshape(shape)
-    count = np.bincount(flat, minlength=size).reshape(shape).astype(float)
+    columns = np.column_stack([valid["score"].to_numpy(dtype=float), np.ones(len(valid))])
+    total, count = np.moveaxis(sums_by((where, cell), columns, len(clusters), len(cells)), -1, 0)
     mean, met = total.sum(axis=0) / count.sum(axis=0), (count > 0).sum(axis=0)
     low = high = np.full(len(cells), np.nan)
     if n_resamples and len(clusters) > 1:
@@ -118,10 +77,9 @@ def average_scores(
         replicates = ratio(drawn @ total, drawn @ count)
         # A responder of few dialogues has no mean in a resample that drew none of them.
         low, high = interval_ends(mean, replicates, met, ci_level, least=scale[0], most=scale[1])
-    found = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}
-    table = pd.DataFrame(found | {"n_scores": count.sum(axis=0).astype(int)}, index=cells).rename_axis(
-        ["responder", "dimension"]
-    )
+    found: dict[str, Any] = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}
+    found["n_scores"] = count.sum(axis=0).astype(int)
+    table = pd.DataFrame(found, index=cells).rename_axis(["responder", "dimension"])
     table["n_left_out"] = scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
     return table.assign(n_clusters=met, provisional=met < ENOUGH_CLUSTERS).reset_index()
 
@@ -205,27 +163,15 @@ def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.
     drawn = rng.dirichlet(np.ones(values.shape[1]), size=n_draws) @ values.T
     ahead = (drawn[:, None, :] > drawn[:, :, None] + 1e-12).sum(axis=2)
     above = (values[:, None, :] >= values[None, :, :]).all(axis=2) & (values[:, None, :] > values[None, :, :]).any(axis=2)
-    table = pd.DataFrame(
-        {
-            "responder": wide.index,
-            "mean_rank": 1 + ahead.mean(axis=0),
-            "best_rank": 1 + ahead.min(axis=0),
-            "worst_rank": 1 + ahead.max(axis=0),
-            "surely_behind": above.sum(axis=0),
-            "surely_ahead": above.sum(axis=1),
-            "share_first": (ahead == 0).mean(axis=0),
-        }
-    )
+    table = pd.DataFrame({"responder": wide.index, "mean_rank": 1 + ahead.mean(axis=0)})
+    table["best_rank"], table["worst_rank"] = 1 + ahead.min(axis=0), 1 + ahead.max(axis=0)
+    table["surely_behind"], table["surely_ahead"] = above.sum(axis=0), above.sum(axis=1)
+    table["share_first"] = (ahead == 0).mean(axis=0)
     return table.sort_values(["mean_rank", "responder"], ignore_index=True)
 
 
 def pairs_against_scores(
-    verdicts: pd.DataFrame,
-    scores: pd.DataFrame,
-    *,
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    rng: np.random.Generator,
+    verdicts: pd.DataFrame, scores: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Compare what a judge says of two replies side by side with the scores it gave each alone.
 
@@ -282,8 +228,8 @@ def pairs_against_scores(
             continue
         decided, n_dialogues = group["agree"] != 0, group["dialogue_id"].nunique()
         found = {"rater": rater, "dimension": dimension, "n_pairs": len(group), "n_without_scores": len(every) - len(group)}
-        found |= {by: float((group[column] == 0).mean()) for by, column in
-                  (("pairs_undecided", "by_pair"), ("scores_tied", "by_score"))}  # fmt: skip
+        ties = (float((group[column] == 0).mean()) for column in ("by_pair", "by_score"))
+        found |= dict(zip(("pairs_undecided", "scores_tied"), ties, strict=True))
         found |= {"n_decided": int(decided.sum()), "agree": np.nan, "ci_low": np.nan, "ci_high": np.nan}
         if decided.any():
             found["agree"] = float((group["agree"] > 0).sum() / decided.sum())
@@ -381,20 +327,10 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
             constant[held] = group["people"][~held].mean()
             curves.append(_curve(str(rater), str(dimension), number, levels, curve))
         raw, better = group["score"] - group["people"], group["calibrated"] - group["people"]
-        tables.append(
-            {
-                "rater": rater,
-                "dimension": dimension,
-                "n": len(group),
-                "n_left_out": int(left_out.get((rater, dimension), 0)),
-                "n_folds": len(np.unique(folds)),
-                "rmse_raw": _rms(raw),
-                "rmse_calibrated": _rms(better),
-                "rmse_mean": _rms(constant - group["people"]),
-                "bias_raw": raw.mean(),
-                "bias_calibrated": better.mean(),
-            }
-        )
+        counts = {"n_left_out": int(left_out.get((rater, dimension), 0)), "n_folds": len(np.unique(folds))}
+        errors = {"rmse_raw": _rms(raw), "rmse_calibrated": _rms(better), "rmse_mean": _rms(constant - group["people"])}
+        about: dict[str, Any] = {"rater": rater, "dimension": dimension, "n": len(group)}
+        tables.append({**about, **counts, **errors, "bias_raw": raw.mean(), "bias_calibrated": better.mean()})
         predictions.append(group[["rater", "dimension", "reply_id", "score", "calibrated", "people", "fold"]])
         whole = IsotonicRegression(out_of_bounds="clip").fit(group["score"], group["people"])
         curves.append(_curve(str(rater), str(dimension), None, levels, whole))
@@ -404,9 +340,8 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
 def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Series]:
     """Lay each judge's valid score beside people's mean for the same reply and dimension; count what is left out."""
     if fold not in scores:
-        raise ScaleError(
-            f"scores: there is no column {fold!r} to cut folds by; there are {', '.join(map(str, scores.columns))}."
-        )
+        there = ", ".join(map(str, scores.columns))
+        raise ScaleError(f"scores: there is no column {fold!r} to cut folds by; there are {there}.")
     keys = ["dimension", "reply_id"]
     human = scores["rater_kind"] == "human"
     if not human.any() or human.all():

@@ -73,9 +73,7 @@ def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: f
     if method not in ("fisher", "bonett-wright"):
         raise ScalingError(f"method is {method!r}, expected 'fisher' or 'bonett-wright'.")
     if n < LEAST_MODELS or not -1 < rho < 1:
-        raise ScalingError(
-            f"A correlation of {rho} over {n} models has no such interval; it takes {LEAST_MODELS} or more, inside ±1."
-        )
+        raise ScalingError(f"No such interval for a correlation of {rho} over {n} models: {LEAST_MODELS} or more, inside ±1.")
     spread = np.sqrt((1 + (rho**2 / 2 if method == "bonett-wright" else 0)) / (n - 3))
     reach = stats.norm.ppf((1 + ci_level) / 2) * spread
     return float(np.tanh(np.arctanh(rho) - reach)), float(np.tanh(np.arctanh(rho) + reach))
@@ -97,12 +95,7 @@ class Trend:
 
 
 def correlate_scale(
-    models: pd.DataFrame,
-    *,
-    x: str,
-    n_shuffles: int = 10_000,
-    ci_level: float = 0.95,
-    rng: np.random.Generator,
+    models: pd.DataFrame, *, x: str, n_shuffles: int = 10_000, ci_level: float = 0.95, rng: np.random.Generator
 ) -> Trend:
     """Correlate a rating with what a model takes, or is.
 
@@ -140,9 +133,8 @@ def correlate_scale(
     """
     kept = models.dropna(subset=[x, "rating"]).reset_index(drop=True)
     if len(kept) < LEAST_MODELS:
-        raise ScalingError(
-            f"{len(kept)} of {len(models)} models have both {x} and rating; a trend takes {LEAST_MODELS} or more."
-        )
+        both = f"{len(kept)} of {len(models)} models have both {x} and rating"
+        raise ScalingError(f"{both}; a trend takes {LEAST_MODELS} or more.")
     one, other = kept[x].to_numpy(float), kept["rating"].to_numpy(float)
     for name, values in ((x, one), ("rating", other)):
         if len(set(values)) == 1:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from heart_utils.ratings.gate import GateError, compare_responders, hold_all
+from heart_utils.gate import GateError, compare_responders, hold_all
 from heart_utils.simulate.coverage import simulate_gate
 
 

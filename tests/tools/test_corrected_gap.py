@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.agreement.prediction_powered import corrected_gap
 from heart_utils.ratings.verdicts import AgreementError
+from tools.strategy_results import corrected_gap
 
 
 def simulate(rng, n=200, n_labelled=60, missed=(0.1, 0.6), invented=(0.05, 0.02), held=(0.5, 0.3)):
@@ -70,3 +70,22 @@ def test_too_few_labels_of_every_code_are_refused(rng):
     codes, labels = simulate(rng, n_labelled=3)
     with pytest.raises(AgreementError, match="3 of 200 dialogues with both kinds are labelled"):
         corrected_gap(codes, labels)
+
+
+def labelled(n):
+    """Codes of thirty dialogues, and of the first n also by hand."""
+    rows = [(f"{d}-{half}", f"d{d:02}", "question", half) for d in range(30) for half in ("first", "second")]
+    codes = pd.DataFrame(rows, columns=["reply_id", "dialogue_id", "code", "half"])
+    codes["probability"] = np.random.default_rng(1).random(len(codes))
+    return codes, codes[codes["dialogue_id"] < f"d{n:02}"].round({"probability": 0})
+
+
+@pytest.mark.parametrize("n", [0, 4])
+def test_too_few_labelled_dialogues_are_counted(n):
+    with pytest.raises(ValueError, match="it takes 5"):
+        corrected_gap(*labelled(n), kind="half", between=("first", "second"))
+
+
+def test_a_level_of_more_than_one_is_refused():
+    with pytest.raises(ValueError, match="ci_level is 1.5; expected a number between 0 and 1"):
+        corrected_gap(*labelled(6), kind="half", between=("first", "second"), ci_level=1.5)

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.ratings.anytime import betting_bound, compare_anytime
-from heart_utils.ratings.gate import GateError
+from heart_utils.gate import GateError, betting_bound, compare_anytime
 from heart_utils.simulate.coverage import simulate_gate
 
 

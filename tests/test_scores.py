@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.ratings.scores import (
+from heart_utils.scores import (
     ScaleError,
     average_scores,
     calibrate_scores,
