@@ -403,8 +403,8 @@ def _judge(
     table["follows"] = told & (table["n_inconsistent"] > max_inconsistent * table["n_both_orders"])
     # Two who win and lose alike in every dialogue show no spread, and so not what drop would be found.
     table["level_sides"] = told & table["drop"].eq(0) & table["se"].eq(0)
-    beyond_reach = (table["detectable"] > max_detectable) | (table["level_sides"] & np.isfinite(max_detectable))
-    table["blind"] = told & (mode == "regression") & beyond_reach
+    weak = (mode == "regression") & (table["detectable"] > max_detectable)
+    table["blind"] = told & (weak | (table["level_sides"] & np.isfinite(max_detectable)))
     no_pass = table["follows"] | table["blind"]
     table["outcome"] = np.select([~told, beyond, no_pass], ["cannot tell", "failed", "cannot tell"], "passed")
     table["message"] = [
@@ -451,9 +451,10 @@ def _say(row: Any, mode: str, max_drop: float) -> str:
         found = "" if failed or row.detectable == 0 else f"; a drop of {row.detectable:.0f} would be found four times in five"
         return f"{row.dimension}: {worse}; drop {row.drop:.1f} points, {sure} {row.drop_low:.1f} or more ({n} dialogues){found}"
     kept = "may be worse by" if failed else "not worse by"
+    passes = f"; an equal candidate passes a margin of {row.detectable:.0f} four times in five" if row.detectable else ""
     return (
         f"{row.dimension}: {kept} {max_drop:g} points or more; drop {row.drop:.1f}, {sure} {row.drop_high:.1f} or less "
-        f"({n} dialogues; an equal candidate passes a margin of {row.detectable:.0f} four times in five)"
+        f"({n} dialogues{passes})"
     )
 
 

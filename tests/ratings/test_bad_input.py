@@ -1,6 +1,7 @@
 """What cannot be rated is refused in one sentence with a way out, whichever function is asked."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from heart_utils.agreement.agreement import pairwise_agreement
