@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
+from heart_utils import _PUBLIC
 from heart_utils.tables import TABLES
 
 __all__ = ["Flow", "is_table"]
@@ -47,7 +48,9 @@ class Flow:
 
     def _run(self, node: ast.stmt, *, sure: bool) -> None:
         if isinstance(node, ast.ImportFrom):
-            self.imported |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            for alias in node.names:  # what the package itself offers is known by the module that it lives in
+                late = _PUBLIC.get(alias.name) if node.module == "heart_utils" else None
+                self.imported[alias.asname or alias.name] = ".".join(filter(None, [node.module, late, alias.name]))
         elif isinstance(node, ast.Import):
             self.imported |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -263,7 +263,7 @@ _API_PARTS = {
 _API_OPENING = """\
 Each name in this table can be taken from the package itself, as in `from heart_utils import open_run`; it is
 loaded when it is first used. All else is taken from the module that it stands under, as in
-`from heart_utils.runs import find_root`. Errors are kinds of `ValueError` unless said otherwise."""
+`from heart_utils.report.figures import COLOURS`. Errors are kinds of `ValueError` unless said otherwise."""
 
 _API_EXAMPLES = """\
 Examples are run after `import numpy as np`, `import pandas as pd`, `from pathlib import Path`, and all that their own module

@@ -161,6 +161,32 @@ def test_axe_finds_no_serious_fault_in_light_or_dark_on_a_page_of_each_kind(page
     assert grave_faults(chromium, kinds, scheme, 1400, WCAG) == []
 
 
+# The page itself, if it scrolls sideways, and each picture of a figure that goes beyond the screen.
+TOO_WIDE = """() => {
+  const page = document.documentElement, wide = [...document.querySelectorAll("article figure img, a.heart-figure > img")]
+    .filter((one) => one.getBoundingClientRect().width > innerWidth || one.getBoundingClientRect().right > innerWidth + 1);
+  return [...(page.scrollWidth > page.clientWidth ? ["the page"] : []), ...wide.map((one) => one.alt.slice(0, 60))];
+}"""
+
+
+def test_on_a_phone_no_chapter_scrolls_sideways_and_each_figure_is_on_the_screen(pages, chromium):
+    context = chromium.new_context(viewport={"width": 360, "height": 800})
+    context.set_default_timeout(PATIENCE)
+    tab = context.new_page()
+    chapters = [page for page in pages if page.parent.name == "notebooks"]
+    figures, faults = 0, []
+    for page in chapters:
+        tab.goto(page.as_uri(), wait_until="load")
+        figures += tab.locator("a.heart-figure > img").count()
+        faults += [(page.name, fault) for fault in tab.evaluate(TOO_WIDE)]
+    assert len(chapters) >= 13
+    assert figures >= 30
+    assert faults == []
+    tab.evaluate("document.querySelector('a.heart-figure > img').style.cssText = 'max-width: none; width: 800px'")
+    assert len(tab.evaluate(TOO_WIDE)) == 2  # such a picture is found, and the page that it widens
+    context.close()
+
+
 def press_to(page, element):
     """Press Tab until an element holds the focus, as somebody does who has no mouse."""
     for _ in range(40):
