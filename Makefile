@@ -17,6 +17,7 @@ override PYTHON3 = $(firstword $(foreach python,$(GIVEN),$(shell \
 	$(python) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $(python))))
 BOOK := $(PYTHON) -m tools.plan $(RUN) && $(PYTHON) -m tools.forks $(MAKE) --no-print-directory -j$(JOBS) -f tools/book.mk RUN=$(RUN)
 PYTEST := $(PYTHON) -m pytest -q
+marked = $(shell grep -rl "mark\.\($(1)\)" tests --include=test_*.py) # of the rest nothing need be imported
 
 # Compiled on both cores when installed; the rest, most of which no chapter imports, when it is first imported.
 HEAVY := litellm openai pydantic scipy pandas numpy matplotlib sqlalchemy docutils sphinx
@@ -61,13 +62,13 @@ page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
 	@$(PYTHON) -m tools.page "$(NB)"
 
 test: book ## pytest, and the executed notebooks once more, compared
-	@if grep -rqs "pytest.mark.live" tests; then $(PYTEST) -m "live and not slow and not services"; fi
+	@$(PYTEST) -m "live and not slow and not services" $(call marked,live)
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services"
-	@$(PYTEST) -n $(JOBS) --dist loadfile -p tools.kernels --nbval-lax build/executed/$(RUN)
+	@$(PYTEST) -n $(JOBS) --dist loadfile -p nbval -p tools.kernels --nbval-lax build/executed/$(RUN)
 
 test-services: book .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
-	@$(PYTEST) -n $(JOBS) --dist loadfile -m "slow or services"
+	@$(PYTEST) -n $(JOBS) --dist loadfile -m "slow or services" $(call marked,slow\|services)
 
 coverage: book ## the tests of `make test` with the share of branches they reach: 90 % or more
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services" --cov --cov-report=term

@@ -110,7 +110,11 @@ def _run_command(command: str, project: Path) -> str:
             step(given)
         return said.getvalue()
     arguments = ["ENV=", f"PYTHON={sys.executable}"] if words[0] == "make" else []
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(project)}
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{project}{os.pathsep}{os.environ['PYTHONPATH']}",
+    }
     done = subprocess.run(
         [*words, *arguments], cwd=project, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

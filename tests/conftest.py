@@ -2,11 +2,18 @@
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+# jsonschema imports this to check addresses, which no test has, and it takes two seconds; here, and in what tests start.
+sys.modules.setdefault("rfc3987_syntax", None)
+QUICK = str(Path(__file__).with_name("quick"))
+if QUICK not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    os.environ["PYTHONPATH"] = os.pathsep.join([QUICK, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 # The same examples in every run, so that a failure is one for all; and no verdict on how fast this machine was.
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,6 +37,12 @@ def pytest_runtest_makereport(item, call):
 def pytest_collection_finish():
     """Take what is imported by now out of full collections: statsmodels asks for one at each correction of p values."""
     gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_was_imported_meanwhile():
+    """The same for what the tests of another file imported."""
     gc.freeze()
 
 

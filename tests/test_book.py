@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -207,6 +208,7 @@ def test_the_claims_are_chosen_by_words_and_by_finding(pages, browser):
     tab.close()
 
 
+@cache  # pages share their styles, scripts and fonts
 def sent(url):
     """Count the bytes that a web server sends for a file: text packed by gzip, fonts and photographs as they are."""
     file = Path(unquote(url.removeprefix("file://")))

@@ -218,12 +218,12 @@ def test_arguments_that_make_no_sense_are_refused(options, message, rng):
 @pytest.fixture(scope="module", params=["regenerated", "re-asked"])
 def null_runs(request):
     rng = np.random.default_rng(20260109)
-    return simulate_gate(null=request.param, n_studies=80, n_dialogues=30, n_resamples=200, rng=rng)
+    return simulate_gate(null=request.param, n_studies=40, n_dialogues=30, n_resamples=200, rng=rng)
 
 
 def test_a_candidate_that_equals_its_baseline_seldom_fails(null_runs):
-    """80 simulated nulls at 5 %: 4 alarms expected, more than 9 once in 150 tries. The bench runs 1,000."""
-    assert (~null_runs["passed"]).sum() <= 9
+    """40 simulated nulls at 5 %: 2 alarms expected, more than 6 once in 300 tries. The bench runs 1,000."""
+    assert (~null_runs["passed"]).sum() <= 6
     assert null_runs["simulated"].all()
 
 

@@ -36,6 +36,8 @@ def test_lists_come_back_as_lists_through_a_file(tmp_path):
     [
         ({"verdict": ["a", "both bad", "b"]}, r"verdicts\.verdict: expected one of a, b, tie.*row 1 has 'both bad'"),
         ({"margin": [1, 7, 2]}, r"verdicts\.margin: expected a number from 1 to 5.*row 1 has 7"),
+        ({"margin": [1, 0, 2]}, r"verdicts\.margin: expected a number from 1 to 5.*row 1 has 0"),
+        ({"flags": ["late", [], []]}, r"verdicts\.flags: expected a list.*row 0 has 'late'"),
         ({"margin": [1, "much", 2]}, r"verdicts\.margin: expected a number.*row 1 has 'much'"),
         ({"responder_b": ["x", "y", "z"]}, r"responder_b.*nobody is compared with itself.*row 0 has 'x'"),
         ({"simulated": ["yes", "no", "no"]}, r"simulated: expected true or false.*row 0 has 'yes'"),

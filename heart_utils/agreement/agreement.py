@@ -80,6 +80,12 @@ class VotePairs:
     unit_authors: Codes
     symmetric: bool
     n_clusters: int
+    met: tuple[Codes, Codes, Codes]  # of each pair of votes: the two raters, and its place in `counts`
+
+    def of_rater(self, rater: int, *, first: bool) -> VotePairs:
+        """Keep the pairs of votes in which the first party, or the second, is one rater; each counts once."""
+        mine = self.met[2][self.met[0 if first else 1] == rater]
+        return replace(self, counts=np.bincount(mine, minlength=self.counts.size).reshape(self.counts.shape).astype(float))
 
     @property
     def cluster(self) -> Codes:
@@ -135,6 +141,7 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str | N
         unit_authors=_authors(votes, table),
         symmetric=symmetric,
         n_clusters=len(votes.clusters),
+        met=(met["rater"].to_numpy(), met["rater_other"].to_numpy(), place),
     )
 
 
@@ -498,16 +505,9 @@ def _vary_people(
     person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
     refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"), AgreementError)
     n_groups, step = len(pairs.groups), 1e-4
-    number = {tuple(row): place for place, row in enumerate(pairs.groups.itertuples(index=False, name=None))}
     squares, n_people = np.zeros((n_groups, len(MEASURES))), np.zeros(n_groups, np.intp)
-    for who in votes.raters[np.unique(votes.rater[person])]:
-        parties = (who, between[1]) if between[0] == "human" else (between[0], who)
-        try:
-            theirs = pair_votes(votes, verdicts, between=parties, by=by)
-        except AgreementError:
-            continue  # nobody of the other party judged what this person did
-        group = np.array([number[row] for row in theirs.groups.itertuples(index=False, name=None)], np.intp)[theirs.group]
-        theirs = replace(theirs, group=group, groups=pairs.groups, symmetric=pairs.symmetric)
+    for who in np.unique(votes.rater[person]):
+        theirs = pairs.of_rater(who, first=between[0] == "human")
         counts = that_count(theirs, ties)
         answers = replace(author_baseline(theirs, counts, decided=names.decided), told=names.told)
         parts = sum_by_cluster(theirs, counts), author_margins(theirs, counts), answers.right_by_cluster()

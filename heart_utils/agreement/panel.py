@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special, stats
 
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_level, draw_weights, interval_of, sums_by
@@ -389,6 +389,7 @@ def risk_bound(wrong: Array, n: Array, error: float) -> float:
         return 1.0
     spread = ((wrong - share * n) ** 2).sum() * clusters / (clusters - 1.0)
     inflation = max(spread / (votes * share * (1.0 - share)), 1.0) if share else 1.0
-    few = stats.t.ppf(1.0 - error, votes - 1.0) / stats.t.ppf(1.0 - error, clusters - 1.0)
+    few = special.stdtrit(votes - 1.0, 1.0 - error) / special.stdtrit(clusters - 1.0, 1.0 - error)
     worth = votes / inflation * few**2
-    return float(stats.beta.ppf(1.0 - error, worth * share + 1.0, worth * (1.0 - share)))
+    # What stats.beta.ppf gives, in a tenth of the time.
+    return float(special.betaincinv(worth * share + 1.0, worth * (1.0 - share), 1.0 - error))

@@ -178,12 +178,12 @@ def test_intervals_resample_dialogues(rng):
 def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_the_dialogue_itself(rng, ties):
     """Leaving out every copy of the dialogue that is judged: the slow way, resample by resample."""
     table = random_votes(rng, n_dialogues=70, n_people=2, n_judges=1, miss=0.4)
-    found = pairwise_agreement(table, by=[], ties=ties, n_resamples=6, rng=np.random.default_rng(5)).table.iloc[0]
+    found = pairwise_agreement(table, by=[], ties=ties, n_resamples=3, rng=np.random.default_rng(5)).table.iloc[0]
     labels = ["a", "b"] if ties == "exclude" else ["a", "tie", "b"]
     told = table[(table["rater_kind"] == "human") & table["verdict"].isin(labels)]
     met = told.merge(table.loc[(table["rater_kind"] == "model") & table["verdict"].isin(labels), ["pair_id"]], on="pair_id")
     dialogues, shares = sorted(table["dialogue_id"].unique()), []
-    for weights in draw_weights(70, 6, np.random.default_rng(5)):
+    for weights in draw_weights(70, 3, np.random.default_rng(5)):
         times = dict(zip(dialogues, weights, strict=True))
         right = total = 0.0
         for row in met.itertuples():
@@ -363,3 +363,19 @@ def test_a_pair_cannot_lie_in_two_dialogues():
 def test_a_choice_that_does_not_exist_is_refused(wrong):
     with pytest.raises(AgreementError):
         pairwise_agreement(votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]), **wrong)
+
+
+def test_people_who_are_of_two_kinds_widen_the_interval_to_what_twenty_four_of_them_can_say():
+    """Half always say what the judge says and half the opposite: 24 tosses of a coin, whatever the number of dialogues."""
+    judge = [(d, "m", "model", "ab"[d % 2]) for d in range(60)]
+    people = [
+        (d % 60, f"p{p}", "human", "ab"[(d + p) % 2]) for p in range(24) for d in range(5 * p, 5 * p + 5)
+    ]  # two people a dialogue
+    table = pd.DataFrame(judge + people, columns=["dialogue_id", "rater", "rater_kind", "verdict"])
+    table = table.assign(pair_id=table["dialogue_id"], responder_a="x", responder_b="y")
+    for between in (("human", "model"), ("model", "human")):
+        found = pairwise_agreement(table, between=between, by=[], cluster=["dialogue_id", "rater"], n_resamples=200).table.iloc[
+            0
+        ]
+        half = (found["agreement_high"] - found["agreement_low"]) / 2
+        assert half == pytest.approx(2.07 * 0.5 / np.sqrt(24 - 1), rel=0.1)  # Student's t of 23 degrees of freedom

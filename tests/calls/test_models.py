@@ -147,11 +147,11 @@ def test_retry_after_is_honoured(provider, ledger):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, ledger, tmp_path, stream):
+def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, ledger, stream):
     """Room for 20 that is full again in two seconds: ten a second. Two processes of eight in flight would be turned away."""
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded", stream=stream), ledger)
     provider.bucket, provider.latency_s = (20, 2.0), 0.02
-    others, calls = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite"), []
+    others, calls = Ledger(database.connect(str(ledger.engine.url))), []
     words = [f"w{i}" for i in range(30)]
     other = threading.Thread(
         target=lambda: calls.extend(answer_all(ask(model(provider), *(f"v{w}" for w in words), stream=stream), others))
@@ -166,9 +166,9 @@ def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, le
     assert provider.outcomes["429"] <= 6
 
 
-def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledger, tmp_path):
+def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
-    judge, others = model(provider, max_concurrency=2), open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    judge, others = model(provider, max_concurrency=2), Ledger(database.connect(str(ledger.engine.url)))
     provider.latency_s = 0.05
     other = threading.Thread(target=answer_all, args=(ask(judge, *(f"v{i}" for i in range(60))), others))
     other.start()

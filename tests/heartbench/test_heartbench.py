@@ -164,7 +164,7 @@ def test_the_standard_error_of_a_mean_is_recovered(rng):
 
 
 def test_intervals_cover_the_score_over_all_questions(rng):
-    """Questions drawn from a large pool: 95 % intervals cover the pool's score in at least 88 of 100 simulated studies."""
+    """Questions drawn from a large pool: 95 % intervals cover the pool's score in at least 52 of 60 simulated studies."""
     pool = make_questions(
         [(f"q{i}", ability, points) for i in range(400) for ability in ("warmth", "humor") for points in (3, -2)]
     )
@@ -172,11 +172,11 @@ def test_intervals_cover_the_score_over_all_questions(rng):
     truth = rubric_board(cells, n_resamples=0)["score"][0]
     ids = cells["question_id"].unique()
     covered = 0
-    for _ in range(100):
+    for _ in range(60):
         chosen = set(rng.choice(ids, 60, replace=False))
         board = rubric_board(cells[cells["question_id"].isin(chosen)], n_resamples=100, rng=rng).iloc[0]
         covered += board["ci_low"] <= truth <= board["ci_high"]
-    assert covered >= 88
+    assert covered >= 52
 
 
 def test_skill_is_ranked_right(rng):

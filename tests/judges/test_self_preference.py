@@ -62,7 +62,7 @@ def test_divergence_that_judges_share_is_not_self_preference():
 def test_a_known_preference_is_recovered_and_its_interval_is_about_right():
     rng = np.random.default_rng(7)
     hits = 0
-    for _ in range(20):
+    for _ in range(12):
         worth, noise = rng.normal(3, 0.6, (60, 2)), rng.normal(0, 0.3, (60, 4))
         drawn = np.column_stack([worth + noise[:, :2], worth + noise[:, 2:]])
         drawn[:, 0] += 0.2
@@ -70,7 +70,7 @@ def test_a_known_preference_is_recovered_and_its_interval_is_about_right():
         values = {key: dict(enumerate(column)).get for key, column in zip(keys, drawn.T, strict=True)}
         row = pick(self_preference(scores_of(values, 60), WHO, rng=rng, n_resamples=100))
         hits += row["ci_low"] <= 0.2 <= row["ci_high"]
-    assert hits >= 16  # of 20 at 95 %; fewer has a chance of 0.003
+    assert hits >= 9  # of 12 at 95 %; fewer has a chance of 0.002
 
 
 def test_scores_at_the_ceiling_have_no_logit_and_say_so():

@@ -56,13 +56,13 @@ def test_a_known_shift_comes_back():
 
 
 def test_without_a_difference_small_p_values_are_as_rare_as_they_say():
-    """80 studies of 8 twins, exact test: 5 % of p values at or under 0.05, give or take three standard errors."""
+    """40 studies of 8 twins, exact test: 5 % of p values at or under 0.05, give or take three standard errors."""
     small = []
-    for seed in range(80):
+    for seed in range(40):
         found = twin_contrasts(twins(seed, 0.0, n_twins=8, n_responders=2).verdicts, n_resamples=20)
         assert found.n_flips == 256
         small.append(found.table["p_value"].item() <= 0.05)
-    assert np.mean(small) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 80)
+    assert np.mean(small) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 40)
 
 
 def test_exact_p_by_hand():

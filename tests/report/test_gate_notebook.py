@@ -21,7 +21,7 @@ def run_notebook(folder, candidate, **parameters):
     given |= {"run": str(folder / "before"), "n_resamples": 200, "max_detectable": 500.0, **parameters}
     arguments = [part for name, value in given.items() for part in ("-p", name, str(value))]
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", str(ROOT / "notebooks" / "regression_gate.ipynb")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])}
     command += [str(folder / "out.ipynb"), *arguments]
     # 20 s on two free cores; tests run beside others.
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)

@@ -1,4 +1,4 @@
-"""The ledger's tests, and those of calls, once more on a real PostgreSQL server."""
+"""The ledger's tests, and those of calls that rest on it, once more on a real PostgreSQL server."""
 
 import threading
 
@@ -20,17 +20,41 @@ SQLITE_ALONE = {
 }
 
 
-def _tests_of(module):
+THROUGH_CALLS = {
+    "test_answers_come_in_the_order_of_the_requests_and_each_is_asked_once",
+    "test_what_headers_leave_sets_the_pace_of_all_processes_together",
+    "test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes",
+    "test_a_failure_is_recorded_and_asked_again_by_the_next_run_only",
+    "test_two_collectors_keep_to_one_limit_together",
+    "test_a_damaged_answer_is_asked_again",
+    "test_what_another_program_deletes_while_it_is_asked_is_asked_again",
+    "test_a_budget_stops_before_it_is_passed",
+    "test_a_truncated_answer_is_not_asked_again_past_the_budget",
+    "test_a_models_own_budget_ends_it_and_says_whose_it_was",
+    "test_a_miss_in_replay_names_what_changed",
+    "test_ctrl_c_records_what_is_in_flight_and_gives_the_rest_back",
+    "test_after_kill_9_nothing_recorded_is_asked_again",
+    "test_two_processes_on_one_ledger_share_the_work_and_ask_nothing_twice",
+    "test_a_failure_of_another_process_is_waited_for_and_not_asked_at_once_again",
+    "test_two_threads_may_ask_at_once",
+}
+"""Tests of calls whose outcome the ledger decides: what is known, whose it is, and what is left of a limit or a budget."""
+
+
+def _tests_of(module, chosen):
     """Those that take the fixture `ledger`, which is another one here."""
     for name, test in vars(module).items():
         arguments = getattr(test, "__code__", None)
         takes_it = arguments is not None and "ledger" in arguments.co_varnames[: arguments.co_argcount]
-        if name.startswith("test_") and takes_it and name not in SQLITE_ALONE:
+        if name.startswith("test_") and takes_it and chosen(name):
             yield name, test
 
 
-globals().update(_tests_of(test_ledger))
-globals().update(_tests_of(test_models))
+AGAIN = dict(_tests_of(test_ledger, lambda name: name not in SQLITE_ALONE)) | dict(
+    _tests_of(test_models, THROUGH_CALLS.__contains__)
+)
+assert AGAIN.keys() >= THROUGH_CALLS
+globals().update(AGAIN)
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from heart_utils.runs import find_root
-from tools.calculator import PAGE_DATA, calculator_data
+from heart_utils.simulate.power import critical_value
+from tools.calculator import MOST_RESPONDERS, PAGE_DATA, calculator_data
 
 SOME = [2, 3, 10, 17]
 
@@ -22,4 +23,9 @@ def test_the_numbers_in_the_book_are_those_that_python_computes(written):
 
 @pytest.mark.slow
 def test_so_are_the_critical_values_of_every_number_of_responders(written):
-    assert written == json.loads(json.dumps(calculator_data())), "run `python -m tools.calculator`"
+    """Each row of its own, since a row takes seconds: those that are not among the few above, by two degrees of freedom."""
+    columns = [written["df"].index(df) for df in (12, 60)]
+    for n, row in enumerate(written["critical"], start=2):
+        values = [round(critical_value(n, written["df"][column]), 6) for column in columns]
+        assert [row[column] for column in columns] == values, "run `python -m tools.calculator`"
+    assert len(written["critical"]) == MOST_RESPONDERS - 1
