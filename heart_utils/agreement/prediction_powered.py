@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
 from heart_utils.ratings.resampling import check_level, ratio
-from heart_utils.ratings.spread import centring
-from heart_utils.ratings.verdicts import AgreementError, Array, Entries, read_verdicts, refuse_ties_alone
+from heart_utils.ratings.spread import Gaps, centring
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries, read_verdicts, refuse_ties_alone
 from heart_utils.tables import RATER_KINDS
 
 __all__ = ["PoweredRatings", "prediction_powered_ratings"]
@@ -34,11 +34,32 @@ class PoweredRatings:
     weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
     rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
     labelled_share: float  # of the pairs that the judge saw, those that people judged too
-    most_saving: float  # ``(1 - labelled_share) * rho_squared``: what no choice of weight can exceed
+    # ``(1 - labelled_share) * rho_squared``: what no choice of weight can exceed; where raters vary too, times the
+    # dialogues' part of the variance
+    most_saving: float
     saving: float  # estimated share of the people's verdicts that the judge saves: one minus a ratio of variances
     people_variance: float  # sum over responders of the variance of the strengths from people alone
     n_labelled: int  # dialogues with people's verdicts; with the judge's
     n_dialogues: int
+    covariances: tuple[pd.DataFrame, pd.DataFrame] = field(repr=False)  # of the strengths, and of those from people alone
+    fewest: int  # dialogues that people judged; or raters, where they vary and are fewer
+
+    def ranks(self, *, judge: bool = True) -> pd.DataFrame:
+        """Give the ranks that each responder may hold, all at once: with the judge, or from people alone.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``responder``, ``rank_low`` and ``rank_high``, in the order of ``table``.
+        """
+        names, n = self.table["responder"], self.fewest
+        covariance = self.covariances[0 if judge else 1].loc[names, names].to_numpy()
+        values, vectors = np.linalg.eigh(covariance)
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        rows = np.concatenate([root, -root]) * np.sqrt((len(root) - 0.5) * (n - 1.0) / n)  # have this covariance
+        level = float(self.table["ci_level"].iloc[0])
+        low, high = Gaps(self.table["strength" if judge else "people_strength"].to_numpy(), rows, n, level).ranks()
+        return pd.DataFrame({"responder": names, "rank_low": low, "rank_high": high})
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +81,8 @@ def prediction_powered_ratings(
     judge: str = "model",
     dimension: str = "overall",
     cluster: str = "dialogue_id",
+    rater: str | None = None,
+    stands_for: str | None = None,
     weight: float | None = None,
     ci_level: float = 0.95,
 ) -> PoweredRatings:
@@ -78,19 +101,25 @@ def prediction_powered_ratings(
     pairs that people judged, each dialogue's weight being estimated without it; where people judged all
     pairs of their dialogues this is
     :math:`tr(A^{-1} Cov(s^H, s^J) A^{-1}) / tr(A^{-1} Var(s^J) A^{-1})`. The variance of g is
-    :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2`.
+    :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2`. With unequal chances each pair of a dialogue counts
+    for one over its chance [2]_.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The verdicts table with people and a judge, orders joined. The dialogues that people judged must
-        be a simple random part of all: chosen by hand, they make the interval wrong.
+        The verdicts table with people and a judge, orders joined. What people judged must be a random part of
+        what the judge did, with equal chances or known ones: chosen by hand, it makes the interval wrong.
     judge : str
         A rater, or ``"model"`` for the mean of all judges.
     dimension : str
         A line of the rubric.
     cluster : str
         What was drawn: the unit that is labelled or not.
+    rater : str, optional
+        Column of who judged, where people would be drawn again too: a two-way variance, with t of the smaller number.
+    stands_for : str, optional
+        Column of one over the chance that people were asked about this pair of this dialogue, where chances differ; several
+        verdicts on it share that number. Without it the mean of each pair of each dialogue counts the same.
     weight : float, optional
         Fixes lambda; 0 gives people alone, 1 trusts the judge's differences in full.
     ci_level : float
@@ -111,6 +140,7 @@ def prediction_powered_ratings(
     References
     ----------
     .. [1] Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453, for the weight.
+    .. [2] Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Examples
     --------
@@ -123,18 +153,20 @@ def prediction_powered_ratings(
     (20, 60, True)
     """
     check_level(ci_level)
-    entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
+    entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)
     refuse_ties_alone(entries, dimension)
-    wins_people, seen_people, n_verdicts = _count(entries, verdicts, "human")
-    wins_judge, seen_judge, _ = _count(entries, verdicts, judge)
+    mine = _rows_by(entries, verdicts, "human")
+    wins_people, seen_people, counts = _count(entries, mine, verdicts[stands_for] if stands_for else None)
+    wins_judge, seen_judge, _ = _count(entries, _rows_by(entries, verdicts, judge))
     labelled, heard = (np.asarray(seen.any(axis=(1, 2))) for seen in (seen_people, seen_judge))
-    _check(labelled, heard, entries.clusters, cluster, judge)
+    cells = float((seen_people > 0).sum() / seen_judge.sum())
+    _check(labelled, heard, cells if weight is None and stands_for is None else 0.0, entries.clusters, cluster, judge)
     people = _as_party(wins_people[labelled], seen_people[labelled])
     everywhere = _as_party(wins_judge[heard], seen_judge[heard])
     beside = _as_party(wins_judge[labelled] * people.seen, seen_judge[labelled] * people.seen)
     check_comparable(people.wins.sum(axis=0), entries.responders)
     used = people.seen.sum(axis=0) > 0
-    fit = _Fit(used, n_verdicts / (used.sum() / 2.0), find_separated(people.mean[None])[0])
+    fit = _Fit(used, mine.sum() / (used.sum() / 2.0), find_separated(people.mean[None])[0])
     alone = fit.strengths(people.mean)
     share = int(labelled.sum()) / int(heard.sum())
     own, apart = people.scores(), beside.scores() - share * everywhere.scores()[labelled[heard]]
@@ -144,18 +176,27 @@ def prediction_powered_ratings(
     theta = fit.strengths(_corrected(people, beside, everywhere, weights), alone)
     powered = corrected_covariance(own, apart, elsewhere, weights, share, fit.inverse(theta))
     plain = corrected_covariance(own, apart, elsewhere, np.zeros(len(own)), share, fit.inverse(alone))
-    rho_squared = _rho_squared(own, beside.scores(), fit.inverse(alone))
-    cells = float(beside.seen.sum() / everywhere.seen.sum())
+    rho_squared, by_dialogue, fewest = _rho_squared(own, beside.scores(), fit.inverse(alone)), float(np.trace(plain)), len(own)
+    if entries.rater is not None:
+        where, a, b = (part[mine] for part in (entries.cluster, entries.a, entries.b))
+        won, judged = entries.share[mine] - 0.5, (wins_judge - 0.5 * seen_judge)[where, a, b]
+        votes = where, entries.rater[mine], a, b, counts
+        powered = _add_raters(powered, *votes, won - float(weights.mean()) * judged, fit.inverse(theta))
+        plain = _add_raters(plain, *votes, won, fit.inverse(alone))
+        fewest = min(fewest, len(np.unique(entries.rater[mine])))
+    names = entries.responders.astype("str")
     return PoweredRatings(
-        table=_table(entries.responders, (theta, powered), (alone, plain), everywhere, fit.penalised, len(own), ci_level),
+        table=_table(entries.responders, (theta, powered), (alone, plain), everywhere, fit.penalised, fewest, ci_level),
         weight=float(weights.mean()),
         rho_squared=rho_squared,
         labelled_share=cells,
-        most_saving=(1.0 - cells) * rho_squared,
+        most_saving=(1.0 - cells) * rho_squared * (by_dialogue / float(np.trace(plain))),
         saving=1.0 - float(np.trace(powered) / np.trace(plain)),
         people_variance=float(np.trace(plain)),
         n_labelled=len(own),
         n_dialogues=int(heard.sum()),
+        covariances=(pd.DataFrame(powered, names, names), pd.DataFrame(plain, names, names)),
+        fewest=fewest,
     )
 
 
@@ -177,8 +218,7 @@ class _Fit:
         return np.asarray(np.linalg.pinv(np.diag(information.sum(axis=1)) - information))
 
 
-def _count(entries: Entries, verdicts: pd.DataFrame, who: str) -> tuple[Array, Array, int]:
-    """Average a party's verdicts on each pair of each dialogue; tell which pairs it saw."""
+def _rows_by(entries: Entries, verdicts: pd.DataFrame, who: str) -> NDArray[np.bool_]:
     column = "rater_kind" if who in RATER_KINDS else "rater"
     if column not in verdicts:
         raise AgreementError(f"verdicts have no column {column}, so nobody is known to be {who}.")
@@ -186,25 +226,66 @@ def _count(entries: Entries, verdicts: pd.DataFrame, who: str) -> tuple[Array, A
     if not mine.any():
         there = ", ".join(map(str, verdicts[column].unique()[:8]))
         raise AgreementError(f"No verdict that counts is by {who!r}. {column} is: {there}.")
-    size, n_clusters = len(entries.responders), len(entries.clusters)
-    a, b, where = (part[mine] for part in (entries.a, entries.b, entries.cluster))
-    won = entries.share[mine]
-    total, wins = np.zeros((n_clusters, size, size)), np.zeros((n_clusters, size, size))
+    return np.asarray(mine)
+
+
+def _count(entries: Entries, mine: NDArray[np.bool_], stands_for: pd.Series | None = None) -> tuple[Array, Array, Array]:
+    """Give a party's wins on each pair of each dialogue and for how much they count; and for how much each verdict does."""
+    where, a, b = (part[mine] for part in (entries.cluster, entries.a, entries.b))
+    if stands_for is None:
+        total = _gather(where, len(entries.clusters), len(entries.responders), a, b, np.ones(len(a)), np.ones(len(a)))[1]
+        counts = 1.0 / total[where, a, b]
+    else:
+        counts = stands_for.to_numpy(float)[entries.rows][mine]
+        if not (counts > 0).all():
+            raise AgreementError(f"{stands_for.name} of people's verdicts must be above zero: one over a chance.")
+    wins, seen = _gather(where, len(entries.clusters), len(entries.responders), a, b, entries.share[mine], counts)
+    return (wins, seen, counts) if stands_for is not None else (wins, (seen > 0).astype(float), counts)
+
+
+def _gather(group: Codes, n_groups: int, size: int, a: Codes, b: Codes, won: Array, counts: Array) -> tuple[Array, Array]:
+    """Sum wins and weights into one matrix a group."""
+    wins, seen = np.zeros((2, n_groups, size, size))
     for one, other, part in ((a, b, won), (b, a, 1.0 - won)):
-        np.add.at(wins, (where, one, other), part)
-        np.add.at(total, (where, one, other), 1.0)
-    return ratio(wins, total, 0.0), (total > 0).astype(float), int(mine.sum())
+        np.add.at(wins, (group, one, other), counts * part)
+        np.add.at(seen, (group, one, other), counts)
+    return wins, seen
 
 
-def _check(labelled: NDArray[np.bool_], heard: NDArray[np.bool_], clusters: pd.Index, name: str, judge: str) -> None:
+def _add_raters(
+    covariance: Array, where: Codes, rater: Codes, a: Codes, b: Codes, counts: Array, left: Array, inverse: Array
+) -> Array:
+    """Add the variance of drawing raters again, less that of dialogues by raters, which both contain.
+
+    Source: Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
+    """
+    size, pair = len(inverse), np.minimum(a, b) * len(inverse) + np.maximum(a, b)
+    left = np.where(a < b, left, -left)
+    total, off = (np.bincount(pair, part, size**2) for part in (counts, counts * left))
+    moved = counts * (left - ratio(off, total, 0.0)[pair]) / total[pair] * np.where(a < b, 1.0, -1.0)
+    for sign, code in ((1.0, rater), (-1.0, where * (rater.max() + 1) + rater)):
+        group = np.unique(code, return_inverse=True)[1]
+        n = int(group.max()) + 1
+        sums = np.bincount(group * size + a, moved, n * size) - np.bincount(group * size + b, moved, n * size)
+        moves = sums.reshape(n, size) @ inverse
+        covariance = covariance + sign * n / (n - 1.0) * moves.T @ moves
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _check(
+    labelled: NDArray[np.bool_], heard: NDArray[np.bool_], cells: float, clusters: pd.Index, name: str, judge: str
+) -> None:
     deaf = labelled & ~heard
     if deaf.any():
         first = f"{name} {clusters[np.flatnonzero(deaf)[0]]}, which people judged ({int(deaf.sum())} such)"
         raise AgreementError(f"{judge} gave no verdict on {first}. Where people judged, the judge must too.")
     if labelled.sum() < LEAST_LABELLED:
         raise AgreementError(f"People judged {labelled.sum()} {name}; {LEAST_LABELLED} or more are needed to weigh the judge.")
-    if heard.sum() == labelled.sum():
-        raise AgreementError(f"People judged every {name} that {judge} did: there is nothing to save. Use `fit_ratings`.")
+    if cells >= 1.0:
+        raise AgreementError(
+            f"People judged every {name} and pair that {judge} did: there is nothing to save. Use `fit_ratings`."
+        )
 
 
 def _as_party(wins: Array, seen: Array) -> _Party:

@@ -159,3 +159,56 @@ def test_one_judge_may_be_asked_by_name(rng):
     alone, among = (prediction_powered_ratings(rows, judge=name) for rows in (verdicts, both))
     pd.testing.assert_frame_equal(alone.table, among.table)
     assert prediction_powered_ratings(both).rho_squared < alone.rho_squared
+
+
+def unequal():
+    """Forty dialogues in which x wins 30 times, all asked, and forty in which it wins 8, of which 10 are asked."""
+    won = ["a"] * 30 + ["b"] * 10 + ["a"] * 2 + ["b"] * 8
+    people = [(f"d{n:02d}", f"p{n % 7}", "human", said, 1.0 if n < 40 else 4.0) for n, said in enumerate(won)]
+    rows = people + [(f"d{n:02d}", "m1", "model", "tie", np.nan) for n in range(80)]
+    table = pd.DataFrame(rows, columns=["dialogue_id", "rater", "rater_kind", "verdict", "stands_for"])
+    return table.assign(responder_a="x", responder_b="y", dimension="overall", pair_id=table["dialogue_id"] + "-x-y")
+
+
+@pytest.mark.parametrize(("stands_for", "share"), [("stands_for", 38 / 80), (None, 32 / 50)])
+def test_what_was_asked_less_often_stands_for_more(stands_for, share):
+    """Without one over the chance the dialogues that were asked more often count for too much."""
+    strength = prediction_powered_ratings(unequal(), stands_for=stands_for).table.set_index("responder")["strength"]
+    assert strength["x"] - strength["y"] == pytest.approx(np.log(share / (1 - share)), abs=1e-6)
+
+
+def test_a_chance_must_be_above_zero():
+    with pytest.raises(AgreementError, match="stands_for of people's verdicts must be above zero"):
+        prediction_powered_ratings(unequal().replace({"stands_for": {4.0: 0.0}}), stands_for="stands_for")
+
+
+def test_drawing_raters_again_gives_the_two_way_sandwich(rng):
+    """The second implementation is ``fit_ratings``, which also corrects for each cluster's leverage: a few percent wider."""
+    panels = [Panel("human", 25, 1, rater_sd=1.0), Panel("model", 1, 1)]
+    drawn = simulate_study(rng=rng, n_responders=5, n_dialogues=80, pairs=6, panels=panels).verdicts
+    found = prediction_powered_ratings(drawn, rater="rater", weight=0.0).table.set_index("responder")
+    one_way = prediction_powered_ratings(drawn, weight=0.0).table.set_index("responder")
+    people = drawn[drawn["rater_kind"] == "human"]
+    other = fit_ratings(people, cluster=["dialogue_id", "rater"], interval="sandwich").table.set_index("responder")
+    width, narrow, wanted = (table["ci_high"] - table["ci_low"] for table in (found, one_way, other))
+    assert (width / wanted[width.index]).to_numpy() == pytest.approx(np.ones(5), abs=0.12)
+    assert width.mean() > 1.2 * narrow.mean()
+
+
+def test_two_responders_have_ranks_where_the_interval_excludes_equality(rng):
+    for strength in np.linspace(0.0, 0.6, 8):
+        drawn = simulate_study(
+            rng=rng, strengths={"x": strength, "y": 0.0}, n_dialogues=60, pairs="all",
+            panels=[Panel("human", 9, 1), Panel("model", 1, 1)],
+        ).verdicts  # fmt: skip
+        found = prediction_powered_ratings(label(drawn, 40, rng))
+        for judge, low in ((True, "ci_low"), (False, "people_low")):
+            ranks = found.ranks(judge=judge)
+            assert (ranks["rank_low"] == ranks["rank_high"]).all() == (found.table[low].max() > 0)
+
+
+def test_where_people_judged_everything_the_judge_adds_nothing(rng):
+    verdicts = study(rng).verdicts.assign(stands_for=0.5)
+    found = prediction_powered_ratings(verdicts, stands_for="stands_for", rater="rater")
+    assert found.table["strength"].to_numpy() == pytest.approx(found.table["people_strength"].to_numpy())
+    assert found.saving == pytest.approx(0.0, abs=1e-9)

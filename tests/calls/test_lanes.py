@@ -94,6 +94,17 @@ def test_one_call_at_a_time_looks_whether_a_model_is_back_and_the_pauses_grow():
     assert 0.8 * 30 <= one.look(1000.0) <= 1.2 * 30
 
 
+def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_puts_a_look_off(monkeypatch):
+    monkeypatch.setattr(engine.random, "uniform", lambda *_: 1.0)
+    one = lane()
+    for clock in (100.0, 101.0, 102.0, 103.0, 104.0, 104.4):
+        one.failed("no", clock, throttled=False)
+    assert one.look(104.5) == 0.0  # half a second after the fifth
+    assert one.look(104.5) == pytest.approx(4.5 / 4)
+    assert one.look(1000.0) == 0.0
+    assert one.look(1000.0) == 30.0
+
+
 # -- pace
 
 

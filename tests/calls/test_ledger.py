@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import sqlite3
 import stat
 import threading
@@ -458,6 +459,49 @@ def test_a_file_that_another_program_holds_is_waited_for(tmp_path, monkeypatch):
     held.close()
 
 
+def test_one_may_read_while_another_writes(tmp_path):
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    [request] = fill(ledger, ["w"])
+    ledger.patience_s = 0.0
+    held = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
+    held.execute("BEGIN IMMEDIATE")
+    assert list(ledger.find([request.key])) == [request.key]
+    held.close()
+
+
+@pytest.mark.parametrize(
+    ("budget_usd", "shared", "asked"), [(1.0, True, 1), (None, True, 0), (1.0, False, 0), (None, False, 0)]
+)
+def test_who_spends_from_a_shared_ledger_waits_for_the_others(ledger, monkeypatch, budget_usd, shared, asked):
+    monkeypatch.setattr(Ledger, "shared", shared)
+    said = []
+    connection = sa.create_mock_engine("postgresql+psycopg://", lambda words, *_: said.append(str(words)))
+    ledger._hold_money(connection, budget_usd)
+    assert [words.startswith("SELECT pg_advisory_xact_lock(") for words in said] == [True] * asked
+
+
+def test_options_are_kept_as_they_were_written(ledger):
+    request = Request(JUDGE, ({"role": "user", "content": "w"},), options={"stop": ["Grüße"], "seed": 1})
+    ledger.claim([request], [0.0], since=ledger.clock())
+    with ledger.reading() as connection:
+        bodies = connection.scalars(sa.select(database.parts.c.body)).all()
+    assert '{"seed": 1, "stop": ["Grüße"], "temperature": 0.7}' in bodies
+
+
+def test_a_file_without_a_call_adds_none(ledger, tmp_path):
+    (tmp_path / "none.jsonl").write_text("\n")
+    assert import_calls(ledger, tmp_path / "none.jsonl") == 0
+
+
+def test_a_miss_tells_other_words_from_another_model_and_cuts_a_long_change(ledger):
+    assert "Nothing is recorded of this model (the ledger holds 0 calls)." in str(explain_miss(ledger, [ask("v")], total=1))
+    fill(ledger, ["w"])
+    assert "This model was asked before, but nothing with these" in str(explain_miss(ledger, [ask("v")], total=1))
+    changed = str(explain_miss(ledger, [ask("w", options={"stop": "." * 1000})], total=1))
+    [words] = re.findall(r"The sampling options changed: (.*)\. `make collect", changed)
+    assert len(words) == 400
+
+
 # -- damage
 
 
@@ -533,6 +577,16 @@ def test_what_another_process_has_answered_again_is_not_claimed_as_damaged(ledge
     other.record([Call(request.key, "ok", "again")])
     assert not ledger.claim([request], [0.0], since=0.0).won
     assert ledger.find([request.key])[request.key].text == "again"
+
+
+def test_what_is_damaged_is_known_until_it_is_claimed(ledger):
+    first, second = fill(ledger, ["a", "b"])
+    spoil(ledger, first)
+    spoil(ledger, second)
+    ledger.find([first.key, second.key])
+    assert ledger.claim([first], [0.0], since=0.0).won == {first.key}
+    assert list(ledger.damaged) == [second.key]
+    assert ledger.claim([second], [0.0], since=0.0).won == {second.key}
 
 
 def test_answers_of_a_ledger_without_digests_are_still_read(tmp_path):
@@ -628,6 +682,7 @@ def test_a_models_own_budget_ends_its_calls_and_no_others(ledger):
     assert len(ledger.claim([ask("e")], [5.0], since=ledger.clock(), budget_usd=10.0).won) == 1
     ledger.record([Call(dear[0].key, "ok", "said", cost_usd=0.02), Call(dear[1].key, "ok", "said", cost_usd=0.02)])
     assert len(ledger.claim(dear[2:], [0.1] * 2, since=ledger.clock()).won) == 2  # 0.04 are spent, 0.2 more fit into 0.25
+    assert ledger.claim([dataclasses.replace(dear[0], repeat=1)], [0.1], since=ledger.clock()).unfit == 1
     assert not ledger.reserve_more(dear[2], 0.02, None)
     assert ledger.reserve_more(dear[2], 0.005, None)
 

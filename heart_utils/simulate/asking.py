@@ -1,0 +1,230 @@
+"""Which votes to ask people for: designs that ask for a part of them, on published votes or with known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from heart_utils.agreement.prediction_powered import PoweredRatings, prediction_powered_ratings
+from heart_utils.ratings.verdicts import Array
+from heart_utils.simulate.coverage import label_some
+from heart_utils.simulate.study import Panel, simulate_study
+
+__all__ = ["ask_for_votes", "compare_designs", "simulate_designs"]
+
+CELL = ["dialogue_id", "responder_a", "responder_b"]
+LEAST = 0.2
+"""Chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first: never below this."""
+
+
+def ask_for_votes(verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator) -> pd.DataFrame:
+    """Keep about so many of people's votes, spread over all dialogues and pairs, and all of the judges'.
+
+    In one wave every pair of every dialogue gets the same number of votes, or the same chance of one. A second wave asks
+    where votes move differences that are still open: of responders whose ranges of ranks overlap after the first.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The verdicts table with people and judges; people's are those that can be asked for.
+    n_votes : float
+        How many on average.
+    first : float
+        Share of them that the first wave asks for; 1 is no second.
+    rng : numpy.random.Generator
+        The source of chance.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Rows of `verdicts` with ``stands_for``, as :func:`prediction_powered_ratings` takes it: one over the known chance of
+        having been asked, over the number of votes there. With two waves it is the mean of each wave's, with weights that
+        were fixed before a vote was seen, so that what the first wave said cannot bias the second.
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.study import Panel, simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=50, pairs="all",
+    ...     panels=[Panel("human", 9, 3), Panel("model", 1, 1)])
+    >>> asked = ask_for_votes(study.verdicts, 300, rng=np.random.default_rng(1))
+    >>> asked["rater_kind"].value_counts().to_dict(), asked.query("rater_kind == 'human'")["stands_for"].unique().tolist()
+    ({'human': 300, 'model': 150}, [0.5])
+    """
+    people, judges = (verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False))
+    people = people.iloc[rng.permutation(len(people))]  # any vote on a cell is as likely as any other to be the first
+    by_cell = people.groupby(CELL, sort=False)
+    cells = by_cell.size().rename("most").reset_index()
+    cell, place, most = by_cell.ngroup().to_numpy(), by_cell.cumcount().to_numpy(), cells["most"].to_numpy(float)
+
+    def ask(expected: Array) -> Array:
+        return np.asarray(np.floor(expected) + (rng.random(len(expected)) < expected % 1.0))
+
+    def rows(votes: Array, counts: Array) -> pd.DataFrame:
+        asked = place < votes[cell]
+        return pd.concat([people[asked].assign(stands_for=(counts / np.maximum(votes, 1.0))[cell[asked]]), judges])
+
+    even = np.ones(len(cells))
+    expected = _spread(even, first * n_votes, 0.0 * even, most)
+    chance, votes = np.minimum(expected, 1.0), ask(expected)
+    if first == 1.0:
+        return rows(votes, 1.0 / chance)
+    so_far = prediction_powered_ratings(rows(votes, 1.0 / chance), stands_for="stands_for")
+    worth, early = _worth_of_pairs(so_far), votes > 0
+    places = (worth.index.get_indexer(pd.Index(cells[side])) for side in CELL[1:])
+    expected = _spread(worth.to_numpy()[tuple(places)], n_votes, np.where(early, votes, LEAST), most)
+    before, after = chance.mean(), _spread(even, n_votes, 0.0 * even, most).clip(max=1.0).mean()
+    second = (after - before) / (1.0 - before) / after if before < 1.0 else 1.0  # best where chances are even
+    counts = np.where(early, (1.0 - second) / chance + second, second / np.minimum(expected, 1.0))
+    return rows(ask(expected), counts)
+
+
+def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
+    """Share out n expected votes by worth, each within its bounds."""
+    n, worth = float(np.clip(n, low.sum(), most.sum())), worth + 1e-6 * max(float(worth.max()), 1e-6)
+    top = float((most / worth).max()) + 1.0
+    scale = brentq(lambda scale: float(np.clip(scale * worth, low, most).sum()) - n, 0.0, top)
+    return np.asarray(np.clip(scale * worth, low, most))
+
+
+def _worth_of_pairs(found: PoweredRatings) -> pd.DataFrame:
+    """Tell how far votes on each pair move the differences that are still open: the root of the summed squares."""
+    ranks = found.ranks()
+    low, high, theta = ranks["rank_low"].to_numpy(), ranks["rank_high"].to_numpy(), found.table["strength"].to_numpy()
+    chance = expit(theta[:, None] - theta)
+    information = chance * (1.0 - chance) * (1.0 - np.eye(len(theta)))
+    moves = np.linalg.pinv(np.diag(information.sum(axis=1)) - information)
+    one, other = np.nonzero(np.triu((low[:, None] <= high) & (low <= high[:, None]), 1))
+    gaps = moves[one] - moves[other]
+    worth = np.sqrt(((gaps[:, :, None] - gaps[:, None, :]) ** 2).sum(axis=0))
+    return pd.DataFrame(worth, ranks["responder"], ranks["responder"])
+
+
+def compare_designs(
+    verdicts: pd.DataFrame,
+    *,
+    share: float = 0.5,
+    first: float = 0.75,
+    sizes: Sequence[int] = (),
+    truth: pd.Series | None = None,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Ask for a share of people's votes in several ways, and tell what each way knows of the ranks.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        The verdicts table with people and a judge.
+    share, first : float
+        The share of votes; and the share of these in the first of two waves.
+    sizes : sequence of int
+        Further designs: all votes on so many dialogues, drawn at random.
+    truth : pandas.Series, optional
+        Known strengths by responder.
+    rng : numpy.random.Generator
+        The source of chance.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a design, from people alone and with the judge: ``votes`` (share asked for), ``apart`` (pairs told apart),
+        ``range`` (mean ranks in a range of ranks), ``width`` (mean, of intervals for dialogues and raters like these),
+        ``saving`` and ``most_saving``; where the truth is known, ``covered`` (share of strengths), ``false`` (whether a range
+        of ranks is wrong) and ``error`` (sum of squares).
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.study import Panel, simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all",
+    ...     panels=[Panel("human", 30, 2), Panel("model", 1, 1)])
+    >>> found = compare_designs(study.verdicts, rng=np.random.default_rng(1))
+    >>> found.groupby("design", sort=False)["votes"].first().round(1).to_dict()
+    {'all votes': 1.0, 'half of the dialogues': 0.5, 'every dialogue': 0.5, 'every dialogue, two waves': 0.5}
+    """
+    people = verdicts["rater_kind"] == "human"
+    dialogues, n_votes = verdicts.loc[people, "dialogue_id"].nunique(), int(people.sum())
+    designs = {"all votes": verdicts, "half of the dialogues": label_some(verdicts, round(share * dialogues), rng)}
+    designs["every dialogue"] = ask_for_votes(verdicts, share * n_votes, rng=rng)
+    designs["every dialogue, two waves"] = ask_for_votes(verdicts, share * n_votes, first=first, rng=rng)
+    designs |= {f"{n} dialogues": label_some(verdicts, n, rng) for n in sizes}
+    rows = []
+    for design, asked in designs.items():
+        stands_for = "stands_for" if "stands_for" in asked else None
+        weight = 0.0 if asked is verdicts else None  # nothing is left to the judge, or it is not asked
+        found = prediction_powered_ratings(asked, rater="rater", stands_for=stands_for, weight=weight)
+        for judge in (False, True):
+            votes = (asked["rater_kind"] == "human").sum() / n_votes
+            rows.append({"design": design, "judge": judge, "votes": votes, **_known(found, judge, truth)})
+    return pd.DataFrame(rows)
+
+
+def _known(found: PoweredRatings, judge: bool, truth: pd.Series | None) -> dict[str, float]:
+    """Measure what one estimate knows, and where the truth is known, whether that is right."""
+    ranks, table = found.ranks(judge=judge), found.table
+    low, high = (table[f"{'ci' if judge else 'people'}_{end}"] for end in ("low", "high"))
+    row = {"apart": float((ranks["rank_low"] - 1).sum()), "range": float((ranks["rank_high"] - ranks["rank_low"] + 1).mean())}
+    row |= {"width": float((high - low).mean()), "saving": found.saving, "most_saving": found.most_saving}
+    if truth is None:
+        return row
+    true = table["responder"].map(truth).to_numpy()
+    ahead = (true > true[:, None] + 1e-9).sum(axis=1)
+    behind = (true < true[:, None] - 1e-9).sum(axis=1)
+    wrong = (ranks["rank_low"] > 1 + ahead) | (ranks["rank_high"] < len(true) - behind)
+    error = ((table["strength" if judge else "people_strength"] - true) ** 2).sum()
+    return row | {"covered": float(((low <= true) & (true <= high)).mean()), "false": float(wrong.any()), "error": float(error)}
+
+
+def simulate_designs(
+    strengths: Mapping[str, float],
+    *,
+    n_studies: int,
+    rng: np.random.Generator,
+    people: Panel,
+    judge: Panel,
+    n_dialogues: int = 300,
+    pairs: int | str = "all",
+    dialogue_sd: float = 0.8,
+    sizes: Sequence[int] = (),
+) -> pd.DataFrame:
+    """Compare designs in studies with known truth.
+
+    Parameters
+    ----------
+    strengths : mapping of str to float
+        The known strength of each responder.
+    n_studies, n_dialogues : int
+        Studies; dialogues of each.
+    rng : numpy.random.Generator
+        The source of chance.
+    people, judge : Panel
+        Who judges. All of people's votes are the full design.
+    pairs, dialogue_sd
+        As in :func:`heart_utils.simulate.study.simulate_study`.
+    sizes : sequence of int
+        As in :func:`compare_designs`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As :func:`compare_designs` gives, with ``study``.
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.study import Panel
+    >>> panels = {"people": Panel("human", 30, 2), "judge": Panel("model", 1, 1)}
+    >>> three = {"x": 0.5, "y": 0.0, "z": -0.5}
+    >>> found = simulate_designs(three, n_studies=2, n_dialogues=40, rng=np.random.default_rng(1), **panels)
+    >>> found["study"].nunique(), bool(found["covered"].between(0, 1).all())
+    (2, True)
+    """
+    design: dict[str, Any] = {"n_dialogues": n_dialogues, "pairs": pairs, "dialogue_sd": dialogue_sd}
+    rows = []
+    for study in range(n_studies):
+        drawn = simulate_study(rng=rng, strengths=strengths, panels=(people, judge), **design)
+        truth = drawn.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
+        rows.append(compare_designs(drawn.verdicts, sizes=sizes, truth=truth, rng=rng).assign(study=study))
+    return pd.concat(rows, ignore_index=True)
