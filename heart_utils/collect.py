@@ -260,12 +260,16 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     names = ["cost_usd", "at_most_usd"]
     usd = plan[names].map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known")
     total, most = plan[names].sum(skipna=False)
-    cost = f"{total:.2f} USD at list price, and at most {most:.2f}" if pd.notna(total) else "a price that is not known"
+    cost = "a price that is not known: give each model price_prompt and price_completion, in USD for a million tokens"
+    if pd.notna(total):
+        cost = (
+            f"{total:.2f} USD at list price, and at most {most:.2f}. The first figure takes each to be asked once, with four "
+            f"characters to a token and answers that fill their room; the second takes all replies to be as long as they may "
+            f"be, all answers to be asked for again with more room, and all to be repaired"
+        )
     return (
         f"{plan.assign(**usd).to_string(index=False)}\n"
-        f"{int(plan['n_calls'].sum() - plan['n_recorded'].sum())} calls to make, for {cost}. The first figure takes each to be "
-        f"asked once, with four characters to a token and answers that fill their room; the second takes all replies to be as "
-        f"long as they may be, all answers to be asked for again with more room, and all to be repaired."
+        f"{int(plan['n_calls'].sum() - plan['n_recorded'].sum())} calls to make, for {cost}."
     )
 
 

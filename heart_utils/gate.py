@@ -219,12 +219,13 @@ def compare_anytime(
         row |= {name: 100 * there[name] for name in ("drop", "drop_low", "drop_high")} | {"p": there["p"]}
         row["p_holm"] = min(1.0, row["p"] * len(names))  # by Bonferroni, since a stop must not wait for other dimensions
         row["follows"] = row["n_inconsistent"] > max_inconsistent * row["n_both_orders"]
+        row["floor"] = outcome == "passed" and _most(of_dimension, baseline, candidate) < margin
         rows.append(row)
         paths.append(path)
     table, path = pd.DataFrame(rows), pd.concat(paths, ignore_index=True)
-    table.loc[table["follows"] & table["outcome"].eq("passed"), "outcome"] = "cannot tell"
+    table.loc[(table["follows"] | table["floor"]) & table["outcome"].eq("passed"), "outcome"] = "cannot tell"
     table["message"] = [_say_anytime(row, margin) + doubt(row, max_inconsistent) for row in table.itertuples()]
-    table = table.drop(columns="follows")
+    table = table.drop(columns=["follows", "floor"])
     return Comparison(table, pd.DataFrame(), baseline, candidate, "anytime", margin, alpha, n_releases, path)
 
 
@@ -400,7 +401,10 @@ def _judge(
     table["detectable"] = reach + table["se"] * stats.t.ppf(POWER, freedom)
     beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
     table["follows"] = told & (table["n_inconsistent"] > max_inconsistent * table["n_both_orders"])
-    table["blind"] = told & (mode == "regression") & (table["detectable"] > max_detectable)
+    # Two who win and lose alike in every dialogue show no spread, and so not what drop would be found.
+    table["level_sides"] = told & table["drop"].eq(0) & table["se"].eq(0)
+    weak = (mode == "regression") & (table["detectable"] > max_detectable)
+    table["blind"] = told & (weak | (table["level_sides"] & np.isfinite(max_detectable)))
     no_pass = table["follows"] | table["blind"]
     table["outcome"] = np.select([~told, beyond, no_pass], ["cannot tell", "failed", "cannot tell"], "passed")
     table["message"] = [
@@ -423,6 +427,11 @@ def doubt(row: Any, max_inconsistent: float) -> str:
 
 def _want(row: Any, max_detectable: float) -> str:
     """Say how many dialogues it would take to find what must be found, if these are too few."""
+    if row.level_sides and row.outcome != "failed":
+        return (
+            ". Both won and lost alike in every dialogue, which happens if their replies are the same, or if they always win "
+            "or always lose: compare them with opponents of about their strength"
+        )
     if not row.blind or row.outcome == "failed":
         return ""
     needed = np.ceil(row.n_dialogues * (row.detectable / max_detectable) ** 2)
@@ -439,12 +448,13 @@ def _say(row: Any, mode: str, max_drop: float) -> str:
     sure, n, failed = f"with {100 * (1 - row.level):.3g}% confidence", row.n_dialogues, row.outcome == "failed"
     if mode == "regression":
         worse = "worse than the baseline" if failed else "not shown to be worse"
-        found = "" if failed else f"; a drop of {row.detectable:.0f} would be found four times in five"
+        found = "" if failed or row.detectable == 0 else f"; a drop of {row.detectable:.0f} would be found four times in five"
         return f"{row.dimension}: {worse}; drop {row.drop:.1f} points, {sure} {row.drop_low:.1f} or more ({n} dialogues){found}"
     kept = "may be worse by" if failed else "not worse by"
+    passes = f"; an equal candidate passes a margin of {row.detectable:.0f} four times in five" if row.detectable else ""
     return (
         f"{row.dimension}: {kept} {max_drop:g} points or more; drop {row.drop:.1f}, {sure} {row.drop_high:.1f} or less "
-        f"({n} dialogues; an equal candidate passes a margin of {row.detectable:.0f} four times in five)"
+        f"({n} dialogues{passes})"
     )
 
 
@@ -463,6 +473,16 @@ def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> Array:
     drops = pd.concat([sides[0].sub(sides[1]).dropna(), direct]).groupby("dialogue_id").mean()
     order = rows.loc[rows["responder_a"].eq(candidate) | rows["responder_b"].eq(candidate), "dialogue_id"].unique()
     return drops.reindex([name for name in order if name in drops.index]).to_numpy(float)
+
+
+def _most(rows: pd.DataFrame, baseline: str, candidate: str) -> float:
+    """Give the largest drop there could be: the baseline's win share against the opponents, or 1 where the two met."""
+    rows = rows[rows["state"].isin(["valid", "inconsistent"])]
+    first, second = rows["responder_a"], rows["responder_b"]
+    if (first.eq(baseline) & second.eq(candidate) | first.eq(candidate) & second.eq(baseline)).any():
+        return 1.0
+    won = won_by_a(rows)
+    return float(pd.concat([won[first.eq(baseline)], 1 - won[second.eq(baseline)]]).mean())
 
 
 def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:
@@ -489,6 +509,11 @@ def _say_anytime(row: Any, margin: float) -> str:
     said = f"drop {row.drop:.1f} percentage points of win share"
     if row.outcome == "failed":
         return f"{row.dimension}: worse than the baseline, sure after {n} dialogues; {said}, {low:.1f} or more"
+    if row.floor:
+        return (
+            f"{row.dimension}: the baseline wins so rarely that it could not drop by {100 * margin:g} points of win share ({n} "
+            f"dialogues); compare both with opponents of about their strength"
+        )
     if high < 100 * margin:
         return f"{row.dimension}: not worse by {100 * margin:g} points, sure after {n} dialogues; {said}, {high:.1f} or less"
     return f"{row.dimension}: not sure after {n} dialogues; {said}, from {low:.1f} to {high:.1f}; judge more, and look again"

@@ -25,6 +25,9 @@ EXPECTED = {
 }  # fmt: skip
 """What pydantic found -> what was expected, in words."""
 
+KEYS = {"missing": "lacks", "extra_forbidden": "has unknown", "unexpected_keyword_argument": "has unknown"}
+"""What pydantic found amiss with a key -> its verb."""
+
 
 def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) -> Any:
     """Read a file strictly; an empty one holds an empty mapping."""
@@ -38,12 +41,12 @@ def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) 
 
 
 def read_strictly(kind: Any, content: Any, where: object, error: type[ValueError]) -> Any:
-    """Make a dataclass, or whatever pydantic reads, of settings, or say what is wrong with the first of them that is."""
+    """Make a dataclass, or whatever pydantic reads, of settings, or say what is wrong in the first place that is."""
     try:
         return _reader(kind).validate_json(json.dumps(content, default=str), strict=True, extra="forbid")
     except ValidationError as faults:
         known = list(getattr(kind, "__dataclass_fields__", {}))
-        raise error(f"{where}: {_words(faults.errors()[0], known)}") from None
+        raise error(f"{where}: {_words(faults.errors(), known)}") from None
 
 
 @lru_cache
@@ -51,14 +54,16 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _words(fault: Any, known: list[str]) -> str:
+def _words(faults: list[Any], known: list[str]) -> str:
+    fault = faults[0]
     *path, name = [str(part) for part in fault["loc"]] or ["the whole"]
     at = f"{' '.join(path)}: " if path else ""
     keys = "" if path else f" The keys are {', '.join(known)}."
-    if fault["type"] == "missing":
-        return f"{at}lacks {name}.{keys}"
-    if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"{at}has unknown {name}.{keys}"
+    if fault["type"] in KEYS:
+        here = [other for other in faults if other["type"] in KEYS and other["loc"][:-1] == fault["loc"][:-1]]
+        names = {verb: [str(one["loc"][-1]) for one in here if KEYS[one["type"]] == verb] for verb in KEYS.values()}
+        amiss = [verb + " " + ", ".join(of) for verb, of in names.items() if of]
+        return f"{at}{' and '.join(amiss)}.{keys}"
     if fault["type"] == "value_error":
         inside = " ".join(map(str, fault["loc"]))
         return f"{inside}: {fault['ctx']['error']}" if inside else str(fault["ctx"]["error"])

@@ -49,6 +49,17 @@ def test_a_bound_looked_at_all_the_time_is_seldom_above_the_mean(rng, mean):
     assert np.mean(above) <= 0.1 + 2 * np.sqrt(0.09 / 200)
 
 
+@pytest.mark.parametrize(("share", "outcome"), [(0.05, "cannot tell"), (0.3, "passed")])
+def test_a_baseline_that_hardly_ever_wins_cannot_drop_and_so_nothing_passes(share, outcome):
+    """400 dialogues, in which both win the same comparisons: 5 % of them leave no room for a drop of 10 points."""
+    rows = [(f"d{i:03}", name, "x", "a" if i % 100 < 100 * share else "b") for i in range(400) for name in ("old", "new")]
+    verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    row = compare(verdicts).table.iloc[0]
+    assert row["outcome"] == outcome
+    assert ("wins so rarely" in row["message"]) == (outcome == "cannot tell")
+
+
 def test_a_large_drop_stops_early_and_what_comes_later_changes_nothing():
     verdicts = make_verdicts([1.0, 0.5] * 30 + [-1.0] * 100)
     row = compare(verdicts).table.iloc[0]

@@ -85,6 +85,17 @@ def test_a_judge_that_tells_nobody_apart_passes_nothing(rng):
     assert "no verdict told anyone apart" in found.table["message"][0]
 
 
+@pytest.mark.parametrize("mode", ["regression", "non-inferiority"])
+def test_sides_that_lose_alike_in_every_dialogue_do_not_pass_where_a_drop_must_be_found(rng, mode):
+    """Against opponents that always win nobody can get worse; the spread is 0, and so was the drop said to be found."""
+    verdicts = make_verdicts(rng, FIELD).query("responder_b in ('x', 'y') and responder_a in ('old', 'new')")
+    verdicts = verdicts.assign(verdict="b")
+    found = compare(verdicts, rng, mode=mode, max_detectable=50)
+    assert found.table["outcome"].tolist() == ["cannot tell"]
+    assert "won and lost alike in every dialogue" in found.table["message"][0]
+    assert "four times in five" not in found.table["message"][0]
+
+
 def test_a_judge_that_mostly_follows_the_order_shown_is_named(rng):
     verdicts = make_verdicts(rng, FIELD, n_dialogues=40)
     turned = np.arange(len(verdicts)) % 3 > 0

@@ -24,7 +24,7 @@ from heart_utils.sources import load_verdicts
 from tools.execute_notebook import execute_notebook
 
 RECIPE = """\
-chapters: [09_the_conversations, 09_the_conversations, 10_the_judging, 11_the_raters, 02_who_is_preferred]
+chapters: [09_the_conversations, 10_the_judging, 11_the_raters, 02_who_is_preferred]
 
 collect:
   histories: mine/histories.jsonl
@@ -117,7 +117,9 @@ def test_people_s_replies_to_a_history_that_is_no_longer_chosen_stop_the_run_bef
 
 
 @pytest.mark.slow
-def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters(own, tmp_path):
+def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters_under_a_rubric_of_one_s_own(own, tmp_path):
+    file = own / "params" / "own.yaml"
+    file.write_text(file.read_text().replace("heart: [overall]", "coaching: [goal]"))
     assert collect.main(["own", "--quiet", "--yes"]) == 0
     run = open_run("own")
     write_replies(run)
@@ -126,7 +128,8 @@ def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters(own, 
     for number in ("09", "10", "11"):
         [chapter] = (own / "notebooks").glob(f"{number}_*.ipynb")
         shown[number] = tmp_path / chapter.name
-        execute_notebook(chapter, shown[number], {"run": "own", **QUICK[number]}, root=own)
+        named = {"dimension": "goal"} if number == "10" else {}  # as tools.plan gives it
+        execute_notebook(chapter, shown[number], {"run": "own", **QUICK[number], **named}, root=own)
     assert read_glued(shown["10"])["n-verdicts"] == 72
     assert ">human<" in shown["10"].read_text()
     assert "The writers of the run `own` cannot be rated one by one: 2 writers and 3 others" in shown["11"].read_text()

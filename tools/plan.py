@@ -84,7 +84,7 @@ def read_plan(root: Path, run: str) -> Plan:
     if not file.is_file():
         known = ", ".join(sorted(path.stem for path in (root / "params").glob("*.yaml"))) or "none"
         raise PlanError(
-            f"There is no {file}, so nobody knows which chapters run {run!r} has. Copy params/sample.yaml there and "
+            f"There is no {file}, which says what chapters the run {run!r} has. Copy params/sample.yaml there and "
             f"change it; for votes alone one line is enough, `chapters: [02_who_is_preferred]`. Runs with parameters: {known}."
         )
     try:
@@ -101,6 +101,8 @@ def read_plan(root: Path, run: str) -> Plan:
     for name in names:
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise PlanError(f"{file} lists {name!r}, and notebooks/{name}.ipynb is not there.")
+    if twice := sorted({str(name) for name in names if names.count(name) > 1}):
+        raise PlanError(f"{file} lists {', '.join(twice)} more than once; leave one.")
     if not isinstance(left_out, dict):
         raise PlanError(f"{file}: expected `left_out:` with a chapter and why it is left out on each line.")
     for name in left_out:

@@ -78,7 +78,7 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
 
 def as_rng(rng: Rng) -> np.random.Generator:
     """Return the random generator that was given, or a new one with the package's fixed seed."""
-    return np.random.default_rng(SEED) if rng is None else rng
+    return np.random.default_rng(SEED if rng is None else rng)
 
 
 def sums_by(codes: Any, values: ArrayLike, *shape: int) -> Array:
@@ -378,5 +378,5 @@ def check_level(ci_level: float) -> None:
 
 def check_resamples(n_resamples: int) -> None:
     """Refuse a number of resamples that gives no interval without saying so."""
-    if n_resamples < 0 or n_resamples == 1:
+    if not isinstance(n_resamples, int | np.integer) or n_resamples < 0 or n_resamples == 1:
         raise ValueError(f"n_resamples is {n_resamples!r}; expected 1000 or so, or 0 for the estimate alone.")

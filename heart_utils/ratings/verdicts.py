@@ -240,6 +240,8 @@ def refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) 
 
 def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> pd.DataFrame:
     """Refuse a table that lacks a column."""
+    if not isinstance(table, pd.DataFrame):
+        raise VerdictsError(f"verdicts are a {type(table).__name__}, expected a DataFrame, such as load_verdicts(file) gives.")
     missing = [column for column in columns if column not in table]
     if missing:
         there = ", ".join(map(str, table.columns))
@@ -270,7 +272,10 @@ def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Cod
     refuse(codes < 0, np.arange(len(verdicts)), verdicts["dimension"], "`dimension` must not be empty")
     found = np.flatnonzero(np.asarray(names) == dimension)
     if len(verdicts) and not len(found):
-        raise VerdictsError(f"verdicts have no dimension {dimension!r}. They have {', '.join(map(str, names))}.")
+        there = ", ".join(map(str, names))
+        raise VerdictsError(
+            f"verdicts have no dimension {dimension!r}. They have {there}: name one, as in dimension={names[0]!r}."
+        )
     return np.flatnonzero(codes == found[0]) if len(found) else np.arange(0)
 
 

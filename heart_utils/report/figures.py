@@ -218,8 +218,8 @@ def plot_leaderboard(
     """
     import matplotlib.pyplot as plt
 
+    _check_board(ratings_table(board))
     table = ratings_table(board).sort_values("rating", ignore_index=True)
-    _check_board(table)
     if ax is None:
         _, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.3 * len(table)), layout="constrained")
     for kind, rows in table.groupby("responder_kind"):
@@ -552,6 +552,8 @@ def _legend_below(ax: Axes, **how: Any) -> None:
 
 
 def _check_board(board: pd.DataFrame) -> None:
+    if absent := [name for name in ("responder", "rating", "rating_low", "rating_high") if name not in board]:
+        raise ValueError(f"A leaderboard is drawn from what fit_ratings gives; this table has no column {', '.join(absent)}.")
     if board.empty:
         raise ValueError("There is no board to draw: the table has no row.")
     twice = board.loc[board["responder"].duplicated(), "responder"]

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if file:
                 write_atomically(file, content.encode())
     except ModuleNotFoundError as error:
-        print(f"heart-gate: --out needs {error.name}: pip install 'heart-utils[plots]'", file=sys.stderr)
+        print(f"heart-gate: --out needs {error.name}: pip install matplotlib seaborn", file=sys.stderr)
         return BAD_INPUT
     except (ValueError, OSError) as error:
         print(f"heart-gate: {error}", file=sys.stderr)

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,10 +111,10 @@ def write_leaderboard(
         booktabs), and the figure as ``leaderboard-column`` and ``leaderboard-page``, each ``.pdf`` and ``.svg``, as wide as
         one column (3.35 inches) and two. They hold names and numbers, no texts; PDF files hold letters as TrueType.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If matplotlib is not installed; the other files are then there.
+    Warns
+    -----
+    UserWarning
+        If matplotlib or seaborn is not installed: then there are no figures, and the other files are there.
 
     Examples
     --------
@@ -133,9 +134,11 @@ def write_leaderboard(
     try:
         import matplotlib as mpl
         import matplotlib.pyplot as plt
+        import seaborn  # noqa: F401
     except ModuleNotFoundError:
-        said = f"PDF and SVG need matplotlib: pip install 'heart-utils[plots]'. The other files are in {folder}."
-        raise ModuleNotFoundError(said) from None
+        said = f"{folder} has no PDF and no SVG, which need matplotlib and seaborn: pip install matplotlib seaborn"
+        warnings.warn(said, stacklevel=2)
+        return files
     for name, width in WIDTHS.items():
         with mpl.rc_context({**book_style(), "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
             figure = _figure(table, width)

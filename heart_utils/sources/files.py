@@ -81,6 +81,13 @@ class Reading(TypedDict, total=False):
 def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading: Reading | None = None) -> pd.DataFrame:
     """Read a user's file, or take their DataFrame, as one of the project's tables; say all its faults at once."""
     how, faults = reading or Reading(), list[str]()
+    for option, example in (
+        ("columns", "{'Urteil': 'verdict'}"),
+        ("words", "{'links': 'a'}"),
+        ("always", "{'rater_kind': 'human'}"),
+    ):
+        if not isinstance(value := how.get(option) or {}, Mapping):
+            raise DataError(f"{option} is a {type(value).__name__}, expected a mapping, as in {option}={example}.")
     file = Path("the DataFrame") if isinstance(given, pd.DataFrame) else Path(given).expanduser().resolve()
     rows = given.copy() if isinstance(given, pd.DataFrame) else _read(file, how, faults)
     as_text = file.suffix.lower() in TEXTUAL
@@ -184,6 +191,8 @@ def _text(file: Path, encoding: str | None = None, faults: list[str] | None = No
 
 
 def _read_csv(file: Path, content: str, sep: str | None) -> pd.DataFrame:
+    if sep and len(sep) > 1:
+        raise DataError(f"sep is {sep!r}, expected one character, such as ';' or a tab.")
     marks = [sep] if sep else [",", ";", "\t", "|"]
     mark = max(marks, key=lambda mark: len(next(csv.reader(io.StringIO(content), delimiter=mark))))
     try:
@@ -235,8 +244,9 @@ def _name_columns(table: str, rows: pd.DataFrame, how: Reading, faults: list[str
         )
         rows = rows.loc[:, ~again]
     if unknown := [name for name in rows.columns if name not in expected]:
+        listed_words = ", ".join(name + _few_words(rows[name]) for name in unknown)
         faults.append(
-            f"{table}: unknown {', '.join(unknown)}. Say what it is, as in columns={{{unknown[0]!r}: {NEEDED[table][0]!r}}}, "
+            f"{table}: unknown {listed_words}. Say what it is, as in columns={{{unknown[0]!r}: {NEEDED[table][0]!r}}}, "
             f"or leave it out: columns={{{unknown[0]!r}: None}}."
         )
         rows = rows.drop(columns=unknown)
@@ -252,6 +262,12 @@ def _name_columns(table: str, rows: pd.DataFrame, how: Reading, faults: list[str
         for column in missing:  # so that the rest can be looked at
             rows[column] = _anything(column, expected[column], len(rows))
     return rows
+
+
+def _few_words(cells: pd.Series) -> str:
+    """Show the words of a column that has few and short ones, since they may need `words` too."""
+    words = list(dict.fromkeys(str(word) for word in cells.dropna() if str(word).strip()))
+    return f" ({' | '.join(words)})" if 1 < len(words) < 8 and max(map(len, words)) < 20 else ""
 
 
 def _anything(column: str, what: Column, n: int) -> list[Any]:

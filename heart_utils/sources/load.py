@@ -255,6 +255,9 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: Read
         raise TypeError(f"load_{table} has no option {', '.join(strange)}; of files it has {options}.")
     if isinstance(name_or_path, pd.DataFrame):
         return None
+    if not isinstance(name_or_path, str | os.PathLike):
+        what = f"load_{table} was given a {type(name_or_path).__name__}"
+        raise DataError(f"{what}; expected the name of a set ({', '.join(known)}), a path or a DataFrame.")
     given = os.fspath(name_or_path)
     if given in known:
         if said := [option for option, value in reading.items() if value]:

@@ -34,6 +34,15 @@ def form(name="heart", answer_format="json", dimensions=None):
     return Form(protocol, rubric.dimensions, codes, answer_format)
 
 
+def test_all_keys_that_a_file_lacks_are_named_at_once(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: mine\nasks: pair\nrubrik: heart\n")
+    with pytest.raises(
+        ProtocolError, match="lacks about, rubric, .*dimension_order.* and has unknown rubrik. The keys are name"
+    ):
+        load_protocol(file)
+
+
 def prompt(asked, texts=("First text.", "Second text.")):
     block = history_block(HISTORY, asked.protocol)
     return asked.messages(block, texts[: len(asked.codes)])

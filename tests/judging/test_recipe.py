@@ -161,7 +161,9 @@ def test_a_judge_whose_listed_price_is_zero_keeps_everything_from_being_asked(pr
     monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("somebody was asked"))
     monkeypatch.setattr("sys.stdin", None)
     assert main(["mine", "--dry-run"]) == 0
-    assert "calls to make, for a price that is not known" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "calls to make, for a price that is not known: give each model price_prompt" in out
+    assert "The first figure" not in out
     for arguments in ([], ["--yes"], ["--yes", "--budget", "5"]):
         assert main(["mine", "--quiet", *arguments]) == 1
         assert f"Nothing was asked. No price is known of dear ({name}). Give price_prompt" in capsys.readouterr().err

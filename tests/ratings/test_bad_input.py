@@ -1,6 +1,7 @@
 """What cannot be rated is refused in one sentence with a way out, whichever function is asked."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from heart_utils.agreement.agreement import pairwise_agreement
@@ -11,6 +12,7 @@ from heart_utils.judges.position import position_bias
 from heart_utils.ratings.consistency import consistency, head_to_head
 from heart_utils.ratings.judge_aware import fit_judge_aware
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
+from heart_utils.report.figures import plot_leaderboard
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.sources import load_verdicts
 
@@ -50,6 +52,34 @@ def test_verdicts_without_dialogues_are_told_what_may_stand_for_them(path):
 def test_names_of_several_types_are_refused_alike(path):
     mixed = ALL.assign(responder_a=ALL["responder_a"].astype(object).where(ALL.index > 0, 7))
     assert "`responder_a` mixes text and other types" in said_of(path, mixed)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (lambda: fit_ratings("votes.csv"), "verdicts are a str, expected a DataFrame, such as load_verdicts"),
+        (lambda: fit_ratings(ALL[PEOPLE], n_resamples=1.5), "n_resamples is 1.5; expected 1000 or so"),
+        (lambda: fit_ratings(ALL[PEOPLE], dimension="empthy"), "They have overall: name one, as in dimension='overall'"),
+        (lambda: plot_leaderboard(ALL), "drawn from what fit_ratings gives; this table has no column responder, rating"),
+        (lambda: load_verdicts(None), "given a NoneType; expected the name of a set .*, a path or a DataFrame"),
+        (lambda: load_verdicts(ALL, columns=["verdict"]), "columns is a list, expected a mapping, as in columns={"),
+        (lambda: load_verdicts(ALL, words="links"), "words is a str, expected a mapping"),
+    ],
+)
+def test_an_argument_of_the_wrong_kind_is_answered_with_the_right_one(mistake, said):
+    with pytest.raises(ValueError, match=said):
+        mistake()
+
+
+def test_a_separator_of_two_characters_is_refused(tmp_path):
+    (tmp_path / "votes.csv").write_text("history_id::verdict\n")
+    with pytest.raises(ValueError, match="sep is '::', expected one character"):
+        load_verdicts(tmp_path / "votes.csv", sep="::")
+
+
+def test_a_whole_number_is_a_seed():
+    boards = [fit_ratings(ALL[PEOPLE], n_resamples=20, rng=rng).table for rng in (3, np.random.default_rng(3))]
+    pd.testing.assert_frame_equal(*boards)
 
 
 @pytest.mark.parametrize("path", ["fit_ratings", "fit_boards", "judge-aware", "powered"])

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -39,6 +40,13 @@ class Cells(HTMLParser):
     def handle_data(self, data):
         if self.inside:
             self.cells[-1] += data
+
+
+def test_without_matplotlib_all_but_the_figures_are_written_and_said(ratings, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "seaborn", None)
+    with pytest.warns(UserWarning, match="no PDF and no SVG.*pip install matplotlib seaborn"):
+        files = write_leaderboard(ratings, tmp_path)
+    assert [file.suffix for file in files] == [".csv", ".json", ".html", ".tex"]
 
 
 def test_csv_and_json_hold_every_row_at_full_precision(ratings, tmp_path):

@@ -199,6 +199,7 @@ def test_a_whole_number_may_stand_for_a_fraction(two):
         (TWO + "01_first: {run: other}\n", "`run` is the name of this file"),
         (TWO + "03_third: {seed: 1}\n", "03_third is neither `chapters`, `left_out`, `all`, `collect` nor a listed chapter"),
         ("chapters: [09_absent]\n", "notebooks/09_absent.ipynb is not there"),
+        ("chapters: [01_first, 02_second, 01_first]\n", "lists 01_first more than once"),
         ("all: {seed: 1}\n", "expected `chapters:`"),
         ("chapters: [\n", "is not YAML"),
         (TWO + "left_out: [03_third]\n", "expected `left_out:` with a chapter and why"),
