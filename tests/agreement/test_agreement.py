@@ -13,7 +13,7 @@ from heart_utils.agreement.agreement import (
     krippendorff_alpha,
     pairwise_agreement,
 )
-from heart_utils.agreement.ceiling import estimate_ceiling
+from heart_utils.agreement.baselines import estimate_ceiling
 from heart_utils.agreement.panel import alternative_annotator_test, combine_judges, effective_judges
 from heart_utils.ratings.ratings import combine_orders
 from heart_utils.ratings.resampling import draw_weights
