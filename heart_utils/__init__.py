@@ -66,7 +66,7 @@ _PUBLIC = {
         "replies.scaling": "correlate_scale ScalingError spearman_interval",
         "evidence.claims": "check_claims",
         "evidence.effects": "count_wins measured_effects read_quoted share_between share_clustered therapist_wins",
-        "simulate.asking": "ask_for_votes compare_designs simulate_designs",
+        "simulate.asking": "compare_designs simulate_designs",
         "simulate.coverage": "check_coverage check_saving label_some simulate_coverage simulate_gate simulate_power",
         "simulate.faulty_judge": "recover_faults",
         "simulate.full_study": "calibrate Margins simulate_heart",

@@ -346,7 +346,7 @@ def judge_reliability(
 ) -> pd.DataFrame:
     """Correlate each judge's scores with a person's, on each dimension, with all authors and without some of them.
 
-    Each value is that of :func:`~heart_utils.agreement.agreement.icc` on the scores of the two, without an interval.
+    Each value is that of :func:`icc` on the scores of the two, without an interval.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ def judge_reliability(
     of : str or None
         What is a row: ``"responder"`` takes the means of each author; None takes each reply.
     kinds : sequence of str
-        As `kind` of :func:`~heart_utils.agreement.agreement.icc`.
+        As `kind` of :func:`icc`.
     own : mapping of str to str, optional
         Judge -> the responder that stays out for this judge, such as a member of its family.
     leave_out : sequence of str

@@ -7,9 +7,10 @@ from scipy import stats
 from scipy.optimize import approx_fprime
 
 from heart_utils.ratings import judge_aware as rater_model
+from heart_utils.ratings.bradley_terry import NotComparableError
 from heart_utils.ratings.judge_aware import fit_judge_aware
-from heart_utils.ratings.ratings import NotComparableError, RatingsError, fit_ratings
-from heart_utils.ratings.verdicts import name_codes, read_verdicts
+from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.verdicts import RatingsError, name_codes, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from heart_utils.ratings.ratings import ConvergenceError, NotComparableError, RatingsError, fit_boards, fit_ratings
+from heart_utils.ratings.bradley_terry import ConvergenceError, NotComparableError
+from heart_utils.ratings.ratings import fit_boards, fit_ratings
 from heart_utils.ratings.resampling import draw_weights
+from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 
