@@ -16,7 +16,6 @@ from heart_utils.sources.catalogue import (
 )
 from heart_utils.sources.heart import count_role_swaps, flag_reply
 from heart_utils.sources.load import load_histories, load_replies, load_scores, load_tallies, load_verdicts
-from heart_utils.sources.mentalalign import find_blocks
 from heart_utils.sources.pairs import scores_to_verdicts
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "Source",
     "count_role_swaps",
     "fetch_data",
-    "find_blocks",
     "find_data",
     "flag_reply",
     "load_histories",

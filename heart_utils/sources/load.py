@@ -10,11 +10,10 @@ from typing import Unpack
 import pandas as pd
 
 from heart_utils.runs import PUBLIC, open_run, read_parquet
-from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.catalogue import SOURCES, DataError
 from heart_utils.sources.files import SUFFIXES, Reading, read_file, read_sample
 from heart_utils.sources.heart import load_esconv, load_heart, published_replies
 from heart_utils.sources.pairs import scores_to_verdicts
-from heart_utils.sources.studies import PUBLISHED
 from heart_utils.tables import check_table
 
 __all__ = ["load_histories", "load_replies", "load_scores", "load_tallies", "load_verdicts"]
@@ -233,7 +232,7 @@ def load_verdicts(
 
 
 def _studies(table: str) -> tuple[str, ...]:
-    return tuple(name for name, (held, _) in PUBLISHED.items() if held == table)
+    return tuple(name for name, source in SOURCES.items() if source.table == table)
 
 
 def _published(name: str, folder: str) -> pd.DataFrame:

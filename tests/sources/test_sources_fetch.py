@@ -20,8 +20,8 @@ from heart_utils.sources import (
     find_data,
 )
 from heart_utils.sources import catalogue as fetching
-from heart_utils.sources.__main__ import main
-from heart_utils.sources.studies import derive
+from tools.data import main
+from tools.official import derive
 
 CONTENT = b"one\ntwo\nthree\n" * 1000
 

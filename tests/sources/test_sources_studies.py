@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.sources import DataError, catalogue, load_scores, load_tallies
-from heart_utils.sources.studies import derive
+from tools.official import derive
 
 OWN = "recipients/perceived_empathy_self_ratings.csv"
 RATED, POSTS, HARD = (
