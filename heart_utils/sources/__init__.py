@@ -15,8 +15,7 @@ from heart_utils.sources.catalogue import (
     load_responders,
 )
 from heart_utils.sources.heart import count_role_swaps, flag_reply
-from heart_utils.sources.load import load_histories, load_replies, load_scores, load_tallies, load_verdicts
-from heart_utils.sources.pairs import scores_to_verdicts
+from heart_utils.sources.load import load_histories, load_replies, load_scores, load_tallies, load_verdicts, scores_to_verdicts
 
 __all__ = [
     "SOURCES",
