@@ -95,8 +95,9 @@ class Sides:
 def read_sides(baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
-    Two runs match if they share histories word for word, protocol, and opponents with the same replies; that the judges are
-    the same is for the comparison to check. The opponents' verdicts on one another are taken once, from the baseline's run.
+    Two runs match if their histories are the same word for word, and their opponents' replies; that histories, judges and
+    protocol are the same on both sides is for the comparison to check. The opponents' verdicts on one another are taken
+    once, from the baseline's run.
 
     Parameters
     ----------
@@ -143,8 +144,9 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
         said = [f"{', '.join(sorted(who))} in {_where(side[0])}" for who, side in zip(met, (one, other), strict=True)]
         raise GateError(f"{baseline!r} and {candidate!r} met no common opponent: {', '.join(said)}.")
     mine, theirs = _between(mine, {one[1]}, opponents, field=True), _between(theirs, {other[1]}, opponents, field=False)
-    _check_histories(one[0], other[0], mine, theirs)
-    _check_replies(one[0], other[0], opponents, sorted(set(mine["history_id"])))
+    judged = set(mine["history_id"])
+    _check_histories(one[0], other[0], judged)
+    _check_replies(one[0], other[0], opponents, judged)
     names = [f"{side[0].name}:{side[1]}" if one[1] == other[1] else side[1] for side in (one, other)]
     theirs = theirs.assign(**{column: other[0].name + ":" + theirs[column] for column in ("comparison_id", "pair_id")})
     new = [{one[1]: names[0]}, {other[1]: names[1]}]
@@ -291,35 +293,27 @@ def _between(verdicts: pd.DataFrame, own: set[str], opponents: set[str], *, fiel
     return verdicts[kept].reset_index(drop=True)
 
 
-def _check_histories(one: Place, other: Place, mine: pd.DataFrame, theirs: pd.DataFrame) -> None:
-    """Refuse runs whose judges read other histories or worked under another protocol."""
-    if set(mine["protocol"]) != set(theirs["protocol"]):
-        follow = [", ".join(sorted(set(table["protocol"]))) for table in (mine, theirs)]
-        said = f"The runs follow other protocols: {follow[0]} in {one.name!r}, {follow[1]} in {other.name!r}"
-        raise GateError(f"{said}. Judge the candidate under the baseline's.")
-    ids = [set(table["history_id"]) for table in (mine, theirs)]
-    if ids[0] != ids[1]:
-        counts = len(ids[0] & ids[1]), len(ids[0] - ids[1]), len(ids[1] - ids[0])
-        said = "{} in common, {} in {!r} alone, {} in {!r} alone".format(*counts[:2], one.name, counts[2], other.name)
-        raise GateError(f"The runs judge other histories: {said}. Let the candidate answer the baseline's histories.")
+def _check_histories(one: Place, other: Place, judged: set[str]) -> None:
+    """Refuse runs in which judged histories have the same id and other words."""
     if not (one.has("histories") and other.has("histories")):
         return
-    turns = [run.read("histories").set_index("history_id")["turns"] for run in (one, other)]
-    words = [{name: [(turn["speaker"], turn["text"]) for turn in told[name]] for name in ids[0]} for told in turns]
-    changed = [name for name in sorted(ids[0]) if words[0][name] != words[1][name]]
+    told = [run.read("histories").set_index("history_id")["turns"] for run in (one, other)]
+    words = [turns.map(lambda turns: [(turn["speaker"], turn["text"]) for turn in turns]) for turns in told]
+    shared = words[0].index.intersection(words[1].index).intersection(sorted(judged))
+    changed = sorted(name for name in shared if words[0][name] != words[1][name])
     if changed:
         said = f"{len(changed)} histories have the same id but other words in the two runs, such as {changed[0]!r}"
         raise GateError(f"{said}. A comparison needs the same conversations.")
 
 
-def _check_replies(one: Place, other: Place, opponents: set[str], histories: list[str]) -> None:
+def _check_replies(one: Place, other: Place, opponents: set[str], judged: set[str]) -> None:
     """Refuse opponents that wrote other replies in the two runs: they would be two opponents under one name."""
     if not (one.has("replies") and other.has("replies")):
         return
     texts = []
     for run in (one, other):
         replies = run.read("replies")
-        replies = replies[replies["responder"].isin(opponents) & replies["history_id"].isin(histories)]
+        replies = replies[replies["responder"].isin(opponents) & replies["history_id"].isin(judged)]
         groups = replies.assign(text=replies["text"].fillna("")).groupby(["responder", "history_id"])["text"]
         texts.append(groups.agg(lambda written: "\n".join(sorted(written))))
     shared = texts[0].index.intersection(texts[1].index)

@@ -332,7 +332,7 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from heart_utils.sources import load_responders
+    >>> from heart_utils.sources.catalogue import load_responders
     >>> row = {"history_id": "h1", "dialogue_id": "d1", "rater": "r1", "rater_kind": "human", "dimension": "empathy",
     ...        "item": None, "state": "valid", "protocol": "likert", "group": None, "simulated": False}
     >>> scores = pd.DataFrame([{**row, "reply_id": f"h1--{who}", "responder": who, "score": score, "flags": []}

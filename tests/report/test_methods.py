@@ -8,7 +8,7 @@ import pytest
 from heart_utils.ratings.ratings import combine_orders, fit_ratings
 from heart_utils.report.provenance import methods
 from heart_utils.runs import find_root, open_run
-from heart_utils.sources import load_verdicts
+from heart_utils.sources.load import load_verdicts
 
 
 @pytest.fixture

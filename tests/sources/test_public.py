@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import Run, find_root, may_publish, open_run
-from heart_utils.sources import SOURCES, DamagedDataError
+from heart_utils.sources.catalogue import SOURCES, DamagedDataError
 from tools import data as public
 
 FOLDER = find_root() / "data" / "public"

@@ -10,7 +10,8 @@ import pytest
 from source_builders import know, mirrored, serving
 
 from heart_utils.runs import LICENCES
-from heart_utils.sources import (
+from heart_utils.sources import catalogue as fetching
+from heart_utils.sources.catalogue import (
     SOURCES,
     DamagedDataError,
     DataError,
@@ -19,7 +20,6 @@ from heart_utils.sources import (
     fetch_data,
     find_data,
 )
-from heart_utils.sources import catalogue as fetching
 from tools.data import main
 from tools.official import derive
 
