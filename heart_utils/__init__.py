@@ -25,8 +25,7 @@ _PUBLIC = {
         "sources.catalogue": "DataUnavailableError",
         "sources.heart": "count_role_swaps",
         "sources.heartbench": "load_names",
-        "sources.load": "load_histories load_replies load_scores load_tallies load_verdicts",
-        "sources.pairs": "scores_to_verdicts",
+        "sources.load": "load_histories load_replies load_scores load_tallies load_verdicts scores_to_verdicts",
         "calls.ledger": "open_ledger",
         "calls.prices": "price",
         "judging.design": "pair_replies",
@@ -79,7 +78,7 @@ _PUBLIC = {
             "cjk_style mark_simulated note_origin plot_absent plot_boards plot_forest plot_intervals "
             "plot_leaderboard plot_trend use_book_style use_cjk_font"
         ),
-        "report.gate_report": "read_sides require_pass run_gate write_reports",
+        "report.gate_report": "read_sides require_pass write_reports",
         "report.kept": "kept",
         "report.leaderboard": "leaderboard_html weigh_by_hand write_leaderboard",
         "report.provenance": "methods note_tables read_glued show_versions",

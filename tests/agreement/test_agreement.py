@@ -21,7 +21,7 @@ def first_row(table, **settings):
 
 @pytest.fixture(scope="module")
 def mtbench(mirror):
-    from heart_utils.sources import load_verdicts
+    from heart_utils.sources.load import load_verdicts
 
     verdicts = load_verdicts("mtbench")
     return verdicts[~verdicts["rater"].str.startswith("author")]
@@ -60,7 +60,7 @@ def test_the_authors_names_come_close_to_gpt_4_on_mt_bench(mtbench):
 
 @pytest.mark.mirror
 def test_a_vote_that_was_cast_twice_is_refused_and_named(mirror):
-    from heart_utils.sources import load_verdicts
+    from heart_utils.sources.load import load_verdicts
 
     with pytest.raises(AgreementError, match=r"author_0 answers .* more than once .* They differ in repeat"):
         pairwise_agreement(load_verdicts("mtbench"))

@@ -221,7 +221,7 @@ def _coverage_of_powered(n: int) -> Iterator[Figure]:
 
 def _saving_on_mtbench(n: int) -> Iterator[Figure]:
     """Label some questions; hold strengths against people's on questions that neither party's fit has seen."""
-    from heart_utils.sources import load_verdicts
+    from heart_utils.sources.load import load_verdicts
 
     votes = load_verdicts("mtbench")
     votes = votes[votes["repeat"] == 0]
