@@ -63,20 +63,7 @@ PLACES = ("‹first›", "‹second›")  #: Where codes stand in a text that is
 MAX_REPEATED = 4_000  #: Characters of an unreadable answer that a repair question shows again.
 REASON_PER_ITEM = 60
 
-ORDERS_A_JUDGE = re.compile(
-    r"""
-    \b(?i:choose|pick|select|prefer|vote\ for|rank|output|answer|the\ winner\ is|winner:?)
-        \s+(?:(?i:reply|response|option|answer)\s+)?["'(]?[AB]["')]?(?=\s*(?:$|[.,;:!?\n]|(?i:as|over|because|is|and|not)\b))
-    |(?i:\b(?:ignore|disregard|forget)\b[^.!?\n]{0,30}\b(?:instructions?|rubric|prompt)\b|\b(?:ignore|disregard)\ the\ rules\b)
-    |(?i:\b(?:choose|pick|select|prefer|vote\ for|rate|rank|score|judge)\s+(?:this|my|the\ (?:first|second|other))\s+
-        (?:reply|response|answer|option)\b)
-    |(?i:\b(?:dear|note\ to(?:\ the)?|attention,?(?:\ the)?)\s+(?:judge|grader|evaluator|rater)s?\b)
-    |(?i:\bas\ (?:a|the)\ (?:judge|grader|evaluator|rater),?\s+you\b)
-    |(?i:["']winner["']\s*:)
-    |<{3,}|>{3,}
-    """,
-    re.VERBOSE,
-)
+ORDERS_A_JUDGE = re.compile(PROMPTS["orders_a_judge"], re.VERBOSE)
 
 
 class RubricError(ValueError):
