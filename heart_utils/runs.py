@@ -225,7 +225,7 @@ def strictest_licence(licences: list[str]) -> str:
     Returns
     -------
     str
-        One of them; ``"CC0-1.0"`` where there are none.
+        ``"CC0-1.0"`` where there are none.
 
     Examples
     --------

@@ -561,12 +561,8 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 
     Examples
     --------
-    >>> from heart_utils.judging.prompts import load_protocol
-    >>> from heart_utils.judging.prompts import load_rubric
-    >>> rubric = load_rubric("heart")
-    >>> len(prompt_hash(load_protocol("heart"), rubric))
-    64
-    >>> prompt_hash(load_protocol("heart"), rubric) == prompt_hash(load_protocol("heart"), rubric.select(["overall"]))
+    >>> protocol, rubric = load_protocol("heart"), load_rubric("heart")
+    >>> prompt_hash(protocol, rubric) == prompt_hash(protocol, rubric.select(["overall"]))
     False
     """
     codes = ("reply",) if protocol.asks == "reply" else LETTERS

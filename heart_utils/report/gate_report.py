@@ -344,14 +344,12 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 
     Examples
     --------
-    >>> from heart_utils.gate import compare_responders
     >>> import tempfile
-    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
-    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
-    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
+    >>> from heart_utils.gate import compare_anytime
+    >>> duels = pd.DataFrame({"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b"})
+    >>> duels = duels.assign(history_id=duels["dialogue_id"], dimension="overall", rater="judge", state="valid")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [file.name for file in write_reports(gate, Path(folder))]
+    ...     [file.name for file in write_reports(compare_anytime(duels, baseline="old", candidate="new"), Path(folder))]
     ['gate.html', 'gate.xml', 'gate.md']
     """
     contents = {"gate.html": _page(comparison, note), "gate.xml": junit_xml(comparison)}

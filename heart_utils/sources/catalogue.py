@@ -2,7 +2,7 @@
 
 Data sets come from a mirror, the cache or their official place, and are checked wherever they come from. What is kept is not
 always what is served: of MT-Bench only labels, of three files of ratings all but the conversations. So each file passes
-through a step that keeps what is used, and the checksum is of what is kept (pooch's registry has that of what is served).
+through a step that keeps what is used, and the checksum is of what is kept.
 """
 
 from __future__ import annotations
