@@ -5,18 +5,12 @@ from agreement_tables import count_by_hand, random_votes, votes, wilsons_interva
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.agreement.agreement import (
-    AgreementError,
-    cohen_kappa,
-    fleiss_kappa,
-    gwet_ac,
-    krippendorff_alpha,
-    pairwise_agreement,
-)
-from heart_utils.agreement.ceiling import estimate_ceiling
+from heart_utils.agreement.agreement import pairwise_agreement
+from heart_utils.agreement.baselines import estimate_ceiling
+from heart_utils.agreement.kappa import cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
 from heart_utils.agreement.panel import alternative_annotator_test, combine_judges, effective_judges
-from heart_utils.ratings.ratings import combine_orders
 from heart_utils.ratings.resampling import draw_weights
+from heart_utils.ratings.verdicts import AgreementError, combine_orders
 
 SWAP = {"a": "b", "b": "a", "tie": "tie"}
 

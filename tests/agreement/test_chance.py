@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats import inter_rater
 
-from heart_utils.agreement.agreement import AgreementError, cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
+from heart_utils.agreement.kappa import cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
+from heart_utils.ratings.verdicts import AgreementError
 
 ALONE = {"cluster": None, "n_resamples": 0}
 N = None

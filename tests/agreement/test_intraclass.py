@@ -4,9 +4,9 @@ import pingouin
 import pytest
 from agreement_tables import expanded_percentiles, scores
 
-from heart_utils.agreement.agreement import AgreementError, cohen_kappa, icc, krippendorff_alpha
-from heart_utils.agreement.kappa import judge_reliability
+from heart_utils.agreement.kappa import cohen_kappa, icc, judge_reliability, krippendorff_alpha
 from heart_utils.ratings.resampling import draw_weights
+from heart_utils.ratings.verdicts import AgreementError
 
 ALONE = {"cluster": None, "n_resamples": 0}
 

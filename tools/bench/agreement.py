@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.agreement.agreement import fleiss_kappa, gwet_ac, krippendorff_alpha, pairwise_agreement
-from heart_utils.agreement.ceiling import ENOUGH_VOTES, estimate_ceiling
+from heart_utils.agreement.agreement import pairwise_agreement
+from heart_utils.agreement.baselines import ENOUGH_VOTES, estimate_ceiling
+from heart_utils.agreement.kappa import fleiss_kappa, gwet_ac, krippendorff_alpha
 from heart_utils.agreement.panel import effective_judges
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.resampling import draw_weights
