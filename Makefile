@@ -92,7 +92,7 @@ check: env $(CHECKERS) ## style, types, import rules, and no output in a committ
 
 data: env ## print licence and citation of data set NAME, fetch it, check it and what data/public holds of it
 	@test -n "$(NAME)" || { echo "Name a data set: make data NAME=mtbench"; exit 2; }
-	@$(PYTHON) -m heart_utils.sources $(NAME)
+	@$(PYTHON) -m tools.data $(NAME)
 
 collect: env $(MODEL) ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
 	@$(PYTHON) -m heart_utils.collect $(RUN) $(ARGS)
@@ -120,11 +120,11 @@ study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or
 
 pack: env ## put the verdicts of RUN into one file with their manifest, for others to pool: LAB="University of X"
 	@test -n "$(LAB)" || { echo "Name who collected them: make pack RUN=$(RUN) LAB=\"University of X\""; exit 2; }
-	@$(PYTHON) -m heart_utils.pool pack $(RUN) --lab "$(LAB)"
+	@$(PYTHON) -m tools.pool pack $(RUN) --lab "$(LAB)"
 
 pool: env ## join packed verdicts of several labs, and rate them with labs as clusters: FILES="a.parquet b.parquet"
 	@test -n "$(FILES)" || { echo "Name the files: make pool FILES=\"a.parquet b.parquet\""; exit 2; }
-	@$(PYTHON) -m heart_utils.pool join $(FILES) $(ARGS)
+	@$(PYTHON) -m tools.pool join $(FILES) $(ARGS)
 
 bench: env ## measure speed and coverage, side by side with other programs; NAME= for one bench
 	@$(PYTHON) -m tools.bench $(NAME) $(ARGS)

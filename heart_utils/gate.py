@@ -62,7 +62,7 @@ def compare_responders(
     max_drop: float = 25.0,
     alpha: float = 0.05,
     max_inconsistent: float = 0.5,
-    max_detectable: float = np.inf,
+    max_detectable: float = 50.0,
     dimensions: Sequence[str] | None = None,
     responders: pd.DataFrame | None = None,
     n_resamples: int = 1000,
@@ -99,8 +99,8 @@ def compare_responders(
         Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it a
         dimension cannot pass. 1 turns this off.
     max_detectable : float
-        Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing. The default
-        turns this off.
+        Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing. Infinity
+        lets it pass on however few dialogues.
     dimensions : sequence of str, optional
         Lines of the rubric; by default all there are.
     responders : pandas.DataFrame, optional
@@ -404,7 +404,7 @@ def _judge(
     # Two who win and lose alike in every dialogue show no spread, and so not what drop would be found.
     table["level_sides"] = told & table["drop"].eq(0) & table["se"].eq(0)
     weak = (mode == "regression") & (table["detectable"] > max_detectable)
-    table["blind"] = told & (weak | (table["level_sides"] & np.isfinite(max_detectable)))
+    table["blind"] = told & (weak | table["level_sides"])
     no_pass = table["follows"] | table["blind"]
     table["outcome"] = np.select([~told, beyond, no_pass], ["cannot tell", "failed", "cannot tell"], "passed")
     table["message"] = [

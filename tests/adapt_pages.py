@@ -20,7 +20,7 @@ from pathlib import Path
 
 from heart_utils import collect
 from heart_utils.people import raters
-from heart_utils.report import gate_command
+from heart_utils.report import gate_report
 from heart_utils.runs import find_root
 
 FENCED = re.compile(r"^```(?P<kind>python|console|text|yaml)\n(?P<body>.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -97,7 +97,7 @@ def _run_command(command: str, project: Path) -> str:
         os.environ[name] = value
         return ""
     steps = {("make", "collect"): collect.main, ("python", "-m", "heart_utils.people.raters"): raters.main}
-    steps |= {("heart-gate",): gate_command.main}
+    steps |= {("heart-gate",): gate_report.main}
     said = io.StringIO()
     for start, step in steps.items():
         if tuple(words[: len(start)]) != start:

@@ -20,7 +20,7 @@ from heart_utils.people.study import write_study
 from heart_utils.ratings.consistency import head_to_head
 from heart_utils.report.provenance import read_glued
 from heart_utils.runs import open_run
-from heart_utils.sources import load_verdicts
+from heart_utils.sources.load import load_verdicts
 from tools.execute_notebook import execute_notebook
 
 RECIPE = """\

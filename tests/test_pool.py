@@ -11,10 +11,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "report"))
 from gate_case import THETA, write_run
 
-from heart_utils import pool
 from heart_utils.judging.prompts import load_rubric
-from heart_utils.pool import MANIFEST, PoolError, join_packs, main, pack_run, read_pack
 from heart_utils.runs import open_run
+from tools import pool
+from tools.pool import MANIFEST, PoolError, join_packs, main, pack_run, read_pack
 
 
 @pytest.fixture

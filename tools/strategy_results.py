@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from heart_utils.agreement.prediction_powered import LEAST_LABELLED, corrected_covariance, labelled_weights
 from heart_utils.ratings.resampling import bootstrap_ci, check_level, estimate_rng
 from heart_utils.ratings.verdicts import AgreementError
-from heart_utils.replies.strategies import train_coder
+from heart_utils.replies.codes import train_coder
 from heart_utils.runs import find_root
 from heart_utils.sources.heart import load_strategy_turns
 

@@ -10,15 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.agreement.kappa import (
-    Coefficient,
-    cluster_of_unit,
-    cohen_kappa,
-    fleiss_kappa,
-    gwet_ac,
-    icc,
-    krippendorff_alpha,
-)
+from heart_utils.agreement.kappa import cluster_of_unit
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     Rng,
@@ -33,17 +25,7 @@ from heart_utils.ratings.resampling import (
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, name_codes, read_votes, unit_values
 from heart_utils.tables import RATER_KINDS, need_columns
 
-__all__ = [
-    "Agreement",
-    "AgreementError",
-    "Coefficient",
-    "cohen_kappa",
-    "fleiss_kappa",
-    "gwet_ac",
-    "icc",
-    "krippendorff_alpha",
-    "pairwise_agreement",
-]
+__all__ = ["Agreement", "pairwise_agreement"]
 
 A, TIE, B = 0, 1, 2
 N_LABELS = 3

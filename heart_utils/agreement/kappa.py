@@ -77,11 +77,6 @@ def cohen_kappa(
     Coefficient
         Units that only one of the two answered do not enter.
 
-    Raises
-    ------
-    AgreementError
-        If the table does not hold two raters who share a unit, or only one category occurs.
-
     References
     ----------
     .. [1] Cohen (1968), https://doi.org/10.1037/h0026256
@@ -146,11 +141,6 @@ def fleiss_kappa(
     Coefficient
         Units with one answer enter the habit, not the agreement.
 
-    Raises
-    ------
-    AgreementError
-        As in :func:`cohen_kappa`.
-
     References
     ----------
     .. [1] Gwet (2014), Handbook of Inter-Rater Reliability, 4th edition, for raters that differ in number.
@@ -190,11 +180,6 @@ def gwet_ac(
     -------
     Coefficient
         Units with one answer enter the shares :math:`\pi`, not the agreement.
-
-    Raises
-    ------
-    AgreementError
-        As in :func:`cohen_kappa`.
 
     References
     ----------
@@ -241,11 +226,6 @@ def krippendorff_alpha(
     -------
     Coefficient
         Units with one answer do not enter.
-
-    Raises
-    ------
-    AgreementError
-        If fewer than two raters share a unit, only one category occurs, or the level is unknown.
 
     References
     ----------
@@ -318,11 +298,6 @@ def icc(
     Coefficient
         Only replies that all raters scored enter.
 
-    Raises
-    ------
-    AgreementError
-        If there are fewer than two raters or rows that all of them scored, or no variance.
-
     References
     ----------
     .. [1] McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
@@ -371,7 +346,7 @@ def judge_reliability(
 ) -> pd.DataFrame:
     """Correlate each judge's scores with a person's, on each dimension, with all authors and without some of them.
 
-    Each value is that of :func:`~heart_utils.agreement.agreement.icc` on the scores of the two, without an interval.
+    Each value is that of :func:`icc` on the scores of the two, without an interval.
 
     Parameters
     ----------
@@ -382,7 +357,7 @@ def judge_reliability(
     of : str or None
         What is a row: ``"responder"`` takes the means of each author; None takes each reply.
     kinds : sequence of str
-        As `kind` of :func:`~heart_utils.agreement.agreement.icc`.
+        As `kind` of :func:`icc`.
     own : mapping of str to str, optional
         Judge -> the responder that stays out for this judge, such as a member of its family.
     leave_out : sequence of str
@@ -393,11 +368,6 @@ def judge_reliability(
     pandas.DataFrame
         One row per dimension, judge, kind and responder left out (``""`` is none): ``dimension``, ``judge``,
         ``kind``, ``left_out``, ``value``, and ``n_rows`` that enter. ``nan`` where there is no variance.
-
-    Raises
-    ------
-    AgreementError
-        If the person scored nothing, or shares fewer than two rows with a judge.
 
     Examples
     --------

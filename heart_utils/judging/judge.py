@@ -190,7 +190,7 @@ def plan_questions(
     >>> from heart_utils.judging.design import pair_replies
     >>> from heart_utils.calls.ledger import open_ledger
     >>> from heart_utils.judging.respond import collect_replies
-    >>> from heart_utils.sources import load_histories
+    >>> from heart_utils.sources.load import load_histories
     >>> histories = load_histories("sample").head(2)
     >>> replies = collect_replies(histories, ["echo", "advice-only"], ledger=open_ledger("sqlite://"))
     >>> comparisons = pair_replies(replies, rng=np.random.default_rng(1))
@@ -323,7 +323,7 @@ def collect_scores(
     --------
     >>> from heart_utils.calls.models import Model
     >>> from heart_utils.calls.ledger import open_ledger
-    >>> from heart_utils.sources import load_histories, load_replies
+    >>> from heart_utils.sources.load import load_histories, load_replies
     >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
     >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})  # litellm answers itself
     >>> asked = {"dimensions": ["empathic_responsiveness"], "ledger": open_ledger("sqlite://"), "progress": False}

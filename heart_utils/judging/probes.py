@@ -26,8 +26,9 @@ from heart_utils.judging.questions import Question
 from heart_utils.judging.respond import PROBES as RULES
 from heart_utils.judging.respond import describe_responders
 from heart_utils.runs import find_root
-from heart_utils.sources import load_histories, load_replies, load_responders
+from heart_utils.sources.catalogue import load_responders
 from heart_utils.sources.files import read_lines
+from heart_utils.sources.load import load_histories, load_replies
 from heart_utils.tables import check_table, empty_table
 
 __all__ = ["CHECKS", "REWRITES", "Check", "Probes", "profile_features"]
@@ -156,7 +157,7 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
     Examples
     --------
     >>> from heart_utils.judging.probes import rewrite_replies
-    >>> from heart_utils.sources import load_replies
+    >>> from heart_utils.sources.load import load_replies
     >>> profile_features(rewrite_replies(load_replies("sample").head(1), 2, seed=1)).values.tolist()
     [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
     """

@@ -33,8 +33,9 @@ from heart_utils.judging.questions import Question, note_schemas, question_reque
 from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
 from heart_utils.runs import find_home, find_root
 from heart_utils.settings import read_strictly, read_yaml
-from heart_utils.sources import load_histories, load_replies, load_responders
+from heart_utils.sources.catalogue import load_responders
 from heart_utils.sources.heartbench import load_question_histories, load_questions
+from heart_utils.sources.load import load_histories, load_replies
 from heart_utils.tables import SLICES, check_table, empty_table
 
 __all__ = [
@@ -67,7 +68,7 @@ class Recipe:
     """What a run's ``collect:`` settings say."""
 
     run: str  #: The run's name.
-    #: As :func:`heart_utils.sources.load_histories` takes it; a file of the reader's, from the project's root.
+    #: As :func:`heart_utils.sources.load.load_histories` takes it; a file of the reader's, from the project's root.
     histories: str = ""
     twins: bool = False  #: Whether the calm originals of adversarial histories come too.
     #: How many histories of each slice, spread evenly over the set; all of a slice not named.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.bradley_terry import HIGHEST_RATING, LOWEST_RATING, ConvergenceError, NotComparableError, fit_model
+from heart_utils.ratings.bradley_terry import HIGHEST_RATING, LOWEST_RATING, fit_model
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     Rng,
@@ -27,7 +27,6 @@ from heart_utils.ratings.verdicts import (
     Array,
     Entries,
     RatingsError,
-    combine_orders,
     is_simulated,
     read_margins,
     read_verdicts,
@@ -35,16 +34,7 @@ from heart_utils.ratings.verdicts import (
 )
 from heart_utils.tables import RESPONDER_KINDS, TABLES
 
-__all__ = [
-    "ConvergenceError",
-    "NotComparableError",
-    "POINTS",
-    "Ratings",
-    "RatingsError",
-    "combine_orders",
-    "fit_boards",
-    "fit_ratings",
-]
+__all__ = ["POINTS", "Ratings", "fit_boards", "fit_ratings"]
 
 
 POINTS = 400.0 / np.log(10.0)
@@ -298,8 +288,8 @@ def fit_ratings(
     ----------
     verdicts : pandas.DataFrame
         One row per verdict, with columns ``responder_a``, ``responder_b``, ``verdict`` (``"a"``,
-        ``"b"`` or ``"tie"``) and, where there are several dimensions, states or soft wins,
-        ``dimension``, ``state`` and ``p_a``. Two orders of a pair are joined by :func:`combine_orders`.
+        ``"b"`` or ``"tie"``) and, where there are several dimensions, states or soft wins, ``dimension``, ``state`` and
+        ``p_a``. Two orders of a pair are joined by :func:`~heart_utils.ratings.verdicts.combine_orders`.
     responders : pandas.DataFrame, optional
         Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``: unknown.
     dimension : str
@@ -424,12 +414,6 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     -------
     dict
         Values of the columns `by`, as a tuple -> ratings. ``pandas.concat`` of their tables is again a ratings table.
-
-    Raises
-    ------
-    RatingsError
-        As in :func:`fit_ratings`; the message names the group. If there is no verdict; and later, if a board is
-        taken by a group that has none: that message lists those there are.
 
     Examples
     --------

@@ -1,9 +1,15 @@
-"""What replies and reasons speak of, by the words of a codebook; and what in a reply no rating may outweigh."""
+"""What replies and reasons contain: by the words of a codebook, by a trained coder, and in safety codes that veto a rating.
+
+The trained coder has linear support vectors on words and word pairs, with a mark for where a turn begins and ends. Its
+label is the class with the largest margin, which serves rare strategies too; its probabilities are calibrated on turns that
+it did not learn from, and serve shares.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +17,22 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, ratio, sums_by
+from heart_utils.ratings.verdicts import Array, Codes
 from heart_utils.tables import need_columns
 
-__all__ = ["SAFETY_CODES", "CodesError", "code_by_words", "code_reasons", "count_safety", "find_missed_cues", "veto_board"]
+__all__ = [
+    "SAFETY_CODES",
+    "CodesError",
+    "StrategyCoder",
+    "code_by_words",
+    "code_reasons",
+    "count_safety",
+    "find_missed_cues",
+    "theme_overlap",
+    "train_coder",
+    "veto_board",
+]
 
 SAFETY_CODES = ("missed_risk_cue", "medical_advice", "false_promise", "claimed_humanity")
 LEVEL = 0.95
@@ -41,11 +60,6 @@ def code_reasons(reasons: pd.DataFrame, codebook: Mapping[str, Any]) -> pd.DataF
         One row a reason and theme: ``reason_id``, ``coder`` (``"lexicon"``), ``code``, ``probability``
         (1 where the reason speaks of it, for or against, else 0) and ``state``. A reason that is absent
         or blank has state ``abstained`` and no probability: silence is not the absence of a theme.
-
-    Raises
-    ------
-    CodesError
-        If a column is missing, a reason appears twice, or the codebook has no words for a theme.
 
     Examples
     --------
@@ -179,11 +193,6 @@ def veto_board(ratings: pd.DataFrame, counts: pd.DataFrame, *, limits: Mapping[s
         and not in this responder's; empty without a veto), ``rank_by_rating``, ``rank_with_veto``; who is equal
         shares the better rank.
 
-    Raises
-    ------
-    CodesError
-        If the counts are of several coders.
-
     Examples
     --------
     >>> ratings = pd.DataFrame({"responder": ["x", "y"], "responder_kind": "model", "rating": [1600.0, 1400.0]})
@@ -244,3 +253,175 @@ def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
 
     found = (r"(?<!\w)" + r"\W+".join(map(ending, str(phrase).split())) for phrase in phrases)
     return re.compile("|".join(found), re.IGNORECASE)
+
+
+LONGEST = 3
+"""Words in a row that make a feature, chosen on ESConv's validation split among 2 and 3."""
+PENALTY = 0.15
+TOKEN = re.compile(r"\w+(?:'\w+)?|[?!.,]")
+
+
+@dataclass(frozen=True, eq=False)
+class StrategyCoder:
+    """A trained coder: two pipelines of scikit-learn, of which the second, for probabilities, goes on from the first."""
+
+    strategies: tuple[str, ...]  # what it tells apart
+    _margins: Any
+    _scale: Any
+
+    def label(self, texts: pd.Series) -> pd.Series:
+        """Give each text the strategy with the largest margin."""
+        return pd.Series(self._margins.predict(texts), index=texts.index, dtype="str")
+
+    def probabilities(self, texts: pd.Series) -> pd.DataFrame:
+        """Give each text a probability for each strategy; a row sums to 1."""
+        chances = self._scale.predict_proba(_margins_of(self._margins, texts)) if len(texts) else None
+        return pd.DataFrame(chances, index=texts.index, columns=list(self._scale.classes_), dtype=float)
+
+
+def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder:
+    """Train a coder on labelled turns.
+
+    Parameters
+    ----------
+    turns, calibration : pandas.DataFrame
+        Columns ``dialogue_id``, ``text`` and ``strategy``: what is learned from, and turns of other
+        dialogues on which probabilities are calibrated.
+
+    Returns
+    -------
+    StrategyCoder
+
+    Raises
+    ------
+    CodesError
+        If the two share a dialogue, a column is missing, or a strategy of one is absent from the other.
+
+    Examples
+    --------
+    >>> turns = pd.DataFrame({"dialogue_id": ["d", "e"] * 4, "text": ["Why is that?", "Try to rest."] * 4,
+    ...     "strategy": ["question", "providing_suggestions"] * 4})
+    >>> coder = train_coder(turns, turns.replace({"d": "f", "e": "g"}))
+    >>> coder.label(pd.Series(["And why?"])).tolist()
+    ['question']
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.svm import LinearSVC
+
+    for table in (turns, calibration):
+        need_columns(table, ["dialogue_id", "text", "strategy"], CodesError)
+    shared = set(turns["dialogue_id"]) & set(calibration["dialogue_id"])
+    if shared:
+        raise CodesError(f"{len(shared)} dialogues, such as {min(shared)!r}, stand on both sides; split by dialogue.")
+    apart = set(turns["strategy"]) ^ set(calibration["strategy"])
+    if apart:
+        raise CodesError(f"Strategies {', '.join(sorted(apart))} stand on one side only; both need all of them.")
+    words = TfidfVectorizer(
+        tokenizer=_tokens, token_pattern=None, lowercase=False, ngram_range=(1, LONGEST), min_df=2, sublinear_tf=True
+    )
+    margins = make_pipeline(words, LinearSVC(C=PENALTY, class_weight="balanced", random_state=0))
+    margins.fit(turns["text"], turns["strategy"])
+    scale = LogisticRegression(C=10.0, max_iter=1_000)
+    scale.fit(_margins_of(margins, calibration["text"]), calibration["strategy"])
+    return StrategyCoder(tuple(map(str, margins.classes_)), _margins=margins, _scale=scale)
+
+
+def _margins_of(margins: Any, texts: pd.Series) -> Array:
+    """Give the distances from the borders, one column for two classes, else one a class."""
+    distances = np.asarray(margins.decision_function(texts))
+    return distances.reshape(len(distances), -1)
+
+
+def _tokens(text: str) -> list[str]:
+    return ["<start>", *TOKEN.findall(text.lower().replace("’", "'")), "<end>"]
+
+
+def theme_overlap(
+    reasons: pd.DataFrame, codes: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
+) -> pd.DataFrame:
+    r"""Measure how far people's and models' reasons for the same verdict on a pair name the same themes, beyond chance.
+
+    Themes that most reasons name overlap whatever the pair. So beside the overlap on the same pair
+    stands the one with the other party's reasons for pairs of *other* dialogues, averaged over all of
+    them: what shuffling the reasons would give. ``corrected`` is :math:`(o - e) / (1 - e)`.
+
+    Parameters
+    ----------
+    reasons : pandas.DataFrame
+        One row a reason: ``reason_id``, ``pair_id``, ``rater_kind``, ``verdict`` and the column named by
+        `cluster`; ``dimension`` where there are several.
+    codes : pandas.DataFrame
+        ``reason_id``, ``code``, ``probability``; 0.5 or more is named. Reasons with no valid code do not enter.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row: ``overlap`` on the same pair, twice the common themes over all named (Dice); ``permuted``, with reasons
+        given for pairs of other dialogues; ``excess``, the difference; and ``corrected``; each with ``_low`` and ``_high``;
+        ``ci_level``, ``n_reason_pairs``, ``n_empty`` (reasons that named no theme, left out), ``n_clusters``, ``provisional``.
+
+    Examples
+    --------
+    >>> reasons = pd.DataFrame({"reason_id": list("hmHM"), "pair_id": list("ppqq"), "dialogue_id": list("ppqq"),
+    ...     "rater_kind": ["human", "model"] * 2, "verdict": "a"})
+    >>> named = [("h", "warmth"), ("m", "warmth"), ("H", "advice"), ("M", "warmth")]
+    >>> codes = pd.DataFrame([(r, c, float((r, c) in named)) for r in "hmHM" for c in ("warmth", "advice")],
+    ...     columns=["reason_id", "code", "probability"])
+    >>> theme_overlap(reasons, codes, n_resamples=0)[["overlap", "permuted"]].values.tolist()
+    [[0.5, 0.5]]
+    """
+    need_columns(reasons, ["reason_id", "pair_id", "rater_kind", "dialogue_id", "verdict"], CodesError)
+    need_columns(codes, ["reason_id", "code", "probability"], CodesError)
+    named, kept = _named(reasons, codes)
+    n_empty = int((named.sum(axis=1) == 0).sum())
+    kept, named = kept[named.sum(axis=1) > 0], named[named.sum(axis=1) > 0]
+    rows = reasons.iloc[kept].reset_index(drop=True)
+    first, second = (np.flatnonzero((rows["rater_kind"] == who).to_numpy(dtype=bool)) for who in ("human", "model"))
+    if not len(first) or not len(second):
+        there = ", ".join(map(str, rows["rater_kind"].unique()))
+        raise CodesError(f"No reason that names a theme is by {'model' if len(first) else 'human'!r}. rater_kind is: {there}.")
+    keys = ["pair_id", "verdict", *(["dimension"] if "dimension" in rows else [])]
+    met = rows.loc[first, keys].assign(one=first).merge(rows.loc[second, keys].assign(other=second), on=keys)
+    if met.empty:
+        raise CodesError("People and models share no pair on which they agree, so no reasons can be compared.")
+    one, other = met["one"].to_numpy(), met["other"].to_numpy()
+    where, clusters = pd.factorize(rows["dialogue_id"])
+    same = sums_by(where[one], np.column_stack([_dice(named[one], named[other]), np.ones(len(one))]), len(clusters))
+    # Only reasons that stand beside one of the other party are shuffled, so that both figures are of the same reasons.
+    apart = _elsewhere(named, np.unique(one), np.unique(other), where, len(clusters))
+    weights = np.vstack([np.ones((1, len(clusters))), draw_weights(len(clusters), n_resamples, rng)])
+    overlap = ratio(*(weights @ same).T)
+    permuted = ratio(*(((weights @ part) * weights).sum(axis=1) for part in apart))
+    found = np.stack([overlap, permuted, overlap - permuted, ratio(overlap - permuted, 1.0 - permuted)], axis=-1)[:, None]
+    n_clusters = int((same[:, 1] > 0).sum())
+    ranges = dict.fromkeys(("overlap", "permuted", "excess", "corrected"), (-np.inf, 1.0))
+    columns = interval_columns(ranges, found[0], found[1:], n_clusters, ci_level)
+    counts = {"n_reason_pairs": len(one), "n_empty": n_empty, "n_clusters": n_clusters}
+    level = ci_level if n_resamples else np.nan
+    return pd.DataFrame({**columns, "ci_level": level, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS})
+
+
+def _named(reasons: pd.DataFrame, codes: pd.DataFrame) -> tuple[Array, Codes]:
+    """Lay out which theme each reason names; reasons without valid codes are absent."""
+    coded = codes.dropna(subset="probability")
+    wide = coded.pivot_table(index="reason_id", columns="code", values="probability", aggfunc="max")
+    at = wide.index.get_indexer(pd.Index(reasons["reason_id"]))
+    kept = np.flatnonzero(at >= 0)
+    return (wide.fillna(0.0).to_numpy()[at[kept]] >= 0.5).astype(float), kept
+
+
+def _dice(one: Array, other: Array) -> Array:
+    return np.asarray(2.0 * (one * other).sum(axis=1) / (one.sum(axis=1) + other.sum(axis=1)))
+
+
+def _elsewhere(named: Array, first: Codes, second: Codes, where: Codes, n_clusters: int) -> tuple[Array, Array]:
+    """Sum the overlap over all pairs of reasons from two different clusters, and count them, by both clusters."""
+    dice = 2.0 * named[first] @ named[second].T / (named[first].sum(axis=1)[:, None] + named[second].sum(axis=1))
+    place = where[first][:, None] * n_clusters + where[second]
+    sums, counts = (np.bincount(place.ravel(), of, n_clusters**2) for of in (dice.ravel(), np.ones(dice.size)))
+    other = 1.0 - np.eye(n_clusters)
+    return sums.reshape(other.shape) * other, counts.reshape(other.shape) * other

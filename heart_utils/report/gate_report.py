@@ -1,10 +1,14 @@
-"""What the gate leaves behind: a page with figures, a JUnit file for the build, and a summary in Markdown."""
+"""The gate for builds: two sides brought together, the command ``heart-gate``, and the reports that it leaves behind."""
 
 from __future__ import annotations
 
+import argparse
 import html
 import io
+import json
 import re
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +18,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from heart_utils.gate import Comparison, GateError, compare_responders
+from heart_utils.gate import MODES, Comparison, GateError, compare_anytime, compare_responders
 from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
@@ -32,7 +36,6 @@ __all__ = [
     "Sides",
     "read_sides",
     "require_pass",
-    "run_gate",
     "write_reports",
 ]
 
@@ -83,58 +86,18 @@ class Sides:
     candidate: str
     note: str
 
-
-def run_gate(
-    baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None, **options: Any
-) -> Comparison:
-    """Read two responders' verdicts and test the candidate against the baseline.
-
-    Parameters
-    ----------
-    baseline, candidate, run, protocol
-        As in :func:`read_sides`.
-    options
-        As in :func:`heart_utils.gate.compare_responders`: ``mode``, ``max_drop``, ``alpha``, ``max_inconsistent``,
-        ``max_detectable``, ``dimensions``, ``n_resamples``, and ``rng``, which it needs.
-
-    Returns
-    -------
-    Comparison
-        Its ``passed`` is the gate's answer.
-
-    Raises
-    ------
-    GateError
-        If the two cannot be compared.
-
-    Examples
-    --------
-    >>> from heart_utils import open_run
-    >>> from pathlib import Path
-    >>> import tempfile
-    >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> strengths, judges = {"old": 0.0, "new": -1.5, "x": 0.4, "y": -0.4}, [Panel("model", 1, 1)]
-    >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), strengths=strengths, n_dialogues=30, pairs="all", orders="both", panels=judges
-    ... )
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> run = open_run(Path(folder.name) / "run")
-    >>> for name in ("histories", "responders", "replies", "comparisons", "verdicts"):
-    ...     written = run.write(name, getattr(study, name))
-    >>> run_gate("old", "new", run=str(run.folder), n_resamples=50, rng=np.random.default_rng(1)).passed
-    False
-    >>> folder.cleanup()
-    """
-    sides = read_sides(baseline, candidate, run=run, protocol=protocol)
-    names: dict[str, Any] = {"baseline": sides.baseline, "candidate": sides.candidate, "responders": sides.responders}
-    return compare_responders(sides.verdicts, **names, **options)
+    def compare(self, **options: Any) -> Comparison:
+        """Test the candidate against the baseline, with the options of :func:`heart_utils.gate.compare_responders`."""
+        sides: dict[str, Any] = {"baseline": self.baseline, "candidate": self.candidate, "responders": self.responders}
+        return compare_responders(self.verdicts, **sides, **options)
 
 
 def read_sides(baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
-    Two runs match if they share histories word for word, protocol, and opponents with the same replies; that the judges are
-    the same is for the comparison to check. The opponents' verdicts on one another are taken once, from the baseline's run.
+    Two runs match if their histories are the same word for word, and their opponents' replies; that histories, judges and
+    protocol are the same on both sides is for the comparison to check. The opponents' verdicts on one another are taken
+    once, from the baseline's run.
 
     Parameters
     ----------
@@ -181,8 +144,9 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
         said = [f"{', '.join(sorted(who))} in {_where(side[0])}" for who, side in zip(met, (one, other), strict=True)]
         raise GateError(f"{baseline!r} and {candidate!r} met no common opponent: {', '.join(said)}.")
     mine, theirs = _between(mine, {one[1]}, opponents, field=True), _between(theirs, {other[1]}, opponents, field=False)
-    _check_histories(one[0], other[0], mine, theirs)
-    _check_replies(one[0], other[0], opponents, sorted(set(mine["history_id"])))
+    judged = set(mine["history_id"])
+    _check_histories(one[0], other[0], judged)
+    _check_replies(one[0], other[0], opponents, judged)
     names = [f"{side[0].name}:{side[1]}" if one[1] == other[1] else side[1] for side in (one, other)]
     theirs = theirs.assign(**{column: other[0].name + ":" + theirs[column] for column in ("comparison_id", "pair_id")})
     new = [{one[1]: names[0]}, {other[1]: names[1]}]
@@ -202,7 +166,7 @@ def require_pass(comparison: Comparison) -> None:
     Parameters
     ----------
     comparison : Comparison
-        What :func:`run_gate` gave.
+        What was found.
 
     Raises
     ------
@@ -329,35 +293,27 @@ def _between(verdicts: pd.DataFrame, own: set[str], opponents: set[str], *, fiel
     return verdicts[kept].reset_index(drop=True)
 
 
-def _check_histories(one: Place, other: Place, mine: pd.DataFrame, theirs: pd.DataFrame) -> None:
-    """Refuse runs whose judges read other histories or worked under another protocol."""
-    if set(mine["protocol"]) != set(theirs["protocol"]):
-        follow = [", ".join(sorted(set(table["protocol"]))) for table in (mine, theirs)]
-        said = f"The runs follow other protocols: {follow[0]} in {one.name!r}, {follow[1]} in {other.name!r}"
-        raise GateError(f"{said}. Judge the candidate under the baseline's.")
-    ids = [set(table["history_id"]) for table in (mine, theirs)]
-    if ids[0] != ids[1]:
-        counts = len(ids[0] & ids[1]), len(ids[0] - ids[1]), len(ids[1] - ids[0])
-        said = "{} in common, {} in {!r} alone, {} in {!r} alone".format(*counts[:2], one.name, counts[2], other.name)
-        raise GateError(f"The runs judge other histories: {said}. Let the candidate answer the baseline's histories.")
+def _check_histories(one: Place, other: Place, judged: set[str]) -> None:
+    """Refuse runs in which judged histories have the same id and other words."""
     if not (one.has("histories") and other.has("histories")):
         return
-    turns = [run.read("histories").set_index("history_id")["turns"] for run in (one, other)]
-    words = [{name: [(turn["speaker"], turn["text"]) for turn in told[name]] for name in ids[0]} for told in turns]
-    changed = [name for name in sorted(ids[0]) if words[0][name] != words[1][name]]
+    told = [run.read("histories").set_index("history_id")["turns"] for run in (one, other)]
+    words = [turns.map(lambda turns: [(turn["speaker"], turn["text"]) for turn in turns]) for turns in told]
+    shared = words[0].index.intersection(words[1].index).intersection(sorted(judged))
+    changed = sorted(name for name in shared if words[0][name] != words[1][name])
     if changed:
         said = f"{len(changed)} histories have the same id but other words in the two runs, such as {changed[0]!r}"
         raise GateError(f"{said}. A comparison needs the same conversations.")
 
 
-def _check_replies(one: Place, other: Place, opponents: set[str], histories: list[str]) -> None:
+def _check_replies(one: Place, other: Place, opponents: set[str], judged: set[str]) -> None:
     """Refuse opponents that wrote other replies in the two runs: they would be two opponents under one name."""
     if not (one.has("replies") and other.has("replies")):
         return
     texts = []
     for run in (one, other):
         replies = run.read("replies")
-        replies = replies[replies["responder"].isin(opponents) & replies["history_id"].isin(histories)]
+        replies = replies[replies["responder"].isin(opponents) & replies["history_id"].isin(judged)]
         groups = replies.assign(text=replies["text"].fillna("")).groupby(["responder", "history_id"])["text"]
         texts.append(groups.agg(lambda written: "\n".join(sorted(written))))
     shared = texts[0].index.intersection(texts[1].index)
@@ -545,3 +501,85 @@ def _shown(comparison: Comparison) -> pd.DataFrame:
 
 def _number(value: float, digits: int = 1) -> str:
     return "n/a" if pd.isna(value) else f"{value:.{digits}f}"
+
+
+USAGE = """The command ``heart-gate BASELINE CANDIDATE``: did a candidate get worse? Its exit code is the answer.
+
+Each side is a file of votes or a run, with the responder after a colon where it is not evident: ``old.csv new.csv``,
+``votes.csv:old votes.csv:new``, ``runs/before:assistant runs/after:assistant``. Exit codes: 0 passed, 1 worse (non-inferiority:
+not shown to be as good), 2 bad input, 3 inconclusive.
+"""
+PASSED, WORSE, BAD_INPUT, INCONCLUSIVE = range(4)
+ANSWERS = ("PASSED", "WORSE", "BAD INPUT", "INCONCLUSIVE")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare two responders as the command line says, report in the terminal, and give the exit code."""
+    asked = _parser().parse_args(arguments)
+    try:
+        sides = read_sides(asked.baseline, asked.candidate, protocol=asked.protocol)
+        found = _compare(sides, asked)
+        failed = (found.table["outcome"] == "failed").any()
+        code = PASSED if found.passed else WORSE if failed else INCONCLUSIVE
+        if asked.out:
+            write_reports(found, asked.out, note=sides.note)
+        contents = {
+            asked.json: _json(found, code, sides.note),
+            asked.junit: junit_xml(found),
+            asked.markdown: markdown_summary(found, note=sides.note),
+        }
+        for file, content in contents.items():
+            if file:
+                write_atomically(file, content.encode())
+    except ModuleNotFoundError as error:
+        print(f"heart-gate: --out needs {error.name}: pip install matplotlib seaborn", file=sys.stderr)
+        return BAD_INPUT
+    except (ValueError, OSError) as error:
+        print(f"heart-gate: {error}", file=sys.stderr)
+        return BAD_INPUT
+    print(f"{ANSWERS[code]}: {found.candidate} against {found.baseline}")
+    print(*(f"  {message}" for message in found.table["message"]), sides.note, sep="\n")
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    first, rest = USAGE.split("\n", 1)
+    parser = argparse.ArgumentParser(prog="heart-gate", description=first, epilog=rest)
+    add = parser.add_argument
+    add("baseline", help="FILE[:RESPONDER] or RUN:RESPONDER, judged before")
+    add("candidate", help="the same, for what is to be released")
+    add("--anytime", action="store_true", help="valid however often you look: run it after every few dialogues, stop at 0 or 1")
+    add("--releases", type=int, help="candidates that share the error rate: by default 8 with --anytime, else 1")
+    add("--alpha", type=float, default=0.05, help="error rate, one-sided (0.05)")
+    add("--mode", choices=MODES, default="regression", help="without --anytime: is it worse, or is it shown not to be")
+    add("--max-detectable", type=float, default=50.0, help="rating points: no pass if only larger drops would be found (50)")
+    add("--max-drop", type=float, default=25.0, help="rating points that non-inferiority rules out (25)")
+    add("--margin", type=float, default=0.10, help="win share that --anytime must rule out to pass (0.10)")
+    add("--max-inconsistent", type=float, default=0.5, help="share of pairs in which a judge may follow the order (0.5)")
+    add("--dimension", action="append", help="a line of the rubric; all by default")
+    add("--protocol", help="where verdicts are under several")
+    add("--out", type=Path, help="a folder for gate.html, gate.xml and gate.md (needs matplotlib)")
+    for kind in ("json", "junit", "markdown"):
+        add(f"--{kind}", type=Path, metavar="FILE", help=f"write the result as {kind}")
+    return parser
+
+
+def _compare(sides: Sides, asked: argparse.Namespace) -> Comparison:
+    both: dict[str, Any] = {"max_inconsistent": asked.max_inconsistent, "dimensions": asked.dimension}
+    releases = asked.releases or (8 if asked.anytime else 1)
+    if asked.anytime:
+        both |= {"baseline": sides.baseline, "candidate": sides.candidate}
+        return compare_anytime(sides.verdicts, margin=asked.margin, alpha=asked.alpha, n_releases=releases, **both)
+    fixed = {"mode": asked.mode, "max_drop": asked.max_drop, "max_detectable": asked.max_detectable}
+    return sides.compare(alpha=asked.alpha / releases, rng=np.random.default_rng(20260109), **fixed, **both)
+
+
+def _json(found: Comparison, code: int, note: str) -> str:
+    said: dict[str, Any] = {"answer": ANSWERS[code].lower(), "exit_code": code}
+    said |= {name: getattr(found, name) for name in ("baseline", "candidate", "mode", "alpha")} | {"note": note}
+    rows = json.loads(found.table.to_json(orient="records"))
+    return json.dumps({**said, "dimensions": rows}, indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -214,7 +214,7 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
     >>> import tempfile
     >>> from heart_utils.ratings.ratings import fit_ratings
     >>> from heart_utils.runs import open_run
-    >>> from heart_utils.sources import load_verdicts
+    >>> from heart_utils.sources.load import load_verdicts
     >>> votes = pd.DataFrame({"history_id": ["c1", "c2", "c3"], "responder_a": "ann", "responder_b": "bot", "rater": "eve",
     ...     "rater_kind": "human", "verdict": ["a", "b", "a"]})
     >>> with tempfile.TemporaryDirectory() as folder:

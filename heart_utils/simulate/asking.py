@@ -15,8 +15,10 @@ from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.coverage import label_some
 from heart_utils.simulate.study import Panel, simulate_study
 
-__all__ = ["ask_for_votes", "compare_designs", "simulate_designs"]
+__all__ = ["compare_designs", "simulate_designs"]
 
+SHARE, FIRST = 0.5, 0.75
+"""Of all votes, what a design asks for; and of these, what the first of two waves does."""
 CELL = ["dialogue_id", "responder_a", "responder_b"]
 LEAST = 0.2
 """Chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first: never below this."""
@@ -25,35 +27,10 @@ LEAST = 0.2
 def ask_for_votes(verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator) -> pd.DataFrame:
     """Keep about so many of people's votes, spread over all dialogues and pairs, and all of the judges'.
 
-    In one wave every pair of every dialogue gets the same number of votes, or the same chance of one. A second wave asks
-    where votes move differences that are still open: of responders whose ranges of ranks overlap after the first.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        The verdicts table with people and judges; people's are those that can be asked for.
-    n_votes : float
-        How many on average.
-    first : float
-        Share of them that the first wave asks for; 1 is no second.
-    rng : numpy.random.Generator
-        The source of chance.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Rows of `verdicts` with ``stands_for``, as :func:`prediction_powered_ratings` takes it: one over the known chance of
-        having been asked, over the number of votes there. With two waves it is the mean of each wave's, with weights that
-        were fixed before a vote was seen, so that what the first wave said cannot bias the second.
-
-    Examples
-    --------
-    >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=50, pairs="all",
-    ...     panels=[Panel("human", 9, 3), Panel("model", 1, 1)])
-    >>> asked = ask_for_votes(study.verdicts, 300, rng=np.random.default_rng(1))
-    >>> asked["rater_kind"].value_counts().to_dict(), asked.query("rater_kind == 'human'")["stands_for"].unique().tolist()
-    ({'human': 300, 'model': 150}, [0.5])
+    In one wave every pair of every dialogue gets the same number of votes, or the same chance of one. A second wave, after a
+    share `first` of the votes, asks where they move differences that are still open: of responders whose ranges of ranks
+    overlap. ``stands_for`` is one over the known chance of having been asked, over the number of votes there; with two waves
+    the mean of each wave's, with weights that were fixed before a vote was seen, so that the first wave cannot bias the second.
     """
     people, judges = (verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False))
     people = people.iloc[rng.permutation(len(people))]  # any vote on a cell is as likely as any other to be the first
@@ -107,20 +84,16 @@ def _worth_of_pairs(found: PoweredRatings) -> pd.DataFrame:
 def compare_designs(
     verdicts: pd.DataFrame,
     *,
-    share: float = 0.5,
-    first: float = 0.75,
     sizes: Sequence[int] = (),
     truth: pd.Series | None = None,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Ask for a share of people's votes in several ways, and tell what each way knows of the ranks.
+    """Ask for half of people's votes in several ways, and tell what each way knows of the ranks.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
         The verdicts table with people and a judge.
-    share, first : float
-        The share of votes; and the share of these in the first of two waves.
     sizes : sequence of int
         Further designs: all votes on so many dialogues, drawn at random.
     truth : pandas.Series, optional
@@ -147,9 +120,9 @@ def compare_designs(
     """
     people = verdicts["rater_kind"] == "human"
     dialogues, n_votes = verdicts.loc[people, "dialogue_id"].nunique(), int(people.sum())
-    designs = {"all votes": verdicts, "half of the dialogues": label_some(verdicts, round(share * dialogues), rng)}
-    designs["every dialogue"] = ask_for_votes(verdicts, share * n_votes, rng=rng)
-    designs["every dialogue, two waves"] = ask_for_votes(verdicts, share * n_votes, first=first, rng=rng)
+    designs = {"all votes": verdicts, "half of the dialogues": label_some(verdicts, round(SHARE * dialogues), rng)}
+    designs["every dialogue"] = ask_for_votes(verdicts, SHARE * n_votes, rng=rng)
+    designs["every dialogue, two waves"] = ask_for_votes(verdicts, SHARE * n_votes, first=FIRST, rng=rng)
     designs |= {f"{n} dialogues": label_some(verdicts, n, rng) for n in sizes}
     rows = []
     for design, asked in designs.items():

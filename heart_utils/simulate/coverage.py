@@ -80,11 +80,6 @@ def simulate_coverage(
         the share that holds), ``mc_error`` (its Monte Carlo standard error), ``width`` (mean, in
         log-odds), ``promised``, ``n_studies``, ``simulated``.
 
-    Raises
-    ------
-    ValueError
-        If the design has ties or one study only is asked for.
-
     Examples
     --------
     >>> from heart_utils.simulate.power import Design
@@ -234,11 +229,6 @@ def simulate_power(
     pandas.DataFrame
         One row a study: ``estimate``, ``se``, ``found``, ``simulated``. The share found estimates the power.
 
-    Raises
-    ------
-    ValueError
-        If the gap is not above zero.
-
     Examples
     --------
     >>> from heart_utils.simulate.power import Design
@@ -295,11 +285,6 @@ def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, amon
     pandas.DataFrame
         Rows of `verdicts`, of dialogues in `among` alone.
 
-    Raises
-    ------
-    AgreementError
-        If there are fewer than n dialogues.
-
     Examples
     --------
     >>> both = pd.DataFrame({"dialogue_id": list("defdef"), "rater_kind": ["human"] * 3 + ["model"] * 3})
@@ -342,11 +327,6 @@ def check_saving(
         One row a size: ``n_labelled``, ``n_pool`` (dialogues less those set aside), ``saved``, ``saved_se``
         (Monte Carlo, over draws), and the means over draws of ``estimated`` (what the method says of
         itself), ``at_most`` (its bound), ``rho_squared`` and ``weight``.
-
-    Raises
-    ------
-    AgreementError
-        If too few dialogues are left to label that many and leave one unlabelled.
 
     Examples
     --------
@@ -439,6 +419,7 @@ NULLS = ("regenerated", "re-asked")
 BASELINE, CANDIDATE = 0, 1
 HISTORY_SD = REPLY_SD = POSITION = 0.5
 """What is assumed, in log-odds: what a history does to a responder, how one reply turns out, the pull of the first side."""
+OPPONENTS = np.array([-0.6, 0.0, 0.6])
 
 
 def simulate_gate(
@@ -452,10 +433,7 @@ def simulate_gate(
     n_runs: int = 1,
     n_dimensions: int = 1,
     n_dialogues: int = 36,
-    n_opponents: int = 3,
-    n_raters: int = 1,
     direct: bool = False,
-    margin: float = 0.10,
     n_resamples: int = 500,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
@@ -478,12 +456,10 @@ def simulate_gate(
         :func:`heart_utils.gate.compare_anytime`, for as many releases as `n_runs`.
     n_studies, n_runs : int
         Studies, and candidates tested one after another against the same baseline in each.
-    n_dimensions, n_dialogues, n_opponents, n_raters : int
-        Size of each study. Dimensions share how a reply turned out.
+    n_dimensions, n_dialogues : int
+        Size of each study, with three opponents. Dimensions share how a reply turned out.
     direct : bool
         Whether baseline and candidate meet.
-    margin : float
-        For ``"anytime"``: the drop in win share that must be ruled out to pass.
     n_resamples, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -494,11 +470,6 @@ def simulate_gate(
         ``n_dialogues``, after which the anytime gate stopped. With `drop` 0 the share of ``"failed"`` is the alarm rate; with
         `drop` at `max_drop` the share that passed is the false pass rate of non-inferiority.
 
-    Raises
-    ------
-    GateError
-        If `null` is not known.
-
     Examples
     --------
     >>> runs = simulate_gate(drop=400, n_studies=3, n_dialogues=12, rng=np.random.default_rng(1))
@@ -507,27 +478,27 @@ def simulate_gate(
     """
     if null not in NULLS:
         raise GateError(f"null={null!r} is not known; expected one of {', '.join(NULLS)}.")
-    names = ["baseline", "candidate", *(f"opponent {k + 1}" for k in range(n_opponents))]
+    names = ["baseline", "candidate", *(f"opponent {k + 1}" for k in range(len(OPPONENTS)))]
     spread = float(np.hypot(HISTORY_SD, REPLY_SD))
-    opponents = np.linspace(-0.6, 0.6, n_opponents) if n_opponents > 1 else np.zeros(n_opponents)
-    theta = np.array([0.0, -true_gap(drop, opponents, spread, direct), *opponents])
+    theta = np.array([0.0, -true_gap(drop, OPPONENTS, spread, direct), *OPPONENTS])
     shape = (n_dialogues, len(names))
     fixed = [pair for pair in combinations(range(len(names)), 2) if CANDIDATE not in pair]
     moving = [(CANDIDATE, k) for k in range(2, len(names))] + [(BASELINE, CANDIDATE)] * direct
     sides: dict[str, Any] = {"baseline": names[BASELINE], "candidate": names[CANDIDATE], "alpha": alpha}
     options: dict[str, Any] = {"mode": mode, "max_drop": max_drop, "n_resamples": n_resamples, "rng": rng}
+    options["max_detectable"] = np.inf  # or no small study would pass
     rows = []
     for study in range(n_studies):
         stable = rng.normal(0, HISTORY_SD, shape)
         turned = rng.normal(0, REPLY_SD, shape)
         stable[:, CANDIDATE] = stable[:, BASELINE]
-        asked = (n_dimensions, n_raters, rng)
-        once = _verdicts(theta + stable + turned, fixed, names, *asked)
+        once = _verdicts(theta + stable + turned, fixed, names, n_dimensions, rng)
         for run in range(n_runs):
             turned[:, CANDIDATE] = turned[:, BASELINE] if null == "re-asked" else rng.normal(0, REPLY_SD, n_dialogues)
-            verdicts = pd.concat([once, _verdicts(theta + stable + turned, moving, names, *asked)], ignore_index=True)
+            again = _verdicts(theta + stable + turned, moving, names, n_dimensions, rng)
+            verdicts = pd.concat([once, again], ignore_index=True)
             if mode == "anytime":
-                found = compare_anytime(verdicts, margin=margin, n_releases=n_runs, **sides)
+                found = compare_anytime(verdicts, n_releases=n_runs, **sides)
             else:
                 found = compare_responders(verdicts, **sides, **options)
             first = found.table.reindex(columns=["drop", "se", "outcome", "n_dialogues"]).iloc[0]
@@ -551,22 +522,21 @@ def true_gap(drop: float, opponents: Array, spread: float, direct: bool) -> floa
 
 
 def _verdicts(
-    quality: Array, pairs: list[tuple[int, int]], names: list[str], n_dimensions: int, n_raters: int, rng: np.random.Generator
+    quality: Array, pairs: list[tuple[int, int]], names: list[str], n_dimensions: int, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Judge each pair in each dialogue in both orders, and join the two."""
     one, other = np.array(pairs).T
     gap = quality[:, one] - quality[:, other]
-    shape = (n_dimensions, n_raters, *gap.shape)
+    shape = (n_dimensions, *gap.shape)
     first = rng.random(shape) < expit(gap + POSITION)
     second = rng.random(shape) < expit(gap - POSITION)
-    dimension, rater, dialogue, pair = (index.ravel() for index in np.indices(shape))
+    dimension, dialogue, pair = (index.ravel() for index in np.indices(shape))
     same = (first == second).ravel()
     verdict = np.where(first.ravel(), "a", "b").astype(object)
     verdict[~same] = None
     label, ids = np.array(names, dtype=object), np.array([f"d{number}" for number in range(len(quality))], dtype=object)
-    judges, lines = (np.array([f"{word} {k + 1}" for k in range(n)], dtype=object) for word, n in
-                     (("judge", n_raters), ("dimension", n_dimensions)))  # fmt: skip
+    lines = np.array([f"dimension {k + 1}" for k in range(n_dimensions)], dtype=object)
     where = {"history_id": ids[dialogue], "dialogue_id": ids[dialogue]}
-    who = {"responder_a": label[one[pair]], "responder_b": label[other[pair]], "rater": judges[rater]}
+    who = {"responder_a": label[one[pair]], "responder_b": label[other[pair]], "rater": "judge 1"}
     said = {"dimension": lines[dimension], "verdict": verdict, "state": np.where(same, "valid", "inconsistent")}
     return pd.DataFrame({**where, **who, **said})

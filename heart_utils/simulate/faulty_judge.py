@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.judges.position import position_bias
-from heart_utils.judges.retest import compare_answers
+from heart_utils.judges.position import compare_answers, position_bias
 from heart_utils.ratings.resampling import bootstrap_ci, share_ci
 from heart_utils.ratings.verdicts import combine_orders
 

@@ -17,7 +17,7 @@ from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.simulate.study import Panel, Study, simulate_study
 
-__all__ = ["LAYOUTS", "FullStudyError", "Margins", "Settings", "calibrate", "simulate_heart"]
+__all__ = ["LAYOUTS", "Margins", "Settings", "calibrate", "simulate_heart"]
 
 
 N_MODELS = 16
@@ -30,10 +30,6 @@ LAYOUTS: dict[str, tuple[int, int | str, int]] = {"fifteen raters": (280, 10, 15
 """Histories, pairs of each, votes a pair.
 
 Two designs that both come to about 42,000 votes: 280 x 10 x 15, and 300 histories with every pair of 17 once."""
-
-
-class FullStudyError(ValueError):
-    """No simulation has these margins."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +99,6 @@ def simulate_heart(
     Study
         Every row is marked as simulated. The responder ``human`` stands for whoever wrote for people.
 
-    Raises
-    ------
-    FullStudyError
-        If the layout is unknown.
-
     Examples
     --------
     >>> study = simulate_heart(rng=np.random.default_rng(1))
@@ -115,7 +106,7 @@ def simulate_heart(
     (17, True)
     """
     if layout not in LAYOUTS:
-        raise FullStudyError(f"layout is {layout!r}, expected one of {', '.join(LAYOUTS)}.")
+        raise ValueError(f"layout is {layout!r}, expected one of {', '.join(LAYOUTS)}.")
     chosen = settings or calibrate()
     n_dialogues, pairs, votes = LAYOUTS[layout]
     strengths = {f"model_{number + 1:02d}": float(value) for number, value in enumerate(_models())} | {"human": chosen.human}

@@ -14,7 +14,6 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +67,7 @@ class Source:
     citation: str
     address: str
     ships: str = ""
+    table: str = ""
     derivation: str = ""
     needs: tuple[str, ...] = ()
     responders: tuple[dict[str, Any], ...] = field(default=(), repr=False)
@@ -152,18 +152,6 @@ def fetch_data(name: str) -> dict[str, Path]:
             )
         write_atomically(folder / file.file, kept)
     return {file.file: folder / file.file for file in source.files}
-
-
-def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -> None:
-    """Refuse a table of an official file that is not the one known: a column gone or new, other rows."""
-    missing = [column for column in used if column not in table]
-    if missing:
-        raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")
-    known = next(there for there in find_source(name).files if there.file == file)
-    for what, found, expected in (("columns", table.shape[1], known.columns), ("rows", len(table), known.rows)):
-        if expected is not None and found != expected:
-            said = f"{name}/{file}: {found} {what}, {expected} were expected"
-            raise DataError(f"{said}. The official file has changed: read what is new, then mend data/sources.yaml.")
 
 
 def cache_folder() -> Path:

@@ -5,18 +5,12 @@ from agreement_tables import count_by_hand, random_votes, votes, wilsons_interva
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.agreement.agreement import (
-    AgreementError,
-    cohen_kappa,
-    fleiss_kappa,
-    gwet_ac,
-    krippendorff_alpha,
-    pairwise_agreement,
-)
-from heart_utils.agreement.ceiling import estimate_ceiling
+from heart_utils.agreement.agreement import pairwise_agreement
+from heart_utils.agreement.baselines import estimate_ceiling
+from heart_utils.agreement.kappa import cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
 from heart_utils.agreement.panel import alternative_annotator_test, combine_judges, effective_judges
-from heart_utils.ratings.ratings import combine_orders
 from heart_utils.ratings.resampling import draw_weights
+from heart_utils.ratings.verdicts import AgreementError, combine_orders
 
 SWAP = {"a": "b", "b": "a", "tie": "tie"}
 
@@ -27,7 +21,7 @@ def first_row(table, **settings):
 
 @pytest.fixture(scope="module")
 def mtbench(mirror):
-    from heart_utils.sources import load_verdicts
+    from heart_utils.sources.load import load_verdicts
 
     verdicts = load_verdicts("mtbench")
     return verdicts[~verdicts["rater"].str.startswith("author")]
@@ -66,7 +60,7 @@ def test_the_authors_names_come_close_to_gpt_4_on_mt_bench(mtbench):
 
 @pytest.mark.mirror
 def test_a_vote_that_was_cast_twice_is_refused_and_named(mirror):
-    from heart_utils.sources import load_verdicts
+    from heart_utils.sources.load import load_verdicts
 
     with pytest.raises(AgreementError, match=r"author_0 answers .* more than once .* They differ in repeat"):
         pairwise_agreement(load_verdicts("mtbench"))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from heart_utils.agreement.ceiling import ceiling_bounds, estimate_ceiling
+from heart_utils.agreement.baselines import ceiling_bounds, estimate_ceiling
 from heart_utils.ratings.verdicts import AgreementError
 
 

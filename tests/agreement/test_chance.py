@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats import inter_rater
 
-from heart_utils.agreement.agreement import AgreementError, cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
+from heart_utils.agreement.kappa import cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
+from heart_utils.ratings.verdicts import AgreementError
 
 ALONE = {"cluster": None, "n_resamples": 0}
 N = None
@@ -109,7 +110,7 @@ def test_alpha_is_the_krippendorff_packages(sheet, level):
 @pytest.mark.mirror
 def test_kappas_of_experts_match_the_published_table(mirror):
     """62 of 63 follow with the whole scale; in the other nobody gave a 4, and it follows when 4 is no category."""
-    from heart_utils.sources import load_scores
+    from heart_utils.sources.load import load_scores
 
     ratings = load_scores("empathic_comm")
     published = pd.read_csv(mirror / "empathic_comm_judges" / "table_kappa.csv")

@@ -8,13 +8,13 @@ import statsmodels.formula.api as smf
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.power import TTestPower
 
-from heart_utils.agreement.agreement import AgreementError
 from heart_utils.agreement.generalizability import (
     cheapest_design,
     check_reliability,
     variance_components,
     win_scores,
 )
+from heart_utils.ratings.verdicts import AgreementError
 from tools.bench.reliability import TRUE, draw
 
 SMALL = {"responder": 5, "dialogue": 6, "rater": 3}

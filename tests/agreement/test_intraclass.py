@@ -4,9 +4,9 @@ import pingouin
 import pytest
 from agreement_tables import expanded_percentiles, scores
 
-from heart_utils.agreement.agreement import AgreementError, cohen_kappa, icc, krippendorff_alpha
-from heart_utils.agreement.kappa import judge_reliability
+from heart_utils.agreement.kappa import cohen_kappa, icc, judge_reliability, krippendorff_alpha
 from heart_utils.ratings.resampling import draw_weights
+from heart_utils.ratings.verdicts import AgreementError
 
 ALONE = {"cluster": None, "n_resamples": 0}
 
@@ -94,7 +94,7 @@ def test_what_has_no_icc_is_refused_with_a_reason(sheet, settings, message):
 
 @pytest.fixture(scope="module")
 def mentalalign(mirror):
-    from heart_utils.sources import load_scores
+    from heart_utils.sources.load import load_scores
 
     return load_scores("mentalalign", as_published=True)
 
@@ -128,7 +128,7 @@ def test_one_responder_carries_the_published_reliability(mentalalign):
 @pytest.mark.mirror
 def test_as_many_dialogues_are_drawn_as_people_and_judge_share(mirror):
     """The people's file asks 992 different questions, one of them (a counsellor's words) seen by no judge."""
-    from heart_utils.sources import load_scores
+    from heart_utils.sources.load import load_scores
 
     table = load_scores("mentalalign")
     table = table[table["dimension"] == "empathy"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from heart_utils.agreement.agreement import AgreementError, icc
-from heart_utils.agreement.kappa import judge_reliability
+from heart_utils.agreement.kappa import icc, judge_reliability
+from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.simulate.study import Panel, simulate_study
 
 

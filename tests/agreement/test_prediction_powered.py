@@ -3,7 +3,8 @@ import pandas as pd
 import pytest
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
-from heart_utils.ratings.ratings import NotComparableError, fit_ratings
+from heart_utils.ratings.bradley_terry import NotComparableError
+from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.simulate.study import Panel, simulate_study
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from heart_utils.agreement.agreement import AgreementError
 from heart_utils.agreement.ranks import rank_agreement
+from heart_utils.ratings.verdicts import AgreementError
 
 
 def conversations(sheets):

@@ -85,7 +85,7 @@ def test_what_cannot_be_tracked_is_refused_with_a_reason(rng, values, histories,
 
 @pytest.mark.mirror
 def test_most_of_esconvs_seekers_answered_and_gave_the_highest_score(mirror):
-    from heart_utils.sources import load_histories
+    from heart_utils.sources.load import load_histories
 
     esconv = load_histories("esconv")
     turns = esconv.set_index("history_id")["strategies"].explode().dropna().str.get_dummies(" + ")

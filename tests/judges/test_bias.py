@@ -147,6 +147,13 @@ def test_a_feature_that_only_names_the_author_has_no_price_of_its_own(rng):
     assert found.loc["log2_words", "why"] == ""
 
 
+def test_p_values_are_corrected_for_all_features_of_one_judge(rng):
+    verdicts, comparisons, features = length_study(rng, 300, 0.2)
+    features = features.assign(chance=rng.normal(size=len(features)))
+    found = feature_bias(verdicts, comparisons, features, within_authors=False).sort_values("p")
+    assert found["p_holm"].tolist() == pytest.approx([2 * found["p"].iloc[0], max(2 * found["p"].iloc[0], found["p"].iloc[1])])
+
+
 def test_a_judge_that_follows_length_without_exception_has_no_finite_price(rng):
     verdicts, comparisons, features = length_study(rng, 100, 50.0)
     row = feature_bias(verdicts, comparisons, features, within_authors=False).iloc[0]

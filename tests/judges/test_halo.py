@@ -92,6 +92,16 @@ def test_the_false_alarm_rate_over_dimensions_is_held(rng):
     assert alarms <= 3  # more has a chance of 0.002 at 2.5 %
 
 
+def test_p_values_are_corrected_for_the_dimensions_of_one_kind_of_pair(rng):
+    table = table_of(world(rng, distinct=0.25, n=40))
+    table["rater_kind"] = table["rater"].map({"j": "human", "k": "model", "l": "model"})
+    for _, rows in measure_halo(table, rng=rng, n_resamples=100).dimensions.groupby("kinds"):
+        p = rows["p"].sort_values()
+        by_hand = (p * [3, 2, 1]).cummax().clip(upper=1.0)
+        assert rows["p_holm"].to_dict() == pytest.approx(by_hand.to_dict())
+        assert not np.allclose(rows["p_holm"], rows["p"])
+
+
 def test_all_scores_at_the_ceiling_are_no_evidence_either_way(rng):
     found = measure_halo(table_of(np.full((20, 4, 3, 3), 5.0)), rng=rng)
     assert set(found.dimensions["label"]) == {"no variation to compare"}

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from heart_utils.judges.report_card import ReportCardError, describe_judges, grade_probes
 
@@ -73,6 +74,17 @@ def test_a_coin_tells_nothing_in_almost_all_cards():
         grades = grade_probes(judge(lambda probe, first, number, coin=coin: coin[probe, number]), EXPECTED)
         wrong += (grades["p_holm"] <= 0.05).any()
     assert wrong <= 4  # more has a chance of 0.001 at 5 %
+
+
+def test_p_values_are_corrected_for_the_probes_of_one_judge_and_not_for_other_judges():
+    """Right in 19, 17, 12 and 24 of 24; the other judge in all, which would make the first one's p values larger."""
+    right = dict(zip(EXPECTED, (19, 17, 12, 24), strict=True))
+    one = judge(lambda probe, first, number: number < right[probe])
+    grades = grade_probes(pd.concat([one, judge(lambda probe, first, number: True, rater="other")]), EXPECTED)
+    p = [stats.binomtest(n, 24).pvalue for n in right.values()]
+    mine = grades[grades["rater"] == "judge"].set_index("probe").loc[list(EXPECTED)]
+    assert mine["p"].tolist() == pytest.approx(p)
+    assert mine["p_holm"].tolist() == pytest.approx([3 * p[0], 2 * p[1], p[2], 4 * p[3]])
 
 
 def test_wilsons_interval_has_a_width_where_all_are_right():

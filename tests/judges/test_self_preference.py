@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from heart_utils.judges.self_preference import SelfPreferenceError, family_ties, self_preference
-from heart_utils.sources import load_responders, load_scores
+from heart_utils.sources.catalogue import load_responders
+from heart_utils.sources.load import load_scores
 
 RATERS = {"j": "model", "k": "model", "people": "human"}
 WHO = pd.DataFrame({"responder": ["mine", "free", "also_free"], "responder_kind": "model"})
@@ -71,6 +72,17 @@ def test_a_known_preference_is_recovered_and_its_interval_is_about_right():
         row = pick(self_preference(scores_of(values, 60), WHO, rng=rng, n_resamples=100))
         hits += row["ci_low"] <= 0.2 <= row["ci_high"]
     assert hits >= 9  # of 12 at 95 %; fewer has a chance of 0.002
+
+
+def test_p_values_are_corrected_for_dimensions_on_one_scale_against_one_kind_of_rater():
+    drawn = np.random.default_rng(5).normal(3, 0.5, (2, 6, 30))
+    keys = [(rater, responder) for rater in ("j", "k", "people") for responder in ("mine", "free")]
+    tables = [scores_of({key: dict(enumerate(line)).get for key, line in zip(keys, part, strict=True)}, 30) for part in drawn]
+    both = pd.concat([tables[0], tables[1].assign(dimension="warmth")])
+    for _, rows in self_preference(both, WHO, rng=np.random.default_rng(1), n_resamples=100).groupby(["against", "scale"]):
+        least, most = rows["p"].sort_values()
+        assert sorted(rows["p_holm"]) == pytest.approx(sorted([min(2 * least, 1.0), max(most, min(2 * least, 1.0))]))
+        assert rows["p_holm"].min() > least
 
 
 def test_scores_at_the_ceiling_have_no_logit_and_say_so():

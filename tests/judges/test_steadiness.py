@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.judges.retest import compare_answers
+from heart_utils.judges.position import compare_answers
 
 
 def answers(rows, **columns):

@@ -24,7 +24,7 @@ from heart_utils.judging.recipe import (
 )
 from heart_utils.people.study import _texts_shown
 from heart_utils.runs import find_root
-from heart_utils.sources import load_replies
+from heart_utils.sources.load import load_replies
 
 GIVEN = load_replies("sample")
 LABELS = ["expert", "person", "ai"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heart_utils.people.privacy import PrivacyError, code_people, redact_text, suspicious_text
+from heart_utils.people.raters import PrivacyError, code_people, redact_text, suspicious_text
 from heart_utils.runs import csv_text, read_csv_text, visible_text
 
 

@@ -14,7 +14,7 @@ from heart_utils.ratings.judge_aware import fit_judge_aware
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
 from heart_utils.report.figures import plot_leaderboard
 from heart_utils.simulate.study import Panel, simulate_study
-from heart_utils.sources import load_verdicts
+from heart_utils.sources.load import load_verdicts
 
 STUDY = simulate_study(
     rng=np.random.default_rng(1), strengths={"x": 0.3, "y": 0.0, "z": -0.3}, n_dialogues=30, pairs="all",

@@ -6,7 +6,8 @@ import pytest
 from scipy import stats
 
 from heart_utils.ratings.contrasts import twin_contrasts
-from heart_utils.ratings.ratings import RatingsError, fit_ratings
+from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
 
 PANEL = Panel("human", 20, 6)

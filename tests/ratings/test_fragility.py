@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from heart_utils.ratings.fragility import find_fragility
-from heart_utils.ratings.ratings import RatingsError, fit_ratings
+from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
 
 

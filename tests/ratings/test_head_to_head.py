@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.ratings.consistency import head_to_head
-from heart_utils.ratings.ratings import RatingsError
+from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
 
 WHO = pd.DataFrame({"responder": ["anna", "ben", "bot", "probe"], "responder_kind": ["human", "human", "model", "probe"]})

@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from scipy.optimize import approx_fprime
 
 from heart_utils.ratings import judge_aware as rater_model
+from heart_utils.ratings.bradley_terry import NotComparableError
 from heart_utils.ratings.judge_aware import fit_judge_aware
-from heart_utils.ratings.ratings import NotComparableError, RatingsError, fit_ratings
-from heart_utils.ratings.verdicts import name_codes, read_verdicts
+from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.verdicts import RatingsError, name_codes, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 
@@ -83,7 +85,7 @@ def test_raters_who_share_one_order_pass_and_others_fail(fit):
 
 
 def test_the_test_of_a_common_order_holds_its_level_where_dialogues_matter():
-    """25 studies with dialogue effects and one order: small p-values are rare, and the inflation is seen."""
+    """25 studies with dialogue effects and one order: the corrected statistic is one a degree of freedom, uncorrected 0.8."""
     found = []
     for seed in range(25):
         study = simulate_study(
@@ -91,6 +93,7 @@ def test_the_test_of_a_common_order_holds_its_level_where_dialogues_matter():
         )
         found.append(fit_judge_aware(study.verdicts).common_order)
     assert np.mean([one.p_value < 0.05 for one in found]) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 25)
+    assert np.mean([stats.chi2.isf(one.p_value, one.df) / one.df for one in found]) == pytest.approx(1.0, abs=0.15)
     assert found[0].df == (4 - 1) * (4 - 1) - (4 - 1)
 
 

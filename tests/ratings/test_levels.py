@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.ratings.ratings import RatingsError, fit_ratings
+from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
 
 NAMES = ["w", "x", "y", "z"]

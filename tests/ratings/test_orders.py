@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.ratings.ratings import RatingsError, fit_ratings
-from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.verdicts import RatingsError, combine_orders
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 

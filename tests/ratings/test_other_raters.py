@@ -9,10 +9,10 @@ import pytest
 from agreement_tables import random_votes
 from scipy import stats
 
-from heart_utils.agreement.agreement import AgreementError, author_baseline, pair_votes, pairwise_agreement
+from heart_utils.agreement.agreement import author_baseline, pair_votes, pairwise_agreement
 from heart_utils.ratings.consistency import head_to_head
 from heart_utils.ratings.resampling import crossed_error, draw_weights
-from heart_utils.ratings.verdicts import RatingsError, read_votes
+from heart_utils.ratings.verdicts import AgreementError, RatingsError, read_votes
 
 BOTH = ["dialogue_id", "rater"]
 WHO = pd.DataFrame({"responder": list("wxyz"), "responder_kind": ["human", "model", "model", "human"]})

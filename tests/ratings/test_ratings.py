@@ -9,8 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from heart_utils.ratings.ratings import ConvergenceError, NotComparableError, RatingsError, fit_boards, fit_ratings
+from heart_utils.ratings.bradley_terry import ConvergenceError, NotComparableError
+from heart_utils.ratings.ratings import fit_boards, fit_ratings
 from heart_utils.ratings.resampling import draw_weights
+from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 
@@ -278,17 +280,19 @@ def test_known_strengths_come_back():
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
-    """40 small studies of 60 dialogues with strong dialogue effects: 95 % give or take four standard errors."""
-    covered = []
+    """40 small studies of 60 dialogues with strong dialogue effects: 95 %, and as wide as strengths are off."""
+    covered, off = [], []
     panel = Panel("human", 30, 5)
     for seed in range(40):
         study = simulate_study(rng=np.random.default_rng(seed), n_responders=5, n_dialogues=60, pairs="all", panels=[panel])
         table = fit_ratings(study.verdicts, n_resamples=200, rng=np.random.default_rng(seed)).table.set_index("responder")
         truth = study.truth.query("rater_kind == 'all'").set_index("responder")["marginal"][table.index]
         covered.append(((table["ci_low"] <= truth) & (truth <= table["ci_high"])).mean())
+        off.append(2.0 * (table["strength"] - truth) / (table["ci_high"] - table["ci_low"]))
     error = np.std(covered, ddof=1) / np.sqrt(len(covered))
     assert abs(np.mean(covered) - 0.95) < 4 * error
     assert error < 0.03
+    assert 1.96 * np.sqrt(np.mean(np.square(off))) == pytest.approx(1.0, abs=0.12)  # standard error some 0.06
 
 
 # Hard cases

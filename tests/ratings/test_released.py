@@ -6,7 +6,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_expit
 
-from heart_utils.ratings.ratings import RatingsError, fit_ratings
+from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 

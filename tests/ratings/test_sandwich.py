@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model
-from heart_utils.ratings.ratings import RatingsError, fit_ratings
+from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import crossed
 from heart_utils.ratings.spread import _covariance, influences, one_way, sums_of_scores, two_way
-from heart_utils.ratings.verdicts import read_margins, read_verdicts
+from heart_utils.ratings.verdicts import RatingsError, read_margins, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.replies.strategies import train_coder
+from heart_utils.replies.codes import train_coder
 from heart_utils.sources.heart import load_strategy_turns
 from tools.strategy_results import score_labels
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from gate_case import THETA, write_run
 
-from heart_utils.report.gate_command import main
+from heart_utils.report.gate_report import main
 from heart_utils.runs import find_root
 
 COLUMNS = ["history_id", "responder_a", "responder_b", "rater", "rater_kind", "dimension", "order", "verdict", "state"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from heart_utils.judges.retest import compare_answers
+from heart_utils.judges.position import compare_answers
 from heart_utils.simulate.faulty_judge import PLANTED, Faults, recover_faults, simulate_judge
 
 

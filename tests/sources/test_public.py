@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import Run, find_root, may_publish, open_run
-from heart_utils.sources import SOURCES, DamagedDataError
-from heart_utils.sources import __main__ as public
+from heart_utils.sources.catalogue import SOURCES, DamagedDataError
+from tools import data as public
 
 FOLDER = find_root() / "data" / "public"
 BATCHES = {"welivita": 200, "resort": 22}
@@ -91,7 +91,7 @@ def test_make_data_says_whether_the_repository_is_equal(mirror, monkeypatch, cop
 
 def test_every_published_table_reads_back_checked_with_its_terms_and_is_small():
     run, manifest = open_run("public"), json.loads((FOLDER / "manifest.json").read_text())
-    for name, (table, _) in public.PUBLISHED.items():
+    for name, table in ((name, SOURCES[name].table) for name in public.PUBLISHED):
         assert len(run.read(table, name))
         assert len(run.read("responders", name))
         about = manifest["tables"][f"{table}/{name}"]
@@ -101,7 +101,7 @@ def test_every_published_table_reads_back_checked_with_its_terms_and_is_small():
 
 
 def test_of_rows_that_nobody_licensed_only_counts_are_here():
-    for name, (table, _) in public.PUBLISHED.items():
+    for name, table in ((name, SOURCES[name].table) for name in public.PUBLISHED):
         if not may_publish(SOURCES[name].licence):
             assert table == "tallies", name
             counts = open_run("public").read("tallies", name)

@@ -10,7 +10,8 @@ import pytest
 from source_builders import know, mirrored, serving
 
 from heart_utils.runs import LICENCES
-from heart_utils.sources import (
+from heart_utils.sources import catalogue as fetching
+from heart_utils.sources.catalogue import (
     SOURCES,
     DamagedDataError,
     DataError,
@@ -19,9 +20,8 @@ from heart_utils.sources import (
     fetch_data,
     find_data,
 )
-from heart_utils.sources import catalogue as fetching
-from heart_utils.sources.__main__ import main
-from heart_utils.sources.studies import derive
+from tools.data import main
+from tools.official import derive
 
 CONTENT = b"one\ntwo\nthree\n" * 1000
 

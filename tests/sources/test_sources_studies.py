@@ -6,8 +6,10 @@ import shutil
 import pandas as pd
 import pytest
 
-from heart_utils.sources import DataError, catalogue, load_scores, load_tallies
-from heart_utils.sources.studies import derive
+from heart_utils.sources import catalogue
+from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.load import load_scores, load_tallies
+from tools.official import derive
 
 OWN = "recipients/perceived_empathy_self_ratings.csv"
 RATED, POSTS, HARD = (

@@ -9,11 +9,12 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 from source_builders import mentalalign_cell, mentalalign_files, mirrored
 
-from heart_utils.sources import DataError, find_blocks, load_responders, load_scores, load_verdicts, scores_to_verdicts
-from heart_utils.sources import mentalalign as mentalalign_module
-from heart_utils.sources.mentalalign import ATTRIBUTES
-from heart_utils.sources.studies import PUBLISHED, derive
+from heart_utils.sources.catalogue import DataError, load_responders
+from heart_utils.sources.load import load_scores, load_verdicts, scores_to_verdicts
 from heart_utils.tables import RESPONDER_KINDS, check_table
+from tools import mentalalign as mentalalign_module
+from tools.mentalalign import ATTRIBUTES, find_blocks
+from tools.official import PUBLISHED, derive
 
 # MT-Bench ---------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from tools.notebooks import NotebookError
 SETUP = """\
 from heart_utils.runs import find_root, open_run
 from heart_utils.simulate.study import Panel, simulate_study
-from heart_utils.sources import load_histories
+from heart_utils.sources.load import load_histories
 own, public = open_run(run), open_run("public")
 votes = public.read("verdicts", "mtbench")
 """

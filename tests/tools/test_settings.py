@@ -114,7 +114,7 @@ def test_an_interpreter_that_is_named_is_checked_as_the_one_that_is_found(tmp_pa
 
 @pytest.mark.parametrize(
     ("target", "settings", "apart"),
-    [("env", "", set()), ("check", "", {"check"}), ("collect", "", {"model"}), ("record", "", {"model"}), ("check", "ENV=", set())],
+    [("env", "", ""), ("check", "", "check"), ("collect", "", "model"), ("record", "", "model"), ("check", "ENV=", "")],
 )
 def test_what_the_book_does_without_is_installed_for_what_needs_it(tmp_path, target, settings, apart):
     (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
@@ -122,7 +122,7 @@ def test_what_the_book_does_without_is_installed_for_what_needs_it(tmp_path, tar
         (tmp_path / name).touch()
     command = ["make", "-n", target, f"PYTHON3={sys.executable}", *settings.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert set(re.findall(r"-r requirements-(\w+)\.txt", done.stdout)) == apart
+    assert "".join(re.findall(r"-r requirements-(\w+)\.txt", done.stdout)) == apart
 
 
 @pytest.mark.parametrize("name", ["my run", ""])

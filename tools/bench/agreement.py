@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from heart_utils.agreement.agreement import fleiss_kappa, gwet_ac, krippendorff_alpha, pairwise_agreement
-from heart_utils.agreement.ceiling import ENOUGH_VOTES, estimate_ceiling
+from heart_utils.agreement.agreement import pairwise_agreement
+from heart_utils.agreement.baselines import ENOUGH_VOTES, estimate_ceiling
+from heart_utils.agreement.kappa import fleiss_kappa, gwet_ac, krippendorff_alpha
 from heart_utils.agreement.panel import effective_judges
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.resampling import draw_weights
@@ -220,7 +221,7 @@ def _coverage_of_powered(n: int) -> Iterator[Figure]:
 
 def _saving_on_mtbench(n: int) -> Iterator[Figure]:
     """Label some questions; hold strengths against people's on questions that neither party's fit has seen."""
-    from heart_utils.sources import load_verdicts
+    from heart_utils.sources.load import load_verdicts
 
     votes = load_verdicts("mtbench")
     votes = votes[votes["repeat"] == 0]

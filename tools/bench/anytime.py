@@ -13,11 +13,10 @@ from scipy import stats
 from scipy.special import expit
 
 from heart_utils.gate import first_stop, follow
-from heart_utils.simulate.coverage import HISTORY_SD, POSITION, REPLY_SD, simulate_gate, true_gap
+from heart_utils.simulate.coverage import HISTORY_SD, OPPONENTS, POSITION, REPLY_SD, simulate_gate, true_gap
 from tools.bench import Figure
 
 N_RELEASES, N_FIXED, N_MOST, MARGIN = 8, 36, 108, 0.10
-OPPONENTS = np.array([-0.6, 0.0, 0.6])
 
 
 def run(quick: bool) -> Iterator[Figure]:

@@ -451,7 +451,7 @@ def _judge(address: str) -> Model:
 def _study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Make a study of `n` comparisons: the sample's histories, as often as needed, and 13 responders' replies of 30 words."""
     from heart_utils.judging.design import pair_replies
-    from heart_utils.sources import load_histories
+    from heart_utils.sources.load import load_histories
 
     sample, draw = load_histories("sample"), random.Random(2)
     n_histories = -(-n // 140)  # 13 responders in 70 pairs, and each in both orders

@@ -8,8 +8,7 @@ import pytest
 import yaml
 from sklearn.metrics import cohen_kappa_score, recall_score
 
-from heart_utils.agreement.reasons import ThemeError, theme_overlap
-from heart_utils.replies.codes import CodesError, code_reasons
+from heart_utils.replies.codes import CodesError, code_reasons, theme_overlap
 from heart_utils.runs import find_root
 
 BOOK = {"themes": [{"name": "warmth", "words": ["warm*", "kind"]}, {"name": "advice", "words": ["next step", "it's a plan"]}]}
@@ -170,5 +169,5 @@ def test_a_reason_that_names_nothing_is_left_out_and_counted(rng):
 )
 def test_reasons_that_cannot_be_compared_are_refused(rng, change, message):
     reasons, codes = draw_reasons(rng, n=10)
-    with pytest.raises(ThemeError, match=message):
+    with pytest.raises(CodesError, match=message):
         theme_overlap(change(reasons), codes)

@@ -1,7 +1,7 @@
 """Verdicts of several labs on one leaderboard: ``pack`` a run's into one file, ``join`` the files of several.
 
-``python -m heart_utils.pool pack RUN --lab NAME`` writes ``build/pool/NAME.parquet``: the verdicts without their reasons, with
-their manifest inside. ``python -m heart_utils.pool join FILE FILE ...`` checks that they may be pooled, writes a run, and shows
+``python -m tools.pool pack RUN --lab NAME`` writes ``build/pool/NAME.parquet``: the verdicts without their reasons, with
+their manifest inside. ``python -m tools.pool join FILE FILE ...`` checks that they may be pooled, writes a run, and shows
 its leaderboard with labs as clusters.
 """
 
@@ -216,7 +216,7 @@ def _names(verdicts: pd.DataFrame) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Pack a run, or join packed files into one; 0, or 2 with all reasons."""
-    parser = argparse.ArgumentParser(prog="python -m heart_utils.pool", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.pool", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     pack = commands.add_parser("pack")
     pack.add_argument("run")

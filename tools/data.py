@@ -15,7 +15,7 @@ import pandas as pd
 
 from heart_utils.runs import FORMAT, PUBLIC, RunError, open_run, write_atomically
 from heart_utils.sources.catalogue import SOURCES, DataError, cache_folder, fetch_data, find_data, load_responders
-from heart_utils.sources.studies import PUBLISHED, derive
+from tools.official import PUBLISHED, derive
 
 __all__: list[str] = []
 
@@ -29,7 +29,7 @@ TALLIES_LICENCE = "CC0-1.0"  #: Of our own counts of rows that may not be passed
 
 def derive_tables(name: str) -> dict[str, pd.DataFrame]:
     """Derive from its official files what ``data/public`` holds of a study."""
-    tables = {PUBLISHED[name][0]: derive(name), "responders": load_responders(name)}
+    tables = {SOURCES[name].table: derive(name), "responders": load_responders(name)}
     return tables | ({"as_published": derive(name, as_published=True)} if name == "mentalalign" else {})
 
 
@@ -75,13 +75,13 @@ def _manifest() -> dict[str, object]:
     """Say of each set where it comes from, on which terms, and what was made of it."""
     tables: dict[str, dict[str, str]] = {}
     data = {}
-    for name, (table, _) in PUBLISHED.items():
+    for name in PUBLISHED:
         source = SOURCES[name]
         about = {"source": source.title, "licence": source.licence, "terms": source.terms, "citation": source.citation}
         about |= {"address": source.address, "derivation": source.derivation, "ships": source.ships, "origin": "published"}
         if source.ships == "tallies":
             about["licence"] = TALLIES_LICENCE
-        tables |= {f"{table}/{name}": about, f"responders/{name}": about}
+        tables |= {f"{source.table}/{name}": about, f"responders/{name}": about}
         data[name] = {file.file: file.sha256 for file in source.files}
     return {"format": FORMAT, "run": PUBLIC, "tables": tables, "data": data}
 

@@ -10,7 +10,7 @@ Three of them hold what their description does not say.
   of five moments, one number has six of the eight replies to every moment, in the same place.
 - ``welivita``: in each of three arms one rater rated the replies of a batch of ten messages, and rated no other: 600
   raters. So a comparison runs across raters, and the batch is the cluster of messages and of raters alike.
-- ``mentalalign``: see :mod:`heart_utils.sources.mentalalign`.
+- ``mentalalign``: see :mod:`tools.mentalalign`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from heart_utils.sources.catalogue import DataError, Source, check_size, find_data, find_source, load_responders
+from heart_utils.sources.catalogue import DataError, Source, find_data, find_source, load_responders
 from heart_utils.sources.files import complete
-from heart_utils.sources.mentalalign import read_mentalalign
 from heart_utils.tables import LEVELS, check_table
+from tools.mentalalign import read_mentalalign
 
 __all__ = ["PUBLISHED"]
 
@@ -39,8 +39,8 @@ _log = logging.getLogger(__name__)
 
 def derive(name: str, **options: Any) -> pd.DataFrame:
     """Derive the table of a published study from its official files."""
-    table, read = PUBLISHED[name]
-    return check_table(table, complete(table, read(find_source(name), find_data(name), **options)))
+    source = find_source(name)
+    return check_table(source.table, complete(source.table, PUBLISHED[name](source, find_data(name), **options)))
 
 
 def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
@@ -253,16 +253,16 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
     return pd.concat([by_post, by_setup], ignore_index=True).assign(study=source.name)
 
 
-PUBLISHED: dict[str, tuple[str, Callable[..., pd.DataFrame]]] = {
-    "mtbench": ("verdicts", read_mtbench),
-    "mentalalign": ("scores", read_mentalalign),
-    "empathic_comm": ("scores", read_empathic_comm),
-    "recipients": ("scores", read_recipients),
-    "therapists": ("scores", read_therapists),
-    "welivita": ("tallies", read_welivita),
-    "resort": ("tallies", read_resort),
+PUBLISHED: dict[str, Callable[..., pd.DataFrame]] = {
+    "mtbench": read_mtbench,
+    "mentalalign": read_mentalalign,
+    "empathic_comm": read_empathic_comm,
+    "recipients": read_recipients,
+    "therapists": read_therapists,
+    "welivita": read_welivita,
+    "resort": read_resort,
 }
-"""Study -> its table in ``data/public``, as a part of the study's name, and what reads its official files."""
+"""Study -> what reads its official files."""
 
 
 def _tally(pairs: pd.DataFrame, keys: Sequence[str], *, by: str) -> pd.DataFrame:
@@ -288,3 +288,15 @@ def _refuse(source: Source, file: str, values: pd.Series, wrong: pd.Series, expe
         row = int(wrong.to_numpy().argmax())
         held = values.tolist()[row]
         raise DataError(f"{source.name}/{file}: row {row} has {values.name} {held!r}; expected {expected}.")
+
+
+def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -> None:
+    """Refuse a table of an official file that is not the one known: a column gone or new, other rows."""
+    missing = [column for column in used if column not in table]
+    if missing:
+        raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")
+    known = next(there for there in find_source(name).files if there.file == file)
+    for what, found, expected in (("columns", table.shape[1], known.columns), ("rows", len(table), known.rows)):
+        if expected is not None and found != expected:
+            said = f"{name}/{file}: {found} {what}, {expected} were expected"
+            raise DataError(f"{said}. The official file has changed: read what is new, then mend data/sources.yaml.")
