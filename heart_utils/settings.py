@@ -65,8 +65,8 @@ def _words(faults: list[Any], known: list[str]) -> str:
         amiss = [verb + " " + ", ".join(of) for verb, of in names.items() if of]
         return f"{at}{' and '.join(amiss)}.{keys}"
     if fault["type"] == "value_error":
-        inside = " ".join(map(str, fault["loc"]))
-        return f"{inside}: {fault['ctx']['error']}" if inside else str(fault["ctx"]["error"])
+        such = [(" ".join(map(str, one["loc"])), one["ctx"]["error"]) for one in faults if one["type"] == "value_error"]
+        return " ".join(f"{inside}: {words}" if inside else str(words) for inside, words in such)
     expected = EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
     return f"{at}{name} is {said(fault['input'])}, expected {expected}."
 

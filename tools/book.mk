@@ -19,6 +19,7 @@ PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py tools/ev
 .PHONY: notebooks html
 notebooks: $(COPIES)
 html: $(HTML)/index.html
+	@echo "The book is in $(CURDIR)/$<"
 
 build/executed/$(RUN)/%.ipynb: notebooks/%.ipynb build/parameters/$(RUN)/%.yaml build/code/$(RUN)/%.stamp $(SHARED)
 	@$(COMMAND) tools.execute_notebook $< $@ --parameters build/parameters/$(RUN)/$*.yaml --newer $?

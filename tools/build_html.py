@@ -91,7 +91,6 @@ def main(arguments: list[str]) -> int:
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"The book is in {html / 'index.html'}")
     return 0
 
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from heart_utils.calls.ledger import Ledger, batches, now
 from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, load_litellm
-from heart_utils.calls.outcomes import is_filtered, read_plain, redact
+from heart_utils.calls.outcomes import is_filtered, read_plain, redact, secrets_of
 from heart_utils.calls.prices import cost, reserve
 
 __all__ = ["BatchError"]
@@ -143,7 +143,7 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     if response.get("status_code") == 400:
         words = json.dumps(response.get("body"))
         status = "refused" if is_filtered(words) else "error"
-        return Call(key, status, attempts=1, error=redact(f"not accepted in a batch: {words}", model)[:400])
+        return Call(key, status, attempts=1, error=redact(f"not accepted in a batch: {words}", secrets_of(model))[:400])
     if response.get("status_code") != 200:
         return None
     body = json.loads(json.dumps(response["body"]), object_hook=lambda entry: SimpleNamespace(**entry))
@@ -152,7 +152,7 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     truncated = answer.finish_reason == "length" and answer.logprobs is None
     status = "refused" if answer.refused else "error" if truncated or not answer.text else "ok"
     told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD}
-    told |= {"text": redact(answer.text, model), "cost_usd": None if usd is None else usd * DISCOUNT}
+    told |= {"text": redact(answer.text, secrets_of(model)), "cost_usd": None if usd is None else usd * DISCOUNT}
     error = "truncated in a batch; a plain run asks again with more room" if truncated else None
     return Call(key, status, attempts=1, error=error, **told)
 
@@ -189,5 +189,5 @@ def _call(model: Model, what: str, step: str, **asked: Any) -> Any:
         said = f"its provider did not take or give {what}."
         if unsure:
             said = "nobody knows whether its provider took a batch. The same command looks for it there."
-        words = redact(f"{type(error).__name__}: {error}", model)[:400]
+        words = redact(f"{type(error).__name__}: {error}", secrets_of(model))[:400]
         raise BatchError(f"{model.name}: {said} {words}", perhaps_taken=unsure) from None

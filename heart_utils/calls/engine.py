@@ -24,8 +24,18 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, open_ledger
-from heart_utils.calls.models import ROOM_OPTIONS, Call, Model, ModelError, Request, event_loop, key_fault, load_litellm
-from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, failure_of, read_limits, read_plain, read_stream, redact
+from heart_utils.calls.models import (
+    ROOM_OPTIONS,
+    Call,
+    Model,
+    ModelError,
+    Request,
+    event_loop,
+    forgo_records,
+    key_fault,
+    load_litellm,
+)
+from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, failure_of, read_plain, read_stream, redact, secrets_of
 from heart_utils.calls.prices import (
     MAX_GROWTH,
     BudgetError,
@@ -34,6 +44,7 @@ from heart_utils.calls.prices import (
     cost,
     estimate,
     plan_call,
+    price,
     reserve,
     text_bound,
 )
@@ -115,6 +126,11 @@ class Lane:
         return sorted(end for end in ends if KEPT_FROM <= end < whole)
 
     @cached_property
+    def secrets(self) -> list[str]:
+        """What may not stand in a recorded answer; looked up once, since an environment takes as long as the rest of a call."""
+        return secrets_of(self.model)
+
+    @cached_property
     def place(self) -> dict[str, int]:
         """The place of each request in the queue."""
         return {request.key: at for at, request in enumerate(self.requests)}
@@ -156,6 +172,8 @@ class Lane:
         allow. What a provider's headers leave is spread over the time until it is full again; that ends at its own
         pace, with half of the limit left.
         """
+        if not (self.limits or self._gap_s or self.model.requests_per_minute or self.model.tokens_per_minute):
+            return {}
         model, places, plan = self.model, {}, plan_call(request)
         tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
         if model.requests_per_minute:
@@ -198,10 +216,9 @@ async def attempt(request: Request, room: int, address: str | None, marks: Seque
     try:
         async with asyncio.timeout(request.model.timeout_s):
             response = await _send(request, room, address, streams, marks)
-            limits = read_limits((getattr(response, "_hidden_params", None) or {}).get("additional_headers"))
             if not streams:
-                return replace(read_plain(response, started, longest), limits=limits)
-            answer = replace(await read_stream(response, started, longest), limits=limits)
+                return read_plain(response, started, longest)
+            answer = await read_stream(response, started, longest)
     except Exception as error:
         failure = failure_of(error, request)
         if streams and failure.kind == "never" and re.search(r"\bstream", failure.words, re.I):
@@ -228,15 +245,18 @@ TOLD = (*TOLD, "served_model", "fingerprint", "cached_tokens")  #: What a call k
 
 def spent(request: Request, answer: Answer) -> float | None:
     """Price an answer by the tokens counted, or by an estimate where the provider counted none."""
-    usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
-    return estimate(request, answer.text) if usd is None else usd
+    if None in (answer.prompt_tokens, answer.completion_tokens):
+        return estimate(request, answer.text)
+    return cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
 
 
-def answered_call(request: Request, status: str, answer: Answer, *, attempts: int, in_flight: int, usd: float) -> Call:
+def answered_call(
+    request: Request, status: str, answer: Answer, secrets: Sequence[str], *, attempts: int, in_flight: int, usd: float
+) -> Call:
     """Make the call that is recorded of an answer."""
     counted = None not in (answer.prompt_tokens, answer.completion_tokens)
-    told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD} | {"text": redact(answer.text, request.model)}
-    told |= {"cost_usd": None if spent(request, answer) is None else usd, "estimated": None if counted else True}
+    told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD} | {"text": redact(answer.text, secrets)}
+    told |= {"cost_usd": None if price(request.model) is None else usd, "estimated": None if counted else True}
     return Call(request.key, status, attempts=attempts, in_flight=in_flight, **told)
 
 
@@ -478,6 +498,7 @@ class _Flow:
 
     async def run(self, requests: Sequence[Request]) -> None:
         """Run all queues, and the writer beside them, until all is asked or something breaks."""
+        forgo_records()
         try:
             self._since = await self._on_ledger(self.ledger.clock)
             self._spent = (await self._on_ledger(self.ledger.money)).spent
@@ -489,6 +510,7 @@ class _Flow:
                 await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
             finally:  # also where this task is cancelled; the writer is let finish, so that nothing that came is lost
                 teller.cancel()
+                self.bar.set_postfix_str(self._standing())
                 work.cancel()
                 ended = list(await asyncio.gather(work, return_exceptions=True))
                 self._finished.set()
@@ -541,7 +563,6 @@ class _Flow:
             self._answered.add(call.call_id)
             self._failed += call.status == "error"
             self._spent += call.cost_usd or 0.0
-            self.bar.set_postfix_str(self._standing(), refresh=False)
             self.bar.update(1)
 
     async def _next(self, lane: Lane) -> Request | None:
@@ -599,7 +620,7 @@ class _Flow:
                     continue
                 if came.text or came.refused or truncated:
                     status = "refused" if came.refused else "truncated" if truncated else "ok"
-                    return answered_call(request, status, came, attempts=attempts, in_flight=in_flight, usd=usd)
+                    return answered_call(request, status, came, lane.secrets, attempts=attempts, in_flight=in_flight, usd=usd)
             empty += isinstance(came, Answer)
             failure = came if isinstance(came, Failure) else Failure("again", f"the answer was empty, {empty} times")
             throttled = failure.kind == "throttled"

@@ -10,6 +10,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -272,6 +273,15 @@ def load_litellm() -> ModuleType:
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm
+
+
+def forgo_records() -> None:
+    """Let litellm make no record of the calls of this task if no callback would get it: that takes a tenth of a call."""
+    litellm = load_litellm()
+    with suppress(ImportError):  # litellm's own mark for calls within calls; a version without it makes the records
+        from litellm._internal_context import is_internal_call
+
+        is_internal_call.set(not (litellm.callbacks or litellm.success_callback or litellm.failure_callback))
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -90,6 +90,7 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
     by: dict[str, Any] = {
         "served_model": getattr(response, "model", None),
         "fingerprint": getattr(response, "system_fingerprint", None),
+        "limits": _limits_told(response),
     }
     return Answer(text, reason, refused, _first_token(getattr(choice, "logprobs", None)), None, total_ms, **tokens, **by)
 
@@ -122,6 +123,7 @@ async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int |
     total_ms = (time.perf_counter() - started) * 1000
     tokens = _usage(usage if heard is None or heard.usage else None)  # litellm counts where the provider did not
     by: dict[str, Any] = {"served_model": heard.model, "fingerprint": heard.fingerprint} if heard else {}
+    by["limits"] = _limits_told(chunks)
     return Answer(text, finish_reason, refused, None, ttft_ms, total_ms, **tokens, **by)
 
 
@@ -185,7 +187,7 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     """Tell what an exception of one attempt means."""
     exceptions = load_litellm().exceptions
     text = str(getattr(error, "message", None) or error) or type(error).__name__
-    words = redact(f"{type(error).__name__}: {text}", request.model)[:MAX_WORDS]
+    words = redact(f"{type(error).__name__}: {text}", secrets_of(request.model))[:MAX_WORDS]
     after_s = _retry_after(error)
     code = _code_inside(error)
     if code is not None:
@@ -245,14 +247,21 @@ def is_filtered(text: str) -> bool:
     return FILTERED.search(text) is not None
 
 
-def redact(text: str, model: Model) -> str:
-    """Take a model's key out of a text, should anybody have put it there."""
+def secrets_of(model: Model) -> list[str]:
+    """List the keys of the environment in all forms in which a text may hold them."""
+    forms: list[str] = []
     for name, secret in os.environ.items():
         named = name.endswith("_API_KEY") or name == model.api_key_env
         # A short value under another name, such as TOKEN, may be a word that a reply is free to use.
         if len(secret) >= (8 if named else 16) and (named or KEY_NAMES.search(name)):
-            for form in (secret, secret.strip(), quote(secret, safe="")):
-                text = text.replace(form, "[key]")
+            forms += [secret, secret.strip(), quote(secret, safe="")]
+    return forms
+
+
+def redact(text: str, secrets: Sequence[str]) -> str:
+    """Take keys out of a text, should anybody have put them there."""
+    for form in secrets:
+        text = text.replace(form, "[key]")
     return re.sub(r"\b(sk|pk|rk|xai|gsk|hf|ghp)[-_][A-Za-z0-9_*-]{8,}|\bAIza[\w-]{20,}", "[key]", text)
 
 
@@ -263,6 +272,10 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
         if token.token.strip():
             return tuple((other.token, float(other.logprob)) for other in token.top_logprobs or [token])
     return None
+
+
+def _limits_told(response: Any) -> tuple[Limit, ...]:
+    return read_limits((getattr(response, "_hidden_params", None) or {}).get("additional_headers"))
 
 
 def read_limits(headers: Mapping[str, Any] | None) -> tuple[Limit, ...]:

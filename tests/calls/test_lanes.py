@@ -207,7 +207,7 @@ def test_an_answer_is_priced_by_its_tokens_or_by_estimate():
 def test_all_that_is_known_of_an_answer_is_recorded(monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "a-secret-key")
     came = answer(text="it is a-secret-key", logprobs=(("A", -0.1),), served_model="test-1", fingerprint="fp", cached_tokens=64)
-    call = answered_call(ask("hello"), "ok", came, attempts=2, in_flight=3, usd=0.5)
+    call = answered_call(ask("hello"), "ok", came, lane().secrets, attempts=2, in_flight=3, usd=0.5)
     assert dataclasses.asdict(call) | {"call_id": ""} == {
         "call_id": "", "status": "ok", "text": "it is [key]", "finish_reason": "stop", "logprobs": (("A", -0.1),),
         "ttft_ms": 3.0, "total_ms": 7.0, "prompt_tokens": 100, "completion_tokens": 10, "cost_usd": 0.5, "attempts": 2,
@@ -215,6 +215,7 @@ def test_all_that_is_known_of_an_answer_is_recorded(monkeypatch):
     }  # fmt: skip
     assert call.call_id == ask("hello").key
     for name in ("prompt_tokens", "completion_tokens"):
-        assert answered_call(ask("hello"), "ok", answer(**{name: None}), attempts=1, in_flight=1, usd=0.5).estimated is True
+        uncounted = answer(**{name: None})
+        assert answered_call(ask("hello"), "ok", uncounted, (), attempts=1, in_flight=1, usd=0.5).estimated is True
     unpriced = ask("hello", Model("m", "openai/nobody-lists-this"))
-    assert answered_call(unpriced, "ok", answer(), attempts=1, in_flight=1, usd=0.0).cost_usd is None
+    assert answered_call(unpriced, "ok", answer(), (), attempts=1, in_flight=1, usd=0.0).cost_usd is None

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import multiprocessing
 import os
+import queue
 import signal
 import threading
 import time
@@ -148,9 +149,9 @@ def test_retry_after_is_honoured(provider, ledger):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, ledger, stream):
-    """Room for 20 that is full again in two seconds: ten a second. Two processes of eight in flight would be turned away."""
+    """Room for 20 that is full again in a second: 20 a second. Two processes of eight in flight would be turned away."""
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded", stream=stream), ledger)
-    provider.bucket, provider.latency_s = (20, 2.0), 0.02
+    provider.bucket, provider.latency_s = (20, 1.0), 0.02
     others, calls = Ledger(database.connect(str(ledger.engine.url))), []
     words = [f"w{i}" for i in range(30)]
     other = threading.Thread(
@@ -162,7 +163,7 @@ def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, le
     other.join()
     took = time.monotonic() - started
     assert [call.status for call in calls] == ["ok"] * 60
-    assert took < 10 * (60 - 20) / 10  # not slower by far than it may be, also on a busy machine
+    assert took < 40  # not slower by far than it may be, also on a busy machine
     assert provider.outcomes["429"] <= 6
 
 
@@ -194,6 +195,27 @@ def asked_of_litellm(monkeypatch, requests, ledger, written=0):
 
     monkeypatch.setattr(litellm, "acompletion", answer)
     return given, answer_all(requests, ledger)
+
+
+def test_litellm_writes_a_record_of_a_call_only_for_a_callback_that_somebody_set(provider, ledger, monkeypatch):
+    litellm, records, heard = load_litellm(), [], queue.Queue()
+    from litellm.integrations.custom_logger import CustomLogger
+    from litellm.litellm_core_utils import litellm_logging
+
+    class Listener(CustomLogger):
+        async def async_log_success_event(self, response_obj, **_):
+            heard.put(response_obj.choices[0].message.content)
+
+    name = "get_standard_logging_object_payload"
+    write = getattr(litellm_logging, name)
+    monkeypatch.setattr(litellm_logging, name, lambda *given, **more: records.append(1) or write(*given, **more))
+    answer_all(ask(model(provider), "a"), ledger)
+    for of in ("callbacks", "success_callback", "failure_callback", "_async_success_callback", "_async_failure_callback"):
+        monkeypatch.setattr(litellm, of, [])
+    litellm.callbacks = [Listener()]
+    [call] = answer_all(ask(model(provider), "b"), ledger)
+    assert heard.get(timeout=60) == call.text
+    assert len(records) == 1
 
 
 def test_what_neighbours_share_is_marked_for_claude_and_changes_neither_words_nor_keys(ledger, monkeypatch):

@@ -10,7 +10,17 @@ import httpx
 import pytest
 
 from heart_utils.calls.models import Model, Request, load_litellm
-from heart_utils.calls.outcomes import CUT, Failure, failure_of, is_filtered, read_limits, read_plain, read_stream, redact
+from heart_utils.calls.outcomes import (
+    CUT,
+    Failure,
+    failure_of,
+    is_filtered,
+    read_limits,
+    read_plain,
+    read_stream,
+    redact,
+    secrets_of,
+)
 
 ASK = Request(Model("m", "openai/gpt-4o", timeout_s=5), ({"role": "user", "content": "Hello"},))
 CANARY = "sk-canary-0123456789abcdef"
@@ -359,7 +369,7 @@ def test_how_long_to_wait_is_read_from_a_date(zone):
 )
 def test_a_key_is_taken_out_of_a_text_and_other_words_are_left(monkeypatch, name, value, text, left):
     monkeypatch.setenv(name, value)
-    assert redact(text, Model("m", "openai/m", api_key_env="NAMED_BY_THE_MODEL")) == left
+    assert redact(text, secrets_of(Model("m", "openai/m", api_key_env="NAMED_BY_THE_MODEL"))) == left
 
 
 def test_an_error_never_repeats_a_key(monkeypatch):

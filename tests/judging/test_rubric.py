@@ -76,6 +76,7 @@ def test_a_selection_that_is_no_part_of_the_rubric_is_an_error(names, said):
         ({**GOOD, "scale": "1-5"}, "unknown scale"),
         ({"name": "mine", "title": "x"}, "lacks dimensions"),
         (changed(name="Task Following"), "'Task Following' is not in snake_case"),
+        ({**GOOD, "dimensions": [{**GOOD["dimensions"][0], "name": n} for n in ("A b", "C d")]}, "'A b' is not.*'C d' is not"),
         (changed(name="reasoning"), "a word that a judge's answer uses itself"),
         (changed(high=None), "high is empty, expected text"),
         (changed(low=3), "low is 3, expected text"),

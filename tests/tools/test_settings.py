@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -109,6 +110,19 @@ def test_an_interpreter_that_is_named_is_checked_as_the_one_that_is_found(tmp_pa
     done = subprocess.run(["make", "env", f"PYTHON3={other}"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"This needs Python 3.11 or 3.12, and {other} is {found}." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "apart"),
+    [("env", "", ""), ("check", "", "check"), ("collect", "", "model"), ("record", "", "model"), ("check", "ENV=", "")],
+)
+def test_what_the_book_does_without_is_installed_for_what_needs_it(tmp_path, target, settings, apart):
+    (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
+    for name in ("requirements.txt", "requirements-model.txt", "requirements-check.txt", "pyproject.toml"):
+        (tmp_path / name).touch()
+    command = ["make", "-n", target, f"PYTHON3={sys.executable}", *settings.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "".join(re.findall(r"-r requirements-(\w+)\.txt", done.stdout)) == apart
 
 
 @pytest.mark.parametrize("name", ["my run", ""])
