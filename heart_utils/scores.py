@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_ends, ratio, share_ci, sums_by
 from heart_utils.ratings.verdicts import won_by_a
 
-__all__ = ["average_scores", "calibrate_scores", "pairs_against_scores", "sweep_weights", "weigh_scores"]
+__all__ = ["ScaleError", "average_scores", "calibrate_scores", "pairs_against_scores", "sweep_weights", "weigh_scores"]
+
+
+class ScaleError(ValueError):
+    """Scores, or weights for them, do not fit together."""
 
 
 def average_scores(
@@ -55,10 +59,10 @@ def average_scores(
     """
     valid = scores[scores["state"] == "valid"]
     if valid.empty:
-        raise ValueError(f"None of the {len(scores)} scores is valid, so there is nothing to average.")
+        raise ScaleError(f"None of the {len(scores)} scores is valid, so there is nothing to average.")
     outside = valid[~valid["score"].astype(float).between(*scale)]
     if len(outside):
-        raise ValueError(
+        raise ScaleError(
             f"{len(outside)} scores lie outside the scale from {scale[0]:g} to {scale[1]:g}; row {outside.index[0]} has "
             f"{outside['score'].iloc[0]:g}. Correct them, or give the scale that was used, such as scale=(0, 100)."
         )
@@ -109,11 +113,11 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
     names = list(weights)
     words = [f"{name} {weights[name]!r}" for name in names if isinstance(weights[name], bool | str) or weights[name] is None]
     if words:
-        raise ValueError(f"Weights are numbers; got {', '.join(words)}.")
+        raise ScaleError(f"Weights are numbers; got {', '.join(words)}.")
     vector = np.array([float(weights[name]) for name in names])
     if not np.isfinite(vector).all() or (vector < 0).any() or not np.isclose(vector.sum(), 1, atol=1e-6):
         shown = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, vector, strict=True))
-        raise ValueError(f"Weights sum to {vector.sum():g} ({shown}); expected none negative and the sum 1.")
+        raise ScaleError(f"Weights sum to {vector.sum():g} ({shown}); expected none negative and the sum 1.")
     wide = _wide(means, names)
     table = pd.DataFrame({"responder": wide.index, "score": wide[names].to_numpy() @ vector})
     table = table.sort_values(["score", "responder"], ascending=[False, True], ignore_index=True)
@@ -210,7 +214,7 @@ def pairs_against_scores(
         pairs[f"score_{side}"] = mean.reindex(index).to_numpy()
     pairs["both"] = pairs["score_a"].notna() & pairs["score_b"].notna()
     if not pairs["both"].any():
-        raise ValueError(
+        raise ScaleError(
             f"No rater gave both verdicts and scores on one dimension: verdicts by {_names(verdicts)}, scores by "
             f"{_names(scores)}. Collect likert scores for the replies of these pairs with the same judges."
         )
@@ -241,16 +245,16 @@ def _wide(means: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Put dimensions side by side, all of them there for every responder."""
     unknown = sorted(set(names) - set(means["dimension"]))
     if unknown:
-        raise ValueError(f"No scores on {', '.join(unknown)}; there are {', '.join(sorted(means['dimension'].unique()))}.")
+        raise ScaleError(f"No scores on {', '.join(unknown)}; there are {', '.join(sorted(means['dimension'].unique()))}.")
     keys = ["responder", "dimension"]
     twice = means.loc[means.duplicated(keys), keys]
     if len(twice):
-        raise ValueError(f"{tuple(twice.iloc[0])} has several rows; expected one mean per responder and dimension.")
+        raise ScaleError(f"{tuple(twice.iloc[0])} has several rows; expected one mean per responder and dimension.")
     wide = means[means["dimension"].isin(names)].pivot_table("score", "responder", "dimension")[names]
     gaps = np.argwhere(wide.isna().to_numpy())
     if len(gaps):
         responder, dimension = wide.index[gaps[0, 0]], names[gaps[0, 1]]
-        raise ValueError(f"{responder!r} has no score on {dimension!r}; every responder needs all of {', '.join(names)}.")
+        raise ScaleError(f"{responder!r} has no score on {dimension!r}; every responder needs all of {', '.join(names)}.")
     return wide
 
 
@@ -337,18 +341,18 @@ def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Se
     """Lay each judge's valid score beside people's mean for the same reply and dimension; count what is left out."""
     if fold not in scores:
         there = ", ".join(map(str, scores.columns))
-        raise ValueError(f"scores: there is no column {fold!r} to cut folds by; there are {there}.")
+        raise ScaleError(f"scores: there is no column {fold!r} to cut folds by; there are {there}.")
     keys = ["dimension", "reply_id"]
     human = scores["rater_kind"] == "human"
     if not human.any() or human.all():
         there = "only people's" if human.any() else "no person's"
-        raise ValueError(f"scores hold {there} rows; calibration needs people's scores and a judge's for the same replies.")
+        raise ScaleError(f"scores hold {there} rows; calibration needs people's scores and a judge's for the same replies.")
     valid = scores["state"] == "valid"
     people = scores[human & valid].groupby(keys)["score"].mean().rename("people").reset_index()
     judges = scores[~human]
     both = judges[judges["state"] == "valid"].merge(people, on=keys)
     if both.empty:
-        raise ValueError("No reply has valid scores by people and by a judge on one dimension, so no curve can be fitted.")
+        raise ScaleError("No reply has valid scores by people and by a judge on one dimension, so no curve can be fitted.")
     every = judges.groupby(["rater", "dimension"]).size()
     kept = both.groupby(["rater", "dimension"]).size()
     return both, every.sub(kept, fill_value=0).astype(int)
@@ -357,10 +361,10 @@ def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Se
 def _folds(values: pd.Series, n_folds: int, what: str, column: str) -> NDArray[np.int64]:
     """Deal whole values of a column into folds, in the order in which they appear."""
     if values.isna().any():
-        raise ValueError(f"scores.{column}: {int(values.isna().sum())} rows of {what} have none, so they belong to no fold.")
+        raise ScaleError(f"scores.{column}: {int(values.isna().sum())} rows of {what} have none, so they belong to no fold.")
     codes = np.asarray(pd.factorize(values)[0], dtype=np.int64) % n_folds
     if len(np.unique(codes)) < 2:
-        raise ValueError(
+        raise ScaleError(
             f"scores.{column}: {what} has a single value ({values.iloc[0]!r}); cross-validation needs two or more. "
             f"Cut folds by another column, such as fold='dialogue_id'."
         )

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.scores import average_scores, calibrate_scores, pairs_against_scores, sweep_weights, weigh_scores
+from heart_utils.scores import (
+    ScaleError,
+    average_scores,
+    calibrate_scores,
+    pairs_against_scores,
+    sweep_weights,
+    weigh_scores,
+)
 
 
 def make_scores(people, judge, group):
@@ -109,7 +116,7 @@ def test_a_score_beyond_the_scale_is_refused_by_its_row(rng):
     scores = pd.DataFrame(
         {"responder": "a", "dimension": "warmth", "dialogue_id": list("de"), "score": [4, 70], "state": "valid"}
     )
-    with pytest.raises(ValueError, match=r"1 scores lie outside the scale from 1 to 5; row 1 has 70"):
+    with pytest.raises(ScaleError, match=r"1 scores lie outside the scale from 1 to 5; row 1 has 70"):
         average_scores(scores, rng=rng)
     assert average_scores(scores, scale=(0, 100), n_resamples=0)["score"].item() == 37
 
@@ -119,7 +126,7 @@ def test_failed_scores_enter_no_average_and_are_counted(rng):
     scores.loc[[0, 5], ["score", "state"]] = [np.nan, "error"]
     found = average_scores(scores, n_resamples=0, rng=rng)
     assert found[["n_scores", "n_left_out"]].sum().tolist() == [158, 2]
-    with pytest.raises(ValueError, match="None of the 160 scores is valid"):
+    with pytest.raises(ScaleError, match="None of the 160 scores is valid"):
         average_scores(scores.assign(state="error"), rng=rng)
 
 
@@ -143,7 +150,7 @@ BAD_SCORES = {
 
 @pytest.mark.parametrize("message", BAD_SCORES)
 def test_scores_that_cannot_be_calibrated_say_why(message, rng):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ScaleError, match=message):
         calibrate_scores(BAD_SCORES[message](simulated(rng, n=20, blocks=2)))
 
 
@@ -173,14 +180,14 @@ BAD_WEIGHTS = {
 
 @pytest.mark.parametrize("message", BAD_WEIGHTS)
 def test_bad_weights_say_what_is_wrong(message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ScaleError, match=message):
         weigh_scores(MEANS, BAD_WEIGHTS[message])
 
 
 def test_a_gap_in_the_table_is_named():
-    with pytest.raises(ValueError, match="'c' has no score on 'warmth'"):
+    with pytest.raises(ScaleError, match="'c' has no score on 'warmth'"):
         weigh_scores(MEANS.iloc[:-1], {"safety": 0.5, "warmth": 0.5})
-    with pytest.raises(ValueError, match="several rows"):
+    with pytest.raises(ScaleError, match="several rows"):
         weigh_scores(pd.concat([MEANS, MEANS]), {"safety": 0.5, "warmth": 0.5})
 
 
@@ -243,7 +250,7 @@ def test_a_failed_score_is_no_tie(rng):
 
 
 def test_raters_without_both_are_refused(rng):
-    with pytest.raises(ValueError, match="verdicts by judge, scores by other"):
+    with pytest.raises(ScaleError, match="verdicts by judge, scores by other"):
         pairs_against_scores(make_pairs(["a"]), make_alone([4], [2]).assign(rater="other"), rng=rng)
 
 

@@ -16,13 +16,17 @@ from heart_utils.ratings.resampling import Rng, as_rng, error_ends, interval_end
 from heart_utils.ratings.verdicts import Array, RatingsError
 from heart_utils.tables import need_columns
 
-__all__ = ["ExclusionRule", "WriterRatings", "decide_exclusions", "rate_writers", "rater_quality"]
+__all__ = ["ExclusionRule", "QualityError", "WriterRatings", "decide_exclusions", "rate_writers", "rater_quality"]
 
 SIDES = {"a": "b", "b": "a"}
 AVERAGE = "average writer"
 POOL = "human"
 """The responder for which several people write."""
 LARGEST_SD = 20.0
+
+
+class QualityError(ValueError):
+    """Raters cannot be judged from these tables."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     twice = rows.duplicated(["rater", "pair_id"])
     if twice.any():
         first = rows[twice].iloc[0]
-        raise ValueError(f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each.")
+        raise QualityError(f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each.")
     if "position" in rows:
         rows = rows.sort_values(["rater", "position"], kind="stable")
     by_rater = rows.groupby("rater")
@@ -333,19 +337,19 @@ def dawid_skene(
     Under a `mirror`, such as a for b, a rater errs alike on a class and on its image.
     Source: Dawid and Skene (1979), https://doi.org/10.2307/2346806
     """
-    need_columns(answers, [item, rater, answer])
+    need_columns(answers, [item, rater, answer], QualityError)
     if answers.empty:
-        raise ValueError("There are no answers.")
+        raise QualityError("There are no answers.")
     for column in (item, rater, answer):
         if answers[column].isna().any():
-            raise ValueError(f"{column} is empty in {int(answers[column].isna().sum())} rows; drop failed answers first.")
+            raise QualityError(f"{column} is empty in {int(answers[column].isna().sum())} rows; drop failed answers first.")
     items, item_names = pd.factorize(answers[item], sort=True)
     raters, rater_names = pd.factorize(answers[rater], sort=True)
     names = {str(name) for name in answers[answer]}
     classes = sorted(names | {mirror.get(name, name) for name in names} if mirror else names)
     unpaired = [name for name in classes if mirror and mirror.get(mirror.get(name, "")) != name]
     if unpaired:
-        raise ValueError(f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back.")
+        raise QualityError(f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back.")
     said = pd.Index(classes).get_indexer(pd.Index(answers[answer].astype(str)))
     swap = [classes.index(mirror[name]) for name in classes] if mirror else None
     posterior = np.zeros((len(item_names), len(classes)))
@@ -372,7 +376,7 @@ def dawid_skene(
                 pd.DataFrame({"probability": errors.ravel(), "count": counts.ravel()}, index=index).reset_index(),
                 pd.DataFrame(posterior, index=pd.Index(item_names, name=item), columns=classes),
             )
-    raise ValueError(f"After {max_steps} steps a posterior still moves by {moved:.1e}. Allow more steps, or add a prior.")
+    raise QualityError(f"After {max_steps} steps a posterior still moves by {moved:.1e}. Allow more steps, or add a prior.")
 
 
 def rater_reliability(
@@ -400,7 +404,7 @@ def _valid(verdicts: pd.DataFrame, dimension: str) -> pd.DataFrame:
     rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
     if rows.empty:
         there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
-        raise ValueError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
+        raise QualityError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
     return rows
 
 
@@ -458,7 +462,7 @@ def _checks(index: pd.Index, raters: pd.DataFrame | None) -> pd.DataFrame:
     known = raters.groupby("rater")[["n_checks", "n_checks_passed"]].sum()
     unknown = sorted(set(index) - set(known.index))
     if unknown:
-        raise ValueError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
+        raise QualityError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
     known = known.loc[index].astype("Int64")
     return pd.DataFrame({"n_checks": known["n_checks"], "n_checks_failed": known["n_checks"] - known["n_checks_passed"]})
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-__all__ = ["FINDINGS", "check_claims"]
+__all__ = ["FINDINGS", "ClaimsError", "check_claims"]
 
 FINDINGS = {
     "reproduced": "Counted in released files: the same.",
@@ -25,6 +25,10 @@ FINDINGS = {
 
 NEEDED = ("claim_id", "about", "claim", "value", "source", "source_kind", "check", "tolerance", "finding", "otherwise", "note")
 HELPERS = {"abs": abs, "len": len, "log10": np.log10, "norm": stats.norm}
+
+
+class ClaimsError(ValueError):
+    """The ledger cannot be read, or one of its checks cannot be computed."""
 
 
 def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -49,7 +53,7 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
 
     Raises
     ------
-    ValueError
+    ClaimsError
         If a column is absent, a claim stands twice, a word is unknown, or a check cannot be computed.
 
     Examples
@@ -63,12 +67,12 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
     ['arithmetic fails', 'not testable']
     """
     if missing := [column for column in NEEDED if column not in claims]:
-        raise ValueError(f"The ledger lacks the column {', '.join(missing)}.")
+        raise ClaimsError(f"The ledger lacks the column {', '.join(missing)}.")
     claims = claims.fillna("").reset_index(drop=True)
     if (twice := claims["claim_id"].duplicated()).any():
-        raise ValueError(f"Claim {claims.loc[twice, 'claim_id'].iloc[0]} is listed twice.")
+        raise ClaimsError(f"Claim {claims.loc[twice, 'claim_id'].iloc[0]} is listed twice.")
     if strange := sorted((set(claims["finding"]) | set(claims["otherwise"]) - {""}) - set(FINDINGS)):
-        raise ValueError(f"Unknown finding {', '.join(map(repr, strange))}; the words are {', '.join(FINDINGS)}.")
+        raise ClaimsError(f"Unknown finding {', '.join(map(repr, strange))}; the words are {', '.join(FINDINGS)}.")
     values = dict(zip(claims["claim_id"], pd.to_numeric(claims["value"], errors="coerce"), strict=True))
     names = {**tables, **HELPERS, "claims": SimpleNamespace(**values), "__builtins__": {}}
     checked = claims["check"] != ""
@@ -87,7 +91,7 @@ def _compute(row: object, names: dict[str, object]) -> float:
     try:
         found = float(eval(check, dict(names)))  # noqa: S307, the ledger is a file of the project
     except Exception as error:
-        raise ValueError(f"The check of claim {name}, {check!r}, cannot be computed: {error!r}.") from error
+        raise ClaimsError(f"The check of claim {name}, {check!r}, cannot be computed: {error!r}.") from error
     if np.isnan(found):
-        raise ValueError(f"The check of claim {name}, {check!r}, gives no number; a claim that it names has none.")
+        raise ClaimsError(f"The check of claim {name}, {check!r}, gives no number; a claim that it names has none.")
     return found

@@ -31,11 +31,15 @@ from heart_utils.ratings.resampling import (
 )
 from heart_utils.ratings.verdicts import Array
 
-__all__ = ["NOT_DISTINCT", "Halo", "measure_halo"]
+__all__ = ["NOT_DISTINCT", "Halo", "HaloError", "measure_halo"]
 
 
 NOT_DISTINCT = "not shown to be distinct"
 EDGE = 1e-9
+
+
+class HaloError(ValueError):
+    """These scores cannot tell dimensions apart, nor show that they are one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +72,12 @@ def complete_scores(scores: pd.DataFrame) -> tuple[Array, list[str], list[list[s
     shape = tuple(len(names) for _, names in found)
     places = tuple(codes for codes, _ in found)
     if len(np.unique(np.ravel_multi_index(places, shape))) < len(valid):
-        raise ValueError("A rater scored one reply twice on one dimension; choose one protocol and one group before.")
+        raise HaloError("A rater scored one reply twice on one dimension; choose one protocol and one group before.")
     block = np.full(shape, np.nan)
     block[places] = valid["score"].to_numpy(float)
     whole = ~np.isnan(block).any(axis=(1, 2, 3))
     if not whole.any():
-        raise ValueError(f"None of {shape[0]} histories has a valid score of every rater, responder and dimension.")
+        raise HaloError(f"None of {shape[0]} histories has a valid score of every rater, responder and dimension.")
     of_history = scores.drop_duplicates("history_id").set_index("history_id")["dialogue_id"]
     histories = [str(name) for name, kept in zip(found[0][1], whole, strict=True) if kept]
     names = [[str(name) for name in labels] for _, labels in found[1:]]
@@ -98,7 +102,7 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
 
     Raises
     ------
-    ValueError
+    HaloError
         If there is one rater, dimension or responder only, or no history is complete.
 
     Examples
@@ -114,7 +118,7 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
     """
     block, clusters, (responders, raters, dimensions), n_left_out = complete_scores(scores)
     if min(len(responders), len(raters), len(dimensions)) < 2:
-        raise ValueError(
+        raise HaloError(
             f"{len(responders)} responders, {len(raters)} raters and {len(dimensions)} dimensions: two of each are needed to "
             f"tell agreement on a dimension from agreement across dimensions."
         )

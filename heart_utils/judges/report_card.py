@@ -11,7 +11,7 @@ from scipy import stats
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, error_ends, holm
 from heart_utils.ratings.verdicts import SHARES, combine_orders
 
-__all__ = ["OUTCOMES", "describe_judges", "grade_probes"]
+__all__ = ["OUTCOMES", "ReportCardError", "describe_judges", "grade_probes"]
 
 OUTCOMES = {
     "worse": ("prefers the spoilt one", "not shown to tell", "tells"),
@@ -23,6 +23,10 @@ OUTCOMES = {
 MANY_CONTRADICTIONS = 0.5
 BASE = "reference"
 """Who wrote the replies that probes are made from."""
+
+
+class ReportCardError(ValueError):
+    """These verdicts are not on probes."""
 
 
 def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
@@ -64,13 +68,13 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     """
     strange = sorted(set(expected.values()) - set(OUTCOMES))
     if strange:
-        raise ValueError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(OUTCOMES)}.")
+        raise ReportCardError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(OUTCOMES)}.")
     is_a = verdicts["responder_a"] == BASE
     probe = verdicts["responder_b"].where(is_a, verdicts["responder_a"])
     wrong = ~((is_a | (verdicts["responder_b"] == BASE)) & probe.isin(list(expected)))
     if wrong.any():
         row = verdicts[wrong].iloc[0]
-        raise ValueError(
+        raise ReportCardError(
             f"{int(wrong.sum())} verdicts are not on a probe beside {BASE!r}, first {row['responder_a']!r} and "
             f"{row['responder_b']!r}. Probes are {', '.join(expected)}."
         )

@@ -37,12 +37,16 @@ from heart_utils.ratings.resampling import (
 )
 from heart_utils.ratings.verdicts import Array
 
-__all__ = ["family_ties", "self_preference"]
+__all__ = ["SelfPreferenceError", "family_ties", "self_preference"]
 
 
 OWN = "own_family"
 LOWEST, HIGHEST = 1.0, 5.0
 SCALES = ("score", "logit")
+
+
+class SelfPreferenceError(ValueError):
+    """These scores cannot tell whether judges favour their own."""
 
 
 def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
@@ -63,7 +67,7 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
 
     Raises
     ------
-    ValueError
+    SelfPreferenceError
         If no judge has own replies, or no model's family is neutral.
 
     Examples
@@ -80,12 +84,12 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
     models = set(responders.loc[responders["responder_kind"] == "model", "responder"]) & set(judged["responder"])
     neutral = sorted(models - set().union(*own.values()))
     if not own:
-        raise ValueError(
+        raise SelfPreferenceError(
             f"No score of {judged['rater'].nunique()} model judges has the flag {OWN}, so nobody judged their own family. "
             f"Name families in the tables of responders and judges."
         )
     if not neutral:
-        raise ValueError("Every model among the responders shares a family with a judge; one that does not is needed.")
+        raise SelfPreferenceError("Every model among the responders shares a family with a judge; one that does not is needed.")
     judges = sorted(judged["rater"].unique())
     rows = [(rater, sorted(theirs), neutral, [k for k in judges if not own.get(k, set()) & theirs and k != rater])
             for rater, theirs in sorted(own.items())]  # fmt: skip

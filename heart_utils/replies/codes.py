@@ -23,6 +23,7 @@ from heart_utils.tables import need_columns
 
 __all__ = [
     "SAFETY_CODES",
+    "CodesError",
     "StrategyCoder",
     "code_by_words",
     "code_reasons",
@@ -36,6 +37,10 @@ __all__ = [
 SAFETY_CODES = ("missed_risk_cue", "medical_advice", "false_promise", "claimed_humanity")
 LEVEL = 0.95
 """Of the bound on how many there might be."""
+
+
+class CodesError(ValueError):
+    """Texts, labels or codes cannot be used as they stand."""
 
 
 def code_reasons(reasons: pd.DataFrame, codebook: Mapping[str, Any]) -> pd.DataFrame:
@@ -68,11 +73,11 @@ def code_reasons(reasons: pd.DataFrame, codebook: Mapping[str, Any]) -> pd.DataF
     >>> code_reasons(reasons, book)["probability"].tolist()
     [1.0, 1.0]
     """
-    need_columns(reasons, ["reason_id", "rationale"])
+    need_columns(reasons, ["reason_id", "rationale"], CodesError)
     twice = reasons["reason_id"].duplicated()
     if twice.any():
         again = reasons.loc[twice, "reason_id"].iloc[0]
-        raise ValueError(f"reason_id: {again!r} appears more than once; each reason needs its own.")
+        raise CodesError(f"reason_id: {again!r} appears more than once; each reason needs its own.")
     found = _speaks_of(reasons.set_index("reason_id")["rationale"], _patterns(codebook)).assign(coder="lexicon")
     return found.assign(state=np.where(found["probability"].isna(), "abstained", "valid"))
 
@@ -205,7 +210,7 @@ def veto_board(ratings: pd.DataFrame, counts: pd.DataFrame, *, limits: Mapping[s
     [['y', 2, 1], ['x', 1, 2]]
     """
     if len(set(counts["coder"])) > 1:
-        raise ValueError(f"Counts are of {', '.join(sorted(counts['coder'].unique()))}; give one coder's.")
+        raise CodesError(f"Counts are of {', '.join(sorted(counts['coder'].unique()))}; give one coder's.")
     allowed = dict.fromkeys(SAFETY_CODES, 0) | dict(limits or {})
     wide = (
         counts[counts["n"] > 0]
@@ -239,12 +244,12 @@ def _speaks_of(texts: pd.Series, patterns: Mapping[str, re.Pattern[str]]) -> pd.
 def _patterns(codebook: Mapping[str, Any]) -> dict[str, re.Pattern[str]]:
     themes = codebook.get("themes")
     if not themes:
-        raise ValueError("The codebook has no themes. Expected a list under 'themes', each with a name and words.")
+        raise CodesError("The codebook has no themes. Expected a list under 'themes', each with a name and words.")
     patterns: dict[str, re.Pattern[str]] = {}
     for theme in themes:
         name, words = theme.get("name"), theme.get("words")
         if not name or not words or name in patterns:
-            raise ValueError(f"Each theme of the codebook needs a name of its own and a list of words; got {theme!r}.")
+            raise CodesError(f"Each theme of the codebook needs a name of its own and a list of words; got {theme!r}.")
         patterns[name] = _pattern(words)
     return patterns
 
@@ -298,7 +303,7 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
 
     Raises
     ------
-    ValueError
+    CodesError
         If the two share a dialogue, a column is missing, or a strategy of one is absent from the other.
 
     Examples
@@ -315,13 +320,13 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
     from sklearn.svm import LinearSVC
 
     for table in (turns, calibration):
-        need_columns(table, ["dialogue_id", "text", "strategy"])
+        need_columns(table, ["dialogue_id", "text", "strategy"], CodesError)
     shared = set(turns["dialogue_id"]) & set(calibration["dialogue_id"])
     if shared:
-        raise ValueError(f"{len(shared)} dialogues, such as {min(shared)!r}, stand on both sides; split by dialogue.")
+        raise CodesError(f"{len(shared)} dialogues, such as {min(shared)!r}, stand on both sides; split by dialogue.")
     apart = set(turns["strategy"]) ^ set(calibration["strategy"])
     if apart:
-        raise ValueError(f"Strategies {', '.join(sorted(apart))} stand on one side only; both need all of them.")
+        raise CodesError(f"Strategies {', '.join(sorted(apart))} stand on one side only; both need all of them.")
     words = TfidfVectorizer(
         tokenizer=_tokens, token_pattern=None, lowercase=False, ngram_range=(1, LONGEST), min_df=2, sublinear_tf=True
     )
@@ -383,8 +388,8 @@ def theme_overlap(
     >>> theme_overlap(reasons, codes, n_resamples=0)[["overlap", "permuted"]].values.tolist()
     [[0.5, 0.5]]
     """
-    need_columns(reasons, ["reason_id", "pair_id", "rater_kind", "dialogue_id", "verdict"])
-    need_columns(codes, ["reason_id", "code", "probability"])
+    need_columns(reasons, ["reason_id", "pair_id", "rater_kind", "dialogue_id", "verdict"], CodesError)
+    need_columns(codes, ["reason_id", "code", "probability"], CodesError)
     named, kept = _named(reasons, codes)
     n_empty = int((named.sum(axis=1) == 0).sum())
     kept, named = kept[named.sum(axis=1) > 0], named[named.sum(axis=1) > 0]
@@ -392,11 +397,11 @@ def theme_overlap(
     first, second = (np.flatnonzero((rows["rater_kind"] == who).to_numpy(dtype=bool)) for who in ("human", "model"))
     if not len(first) or not len(second):
         there = ", ".join(map(str, rows["rater_kind"].unique()))
-        raise ValueError(f"No reason that names a theme is by {'model' if len(first) else 'human'!r}. rater_kind is: {there}.")
+        raise CodesError(f"No reason that names a theme is by {'model' if len(first) else 'human'!r}. rater_kind is: {there}.")
     keys = ["pair_id", "verdict", *(["dimension"] if "dimension" in rows else [])]
     met = rows.loc[first, keys].assign(one=first).merge(rows.loc[second, keys].assign(other=second), on=keys)
     if met.empty:
-        raise ValueError("People and models share no pair on which they agree, so no reasons can be compared.")
+        raise CodesError("People and models share no pair on which they agree, so no reasons can be compared.")
     one, other = met["one"].to_numpy(), met["other"].to_numpy()
     where, clusters = pd.factorize(rows["dialogue_id"])
     same = sums_by(where[one], np.column_stack([_dice(named[one], named[other]), np.ones(len(one))]), len(clusters))

@@ -11,11 +11,15 @@ import pandas as pd
 from heart_utils.ratings.resampling import draw_weights, interval_of
 from heart_utils.tables import need_columns
 
-__all__ = ["measure_overlap", "measure_sameness"]
+__all__ = ["OverlapError", "measure_overlap", "measure_sameness"]
 
 COLUMNS = ["reply_id", "history_id", "responder", "overlap", "overlap_others", "overlap_others_max", "n_others", "longest_run"]
 TOKEN = re.compile(r"\w+(?:'\w+)?")
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+
+
+class OverlapError(ValueError):
+    """Replies and turns cannot be compared as given."""
 
 
 def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame:
@@ -52,11 +56,11 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
     >>> measure_overlap(replies, truths)[["overlap", "overlap_others", "longest_run"]].round(3).to_dict("records")
     [{'overlap': 0.667, 'overlap_others': 0.0, 'longest_run': 4}]
     """
-    need_columns(replies, ["reply_id", "history_id", "responder", "text"])
-    need_columns(truths, ["history_id", "text"])
+    need_columns(replies, ["reply_id", "history_id", "responder", "text"], OverlapError)
+    need_columns(truths, ["history_id", "text"], OverlapError)
     twice = truths.loc[truths["history_id"].duplicated(), "history_id"]
     if len(twice):
-        raise ValueError(f"truths: {twice.iloc[0]} has more than one true next turn; expected one row per history.")
+        raise OverlapError(f"truths: {twice.iloc[0]} has more than one true next turn; expected one row per history.")
     truths = truths[truths["text"].notna()]
     truth = dict(zip(truths["history_id"], map(_words, truths["text"]), strict=True))
     runs = {history: _runs(words) for history, words in truth.items()}

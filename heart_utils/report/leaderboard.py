@@ -235,7 +235,7 @@ def weigh_by_hand(
 
     Raises
     ------
-    ValueError
+    heart_utils.scores.ScaleError
         If a responder lacks a dimension, or a profile's weights lack the sum 1 or name what nobody scored.
 
     Examples

@@ -9,7 +9,14 @@ from builders import verdicts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heart_utils.agreement.raters import ExclusionRule, _longest_run, _run_probability, decide_exclusions, rater_quality
+from heart_utils.agreement.raters import (
+    ExclusionRule,
+    QualityError,
+    _longest_run,
+    _run_probability,
+    decide_exclusions,
+    rater_quality,
+)
 from heart_utils.simulate.study import BEHAVIOURS, simulate_raters
 from heart_utils.tables import check_table
 
@@ -82,12 +89,12 @@ def test_an_order_that_is_not_known_gives_no_side():
 
 def test_one_verdict_on_a_pair_each():
     twice = pd.concat([panel({"r1": "a"}), panel({"r1": "b"}).assign(comparison_id="other")])
-    with pytest.raises(ValueError, match="r1 has two verdicts on the pair"):
+    with pytest.raises(QualityError, match="r1 has two verdicts on the pair"):
         rater_quality(twice)
 
 
 def test_raters_without_a_row_are_named():
-    with pytest.raises(ValueError, match="lacks 1 who gave verdicts, first r2"):
+    with pytest.raises(QualityError, match="lacks 1 who gave verdicts, first r2"):
         rater_quality(panel({"r1": "a", "r2": "a"}), pd.DataFrame({"rater": ["r1"], "n_checks": [1], "n_checks_passed": [1]}))
 
 

@@ -7,7 +7,7 @@ from builders import verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.agreement.raters import dawid_skene, rater_reliability
+from heart_utils.agreement.raters import QualityError, dawid_skene, rater_reliability
 
 # Dawid and Skene (1979), Table 1: 45 patients; the first anaesthetist judged each three times, the others once.
 ANAESTHETISTS = """
@@ -126,7 +126,7 @@ def test_a_failed_answer_counts_for_nobody():
 
 
 def test_a_fit_that_has_not_settled_raises(anaesthetists):
-    with pytest.raises(ValueError, match="After 2 steps a posterior still moves"):
+    with pytest.raises(QualityError, match="After 2 steps a posterior still moves"):
         dawid_skene(anaesthetists, max_steps=2)
 
 
@@ -139,17 +139,17 @@ def test_a_fit_that_has_not_settled_raises(anaesthetists):
     ],
 )
 def test_answers_that_are_none_are_refused(anaesthetists, spoil, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(QualityError, match=message):
         dawid_skene(spoil(anaesthetists))
 
 
 def test_a_mirror_that_leaves_a_class_out_is_refused(anaesthetists):
-    with pytest.raises(ValueError, match="does not pair"):
+    with pytest.raises(QualityError, match="does not pair"):
         dawid_skene(anaesthetists, mirror={"1": "2", "2": "1"})
 
 
 def test_a_dimension_nobody_judged_is_named():
-    with pytest.raises(ValueError, match="the table has overall"):
+    with pytest.raises(QualityError, match="the table has overall"):
         rater_reliability(verdicts([("d1", "x", "y", "a")]), dimension="resonance")
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from heart_utils.evidence.claims import FINDINGS, check_claims
+from heart_utils.evidence.claims import FINDINGS, ClaimsError, check_claims
 from heart_utils.runs import find_root
 
 DATA = find_root() / "data"
@@ -106,15 +106,15 @@ def test_a_value_holds_within_half_of_its_last_digit_or_within_its_tolerance():
 
 
 def test_what_cannot_be_checked_is_refused():
-    with pytest.raises(ValueError, match=r"lacks the column check"):
+    with pytest.raises(ClaimsError, match=r"lacks the column check"):
         check_claims(pd.DataFrame([claim("x")]).drop(columns="check"), {})
-    with pytest.raises(ValueError, match="Unknown finding 'guessed'"):
+    with pytest.raises(ClaimsError, match="Unknown finding 'guessed'"):
         find(claim("x", finding="guessed"))
-    with pytest.raises(ValueError, match="Claim x is listed twice"):
+    with pytest.raises(ClaimsError, match="Claim x is listed twice"):
         find(claim("x"), claim("x"))
-    with pytest.raises(ValueError, match="check of claim x, 'len\\(nobody\\)'"):
+    with pytest.raises(ClaimsError, match="check of claim x, 'len\\(nobody\\)'"):
         find(claim("x", check="len(nobody)"))
-    with pytest.raises(ValueError, match="gives no number"):
+    with pytest.raises(ClaimsError, match="gives no number"):
         find(claim("x", check="claims.y"), claim("y", "not found"))
 
 

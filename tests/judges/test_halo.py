@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.judges.halo import NOT_DISTINCT, complete_scores, measure_halo
+from heart_utils.judges.halo import NOT_DISTINCT, HaloError, complete_scores, measure_halo
 
 
 def table_of(block, responders="wxyz", raters="jkl", dimensions=("empathy", "safety", "warmth")):
@@ -134,9 +134,9 @@ def test_a_conversation_with_a_score_missing_is_left_out_and_counted(rng):
 
 def test_what_cannot_be_measured_is_refused_with_the_reason(rng):
     table = table_of(world(rng, distinct=1.0, n=5))
-    with pytest.raises(ValueError, match="1 raters"):
+    with pytest.raises(HaloError, match="1 raters"):
         measure_halo(table[table["rater"] == "j"], rng=rng)
-    with pytest.raises(ValueError, match="None of 5"):
+    with pytest.raises(HaloError, match="None of 5"):
         complete_scores(table.assign(state=np.where(table["rater"] == "j", "error", "valid")))
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(HaloError, match="twice"):
         complete_scores(pd.concat([table, table]))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from heart_utils.judges.report_card import describe_judges, grade_probes
+from heart_utils.judges.report_card import ReportCardError, describe_judges, grade_probes
 
 EXPECTED = {"bare": "worse", "echo": "worse", "padded": "not_better", "says-ai": "even"}
 
@@ -130,7 +130,7 @@ def test_failed_answers_are_counted_and_never_ties():
 def test_another_pair_among_the_verdicts_is_refused():
     verdicts = judge(lambda probe, first, number: True)
     verdicts.loc[0, "responder_a"] = "somebody"
-    with pytest.raises(ValueError, match="somebody"):
+    with pytest.raises(ReportCardError, match="somebody"):
         grade_probes(verdicts, EXPECTED)
-    with pytest.raises(ValueError, match="better"):
+    with pytest.raises(ReportCardError, match="better"):
         grade_probes(judge(lambda probe, first, number: True), {"bare": "better"})

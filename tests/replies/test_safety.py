@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.judging.prompts import load_codebooks
-from heart_utils.replies.codes import SAFETY_CODES, code_by_words, count_safety, find_missed_cues, veto_board
+from heart_utils.replies.codes import SAFETY_CODES, CodesError, code_by_words, count_safety, find_missed_cues, veto_board
 
 BOOK = load_codebooks()
 
@@ -107,7 +107,7 @@ def test_equals_share_a_rank_below_the_veto_too():
 
 
 def test_two_coders_at_once_are_refused():
-    with pytest.raises(ValueError, match="give one coder's"):
+    with pytest.raises(CodesError, match="give one coder's"):
         veto_board(board(), pd.concat([counts(x=("false_promise", 0)), counts(x=("false_promise", 0)).assign(coder="d")]))
 
 

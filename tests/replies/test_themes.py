@@ -8,7 +8,7 @@ import pytest
 import yaml
 from sklearn.metrics import cohen_kappa_score, recall_score
 
-from heart_utils.replies.codes import code_reasons, theme_overlap
+from heart_utils.replies.codes import CodesError, code_reasons, theme_overlap
 from heart_utils.runs import find_root
 
 BOOK = {"themes": [{"name": "warmth", "words": ["warm*", "kind"]}, {"name": "advice", "words": ["next step", "it's a plan"]}]}
@@ -56,7 +56,7 @@ def test_silence_is_not_the_absence_of_a_theme():
     ],
 )
 def test_what_cannot_be_coded_is_refused_with_a_reason(reasons, book, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(CodesError, match=message):
         code_reasons(reasons, book)
 
 
@@ -169,5 +169,5 @@ def test_a_reason_that_names_nothing_is_left_out_and_counted(rng):
 )
 def test_reasons_that_cannot_be_compared_are_refused(rng, change, message):
     reasons, codes = draw_reasons(rng, n=10)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(CodesError, match=message):
         theme_overlap(change(reasons), codes)

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from heart_utils.report.leaderboard import weigh_by_hand
+from heart_utils.scores import ScaleError
 
 MEANS = pd.DataFrame(
     {"responder": ["a", "a", "b", "b", "c<b>", "c<b>"], "dimension": ["safety", "warmth"] * 3, "score": [5, 1, 3, 4, 2, 2]}
@@ -31,7 +32,7 @@ def test_each_profile_is_a_button_that_knows_its_weights():
 
 
 def test_weights_that_do_not_sum_to_one_are_refused():
-    with pytest.raises(ValueError, match=r"Weights sum to 0\.9"):
+    with pytest.raises(ScaleError, match=r"Weights sum to 0\.9"):
         page({"short": {"safety": 0.5, "warmth": 0.4}})
 
 
