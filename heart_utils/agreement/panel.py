@@ -143,6 +143,11 @@ def combine_judges(verdicts: pd.DataFrame) -> pd.DataFrame:
         Rows of the verdicts table by the rater ``panel (majority)``, one for each pair and dimension that
         a judge answered; concatenate them with people's to measure agreement.
 
+    Raises
+    ------
+    AgreementError
+        If there are fewer than two judges.
+
     Examples
     --------
     >>> votes = pd.DataFrame({"pair_id": "p", "dialogue_id": "d", "responder_a": "human", "responder_b": "model",
@@ -187,6 +192,11 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
         one person a unit, one row for each reliability assumed of people. Units that all judges and two people (or
         one) answered enter. A constant bias of a judge is not an error here, nor is that of a person, where each of them
         answered every unit. A negative rho gives more than k, and without bound from -1 / (k - 1) on.
+
+    Raises
+    ------
+    AgreementError
+        If there are fewer than two judges, no person, or no unit that all judges and a person answered.
 
     Examples
     --------
@@ -325,6 +335,11 @@ def calibrate_abstention(
         One row a threshold, the highest first: ``threshold``, ``coverage``, ``risk``, ``risk_high`` (the bound), ``n_votes``,
         ``n_clusters`` and ``passed``. The lowest threshold that passed is the one to use; if none did, the judge
         always abstains.
+
+    Raises
+    ------
+    AgreementError
+        If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters.
 
     Notes
     -----

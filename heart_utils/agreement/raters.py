@@ -65,6 +65,11 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
         of the others on ``n_compared`` pairs, a split majority counting half; ``reliability`` with
         ``ci_low``, ``ci_high`` and ``ci_level``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
 
+    Raises
+    ------
+    QualityError
+        If no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters` lacks one.
+
     Examples
     --------
     >>> votes = pd.DataFrame({"pair_id": [1, 1, 1, 2, 2, 2], "rater": ["x", "y", "z"] * 2, "verdict": list("aabbba"),

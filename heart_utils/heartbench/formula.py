@@ -106,6 +106,11 @@ def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         One row per rater, responder and question: ``score`` from 0 to 100 and ``state``.
 
+    Raises
+    ------
+    RubricError
+        As in :func:`score_rubric`.
+
     References
     ----------
     .. [1] Arora et al. (2025), HealthBench, https://arxiv.org/abs/2505.08775
@@ -282,6 +287,11 @@ def rubric_board(
         One row per rater, responder and ability, and one with the ability ``"overall"``:
         ``score``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` that entered, ``n_unscored``
         ability cells that could not, ``n_vetoed`` and ``provisional`` (fewer than 30 questions). Best overall first.
+
+    Raises
+    ------
+    RubricError
+        If nothing was scored, or `mean` is not known.
 
     Examples
     --------

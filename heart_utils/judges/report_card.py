@@ -53,6 +53,11 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
         probability, where there is one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome``
         (:data:`OUTCOMES`).
 
+    Raises
+    ------
+    ReportCardError
+        If a verdict is on another pair, or a word of `expected` is unknown.
+
     Examples
     --------
     >>> rows = [(f"d{i}", f"d{i}", order, "b") for i in range(8) for order in ("ab", "ba")]

@@ -121,6 +121,11 @@ def self_preference(
         the judge's own and neutral scores at the top), ``n_replies``, ``n_left_out``, ``n_clusters``,
         ``provisional``, ``why`` (empty, or why there is no estimate).
 
+    Raises
+    ------
+    SelfPreferenceError
+        As :func:`family_ties`.
+
     Examples
     --------
     >>> rows = [(f"d{i}", rater, responder, 4.0 + i % 2 if (rater, responder) == ("j", "mine") else 3.0 + i % 2)

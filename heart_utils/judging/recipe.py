@@ -340,9 +340,15 @@ def recipe_verdicts(
 
     Examples
     --------
-    >>> nothing = pd.DataFrame()
-    >>> len(recipe_verdicts(Recipe("mine", "sample"), nothing, nothing, nothing))  # nobody judges
-    0
+    >>> from heart_utils.calls.models import Model
+    >>> from heart_utils.calls.ledger import open_ledger
+    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
+    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
+    >>> replies = recipe_replies(mine, histories, ledger=ledger)
+    >>> comparisons = recipe_comparisons(mine, replies)
+    >>> plan = recipe_verdicts(mine, histories, replies, comparisons, ledger=ledger, plan=True)
+    >>> plan[["rater", "n_calls", "n_recorded"]].values.tolist()
+    [['judge', 28, 0]]
     """
     questions = _about_pairs(recipe, histories, replies, comparisons)
     return collect(questions, parse_answers, **how) if questions else empty_table("verdicts")

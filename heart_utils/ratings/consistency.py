@@ -66,6 +66,13 @@ def consistency(
         out), ``provisional``, ``simulated``. Intervals are standard errors times a t quantile. ``nan`` where no dialogue
         has two opponents of a responder that has several.
 
+    Raises
+    ------
+    RatingsError
+        If verdicts cannot be read, or do not link all responders.
+    ValueError
+        If there is one dialogue only.
+
     Examples
     --------
     >>> steady = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"] * 60,

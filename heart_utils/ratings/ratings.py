@@ -415,6 +415,12 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     dict
         Values of the columns `by`, as a tuple -> ratings. ``pandas.concat`` of their tables is again a ratings table.
 
+    Raises
+    ------
+    RatingsError
+        As in :func:`fit_ratings`; the message names the group. If there is no verdict; and later, if a board is
+        taken by a group that has none: that message lists those there are.
+
     Examples
     --------
     >>> votes = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a", "a", "b", "a", "b", "b"],

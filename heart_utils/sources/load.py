@@ -38,12 +38,15 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
     Returns
     -------
     pandas.DataFrame
-        A table of histories.
+        A table of histories. ``load_heart``, ``load_esconv`` and ``read_file`` in the
+        modules of this package say more about each.
 
     Raises
     ------
-    DataError, DataUnavailableError
-        If a file does not hold histories, or a data set is not here; the message says where and what to do. So do the others.
+    DataError
+        If a file does not hold histories; the message names file, row and column.
+    DataUnavailableError
+        If a data set is not here and may or can not be fetched; the message says what to do.
 
     Examples
     --------
@@ -77,6 +80,13 @@ def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[
     pandas.DataFrame
         A table of replies.
 
+    Raises
+    ------
+    DataError
+        If a file does not hold replies; the message names file, rows and columns.
+    DataUnavailableError
+        If a data set is not here and may or can not be fetched; the message says what to do.
+
     Examples
     --------
     >>> mine = pd.DataFrame({"Chat": ["h1"], "Author": ["ann"], "Text": ["That sounds hard."]})
@@ -104,6 +114,11 @@ def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: U
     pandas.DataFrame
         A table of scores. For the known sets ``attrs["notes"]`` holds what was counted on the way:
         a dictionary of what is said to how often, for MentalAlign one for each rater.
+
+    Raises
+    ------
+    DataError
+        If a file does not hold scores; the message names file, row and column.
 
     Examples
     --------
@@ -133,6 +148,11 @@ def load_tallies(name: str, *, by: str | None = None) -> pd.DataFrame:
     pandas.DataFrame
         A table of tallies: how often a's reply was rated higher (``n_a``), both the same (``n_tie``), or b's
         higher (``n_b``).
+
+    Raises
+    ------
+    DataError
+        If there is no such set or cut; the message lists those there are.
 
     Examples
     --------
