@@ -186,6 +186,11 @@ def find_root() -> Path:
     pathlib.Path
         Absolute.
 
+    Raises
+    ------
+    RunError
+        If neither holds the project.
+
     Examples
     --------
     >>> (find_root() / "heart_utils" / "runs.py").is_file()

@@ -728,6 +728,11 @@ def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os
     Ledger
         With ``find``, ``money`` and ``counts``.
 
+    Raises
+    ------
+    LedgerError
+        If it cannot be reached, is no ledger, or is of another version.
+
     Examples
     --------
     >>> open_ledger("sqlite://").counts()

@@ -57,6 +57,12 @@ def pair_replies(
     pandas.DataFrame
         The table ``comparisons``, sorted by history and pair. ``reply_a`` is the smaller id.
 
+    Raises
+    ------
+    DesignError
+        If an option is unknown, a column is missing, a reply_id stands twice, a history or a
+        responder is not named, or nothing can be paired.
+
     Warns
     -----
     UserWarning

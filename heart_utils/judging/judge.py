@@ -96,6 +96,11 @@ def collect_verdicts(
         ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker), ``repaired``, and ``little_mass``
         (A and B together had less than half of the next token's probability).
 
+    Raises
+    ------
+    JudgeError
+        If the tables do not fit each other, or an option is unknown; before the first call.
+
     Examples
     --------
     >>> from heart_utils.calls.ledger import open_ledger
@@ -168,6 +173,11 @@ def plan_questions(
     list of Question
         Judge by judge, and sorted by history and by the reply shown first, so that a server that keeps the prefix of its last
         prompts is served.
+
+    Raises
+    ------
+    JudgeError
+        If a comparison does not fit the tables or has no order, judges repeat each other, or the protocol asks about one reply.
 
     Examples
     --------
@@ -298,6 +308,11 @@ def collect_scores(
     pandas.DataFrame
         The table ``scores``, or the plan: one row per reply, judge and dimension; states and flags as in
         :func:`collect_verdicts`.
+
+    Raises
+    ------
+    JudgeError
+        If the tables do not fit each other, or an option is unknown; before the first call.
 
     Examples
     --------

@@ -137,6 +137,12 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     Rubric
         Its dimensions, in the order of the file.
 
+    Raises
+    ------
+    RubricError
+        If there is no such file, it is not YAML, a key is missing, unknown or empty, or a
+        dimension's name is not in snake_case, stands twice, or is a word that answers use.
+
     Examples
     --------
     >>> load_rubric("heart").names[:3]
@@ -193,6 +199,11 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     -------
     Protocol
         What the file says.
+
+    Raises
+    ------
+    ProtocolError
+        If there is no such file, it is not YAML, a key is missing, unknown or empty, or a value is none of its choices.
 
     Examples
     --------
@@ -366,6 +377,11 @@ def load_codebooks(file: str | os.PathLike[str] | None = None) -> dict[str, Code
     -------
     dict
         Name of a codebook -> its codes.
+
+    Raises
+    ------
+    RubricError
+        If the file cannot be read, or a code has no name or definition, or a name stands in it twice.
 
     Examples
     --------

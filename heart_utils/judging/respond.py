@@ -97,6 +97,11 @@ def collect_replies(
         ``closing``, ``writes_seeker`` (it goes on with the seeker's next turn), ``truncated``, and ``cut`` (it was longer
         than its room by far, so that this side cut it: no judge reads more than ``text_bound``).
 
+    Raises
+    ------
+    RespondError
+        If a history ends with the supporter and is not flagged so, a probe is unknown, or two responders share a name.
+
     Examples
     --------
     >>> from heart_utils.calls.ledger import open_ledger

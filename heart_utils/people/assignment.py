@@ -40,6 +40,11 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
     pandas.DataFrame
         The rows of the pairs that are kept, with both orders where both were there.
 
+    Raises
+    ------
+    AssignmentError
+        If a column is missing or `pairs_per_history` is below 1.
+
     Examples
     --------
     >>> met = pd.DataFrame({"pair_id": ["p1", "p2", "p3"] * 2, "history_id": ["h1"] * 3 + ["h2"] * 3,
@@ -107,6 +112,11 @@ def assign_raters(
         One row per page of a seat: ``seat`` (``seat-001`` on), ``position`` (from 1), ``task`` (``rate``
         or ``check``), ``comparison_id``, ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``,
         ``order`` and ``check`` (the number of the check, from 1; empty in rows to rate).
+
+    Raises
+    ------
+    AssignmentError
+        If a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there.
 
     Examples
     --------
@@ -218,6 +228,11 @@ def assign_writers(
     -------
     pandas.DataFrame
         One row per page of a seat: ``seat``, ``position`` and ``history_id``. Loads differ by at most one.
+
+    Raises
+    ------
+    AssignmentError
+        If there are more writers a history than writers, or a number is below 1.
 
     Examples
     --------

@@ -119,6 +119,12 @@ def import_ratings(
         Nothing is written yet. A page that was answered but for its side has the state ``abstained``; a page never answered
         has no row, and is counted in ``raters``. Reasons with a formula or markup are text, flagged, and warned of.
 
+    Raises
+    ------
+    StudyImportError, heart_utils.people.exports.ExportError
+        If there is no rater statement, a comparison was never shown to the one who judged it or was judged twice, or the
+        export is cut short or has one person under two spellings.
+
     Examples
     --------
     >>> from heart_utils import open_run
@@ -205,6 +211,11 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
     -------
     pandas.DataFrame
         The table of replies, people's last: what ``run.read("replies")`` gives once `replies` are written.
+
+    Raises
+    ------
+    StudyImportError
+        If people answered a history that the recipe does not choose any more.
 
     Examples
     --------

@@ -142,6 +142,11 @@ def plot_intervals(
     matplotlib.axes.Axes
         The axes.
 
+    Raises
+    ------
+    ValueError
+        If the table has no row, or more kinds of `by` than there are colours.
+
     Examples
     --------
     >>> found = pd.DataFrame({"judge": ["x", "y"], "n_eff": [1.2, 2.0], "n_eff_low": [1.0, 1.5], "n_eff_high": [1.5, 3.0]})

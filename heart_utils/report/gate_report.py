@@ -114,6 +114,11 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     Sides
         Orders combined, people's verdicts left out: the gate is about judges.
 
+    Raises
+    ------
+    GateError
+        If a run or a responder is not there, or the runs do not match.
+
     Examples
     --------
     >>> read_sides("old", "new", run="nowhere")

@@ -233,6 +233,11 @@ def weigh_by_hand(
     Html
         HTML with its own script. It opens with equal weights, and without scripts it shows that ranking.
 
+    Raises
+    ------
+    heart_utils.scores.ScaleError
+        If a responder lacks a dimension, or a profile's weights lack the sum 1 or name what nobody scored.
+
     Examples
     --------
     >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})

@@ -74,6 +74,11 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
     list of TableNote
         In the order asked for.
 
+    Raises
+    ------
+    ValueError
+        If a name is no table's, or the manifest says an origin that is not known.
+
     Examples
     --------
     >>> note_tables("public", tables=["verdicts/mtbench"])[0].licence
@@ -158,6 +163,11 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
     dict
         Name -> value, in the order of the notebook: numbers and text as they were; what has no
         literal, such as a figure, is left out. A name glued twice has its last value.
+
+    Raises
+    ------
+    ValueError
+        If the file is no notebook, or nothing in it was glued.
 
     Examples
     --------

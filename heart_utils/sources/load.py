@@ -206,6 +206,12 @@ def load_verdicts(
     pandas.DataFrame
         A table of verdicts, with ``attrs["notes"]`` as in :func:`load_scores`, about the whole set.
 
+    Raises
+    ------
+    DataError
+        If the source has no such dimension or rater (the message lists those it has), or a file
+        does not hold verdicts: the message lists all that is wrong with it, and the columns found.
+
     Examples
     --------
     >>> mine = pd.DataFrame({"Chat": ["c1"], "Links": ["bot"], "Rechts": ["ann"], "Urteil": ["rechts"], "Rater": ["eve"]})
@@ -316,6 +322,11 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         A table of verdicts with ``protocol`` ``from_scores`` and no order, margin or ``p_a`` (a difference of scores is not
         how firmly a rater leans). ``slice`` is ``standard``. A flag of either score is a flag of the verdict.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, a valid row has no score, or a reply has two scores of one kind.
 
     Examples
     --------
