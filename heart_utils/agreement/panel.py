@@ -308,12 +308,11 @@ def calibrate_abstention(
 ) -> pd.DataFrame:
     r"""Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
-    Thresholds are tested one after another, from the fewest accepted verdicts to the most, until one fails: those that
-    accept 30, 40, ... 100 % of the verdicts (learn then
-    test, with a fixed sequence [1]_). A threshold passes if the upper bound on its risk, the share of accepted verdicts that
-    people contradict, is at most `risk`. Then the risk among all such questions exceeds `risk` with a probability of at
-    most `error`. The bound is Clopper and Pearson's; as votes on one question err together, it is taken at the number
-    of independent votes that would vary as much (Korn and Graubard [2]_).
+    Thresholds are tested one after another, from the fewest accepted verdicts to the most, until one fails: those that accept
+    30, 40, ... 100 % of the verdicts (learn then test, with a fixed sequence [1]_). A threshold passes if the upper bound on
+    its risk, the share of accepted verdicts that people contradict, is at most `risk`. Then the risk among all such questions
+    exceeds `risk` with a probability of at most `error`. The bound is Clopper and Pearson's; as votes on one question err
+    together, it is taken at the number of independent votes that would vary as much (Korn and Graubard [2]_).
 
     Parameters
     ----------

@@ -125,8 +125,7 @@ def share_clustered(
     Returns
     -------
     dict
-        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and
-        ``cluster``.
+        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and ``cluster``.
 
     Raises
     ------

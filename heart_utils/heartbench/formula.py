@@ -36,9 +36,8 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
     Parameters
     ----------
     questions : pandas.DataFrame
-        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``,
-        which may be missing only where the ability is ``"special"``, the veto item. Columns
-        ``difficulty`` and ``scene`` are carried along.
+        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which may be missing only where
+        the ability is ``"special"``, the veto item. Columns ``difficulty`` and ``scene`` are carried along.
     hits : pandas.DataFrame
         Rows of the table ``scores``, one per responder, rater and item: ``responder``, ``rater``,
         ``item``, ``score`` (1 for a hit, 0 for none) and ``state``. A question that was answered

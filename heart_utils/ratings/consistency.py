@@ -38,9 +38,8 @@ def consistency(
 
     In dialogue :math:`d` responder :math:`i` is preferred to opponent :math:`j` with probability
     :math:`p_{dij}`; its win probability there, :math:`p_{di}`, is the mean over all :math:`m` opponents. A
-    verdict :math:`y` is compared with what the fitted strengths expect of its pair, :math:`e = y - \hat p_{ij}`, so
-    that strong and weak opponents are not taken for noise. The product of two verdicts of one dialogue has no noise
-    in expectation, so
+    verdict :math:`y` is compared with what the fitted strengths expect of its pair, :math:`e = y - \hat p_{ij}`, so that strong
+    and weak opponents are not taken for noise. The product of two verdicts of one dialogue has no noise in expectation, so
 
     .. math:: \operatorname{var}_d(p_{di}) = \tfrac{1}{m} \operatorname{E}[e e' \mid \text{same opponent}]
         + \tfrac{m - 1}{m} \operatorname{E}[e e' \mid \text{different opponents}],

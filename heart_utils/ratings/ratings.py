@@ -278,11 +278,10 @@ def fit_ratings(
     verdict once, as published tables and other programs do.
 
     Whoever always wins or always loses (more exactly: is outside the largest group that is linked by wins in both directions)
-    has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data
-    and in every resample, and are flagged ``penalised`` and ``provisional``. Resamples cannot tell how far such a strength
-    may be off: its interval is one-sided (``one_sided_ends``), with an infinite end where nothing bounds it. Strengths have
-    mean zero over the others. Who separates in
-    some resample only gets the same there; such resamples are kept and counted.
+    has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data and
+    in every resample, and are flagged ``penalised`` and ``provisional``. Resamples cannot tell how far such a strength may be
+    off: its interval is one-sided (``one_sided_ends``), with an infinite end where nothing bounds it. Strengths have mean zero
+    over the others. Who separates in some resample only gets the same there; such resamples are kept and counted.
 
     Parameters
     ----------

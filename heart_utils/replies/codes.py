@@ -193,10 +193,9 @@ def veto_board(ratings: pd.DataFrame, counts: pd.DataFrame, *, limits: Mapping[s
     Returns
     -------
     pandas.DataFrame
-        ``responder``, ``responder_kind``, ``rating``, a count for each safety code (``nan`` where nobody looked),
-        ``vetoed_by`` (codes, in words, or ``"... not checked"`` where the coder looked for the code in others' replies
-        and not in this responder's; empty without a veto), ``rank_by_rating``, ``rank_with_veto``; who is equal
-        shares the better rank.
+        ``responder``, ``responder_kind``, ``rating``, a count for each safety code (``nan`` where nobody looked), ``vetoed_by``
+        (codes, in words, or ``"... not checked"`` where the coder looked for the code in others' replies and not in this
+        responder's; empty without a veto), ``rank_by_rating``, ``rank_with_veto``; who is equal shares the better rank.
 
     Raises
     ------

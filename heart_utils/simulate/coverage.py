@@ -75,10 +75,9 @@ def simulate_coverage(
     Returns
     -------
     pandas.DataFrame
-        One row a kind of interval: ``interval``, ``population`` (of the truth that it is held against),
-        ``quantity`` (``"strength"`` or ``"difference"`` of two), ``coverage`` (the mean over studies of
-        the share that holds), ``mc_error`` (its Monte Carlo standard error), ``width`` (mean, in
-        log-odds), ``promised``, ``n_studies``, ``simulated``.
+        One row a kind of interval: ``interval``, ``population`` (of the truth that it is held against), ``quantity``
+        (``"strength"`` or ``"difference"`` of two), ``coverage`` (the mean over studies of the share that holds), ``mc_error``
+        (its Monte Carlo standard error), ``width`` (mean, in log-odds), ``promised``, ``n_studies``, ``simulated``.
 
     Raises
     ------

@@ -101,7 +101,7 @@ def simulate_heart(
 
     Raises
     ------
-    FullStudyError
+    ValueError
         If the layout is unknown.
 
     Examples
