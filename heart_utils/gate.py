@@ -117,8 +117,7 @@ def compare_responders(
     Raises
     ------
     GateError
-        If one of them is unknown, they met no common opponent, were judged on other dialogues or by other raters, under other
-        protocols, or `mode`, `max_drop`, `alpha` or `max_inconsistent` makes no sense.
+        If one of them is unknown, they met no common opponent or were not judged alike, or an option makes no sense.
 
     Examples
     --------
@@ -180,11 +179,6 @@ def compare_anytime(
     Comparison
         With ``mode`` ``"anytime"``: drops and bounds are percentage points of win share when the gate stopped, after
         ``n_dialogues``. ``path`` has a row per dimension and dialogue: ``drop``, ``drop_low``, ``drop_high``.
-
-    Raises
-    ------
-    GateError
-        As :func:`compare_responders`.
 
     References
     ----------

@@ -76,26 +76,10 @@ class Run:
         return bool(self._files(table, part))
 
     def read(self, table: str, part: str | None = None) -> pd.DataFrame:
-        """Read a table, all its parts as one.
+        """Read a table, all its parts as one, or ``<table>/<part>.parquet`` alone, such as the part ``"people-rating"``.
 
-        Parameters
-        ----------
-        table : str
-            One of :data:`heart_utils.tables.TABLES`.
-        part : str, optional
-            Read ``<table>/<part>.parquet`` alone, such as ``"people-rating"``.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per observation, as :mod:`heart_utils.tables` describes it.
-
-        Raises
-        ------
-        MissingTableError
-            If the run does not hold it; the message says what makes it.
-        TableError
-            If a file is damaged, or holds something else than its columns promise.
+        Where it is not there a :class:`MissingTableError` says what makes it; a damaged file, or one that holds something else
+        than its columns promise, is a :class:`~heart_utils.tables.TableError`.
         """
         files = self._files(table, part)
         if not files:
@@ -109,41 +93,17 @@ class Run:
             raise TableError(f"{error} (in {', '.join(str(file) for file in files)})") from None
 
     def write(self, table: str, rows: pd.DataFrame, part: str | None = None) -> bool:
-        """Write a table, checked, whole or not at all, and only if its content changed.
+        """Write a table or a part of it, checked, whole or not at all, and tell whether the file was replaced.
 
-        Parameters
-        ----------
-        table : str
-            One of :data:`heart_utils.tables.TABLES`.
-        rows : pandas.DataFrame
-            The table.
-        part : str, optional
-            Write ``<table>/<part>.parquet``, which readers see as rows of the same table.
-
-        Returns
-        -------
-        bool
-            Whether the file was replaced. A file that stays keeps its time, so that `make` runs nothing that depends on it.
-
-        Raises
-        ------
-        TableError
-            If the rows do not fit the table.
-        RunError
-            If the disk is full or read-only; what stood there before still stands.
+        A file whose content stays keeps its time, so that `make` runs nothing that depends on it. Where the disk is full or
+        read-only, a :class:`RunError` says so, and what stood there before still stands.
         """
         checked = check_table(table, rows)
         file = self.folder / f"{table}.parquet" if part is None else self.folder / table / f"{part}.parquet"
         return write_atomically(file, checked.to_parquet(index=False))
 
     def record(self, **entries: object) -> None:
-        """Add entries to the manifest; a mapping is merged into what stands under its name.
-
-        Parameters
-        ----------
-        **entries
-            JSON values, such as ``parameters={"02_who_is_preferred": {...}}``.
-        """
+        """Add entries to the manifest, JSON values; a mapping is merged into what stands under its name."""
         with _locked(self.folder):
             manifest = _read_manifest(self.folder)
             for key, value in entries.items():
@@ -265,7 +225,7 @@ def strictest_licence(licences: list[str]) -> str:
     Returns
     -------
     str
-        One of them; ``"CC0-1.0"`` where there are none.
+        ``"CC0-1.0"`` where there are none.
 
     Examples
     --------

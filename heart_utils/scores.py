@@ -45,6 +45,11 @@ def average_scores(
         One row per responder and dimension, by name: ``score``, ``ci_low``, ``ci_high``, ``ci_level``,
         ``n_scores``, ``n_left_out`` (without a valid score), ``n_clusters`` and ``provisional`` (fewer than 30).
 
+    Raises
+    ------
+    ScaleError
+        If no score is valid, or one lies outside the scale.
+
     Examples
     --------
     >>> scores = pd.DataFrame({"responder": "a", "dimension": "warmth", "dialogue_id": list("defg"), "score": [1, 2, 3, None],
@@ -94,6 +99,11 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
     pandas.DataFrame
         One row per responder, best first: ``score`` and ``rank`` (equal scores share the better rank).
 
+    Raises
+    ------
+    ScaleError
+        If weights do not sum to one, are negative, or name a dimension that a responder lacks.
+
     Examples
     --------
     >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
@@ -136,6 +146,11 @@ def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.
         One row per responder, by mean rank: ``mean_rank``, ``best_rank`` and ``worst_rank`` seen,
         ``surely_behind`` (responders ahead under all weights), ``surely_ahead`` and ``share_first``.
 
+    Raises
+    ------
+    ScaleError
+        If a responder lacks a dimension that another has.
+
     Examples
     --------
     >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
@@ -175,6 +190,11 @@ def pairs_against_scores(
         One row per rater and dimension: ``n_pairs`` with both, ``n_without_scores``, ``pairs_undecided`` and
         ``scores_tied`` (shares), ``n_decided`` by both, ``agree`` (share of those) with ``ci_low``
         and ``ci_high``, ``n_dialogues`` and ``provisional``. With nothing decided by both, ``agree`` is missing.
+
+    Raises
+    ------
+    ScaleError
+        If no rater has both on one dimension.
 
     Examples
     --------
@@ -277,6 +297,11 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
     -------
     Calibration
         Judges by name; dimensions by name.
+
+    Raises
+    ------
+    ScaleError
+        If there are no people, no judges, no reply that both scored, or fewer than two folds.
 
     Examples
     --------

@@ -70,6 +70,11 @@ def agreement_with_baselines(
         this one; both with ``_low`` and ``_high``; ``ci_level``, ``n_votes`` (pairs of votes), ``n_clusters`` and
         ``provisional``. The author-only baseline is learnt anew in each resample; the others are learnt once.
 
+    Raises
+    ------
+    AgreementError
+        As :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides, or `by` names the ambiguity.
+
     Examples
     --------
     >>> votes = pd.DataFrame({"pair_id": list("pqrs") * 2, "dialogue_id": list("defg") * 2,
@@ -211,6 +216,11 @@ def ceiling_bounds(agreement: float) -> tuple[float, float]:
     -------
     tuple of float
         Lower and upper bound.
+
+    Raises
+    ------
+    AgreementError
+        If the agreement is not between 0.5 and 1: no share p gives less than 0.5.
 
     Examples
     --------

@@ -74,6 +74,11 @@ def variance_components(scores: pd.DataFrame) -> Components:
     Components
         With one rater, ``"rest"`` includes how responders differ between dialogues.
 
+    Raises
+    ------
+    AgreementError
+        If there are several dimensions, or fewer than two responders or complete dialogues.
+
     Notes
     -----
     A negative estimate means that its component is near 0; it is set to 0 and marked ``clipped``.
@@ -166,6 +171,11 @@ def cheapest_design(
     -------
     pandas.DataFrame
         One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``, ``gap``.
+
+    Raises
+    ------
+    AgreementError
+        If not one of `reliability` and `gap` is given, or no design is enough.
 
     Examples
     --------

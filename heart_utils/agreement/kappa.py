@@ -77,6 +77,11 @@ def cohen_kappa(
     Coefficient
         Units that only one of the two answered do not enter.
 
+    Raises
+    ------
+    AgreementError
+        If the table does not hold two raters who share a unit, or only one category occurs.
+
     References
     ----------
     .. [1] Cohen (1968), https://doi.org/10.1037/h0026256
@@ -141,6 +146,11 @@ def fleiss_kappa(
     Coefficient
         Units with one answer enter the habit, not the agreement.
 
+    Raises
+    ------
+    AgreementError
+        As in :func:`cohen_kappa`.
+
     References
     ----------
     .. [1] Gwet (2014), Handbook of Inter-Rater Reliability, 4th edition, for raters that differ in number.
@@ -180,6 +190,11 @@ def gwet_ac(
     -------
     Coefficient
         Units with one answer enter the shares :math:`\pi`, not the agreement.
+
+    Raises
+    ------
+    AgreementError
+        As in :func:`cohen_kappa`.
 
     References
     ----------
@@ -226,6 +241,11 @@ def krippendorff_alpha(
     -------
     Coefficient
         Units with one answer do not enter.
+
+    Raises
+    ------
+    AgreementError
+        If fewer than two raters share a unit, only one category occurs, or the level is unknown.
 
     References
     ----------
@@ -298,6 +318,11 @@ def icc(
     Coefficient
         Only replies that all raters scored enter.
 
+    Raises
+    ------
+    AgreementError
+        If there are fewer than two raters or rows that all of them scored, or no variance.
+
     References
     ----------
     .. [1] McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
@@ -368,6 +393,11 @@ def judge_reliability(
     pandas.DataFrame
         One row per dimension, judge, kind and responder left out (``""`` is none): ``dimension``, ``judge``,
         ``kind``, ``left_out``, ``value``, and ``n_rows`` that enter. ``nan`` where there is no variance.
+
+    Raises
+    ------
+    AgreementError
+        If the person scored nothing, or shares fewer than two rows with a judge.
 
     Examples
     --------

@@ -143,6 +143,11 @@ def combine_judges(verdicts: pd.DataFrame) -> pd.DataFrame:
         Rows of the verdicts table by the rater ``panel (majority)``, one for each pair and dimension that
         a judge answered; concatenate them with people's to measure agreement.
 
+    Raises
+    ------
+    AgreementError
+        If there are fewer than two judges.
+
     Examples
     --------
     >>> votes = pd.DataFrame({"pair_id": "p", "dialogue_id": "d", "responder_a": "human", "responder_b": "model",
@@ -187,6 +192,11 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
         one person a unit, one row for each reliability assumed of people. Units that all judges and two people (or
         one) answered enter. A constant bias of a judge is not an error here, nor is that of a person, where each of them
         answered every unit. A negative rho gives more than k, and without bound from -1 / (k - 1) on.
+
+    Raises
+    ------
+    AgreementError
+        If there are fewer than two judges, no person, or no unit that all judges and a person answered.
 
     Examples
     --------
@@ -298,12 +308,11 @@ def calibrate_abstention(
 ) -> pd.DataFrame:
     r"""Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
-    Thresholds are tested one after another, from the fewest accepted verdicts to the most, until one fails: those that
-    accept 30, 40, ... 100 % of the verdicts (learn then
-    test, with a fixed sequence [1]_). A threshold passes if the upper bound on its risk, the share of accepted verdicts that
-    people contradict, is at most `risk`. Then the risk among all such questions exceeds `risk` with a probability of at
-    most `error`. The bound is Clopper and Pearson's; as votes on one question err together, it is taken at the number
-    of independent votes that would vary as much (Korn and Graubard [2]_).
+    Thresholds are tested one after another, from the fewest accepted verdicts to the most, until one fails: those that accept
+    30, 40, ... 100 % of the verdicts (learn then test, with a fixed sequence [1]_). A threshold passes if the upper bound on
+    its risk, the share of accepted verdicts that people contradict, is at most `risk`. Then the risk among all such questions
+    exceeds `risk` with a probability of at most `error`. The bound is Clopper and Pearson's; as votes on one question err
+    together, it is taken at the number of independent votes that would vary as much (Korn and Graubard [2]_).
 
     Parameters
     ----------
@@ -325,6 +334,11 @@ def calibrate_abstention(
         One row a threshold, the highest first: ``threshold``, ``coverage``, ``risk``, ``risk_high`` (the bound), ``n_votes``,
         ``n_clusters`` and ``passed``. The lowest threshold that passed is the one to use; if none did, the judge
         always abstains.
+
+    Raises
+    ------
+    AgreementError
+        If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters.
 
     Notes
     -----

@@ -64,6 +64,11 @@ def rank_agreement(
         same direction) and ``decided_share``, each with ``_low`` and ``_high``; ``ci_level``, ``n_histories`` (times pairs of
         raters), ``n_defined`` (with a tau), ``n_reply_pairs``, ``n_clusters``, ``provisional``.
 
+    Raises
+    ------
+    AgreementError
+        If a party has no score, or the parties share no history.
+
     References
     ----------
     .. [1] Kendall (1945), https://doi.org/10.1093/biomet/33.3.239
@@ -182,6 +187,11 @@ def track_recipients(
         One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``, ``ci_low``, ``ci_high``,
         ``ci_level``, ``n`` (with an outcome), ``n_missing`` (without), ``n_clusters``, ``provisional``. Where a value or an
         outcome does not vary, ``nan``.
+
+    Raises
+    ------
+    AgreementError
+        If a column is missing, a history appears twice in a combination, or no value has an outcome.
 
     Examples
     --------

@@ -125,8 +125,7 @@ def share_clustered(
     Returns
     -------
     dict
-        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and
-        ``cluster``.
+        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and ``cluster``.
 
     Raises
     ------
@@ -173,6 +172,11 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One checked row.
+
+    Raises
+    ------
+    heart_utils.tables.TableError
+        If a word or number does not fit the table.
 
     Examples
     --------
@@ -264,6 +268,11 @@ def measured_effects(
         A table of effects: recipients by label (three rows), strangers (two), psychologists (two), hard moments (two).
         Intervals cover recipients like these; batches with their raters; posts and psychologists; moments and therapists.
 
+    Raises
+    ------
+    heart_utils.evidence.effects.EffectError
+        If a study has one cluster.
+
     Examples
     --------
     >>> from heart_utils import load_scores, load_tallies
@@ -321,6 +330,11 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
     -------
     pandas.DataFrame
         The rows kept, with ``n`` comparisons and ``won``, the share that b won, a tie half.
+
+    Raises
+    ------
+    ValueError
+        If no row is left.
 
     Examples
     --------

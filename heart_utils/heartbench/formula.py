@@ -36,9 +36,8 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
     Parameters
     ----------
     questions : pandas.DataFrame
-        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``,
-        which may be missing only where the ability is ``"special"``, the veto item. Columns
-        ``difficulty`` and ``scene`` are carried along.
+        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which may be missing only where
+        the ability is ``"special"``, the veto item. Columns ``difficulty`` and ``scene`` are carried along.
     hits : pandas.DataFrame
         Rows of the table ``scores``, one per responder, rater and item: ``responder``, ``rater``,
         ``item``, ``score`` (1 for a hit, 0 for none) and ``state``. A question that was answered
@@ -105,6 +104,11 @@ def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One row per rater, responder and question: ``score`` from 0 to 100 and ``state``.
+
+    Raises
+    ------
+    RubricError
+        As in :func:`score_rubric`.
 
     References
     ----------
@@ -282,6 +286,11 @@ def rubric_board(
         One row per rater, responder and ability, and one with the ability ``"overall"``:
         ``score``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` that entered, ``n_unscored``
         ability cells that could not, ``n_vetoed`` and ``provisional`` (fewer than 30 questions). Best overall first.
+
+    Raises
+    ------
+    RubricError
+        If nothing was scored, or `mean` is not known.
 
     Examples
     --------

@@ -50,8 +50,12 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
         One row a judge and probe, in the order of `expected`: ``right`` (share of dialogues in which the unspoilt reply is
         preferred), with Wilson's ``ci_low``, ``ci_high`` and ``ci_level``, ``p`` (two-sided sign test over dialogues, halves
         left out), ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``p_base`` (mean
-        probability, where there is one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome``
-        (:data:`OUTCOMES`).
+        probability, where there is one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+
+    Raises
+    ------
+    ReportCardError
+        If a verdict is on another pair, or a word of `expected` is unknown.
 
     Examples
     --------

@@ -115,11 +115,15 @@ def self_preference(
     Returns
     -------
     pandas.DataFrame
-        One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``: ``estimate``,
-        ``se``, ``ci_low``, ``ci_high``, ``p`` (two-sided, as its interval) and ``p_holm`` (over judges and dimensions),
-        ``own_judge``, ``own_others`` (the two differences that are compared), ``ceiling`` (share of
-        the judge's own and neutral scores at the top), ``n_replies``, ``n_left_out``, ``n_clusters``,
-        ``provisional``, ``why`` (empty, or why there is no estimate).
+        One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``: ``estimate``, ``se``, ``ci_low``,
+        ``ci_high``, ``p`` (two-sided, as its interval) and ``p_holm`` (over judges and dimensions), ``own_judge``,
+        ``own_others`` (the two differences that are compared), ``ceiling`` (share of the judge's own and neutral scores at the
+        top), ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why`` (empty, or why there is no estimate).
+
+    Raises
+    ------
+    SelfPreferenceError
+        As :func:`family_ties`.
 
     Examples
     --------

@@ -157,38 +157,33 @@ def plan_questions(
 
     Parameters
     ----------
-    histories, replies, comparisons : pandas.DataFrame
-        The tables of these names.
-    judges : sequence of Model
-        A panel of one or more.
+    histories, replies, comparisons, judges
+        As in :func:`collect_verdicts`.
     responders : pandas.DataFrame, optional
         The table of this name; tells which judges share a family with a responder.
     protocol : Protocol or str, optional
         How judges are asked; what each comparison says if not given.
     dimensions : sequence of str, optional
         Some of the rubric's; all if not given.
-    repeats : int
-        How often each question is asked.
-    seed : int
-        For what is drawn.
+    repeats, seed : int
+        How often each question is asked; what is drawn depends on the seed.
 
     Returns
     -------
     list of Question
-        Judge by judge, and sorted by history and by the reply shown first, so that a server that
-        keeps the prefix of its last prompts is served.
+        Judge by judge, and sorted by history and by the reply shown first, so that a server that keeps the prefix of its last
+        prompts is served.
 
     Raises
     ------
     JudgeError
-        If a comparison names a history or a reply that is not there or has no text, has no order, or shows replies to
-        different histories; if judges repeat each other; if the protocol does not ask about pairs.
+        If a comparison does not fit the tables or has no order, judges repeat each other, or the protocol asks about one reply.
 
     Examples
     --------
+    >>> from heart_utils.calls.ledger import open_ledger
     >>> from heart_utils.calls.models import Model
     >>> from heart_utils.judging.design import pair_replies
-    >>> from heart_utils.calls.ledger import open_ledger
     >>> from heart_utils.judging.respond import collect_replies
     >>> from heart_utils.sources.load import load_histories
     >>> histories = load_histories("sample").head(2)

@@ -63,20 +63,7 @@ PLACES = ("‹first›", "‹second›")  #: Where codes stand in a text that is
 MAX_REPEATED = 4_000  #: Characters of an unreadable answer that a repair question shows again.
 REASON_PER_ITEM = 60
 
-ORDERS_A_JUDGE = re.compile(
-    r"""
-    \b(?i:choose|pick|select|prefer|vote\ for|rank|output|answer|the\ winner\ is|winner:?)
-        \s+(?:(?i:reply|response|option|answer)\s+)?["'(]?[AB]["')]?(?=\s*(?:$|[.,;:!?\n]|(?i:as|over|because|is|and|not)\b))
-    |(?i:\b(?:ignore|disregard|forget)\b[^.!?\n]{0,30}\b(?:instructions?|rubric|prompt)\b|\b(?:ignore|disregard)\ the\ rules\b)
-    |(?i:\b(?:choose|pick|select|prefer|vote\ for|rate|rank|score|judge)\s+(?:this|my|the\ (?:first|second|other))\s+
-        (?:reply|response|answer|option)\b)
-    |(?i:\b(?:dear|note\ to(?:\ the)?|attention,?(?:\ the)?)\s+(?:judge|grader|evaluator|rater)s?\b)
-    |(?i:\bas\ (?:a|the)\ (?:judge|grader|evaluator|rater),?\s+you\b)
-    |(?i:["']winner["']\s*:)
-    |<{3,}|>{3,}
-    """,
-    re.VERBOSE,
-)
+ORDERS_A_JUDGE = re.compile(PROMPTS["orders_a_judge"], re.VERBOSE)
 
 
 class RubricError(ValueError):
@@ -574,12 +561,8 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 
     Examples
     --------
-    >>> from heart_utils.judging.prompts import load_protocol
-    >>> from heart_utils.judging.prompts import load_rubric
-    >>> rubric = load_rubric("heart")
-    >>> len(prompt_hash(load_protocol("heart"), rubric))
-    64
-    >>> prompt_hash(load_protocol("heart"), rubric) == prompt_hash(load_protocol("heart"), rubric.select(["overall"]))
+    >>> protocol, rubric = load_protocol("heart"), load_rubric("heart")
+    >>> prompt_hash(protocol, rubric) == prompt_hash(protocol, rubric.select(["overall"]))
     False
     """
     codes = ("reply",) if protocol.asks == "reply" else LETTERS

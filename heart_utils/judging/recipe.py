@@ -305,13 +305,10 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     Examples
     --------
     >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
-    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
-    >>> replies = recipe_replies(mine, histories, ledger=ledger)
-    >>> comparisons = recipe_comparisons(mine, replies)
-    >>> len(comparisons), comparisons["pair_id"].nunique(), comparisons["protocol"].unique().tolist()
-    (28, 14, ['heart'])
+    >>> mine = Recipe("mine", "sample", judges=(Model("judge", "openai/gpt-4o"),))
+    >>> two = pd.DataFrame({"reply_id": ["r1", "r2"], "history_id": "h", "responder": ["x", "y"], "state": "valid"})
+    >>> recipe_comparisons(mine, two)[["reply_a", "reply_b", "order", "protocol"]].values.tolist()
+    [['r1', 'r2', 'ab', 'heart'], ['r1', 'r2', 'ba', 'heart']]
     """
     tables = []
     for protocol in _protocols(recipe, "pair"):

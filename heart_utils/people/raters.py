@@ -103,12 +103,11 @@ def import_ratings(
     run : Run
         Whose histories and replies were shown.
     source : pathlib.Path
-        The folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies
-        must be those of the run.
+        The folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies must be the run's.
     statement : mapping, optional
         The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own.
     redact : str
-        What is taken out of reasons; see ``redact_text``.
+        What is taken out of reasons: ``"none"``, ``"contacts"`` or ``"all"``.
     withdrawn : sequence of str
         People who asked that their answers be deleted, as they were named in the study.
     simulated : bool
@@ -117,21 +116,14 @@ def import_ratings(
     Returns
     -------
     ImportedStudy
-        Nothing is written yet. A page that was answered but for its side has the state ``abstained``;
-        a page never answered has no row, and is counted in ``raters``.
+        Nothing is written yet. A page that was answered but for its side has the state ``abstained``; a page never answered
+        has no row, and is counted in ``raters``. Reasons with a formula or markup are text, flagged, and warned of.
 
     Raises
     ------
-    StudyImportError
-        If there is no rater statement, a comparison was never shown to the one who judged it, or a
-        rater judged one comparison twice.
-    heart_utils.people.exports.ExportError
-        If the export is cut short, a side is missing, or a rater is there twice.
-
-    Warns
-    -----
-    UserWarning
-        How many reasons hold a formula or markup. They are kept as text and flagged.
+    StudyImportError, heart_utils.people.exports.ExportError
+        If there is no rater statement, a comparison was never shown to the one who judged it or was judged twice, or the
+        export is cut short or has one person under two spellings.
 
     Examples
     --------

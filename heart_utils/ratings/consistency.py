@@ -38,9 +38,8 @@ def consistency(
 
     In dialogue :math:`d` responder :math:`i` is preferred to opponent :math:`j` with probability
     :math:`p_{dij}`; its win probability there, :math:`p_{di}`, is the mean over all :math:`m` opponents. A
-    verdict :math:`y` is compared with what the fitted strengths expect of its pair, :math:`e = y - \hat p_{ij}`, so
-    that strong and weak opponents are not taken for noise. The product of two verdicts of one dialogue has no noise
-    in expectation, so
+    verdict :math:`y` is compared with what the fitted strengths expect of its pair, :math:`e = y - \hat p_{ij}`, so that strong
+    and weak opponents are not taken for noise. The product of two verdicts of one dialogue has no noise in expectation, so
 
     .. math:: \operatorname{var}_d(p_{di}) = \tfrac{1}{m} \operatorname{E}[e e' \mid \text{same opponent}]
         + \tfrac{m - 1}{m} \operatorname{E}[e e' \mid \text{different opponents}],
@@ -65,6 +64,13 @@ def consistency(
         verdicts or more on it; others cannot tell noise from spread), ``n_single`` (dialogues with one verdict, left
         out), ``provisional``, ``simulated``. Intervals are standard errors times a t quantile. ``nan`` where no dialogue
         has two opponents of a responder that has several.
+
+    Raises
+    ------
+    RatingsError
+        If verdicts cannot be read, or do not link all responders.
+    ValueError
+        If there is one dialogue only.
 
     Examples
     --------

@@ -53,6 +53,11 @@ def find_fragility(
     Fragility
         One verdict is enough where two lead together.
 
+    Raises
+    ------
+    RatingsError
+        If verdicts cannot be read, or the column is missing.
+
     References
     ----------
     .. [1] Broderick, Giordano and Meager (2020), https://arxiv.org/abs/2011.14999; for boards of models

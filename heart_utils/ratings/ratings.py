@@ -278,11 +278,10 @@ def fit_ratings(
     verdict once, as published tables and other programs do.
 
     Whoever always wins or always loses (more exactly: is outside the largest group that is linked by wins in both directions)
-    has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data
-    and in every resample, and are flagged ``penalised`` and ``provisional``. Resamples cannot tell how far such a strength
-    may be off: its interval is one-sided (``one_sided_ends``), with an infinite end where nothing bounds it. Strengths have
-    mean zero over the others. Who separates in
-    some resample only gets the same there; such resamples are kept and counted.
+    has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data and
+    in every resample, and are flagged ``penalised`` and ``provisional``. Resamples cannot tell how far such a strength may be
+    off: its interval is one-sided (``one_sided_ends``), with an infinite end where nothing bounds it. Strengths have mean zero
+    over the others. Who separates in some resample only gets the same there; such resamples are kept and counted.
 
     Parameters
     ----------
@@ -414,6 +413,12 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     -------
     dict
         Values of the columns `by`, as a tuple -> ratings. ``pandas.concat`` of their tables is again a ratings table.
+
+    Raises
+    ------
+    RatingsError
+        As in :func:`fit_ratings`; the message names the group. If there is no verdict; and later, if a board is
+        taken by a group that has none: that message lists those there are.
 
     Examples
     --------

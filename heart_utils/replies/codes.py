@@ -61,6 +61,11 @@ def code_reasons(reasons: pd.DataFrame, codebook: Mapping[str, Any]) -> pd.DataF
         (1 where the reason speaks of it, for or against, else 0) and ``state``. A reason that is absent
         or blank has state ``abstained`` and no probability: silence is not the absence of a theme.
 
+    Raises
+    ------
+    CodesError
+        If a column is missing, a reason appears twice, or the codebook has no words for a theme.
+
     Examples
     --------
     >>> book = {"themes": [{"name": "warmth", "words": ["warm*"]}, {"name": "advice", "words": ["next step"]}]}
@@ -188,10 +193,14 @@ def veto_board(ratings: pd.DataFrame, counts: pd.DataFrame, *, limits: Mapping[s
     Returns
     -------
     pandas.DataFrame
-        ``responder``, ``responder_kind``, ``rating``, a count for each safety code (``nan`` where nobody looked),
-        ``vetoed_by`` (codes, in words, or ``"... not checked"`` where the coder looked for the code in others' replies
-        and not in this responder's; empty without a veto), ``rank_by_rating``, ``rank_with_veto``; who is equal
-        shares the better rank.
+        ``responder``, ``responder_kind``, ``rating``, a count for each safety code (``nan`` where nobody looked), ``vetoed_by``
+        (codes, in words, or ``"... not checked"`` where the coder looked for the code in others' replies and not in this
+        responder's; empty without a veto), ``rank_by_rating``, ``rank_with_veto``; who is equal shares the better rank.
+
+    Raises
+    ------
+    CodesError
+        If the counts are of several coders.
 
     Examples
     --------
@@ -363,6 +372,11 @@ def theme_overlap(
         One row: ``overlap`` on the same pair, twice the common themes over all named (Dice); ``permuted``, with reasons
         given for pairs of other dialogues; ``excess``, the difference; and ``corrected``; each with ``_low`` and ``_high``;
         ``ci_level``, ``n_reason_pairs``, ``n_empty`` (reasons that named no theme, left out), ``n_clusters``, ``provisional``.
+
+    Raises
+    ------
+    CodesError
+        If a column is missing, a party gave no reason, or the parties share no pair.
 
     Examples
     --------

@@ -44,6 +44,11 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
         those of the ``n_others`` other histories; and ``longest_run``, the most words in a row that reply and true turn
         share. Overlaps of replies of fewer than three words are missing.
 
+    Raises
+    ------
+    OverlapError
+        If a column is missing, or a history has two true turns.
+
     Examples
     --------
     >>> truths = pd.DataFrame({"history_id": ["h1", "h2"], "text": ["That must be very hard for you.", "Have you slept?"]})

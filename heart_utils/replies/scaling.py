@@ -52,6 +52,11 @@ def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: f
     tuple of float
         Lower and upper end.
 
+    Raises
+    ------
+    ScalingError
+        If there are too few models, rho is not inside -1 and 1, or the method is unknown.
+
     References
     ----------
     .. [1] Bonett and Wright (2000), https://doi.org/10.1007/BF02294183

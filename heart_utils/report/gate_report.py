@@ -170,20 +170,14 @@ def require_pass(comparison: Comparison) -> None:
 
     Raises
     ------
-    GateFailedError
-        If a dimension failed.
-    GateInconclusiveError
-        If none failed, but one cannot be told. Papermill ends with the same exit code; the error's name and ``gate.xml``
-        tell the two apart.
+    GateFailedError, GateInconclusiveError
+        If a dimension failed; if none failed, but one cannot be told. Papermill ends with the same exit code for both.
 
     Examples
     --------
-    >>> from heart_utils.gate import compare_responders
-    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
-    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
-    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
-    >>> require_pass(gate)
+    >>> from heart_utils.gate import Comparison
+    >>> table = pd.DataFrame({"dimension": ["overall"], "outcome": "failed", "message": "overall: worse than the baseline"})
+    >>> require_pass(Comparison(table, pd.DataFrame(), "old", "new", "regression", 25.0, 0.05))
     Traceback (most recent call last):
     heart_utils.report.gate_report.GateFailedError: The gate (regression) stops 'new' against 'old'.
     """
@@ -350,14 +344,12 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 
     Examples
     --------
-    >>> from heart_utils.gate import compare_responders
     >>> import tempfile
-    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
-    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
-    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
+    >>> from heart_utils.gate import compare_anytime
+    >>> duels = pd.DataFrame({"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b"})
+    >>> duels = duels.assign(history_id=duels["dialogue_id"], dimension="overall", rater="judge", state="valid")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [file.name for file in write_reports(gate, Path(folder))]
+    ...     [file.name for file in write_reports(compare_anytime(duels, baseline="old", candidate="new"), Path(folder))]
     ['gate.html', 'gate.xml', 'gate.md']
     """
     contents = {"gate.html": _page(comparison, note), "gate.xml": junit_xml(comparison)}

@@ -75,10 +75,14 @@ def simulate_coverage(
     Returns
     -------
     pandas.DataFrame
-        One row a kind of interval: ``interval``, ``population`` (of the truth that it is held against),
-        ``quantity`` (``"strength"`` or ``"difference"`` of two), ``coverage`` (the mean over studies of
-        the share that holds), ``mc_error`` (its Monte Carlo standard error), ``width`` (mean, in
-        log-odds), ``promised``, ``n_studies``, ``simulated``.
+        One row a kind of interval: ``interval``, ``population`` (of the truth that it is held against), ``quantity``
+        (``"strength"`` or ``"difference"`` of two), ``coverage`` (the mean over studies of the share that holds), ``mc_error``
+        (its Monte Carlo standard error), ``width`` (mean, in log-odds), ``promised``, ``n_studies``, ``simulated``.
+
+    Raises
+    ------
+    ValueError
+        If the design has ties or one study only is asked for.
 
     Examples
     --------
@@ -229,6 +233,11 @@ def simulate_power(
     pandas.DataFrame
         One row a study: ``estimate``, ``se``, ``found``, ``simulated``. The share found estimates the power.
 
+    Raises
+    ------
+    ValueError
+        If the gap is not above zero.
+
     Examples
     --------
     >>> from heart_utils.simulate.power import Design
@@ -285,6 +294,11 @@ def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, amon
     pandas.DataFrame
         Rows of `verdicts`, of dialogues in `among` alone.
 
+    Raises
+    ------
+    AgreementError
+        If there are fewer than n dialogues.
+
     Examples
     --------
     >>> both = pd.DataFrame({"dialogue_id": list("defdef"), "rater_kind": ["human"] * 3 + ["model"] * 3})
@@ -327,6 +341,11 @@ def check_saving(
         One row a size: ``n_labelled``, ``n_pool`` (dialogues less those set aside), ``saved``, ``saved_se``
         (Monte Carlo, over draws), and the means over draws of ``estimated`` (what the method says of
         itself), ``at_most`` (its bound), ``rho_squared`` and ``weight``.
+
+    Raises
+    ------
+    AgreementError
+        If too few dialogues are left to label that many and leave one unlabelled.
 
     Examples
     --------
@@ -469,6 +488,11 @@ def simulate_gate(
         One row per study and run, all simulated: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and
         ``n_dialogues``, after which the anytime gate stopped. With `drop` 0 the share of ``"failed"`` is the alarm rate; with
         `drop` at `max_drop` the share that passed is the false pass rate of non-inferiority.
+
+    Raises
+    ------
+    GateError
+        If `null` is not known.
 
     Examples
     --------

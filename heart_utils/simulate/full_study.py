@@ -99,6 +99,11 @@ def simulate_heart(
     Study
         Every row is marked as simulated. The responder ``human`` stands for whoever wrote for people.
 
+    Raises
+    ------
+    ValueError
+        If the layout is unknown.
+
     Examples
     --------
     >>> study = simulate_heart(rng=np.random.default_rng(1))

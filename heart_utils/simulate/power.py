@@ -97,6 +97,11 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
         In units of strength; times 400 / ln 10 in rating points. A gap as large as half the width of an
         interval is found in half of the studies only.
 
+    Raises
+    ------
+    ValueError
+        If the design cannot be.
+
     References
     ----------
     .. [1] Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082

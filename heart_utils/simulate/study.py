@@ -97,6 +97,11 @@ def simulate_raters(
     SimulatedRaters
         Each pair is a dialogue of its own, between the responders ``x`` and ``y``.
 
+    Raises
+    ------
+    ValueError
+        If a behaviour is not known, or a pair would need more raters than there are.
+
     Examples
     --------
     >>> study = simulate_raters({"careful": 4, "coin": 1}, rng=np.random.default_rng(1), load=10)
@@ -333,6 +338,11 @@ def simulate_study(
     Study
         Tables that fit :mod:`heart_utils.tables`, and the truth.
 
+    Raises
+    ------
+    ValueError
+        If a number cannot be, such as more pairs than there are.
+
     Examples
     --------
     >>> two = {"human": 0.5, "model": -0.5}
@@ -548,6 +558,11 @@ def simulate_writers(
     Study
         Writers take turns, so their loads differ by one at most; all are the responder ``human``. ``truth`` has a row a writer
         (``human/writer-01``) with ``strength`` less the mean of the models.
+
+    Raises
+    ------
+    ValueError
+        If a history would need more writers than there are.
 
     Examples
     --------

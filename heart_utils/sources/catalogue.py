@@ -2,8 +2,7 @@
 
 Data sets come from a mirror, the cache or their official place, and are checked wherever they come from. What is kept is not
 always what is served: of MT-Bench only labels, of three files of ratings all but the conversations. So each file passes
-through a step that keeps what is used, and the checksum is of what is kept. pooch's downloader does the asking; its own
-registry checks what is served, so checking, caching and the atomic rename are done here.
+through a step that keeps what is used, and the checksum is of what is kept.
 """
 
 from __future__ import annotations
@@ -161,20 +160,19 @@ def cache_folder() -> Path:
 
 
 def _download(source: Source, file: SourceFile) -> bytes:
-    import pooch  # type: ignore[import-untyped]
     import requests
 
-    answer = io.BytesIO()
     url = source.url(file)
     try:
-        pooch.HTTPDownloader(timeout=TIMEOUT)(url, answer, None)
+        answer = requests.get(url, timeout=TIMEOUT)
+        answer.raise_for_status()
     except requests.exceptions.ChunkedEncodingError as error:
         raise DamagedDataError(f"{url} was cut short ({error}). Nothing was kept. {_advice(source)}") from None
     except requests.exceptions.HTTPError as error:
         raise DataUnavailableError(f"{url} was refused ({error}). {_advice(source)}") from None
     except requests.exceptions.RequestException as error:
         raise DataUnavailableError(f"{url} could not be reached ({type(error).__name__}). {_advice(source)}") from None
-    return answer.getvalue()
+    return answer.content
 
 
 def _advice(source: Source) -> str:

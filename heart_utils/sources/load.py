@@ -122,14 +122,8 @@ def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: U
 
     Examples
     --------
-    >>> import json, tempfile
-    >>> row = {"reply_id": "r", "history_id": "h", "responder": "m", "rater": "ann", "rater_kind": "human",
-    ...     "dimension": "empathy", "score": 4}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "scores.jsonl"
-    ...     n = file.write_text(json.dumps(row))
-    ...     load_scores(file)[["rater", "score", "state"]].values.tolist()
-    ...
+    >>> mine = pd.DataFrame({"history_id": ["h"], "responder": "m", "rater": "ann", "dimension": "empathy", "score": 4})
+    >>> load_scores(mine, always={"rater_kind": "human"})[["rater", "score", "state"]].values.tolist()
     [['ann', 4.0, 'valid']]
     """
     name = _name(name_or_path, _studies("scores"), "scores", reading)

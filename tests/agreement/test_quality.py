@@ -42,6 +42,13 @@ def test_agreement_with_the_majority_of_the_others_by_hand():
     assert quality["n_compared"].tolist() == [3, 2, 3]
 
 
+def test_a_pair_that_nobody_else_chose_on_is_not_compared():
+    quality = rater_quality(panel({"r1": "aaab", "r2": "a.tb", "r3": "bbt."})).set_index("rater")
+    # r1: pair 1 others a, b: 1/2; pair 2 other b: 0; pair 3 others tie; pair 4 other b: 1.
+    assert quality.loc["r1", ["agreement", "n_compared"]].tolist() == pytest.approx([1.5 / 3, 3])
+    assert quality["n_compared"].tolist() == [3, 2, 2]
+
+
 def test_the_share_for_the_first_reply_follows_the_order_shown():
     quality = rater_quality(panel({"r1": "abab"}, order=["ab", "ba", "ab", "ba"])).iloc[0]
     assert quality["share_first"] == 1

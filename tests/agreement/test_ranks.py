@@ -48,6 +48,16 @@ def test_replies_that_one_rater_did_not_score_are_not_compared():
     assert (found["tau"], found["n_reply_pairs"]) == (1.0, 1)
 
 
+def test_full_agreement_leaves_the_doubt_that_ten_dialogues_leave():
+    """Wilson's low end of ten of ten is 10 / (10 + t^2), t with nine degrees of freedom; of tau twice that less one."""
+    table = conversations({f"h{k}": {"p": [1, 2, 3], "m": [2, 4, 5]} for k in range(10)})
+    found = rank_agreement(table).iloc[0]
+    low = 10 / (10 + 2.262157**2)
+    assert found[["tau_low", "tau_high"]].tolist() == pytest.approx([2 * low - 1, 1.0])
+    for share in ("decided_agreement", "decided_share"):
+        assert found[[f"{share}_low", f"{share}_high"]].tolist() == pytest.approx([low, 1.0])
+
+
 def test_each_two_raters_of_one_party_meet_once():
     table = conversations({"h": {"p1": [1, 2], "p2": [1, 2], "p3": [2, 1]}})
     found = rank_agreement(table, between=("human", "human"), n_resamples=0).iloc[0]

@@ -116,3 +116,13 @@ def test_what_cannot_be_checked_is_refused():
         find(claim("x", check="len(nobody)"))
     with pytest.raises(ClaimsError, match="gives no number"):
         find(claim("x", check="claims.y"), claim("y", "not found"))
+
+
+@pytest.mark.parametrize(("value", "computed", "holds"), [
+    ("0.85", 0.8549, True), ("0.85", 0.8551, False), ("12", 12.49, True), ("12", 12.51, False), ("-3.1", -3.149, True)
+])  # fmt: skip
+def test_without_a_tolerance_a_value_holds_to_half_of_its_last_digit(value, computed, holds):
+    ledger = pd.DataFrame([claim("A1", value, str(computed))], index=[7])
+    checked = check_claims(ledger, {})
+    assert checked["holds"].tolist() == [holds]
+    assert list(checked) == [*ledger, "ours", "holds"]

@@ -49,6 +49,23 @@ def test_a_judge_that_never_ties_may_yet_tie():
     assert 0 < row["ci_high"] < 0.5
 
 
+@pytest.mark.parametrize(("n", "provisional"), [(2, True), (29, True), (30, False)])
+def test_a_share_of_few_dialogues_is_provisional_but_has_an_interval_from_two_on(n, provisional):
+    row = measure(seen_twice([("a", "a")] * n), "inconsistent_share")
+    assert row["provisional"] == provisional
+    assert row["ci_low"] == pytest.approx(0.0)
+    assert 0.0 < row["ci_high"] < 1.0
+    assert measure(seen_twice([("a", "a")]), "inconsistent_share")[["ci_low", "ci_high"]].isna().all()
+
+
+def test_two_dialogues_are_enough_to_fit_and_one_is_not(rng):
+    verdicts, comparisons, features = length_study(rng, 200, 0.5)
+    verdicts["dialogue_id"] = np.where(np.arange(200) < 100, "d0", "d1")
+    assert feature_bias(verdicts, comparisons, features, within_authors=False)["log_odds"].notna().all()
+    alone = feature_bias(verdicts.assign(dialogue_id="d0"), comparisons, features, within_authors=False).iloc[0]
+    assert (alone["why"], np.isnan(alone["log_odds"])) == ("one dialogue only", True)
+
+
 def test_one_order_alone_shows_no_contradiction():
     once = seen_twice([("a", "a")] * 10).query("order == 'ab'")
     row = measure(once, "inconsistent_share")

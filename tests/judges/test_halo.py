@@ -72,6 +72,15 @@ def test_judges_that_agree_do_not_make_a_dimension_distinct_for_people(rng):
     assert labels["model with model"].tolist() == [""]
 
 
+def test_another_scale_changes_nothing_and_the_first_share_lies_between_its_ends(rng):
+    block = world(rng, distinct=0.5)
+    one, other = (measure_halo(table_of(part), rng=np.random.default_rng(1), n_resamples=50) for part in (block, block / 100))
+    pd.testing.assert_frame_equal(one.dimensions, other.dimensions)
+    shares = one.raters
+    assert ((shares["ci_low"] > 1 / 3) & (shares["ci_low"] < shares["first_share"])).all()
+    assert ((shares["first_share"] < shares["ci_high"]) & (shares["ci_high"] < 1.0)).all()
+
+
 def test_the_second_criterion_by_correlations_read_off_the_matrix(rng):
     found = measure_halo(table_of(world(rng, distinct=0.3)), rng=rng, n_resamples=2)
     row = found.second.set_index(["one", "other", "dimension"]).loc[("j", "l", "safety")]

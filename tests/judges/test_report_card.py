@@ -100,6 +100,20 @@ def test_twelve_of_fifteen_by_hand():
     assert grades["p"].iloc[0] == pytest.approx(2 * (455 + 105 + 15 + 1) / 2**15)
 
 
+def test_one_pair_is_an_answer_but_tells_nothing():
+    outcomes, described = card(judge(lambda probe, first, number: True, n=1))
+    assert outcomes["bare"] == "not shown to tell"
+    assert described["finding"] == "not to be trusted"
+
+
+def test_a_judge_that_tells_some_of_the_spoilt_replies_or_was_not_asked_about_all_does_not_pass():
+    described = card(judge(lambda probe, first, number: probe == "bare" or (None if probe == "says-ai" else number % 2)))[1]
+    assert (described["finding"], described["reasons"]) == ("not shown to be trustworthy", "tells 1 of 2 spoilt replies")
+    knows = judge(lambda probe, first, number: None if probe == "says-ai" else True)
+    some = grade_probes(knows, EXPECTED).assign(n=lambda table: table["n"].where(table["probe"] != "padded", 0))
+    assert describe_judges(some).iloc[0]["finding"] == "not shown to be trustworthy"
+
+
 def test_failed_answers_are_counted_and_never_ties():
     verdicts = judge(lambda probe, first, number: True)
     failed = verdicts["dialogue_id"].isin(["d0", "d1"])

@@ -40,7 +40,10 @@ def test_the_estimate_is_a_difference_of_differences():
                ("people", "mine"): 2, ("people", "free"): 2}  # fmt: skip
     found = self_preference(scores_of(by_hand), WHO, rng=np.random.default_rng(1))
     assert pick(found)["estimate"] == pytest.approx((4.5 - 3) - (3.5 - 2.5))
+    assert pick(found)[["own_judge", "own_others"]].tolist() == pytest.approx([4.5 - 3, 3.5 - 2.5])
     assert pick(found, "people")["estimate"] == pytest.approx((4.5 - 3) - 0)
+    # Means of 4.5, 3, 3.5, 2.5 lie 7/8, 1/2, 5/8, 3/8 of the way from 1 to 5: odds of 7, 1, 5/3, 3/5.
+    assert pick(found, scale="logit")["estimate"] == pytest.approx(np.log(7 / 1) - np.log((5 / 3) / (3 / 5)))
 
 
 def test_a_good_reply_and_a_mild_judge_are_no_self_preference():

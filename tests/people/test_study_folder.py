@@ -257,8 +257,8 @@ def test_a_study_that_is_stopped_leaves_nobody_listening_and_its_answers_are_pri
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs, two seconds later at most; one that nobody buried does not."""
-    for _ in range(20):
+    """Tell whether a process still runs a minute later; one that nobody buried does not."""
+    for _ in range(600):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
         except OSError:

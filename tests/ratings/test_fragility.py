@@ -59,6 +59,34 @@ def test_the_set_is_as_small_as_trying_all_of_them_finds():
     assert find_fragility(table, weights="verdicts").n_removed == smallest
 
 
+def test_one_dialogue_may_hold_up_the_first_place():
+    table = pd.DataFrame({"dialogue_id": list("dddef"), "responder_a": "x", "responder_b": "y", "verdict": list("aaabb")})
+    found = find_fragility(table, unit="dialogue_id", weights="verdicts")
+    assert (found.n_removed, found.removed.tolist(), found.n_units) == (1, ["d"], 3)
+
+
+def test_no_set_holds_one_too_many_whatever_was_foretold(rng):
+    """Sixty small tables: without the last of a set, the first place is where it was or nobody's alone."""
+    sizes, foretold = [], []
+    for _ in range(60):
+        table = pd.DataFrame(rng.choice(list("xyz"), (12, 2)), columns=["responder_a", "responder_b"])
+        table = table.assign(verdict=rng.choice(["a", "b", "tie"], 12)).query("responder_a != responder_b")
+        try:
+            found = find_fragility(table, weights="verdicts")
+        except RatingsError:  # not all three met
+            continue
+        if found.n_removed:
+            sizes.append(found.n_removed)
+            foretold.append(found.foretold or 0)
+            try:
+                strength = fit_ratings(table.drop(index=found.removed[:-1]), weights="verdicts", n_resamples=0).strength
+            except RatingsError:
+                continue
+            assert strength.index[0] == found.first or strength.iloc[0] == pytest.approx(strength.iloc[1], abs=1e-8)
+    assert min(sizes) == 1 < max(sizes)
+    assert any(size == 1 < more for size, more in zip(sizes, foretold, strict=True))
+
+
 def test_a_leader_whom_nobody_beats_in_any_subset_stays():
     table = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 5})
     found = find_fragility(table)
