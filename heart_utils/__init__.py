@@ -75,7 +75,7 @@ _PUBLIC = {
         "heartbench.linter": "degenerate_hits lint_rubric lint_rule",
         "report.conversation": "practise_comparisons read_conversation",
         "report.figures": (
-            "cjk_style mark_simulated note_origin plot_absent plot_boards plot_forest plot_intervals "
+            "cjk_style mark_simulated plot_absent plot_boards plot_forest plot_intervals "
             "plot_leaderboard plot_trend use_book_style use_cjk_font"
         ),
         "report.gate_report": "read_sides require_pass write_reports",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from heart_utils.ratings.ratings import Ratings
 
-__all__ = ["cjk_style", "mark_simulated", "note_origin", "plot_absent", "plot_boards", "plot_forest", "plot_intervals"]
+__all__ = ["cjk_style", "mark_simulated", "plot_absent", "plot_boards", "plot_forest", "plot_intervals"]
 __all__ += ["plot_leaderboard", "plot_trend", "use_book_style", "use_cjk_font"]
 
 # seaborn's colorblind palette; the marker repeats what the colour says.
@@ -448,28 +448,6 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
             0.99, 0.02, "SIMULATED", transform=ax.transAxes, ha="right", va="bottom", fontsize="x-small", color="#8a3b00",
             weight="bold", zorder=5, bbox={"fc": "white", "ec": "none", "alpha": 0.8, "pad": 1.0},
         )  # fmt: skip
-
-
-def note_origin(ax: Axes, text: str) -> None:
-    """Write above a figure what it rests on, so that a screenshot says it too.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-        A figure without a title.
-    text : str
-        Whose data, and where they come from: ``"MT-Bench: measured"``.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> ax = plt.figure().subplots()
-    >>> note_origin(ax, "Run sample; histories: drafted")
-    >>> ax.get_title(loc="left")
-    'Run sample; histories: drafted'
-    """
-    said = _fold(text, LINE + 10)
-    ax.set_title(said, loc="left", fontsize="x-small", color="0.35", pad=16)  # above the names of reference lines
 
 
 def use_cjk_font() -> None:
