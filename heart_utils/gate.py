@@ -180,6 +180,11 @@ def compare_anytime(
         With ``mode`` ``"anytime"``: drops and bounds are percentage points of win share when the gate stopped, after
         ``n_dialogues``. ``path`` has a row per dimension and dialogue: ``drop``, ``drop_low``, ``drop_high``.
 
+    Raises
+    ------
+    GateError
+        As :func:`compare_responders`.
+
     References
     ----------
     .. [1] Waudby-Smith and Ramdas (2024), https://doi.org/10.1093/jrsssb/qkad009

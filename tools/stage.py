@@ -252,7 +252,7 @@ _API_PARTS = {
     "ratings": ("from verdicts to strengths", "ratings"),
     "agreement": ("how far raters agree", "agreement"),
     "judges": ("what a judge rewards", "halo"),
-    "replies": ("what a reply does", "strategies"),
+    "replies": ("what a reply does", "codes"),
     "evidence": ("open studies as comparable effects", "effects"),
     "simulate": ("studies with known truth", "study"),
     "heartbench": ("HeartBench's rule and leaderboard", "formula"),

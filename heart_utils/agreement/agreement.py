@@ -22,7 +22,7 @@ from heart_utils.ratings.resampling import (
     standard_error,
     sums_by,
 )
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, name_codes, read_votes, unit_values
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, name_codes, party, read_votes, unit_values
 from heart_utils.tables import RATER_KINDS, need_columns
 
 __all__ = ["Agreement", "pairwise_agreement"]
@@ -91,7 +91,7 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str | N
     """
     alone = between[1] is None
     _check(votes, table, between, by)
-    first, second = (party(votes, table, who or between[0]) for who in between)
+    first, second = (party(votes.rows, table, who or between[0]) for who in between)
     symmetric = bool((first == second).all()) and not alone
     if symmetric and len(np.unique(votes.rater[first])) < 2:
         only = votes.raters[votes.rater[first][0]]
@@ -107,7 +107,7 @@ def pair_votes(votes: Votes, table: pd.DataFrame, *, between: tuple[str, str | N
     if "rater" in by:
         labels["rater"] = votes.raters.to_numpy(dtype=object)[met["rater_other"]]
     if "ambiguity" in by:
-        labels["ambiguity"] = _ambiguity(met, votes, party(votes, table, "human"), first, second)
+        labels["ambiguity"] = _ambiguity(met, votes, party(votes.rows, table, "human"), first, second)
     group, groups = number_groups(labels[list(by)])
     cells, where = np.unique(unit * len(groups) + group, return_inverse=True)
     place = (where * N_LABELS + met["value"].to_numpy()) * N_LABELS + met["value_other"].to_numpy()
@@ -155,17 +155,6 @@ def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str | None], b
     kind = ["rater_kind"] if set(between) & set(RATER_KINDS) else []
     needed = ["responder_a", "responder_b", *(column for column in by if column != "ambiguity"), *kind]
     need_columns(table, needed, AgreementError)
-
-
-def party(votes: Votes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
-    column = "rater_kind" if who in RATER_KINDS else "rater"
-    if column not in table:
-        raise AgreementError(f"The table has no column {column}, so nobody is known to be {who}.")
-    mask = (table[column] == who).to_numpy(dtype=bool)[votes.rows]
-    if not mask.any():
-        there = ", ".join(map(str, sorted(table[column].dropna().unique())[:8]))
-        raise AgreementError(f"No answer that counts is by {who!r}. {column} is: {there}.")
-    return mask
 
 
 def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:

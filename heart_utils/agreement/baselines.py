@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.agreement.agreement import A, B, VotePairs, author_baseline, pair_votes, party, sum_by_cluster, that_count
+from heart_utils.agreement.agreement import A, B, VotePairs, author_baseline, pair_votes, sum_by_cluster, that_count
 from heart_utils.agreement.kappa import cluster_of_unit
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, sums_by
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, people_only, read_votes
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, party, people_only, read_votes
 
 __all__ = ["Ceiling", "agreement_with_baselines", "ceiling_bounds", "estimate_ceiling"]
 
@@ -92,7 +92,7 @@ def agreement_with_baselines(
     counts = that_count(pairs, "exclude")
     if not counts.any():
         raise AgreementError("Nothing is decided: every pair of votes holds a tie.")
-    guesses = {**_from_gaps(votes, pairs, gaps), **_from_order(votes, verdicts, pairs, party(votes, verdicts, between[0]))}
+    guesses = {**_from_gaps(votes, pairs, gaps), **_from_order(votes, verdicts, pairs, party(votes.rows, verdicts, between[0]))}
     first = pairs.sides(counts)[0]
     said = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
     right = pairs.sum_up(np.array(said).reshape(len(guesses), len(first)).T)

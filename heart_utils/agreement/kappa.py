@@ -34,8 +34,7 @@ class Coefficient:
     ci_low: float  # the ends are ``nan`` where no interval can be had
     ci_high: float
     ci_level: float
-    disagreement: float  # `value` is one minus this over the next; ``nan`` for intraclass correlations
-    by_chance: float
+    disagreement: float  # `value` is one minus this over what chance brings; ``nan`` for intraclass correlations
     n_units: int  # what entered
     n_raters: int
     n_answers: int
@@ -357,7 +356,7 @@ def icc(
     )
     if np.isnan(found.value):
         raise AgreementError("All rows have the same score: without variance there is nothing to have in common.")
-    return replace(found, disagreement=float("nan"), by_chance=float("nan"))
+    return replace(found, disagreement=float("nan"))
 
 
 def judge_reliability(
@@ -582,6 +581,6 @@ def _coefficient(
     low, high = interval_of(value, replicates, n_clusters, ci_level, most=1.0)
     n_undefined = int(np.isnan(replicates).sum())
     return Coefficient(
-        name, value, low, high, ci_level, observed, chance, *entered, n_clusters, n_undefined,
+        name, value, low, high, ci_level, observed, *entered, n_clusters, n_undefined,
         n_clusters < ENOUGH_CLUSTERS, votes.left_out,
     )  # fmt: skip

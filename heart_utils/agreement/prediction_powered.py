@@ -14,8 +14,7 @@ from scipy.special import expit
 from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
 from heart_utils.ratings.resampling import check_level, ratio
 from heart_utils.ratings.spread import Gaps, centring
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries, read_verdicts, refuse_ties_alone
-from heart_utils.tables import RATER_KINDS
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries, party, read_verdicts, refuse_ties_alone
 
 __all__ = ["PoweredRatings", "prediction_powered_ratings"]
 
@@ -155,9 +154,9 @@ def prediction_powered_ratings(
     check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)
     refuse_ties_alone(entries, dimension)
-    mine = _rows_by(entries, verdicts, "human")
+    mine = party(entries.rows, verdicts, "human")
     wins_people, seen_people, counts = _count(entries, mine, verdicts[stands_for] if stands_for else None)
-    wins_judge, seen_judge, _ = _count(entries, _rows_by(entries, verdicts, judge))
+    wins_judge, seen_judge, _ = _count(entries, party(entries.rows, verdicts, judge))
     labelled, heard = (np.asarray(seen.any(axis=(1, 2))) for seen in (seen_people, seen_judge))
     cells = float((seen_people > 0).sum() / seen_judge.sum())
     _check(labelled, heard, cells if weight is None and stands_for is None else 0.0, entries.clusters, cluster, judge)
@@ -216,17 +215,6 @@ class _Fit:
         chance = expit(theta[:, None] - theta[None, :])
         information = np.where(self.used, chance * (1.0 - chance), 0.0)
         return np.asarray(np.linalg.pinv(np.diag(information.sum(axis=1)) - information))
-
-
-def _rows_by(entries: Entries, verdicts: pd.DataFrame, who: str) -> NDArray[np.bool_]:
-    column = "rater_kind" if who in RATER_KINDS else "rater"
-    if column not in verdicts:
-        raise AgreementError(f"verdicts have no column {column}, so nobody is known to be {who}.")
-    mine = (verdicts[column] == who).to_numpy(dtype=bool)[entries.rows]
-    if not mine.any():
-        there = ", ".join(map(str, verdicts[column].unique()[:8]))
-        raise AgreementError(f"No verdict that counts is by {who!r}. {column} is: {there}.")
-    return np.asarray(mine)
 
 
 def _count(entries: Entries, mine: NDArray[np.bool_], stands_for: pd.Series | None = None) -> tuple[Array, Array, Array]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from heart_utils.agreement.agreement import number_groups, party
+from heart_utils.agreement.agreement import number_groups
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
@@ -19,7 +19,7 @@ from heart_utils.ratings.resampling import (
     ratio,
     sums_by,
 )
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, read_votes, unit_values
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, party, read_votes, unit_values
 from heart_utils.tables import need_columns
 
 __all__ = ["OUTCOMES", "rank_agreement", "track_recipients"]
@@ -112,7 +112,7 @@ def _conversations(votes: Votes, scores: pd.DataFrame) -> Codes:
 
 def _meetings(votes: Votes, scores: pd.DataFrame, between: tuple[str, str]) -> list[tuple[int, int]]:
     """List the pairs of raters of the two parties, nobody with themselves, each pair once."""
-    first, second = (np.unique(votes.rater[party(votes, scores, who)]).tolist() for who in between)
+    first, second = (np.unique(votes.rater[party(votes.rows, scores, who)]).tolist() for who in between)
     met = sorted({(min(one, two), max(one, two)) for one in first for two in second if one != two})
     if not met:
         raise AgreementError(f"Agreement needs two raters or more; there is only {votes.raters[first[0]]}.")

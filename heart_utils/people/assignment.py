@@ -169,9 +169,9 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
     rated = assignment[assignment["task"] == "rate"]
     if rated.empty:
         raise AssignmentError("The assignment holds nothing to rate; make it with assign_raters.")
-    low_first = (rated["order"] == "ab") == (rated["responder_a"] < rated["responder_b"])
-    lead = pd.Series(np.where(low_first, 1, -1), index=rated.index)
-    duels = rated[["responder_a", "responder_b"]].apply(lambda row: " / ".join(sorted(row)), axis=1)
+    one, other = rated["responder_a"], rated["responder_b"]
+    lead = pd.Series(np.where((rated["order"] == "ab") == (one < other), 1, -1), index=rated.index)
+    duels = one.where(one < other, other) + " / " + other.where(one < other, one)
     per_seat = rated.groupby("seat").size()
     visits = rated.groupby(["seat", "history_id"]).size()
     n_histories = rated["history_id"].nunique()
@@ -431,8 +431,9 @@ def _link(ratings: np.ndarray, group: object) -> tuple[dict[int, int], list[int]
 def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) -> pd.DataFrame:
     """Put each seat's comparisons in a random order, one history never twice running if it can be helped, and add checks."""
     pages: list[dict[Any, Any]] = []
-    for seat, there in rows.groupby("seat", sort=True):
-        waiting = there.iloc[rng.permutation(len(there))].to_dict("records")
+    records, seats = rows.to_dict("records"), rows.groupby("seat").indices
+    for seat, there in sorted(seats.items()):
+        waiting = [records[place] for place in rng.permutation(there)]
         sequence: list[dict[Any, Any]] = []
         while waiting:
             history, times = Counter(row["history_id"] for row in waiting).most_common(1)[0]

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.tables import ORDERS, STATES
+from heart_utils.tables import ORDERS, RATER_KINDS, STATES
 
 __all__ = ["AgreementError", "Entries", "RatingsError", "VerdictsError", "Votes", "combine_orders", "won_by_a"]
 
@@ -193,6 +193,18 @@ def people_only(table: pd.DataFrame) -> pd.DataFrame:
     if people.empty:
         raise VerdictsError("No answer is by a person (rater_kind 'human').")
     return people
+
+
+def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
+    """Tell which rows are by a kind of raters, or by one rater; refuse a table in which none is."""
+    column = "rater_kind" if who in RATER_KINDS else "rater"
+    if column not in table:
+        raise AgreementError(f"The table has no column {column}, so nobody is known to be {who}.")
+    mask = (table[column] == who).to_numpy(dtype=bool)[rows]
+    if not mask.any():
+        there = ", ".join(map(str, sorted(table[column].dropna().unique())[:8]))
+        raise AgreementError(f"No answer that counts is by {who!r}. {column} is: {there}.")
+    return mask
 
 
 def is_simulated(rows: pd.DataFrame) -> bool:

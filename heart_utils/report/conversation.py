@@ -17,13 +17,13 @@ from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report import WORDS
 from heart_utils.runs import may_publish, strictest_licence, visible_text
 
-__all__ = ["WRITTEN_BY", "Reading", "practise_comparisons", "read_conversation"]
+__all__ = ["WRITTEN_BY", "Html", "practise_comparisons", "read_conversation"]
 
 _PAGES = Environment(loader=FileSystemLoader(Path(__file__).with_name("pages")), autoescape=True, undefined=StrictUndefined)
 _PAGES.trim_blocks = _PAGES.lstrip_blocks = True
 
 
-class Reading:
+class Html:
     """A piece of HTML that a notebook shows."""
 
     def __init__(self, html: str) -> None:
@@ -35,7 +35,7 @@ class Reading:
 
 def read_conversation(
     history: Mapping[str, object] | pd.Series, replies: Mapping[str, str] | None = None, *, who_wrote: str
-) -> Reading:
+) -> Html:
     """Show one history as a conversation, with replies to it below if there are any.
 
     Parameters
@@ -49,7 +49,7 @@ def read_conversation(
 
     Returns
     -------
-    Reading
+    Html
         HTML for a notebook. Markup inside a text is shown, never run.
 
     Raises
@@ -70,7 +70,7 @@ def read_conversation(
     bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
     bubbles += [("supporter heart-reply", label, text) for label, text in (replies or {}).items()]
     shown = [(kind, visible_text(label), visible_text(text)) for kind, label, text in bubbles]
-    return Reading(fill_page("conversation", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"))
+    return Html(fill_page("conversation", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"))
 
 
 def fill_page(name: str, **values: Any) -> str:
@@ -93,7 +93,7 @@ def practise_comparisons(
     n: int = 12,
     cautions: Mapping[str, str] | None = None,
     rng: np.random.Generator,
-) -> Reading:
+) -> Html:
     """Make a set of comparisons to practise on, one conversation at a time, with nothing stored and nothing sent.
 
     Parameters
@@ -114,7 +114,7 @@ def practise_comparisons(
 
     Returns
     -------
-    Reading
+    Html
         HTML with its own script. Without scripts the comparisons stand under each other, and each opens by itself.
         Where no words may be shown, or there are none, a sentence says so.
 
@@ -130,10 +130,10 @@ def practise_comparisons(
     open_ones = histories[histories["licence"].map(may_publish)]
     if open_ones.empty or not all(may_publish(licence) for licence in licences):
         words = f"words under {strictest_licence(stated)} may not be shown in a page. They stand in your own copy of the data."
-        return Reading(f"<p>There is no practice here: {escape(words)}</p>")
+        return Html(f"<p>There is no practice here: {escape(words)}</p>")
     chosen = _choose(open_ones, replies, comparisons, n, rng)
     if chosen.empty:
-        return Reading("<p>There is no practice here: no conversation of this run has two valid replies with words.</p>")
+        return Html("<p>There is no practice here: no conversation of this run has two valid replies with words.</p>")
     flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
     kinds = {who: f"{who} ({WRITTEN_BY[kind]})" for who, kind in responders[["responder", "responder_kind"]].to_numpy()}
     texts = replies.set_index("reply_id")["text"]
@@ -149,7 +149,7 @@ def practise_comparisons(
         for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
     ]
     about = ", ".join(dict.fromkeys(_problem(told.loc[history]) for history in chosen["history_id"]))
-    return Reading(fill_page("practice", articles=articles, about=about))
+    return Html(fill_page("practice", articles=articles, about=about))
 
 
 def _choose(

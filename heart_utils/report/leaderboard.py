@@ -17,7 +17,7 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.report import WORDS
-from heart_utils.report.conversation import Reading, fill_page
+from heart_utils.report.conversation import Html, fill_page
 from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
 from heart_utils.runs import csv_text, write_atomically
 from heart_utils.scores import weigh_scores
@@ -209,7 +209,7 @@ def weigh_by_hand(
     scores: pd.DataFrame | None = None,
     ci_level: float = 0.95,
     simulated: bool = False,
-) -> Reading:
+) -> Html:
     """Make sliders for the weights of dimensions beside the ranking that they give.
 
     Parameters
@@ -230,7 +230,7 @@ def weigh_by_hand(
 
     Returns
     -------
-    Reading
+    Html
         HTML with its own script. It opens with equal weights, and without scripts it shows that ranking.
 
     Raises
@@ -258,7 +258,7 @@ def weigh_by_hand(
     values["scores"] = dict(zip(wide.index, wide.to_numpy().tolist(), strict=True))
     values["spread"], values["reach"] = {name: matrix.round(8).tolist() for name, matrix in spread.items()}, reach
     values |= {"scale": scale, "simulated": simulated, "ci_level": ci_level, "json": json.dumps}
-    return Reading(fill_page("leaderboard_weights", **values))
+    return Html(fill_page("leaderboard_weights", **values))
 
 
 def _spread(scores: pd.DataFrame, dimensions: list[str], ci_level: float) -> dict[str, Any]:

@@ -67,7 +67,7 @@ file does not state is ``none stated``, the strictest, so nothing is published b
 """
 
 
-class Reading(TypedDict, total=False):
+class FileOptions(TypedDict, total=False):
     """How a file of one's own is to be read; `load_verdicts` says what each of these means."""
 
     columns: Mapping[str, str | None]
@@ -78,9 +78,9 @@ class Reading(TypedDict, total=False):
     encoding: str | None
 
 
-def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading: Reading | None = None) -> pd.DataFrame:
+def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading: FileOptions | None = None) -> pd.DataFrame:
     """Read a user's file, or take their DataFrame, as one of the project's tables; say all its faults at once."""
-    how, faults = reading or Reading(), list[str]()
+    how, faults = reading or FileOptions(), list[str]()
     for option, example in (
         ("columns", "{'Urteil': 'verdict'}"),
         ("words", "{'links': 'a'}"),
@@ -125,7 +125,7 @@ def read_sample(table: str) -> pd.DataFrame:
         raise DataError(f"{file}: {error}") from None
 
 
-def _read(file: Path, how: Reading, faults: list[str]) -> pd.DataFrame:
+def _read(file: Path, how: FileOptions, faults: list[str]) -> pd.DataFrame:
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"{file}: expected a file that ends in {', '.join(SUFFIXES)}.")
@@ -207,7 +207,7 @@ def _read_csv(file: Path, content: str, sep: str | None) -> pd.DataFrame:
     return rows
 
 
-def _one_row_a_rater(table: str, rows: pd.DataFrame, how: Reading) -> pd.DataFrame:
+def _one_row_a_rater(table: str, rows: pd.DataFrame, how: FileOptions) -> pd.DataFrame:
     """Turn a table with a column for each rater into one with a row for each of their answers."""
     if not (raters := how.get("rater_columns")):
         return rows
@@ -226,7 +226,7 @@ def _one_row_a_rater(table: str, rows: pd.DataFrame, how: Reading) -> pd.DataFra
     return kept
 
 
-def _name_columns(table: str, rows: pd.DataFrame, how: Reading, faults: list[str]) -> pd.DataFrame:
+def _name_columns(table: str, rows: pd.DataFrame, how: FileOptions, faults: list[str]) -> pd.DataFrame:
     """Give columns the names of the table: what the user says, or their own without case, blanks and hyphens."""
     given, always, expected = how.get("columns") or {}, how.get("always") or {}, TABLES[table]
     meant = {_plain(column): column for column in expected} | {_plain(head): name for head, name in given.items()}
@@ -284,7 +284,7 @@ def _word(cell: object) -> str:
     return "" if cell is None or cell != cell else (f"{cell:g}" if isinstance(cell, float) else str(cell)).strip().casefold()
 
 
-def _read_cells(table: str, rows: pd.DataFrame, as_text: bool, how: Reading, faults: list[str]) -> list[Any]:
+def _read_cells(table: str, rows: pd.DataFrame, as_text: bool, how: FileOptions, faults: list[str]) -> list[Any]:
     """Read words and cells of text as what they mean, in place; give the labels of rows where that cannot be done."""
     bad: list[Any] = []
     for column, what in TABLES[table].items() if as_text else ():

@@ -12,7 +12,7 @@ import pandas as pd
 
 from heart_utils.runs import PUBLIC, open_run, read_parquet
 from heart_utils.sources.catalogue import SOURCES, DataError
-from heart_utils.sources.files import SUFFIXES, Reading, read_file, read_sample
+from heart_utils.sources.files import SUFFIXES, FileOptions, read_file, read_sample
 from heart_utils.sources.heart import load_esconv, load_heart, published_replies
 from heart_utils.tables import check_table, need_columns, needed_columns
 
@@ -21,7 +21,7 @@ __all__ = ["load_histories", "load_replies", "load_scores", "load_tallies", "loa
 Given = str | os.PathLike[str] | pd.DataFrame
 
 
-def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpack[Reading]) -> pd.DataFrame:
+def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpack[FileOptions]) -> pd.DataFrame:
     """Load histories: dialogues that stop where a supporter must answer.
 
     Parameters
@@ -63,7 +63,7 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
     return read_file("histories", name_or_path, reading)
 
 
-def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[Reading]) -> pd.DataFrame:
+def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[FileOptions]) -> pd.DataFrame:
     """Load replies: what was written for histories.
 
     Parameters
@@ -97,7 +97,7 @@ def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[
     return read_file("replies", name_or_path, reading) if name is None else published_replies(name, twins=twins)
 
 
-def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: Unpack[Reading]) -> pd.DataFrame:
+def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: Unpack[FileOptions]) -> pd.DataFrame:
     """Load scores: numbers that raters gave to one reply alone.
 
     Parameters
@@ -172,7 +172,11 @@ def load_tallies(name: str, *, by: str | None = None) -> pd.DataFrame:
 
 
 def load_verdicts(
-    name_or_path: Given, *, dimension: str | None = None, raters: str | Iterable[str] | None = None, **reading: Unpack[Reading]
+    name_or_path: Given,
+    *,
+    dimension: str | None = None,
+    raters: str | Iterable[str] | None = None,
+    **reading: Unpack[FileOptions],
 ) -> pd.DataFrame:
     """Load verdicts: which of two replies raters preferred.
 
@@ -241,10 +245,10 @@ def _called(name_or_path: Given) -> str:
     return "the DataFrame" if isinstance(name_or_path, pd.DataFrame) else os.fspath(name_or_path)
 
 
-def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: Reading) -> str | None:
+def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: FileOptions) -> str | None:
     """Tell a known name from a path or a table."""
-    if strange := sorted(set(reading) - set(Reading.__annotations__)):
-        options = ", ".join(Reading.__annotations__)
+    if strange := sorted(set(reading) - set(FileOptions.__annotations__)):
+        options = ", ".join(FileOptions.__annotations__)
         raise TypeError(f"load_{table} has no option {', '.join(strange)}; of files it has {options}.")
     if isinstance(name_or_path, pd.DataFrame):
         return None

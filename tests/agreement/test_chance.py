@@ -233,3 +233,14 @@ def test_units_with_one_answer_can_lift_fleiss_above_cohen_and_complete_units_ca
     with_lone = scores([*ten, *[(N, 2)] * 6])
     assert cohen_kappa(with_lone, **ALONE).value == pytest.approx(14 / 34)
     assert fleiss_kappa(with_lone, **ALONE).value > 14 / 34
+
+
+def test_verdicts_without_ties_have_two_categories():
+    """Equal on three pairs of four; chance is a half, whichever of the two authors is called a."""
+    said = {"p": "aaab", "m": "aabb"}
+    rows = [(f"d{k}", "x", "y", rater, word) for rater, words in said.items() for k, word in enumerate(words)]
+    table = pd.DataFrame(rows, columns=["pair_id", "responder_a", "responder_b", "rater", "verdict"])
+    for coefficient in (cohen_kappa, fleiss_kappa, gwet_ac):
+        assert coefficient(table, cluster=None, n_resamples=0).value == pytest.approx((3 / 4 - 1 / 2) / (1 / 2))
+    # Alpha: six of eight answers meet an equal one; two answers drawn from 4 a and 4 b differ in 4 of 7.
+    assert krippendorff_alpha(table, cluster=None, n_resamples=0).value == pytest.approx(1 - (1 / 4) / (4 / 7))

@@ -5,6 +5,7 @@ import pandas as pd
 import pingouin
 import pytest
 import statsmodels.formula.api as smf
+from scipy import stats
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.power import TTestPower
 
@@ -129,6 +130,16 @@ def test_the_gap_is_the_formula_of_a_paired_test():
     assert TTestPower().power(effect, plan["n_dialogues"], 0.05) == pytest.approx(0.8, abs=0.005)
 
 
+def test_where_raters_are_others_too_the_fewer_of_dialogues_and_raters_set_the_degrees_of_freedom():
+    parts = variance_components(draw(np.random.default_rng(4), {"responder": 10, "dialogue": 60, "rater": 4}, TRUE))
+    variance = parts.table["variance"]
+    for row in cheapest_design(parts, gap=0.9, most_raters=12, same_raters=False).itertuples():
+        n, m = row.n_dialogues, row.n_raters
+        error = variance["responder:dialogue"] / n + variance["responder:rater"] / m + variance["rest"] / (n * m)
+        t = stats.t.ppf([0.975, 0.8], min(n, m) - 1).sum()
+        assert row.gap == pytest.approx(t * np.sqrt(2 * error))
+
+
 def test_wins_of_a_dialogue_share_its_votes_and_panels_meet_the_same_pairs():
     votes = pd.DataFrame(
         [("d", "d--x--y", "x", "y", who, said) for who, said in zip("abcd", ["a", "tie", "b", "a"], strict=True)]
@@ -166,3 +177,12 @@ def test_what_cannot_be_told_is_refused(scores):
         variance_components(scores[scores["responder"] == 0])
     with pytest.raises(AgreementError, match="does not hold two studies of 2"):
         check_reliability(scores, 2, rng=np.random.default_rng(1))
+
+
+def test_another_scale_of_scores_changes_no_reliability(scores):
+    one, other = (
+        check_reliability(rows, 1, n_halves=5, rng=np.random.default_rng(1))
+        for rows in (scores, scores.assign(score=10 * scores["score"]))
+    )
+    pd.testing.assert_frame_equal(one, other)
+    assert one["correlation"].between(-1, 1).all()

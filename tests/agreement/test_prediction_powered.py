@@ -136,7 +136,7 @@ def test_names_of_responders_change_nothing(rng):
             lambda table: table[(table["rater_kind"] == "human") | (table["dialogue_id"] > "d00")],
             "no verdict on dialogue_id d00, which people judged",
         ),
-        (lambda table: table[table["rater_kind"] == "model"], "No verdict that counts is by 'human'"),
+        (lambda table: table[table["rater_kind"] == "model"], "No answer that counts is by 'human'"),
         (lambda table: table.drop(columns="rater_kind"), "no column rater_kind"),
     ],
 )

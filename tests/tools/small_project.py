@@ -6,9 +6,11 @@ import shutil
 import subprocess
 import sys
 import zlib
+from contextlib import contextmanager
 from pathlib import Path
 
 from heart_utils.runs import find_root
+from tools.forks import PLACE
 
 
 def cell(source, *, kind="code", tags=(), **metadata):
@@ -32,7 +34,7 @@ class Project:
     """A folder that holds what `make` needs and no more."""
 
     def __init__(self, root: Path):
-        self.root = root
+        self.root, self.forks = root, {}
         source = find_root()
         for name in ("heart_utils", "tools", "data"):
             shutil.copytree(source / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "bench"))
@@ -48,14 +50,27 @@ class Project:
         (self.root / "params" / f"{run}.yaml").write_text(text)
 
     def run(self, *command):
-        environment = {**os.environ, "PYTHONPATH": str(self.root), "HEART_DATA_CACHE": str(self.root / "cache")}
-        for name in ("HEART_DATA_MIRROR", "HEART_ROOT", "MAKEFLAGS", "MAKELEVEL"):
-            environment.pop(name, None)
-        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=600)
+        how = {"capture_output": True, "text": True, "timeout": 600}
+        return subprocess.run(command, cwd=self.root, env=self.environment(), **how)
+
+    def environment(self):
+        own = {"PYTHONPATH": str(self.root), "HEART_DATA_CACHE": str(self.root / "cache")}
+        gone = ("HEART_DATA_MIRROR", "HEART_ROOT", "MAKEFLAGS", "MAKELEVEL")
+        return {**{name: value for name, value in os.environ.items() if name not in gone}, **own, **self.forks}
+
+    @contextmanager
+    def forking(self):
+        """Let commands be forks of one process meanwhile, as `make book` has it: libraries are imported once."""
+        command = [sys.executable, "-m", "tools.forks", "sh", "-c", f"echo ${PLACE}; read closed"]
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, cwd=self.root, env=self.environment(), **how) as server:
+            self.forks = {PLACE: server.stdout.readline().strip()}
+            yield
+            self.forks = {}
 
     def make_notebooks(self, run="sample"):
         """Plan and run the graph; give the names of the chapters that ran."""
-        planned = self.run(sys.executable, "-m", "tools.plan", run)
+        planned = self.run(sys.executable, *(["-S", "-E", "tools/forks.py"] if self.forks else ["-m"]), "tools.plan", run)
         assert planned.returncode == 0, planned.stderr
         done = self.run("make", "-f", "tools/book.mk", "-j2", f"RUN={run}", f"PYTHON={sys.executable}", "notebooks")
         assert done.returncode == 0, done.stdout + done.stderr

@@ -42,6 +42,13 @@ def two(project):
     return project
 
 
+@pytest.fixture
+def forking(two):
+    with two.forking():
+        yield two
+
+
+@pytest.mark.usefixtures("forking")
 def test_only_what_changed_runs_again(two):
     assert two.make_notebooks() == {"01_first", "02_second"}
     assert two.make_notebooks() == set()
