@@ -16,8 +16,7 @@ if QUICK not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
     os.environ["PYTHONPATH"] = os.pathsep.join([QUICK, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 # The same examples in every run, so that a failure is one for all; and no verdict on how fast this machine was.
-repeatable = {"derandomize": True, "deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("repeatable", max_examples=50, **repeatable)
+settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
 
 REQUIRED = {name for name in os.environ.get("HEART_REQUIRE", "").split(",") if name}

@@ -76,7 +76,7 @@ rubrics = st.lists(
 ).filter(lambda rows: any(ability != "special" and points > 0 for _, ability, points in rows))
 
 
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(rows=rubrics, seed=st.integers(0, 99), veto=st.sampled_from(["paper", "released"]))
 def test_a_plain_loop_gives_the_same_scores(rows, seed, veto):
     questions = make_questions(rows)
@@ -87,7 +87,7 @@ def test_a_plain_loop_gives_the_same_scores(rows, seed, veto):
     assert cells.set_index("ability")["score"].to_dict() == pytest.approx(expected)
 
 
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(rows=rubrics, seed=st.integers(0, 99))
 def test_scores_lie_on_the_scale_and_a_bonus_more_never_costs(rows, seed):
     questions = make_questions(rows)

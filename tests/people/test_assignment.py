@@ -37,7 +37,7 @@ def both_orders(n_histories: int, n_responders: int) -> pd.DataFrame:
     load=st.integers(3, 12),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=25)
+@settings(max_examples=40)
 def test_every_assignment_is_balanced(n_histories, n_responders, votes, load, seed):
     comparisons = both_orders(n_histories, n_responders)
     assignment = assign_raters(comparisons, raters_per_pair=votes, load=load, n_checks=2, rng=np.random.default_rng(seed))
@@ -67,7 +67,7 @@ def test_fifteen_raters_a_pair_are_shared_out_evenly(n_histories, n_responders, 
     load=st.integers(1, 20),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=20)
+@settings(max_examples=30)
 def test_the_largest_load_is_balanced_and_no_larger_one_is(raters, load, seed):
     """Raters of each pair of each history, so that some histories have many more ratings than others."""
     both = both_orders(len(raters), 5)

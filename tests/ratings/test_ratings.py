@@ -222,7 +222,7 @@ def board(rows):
 
 
 @pytest.mark.parametrize("weights", ["pairs", "verdicts"])
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(rows=boards, names=st.permutations("wxyz"), seed=st.integers(0, 9))
 def test_names_sides_and_the_order_of_rows_change_nothing(weights, rows, names, seed):
     verdicts = board(rows)
@@ -235,7 +235,7 @@ def test_names_sides_and_the_order_of_rows_change_nothing(weights, rows, names, 
     assert here.sum() == pytest.approx(0, abs=1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(rows=boards)
 def test_every_verdict_twice_changes_nothing(rows):
     verdicts = board(rows)

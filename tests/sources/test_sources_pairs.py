@@ -124,7 +124,7 @@ CELLS = st.dictionaries(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(CELLS, st.randoms())
 def test_loops_find_the_same_pairs_whatever_is_missing_and_in_whatever_order(cells, random):
     rows = [(*key, score) for key, score in cells.items()]
