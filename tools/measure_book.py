@@ -83,7 +83,8 @@ def main() -> int:
     in_sight = table["words"] / table["words a line"]
     every_line = (in_sight / (1 - table["folded share"])).sum()
     counts = f"{whole['words']:,.0f} words, {whole['code cells']:.0f} code cells in sight, {whole['screens']:.0f} screens"
-    print(f"\nTogether {counts}; {whole['words'] / in_sight.sum():.1f} words a line, {1 - in_sight.sum() / every_line:.2f} folded.")
+    shares = f"{whole['words'] / in_sight.sum():.1f} words a line, {1 - in_sight.sum() / every_line:.2f} folded"
+    print(f"\nTogether {counts}; {shares}.")
     print(ANCHORS if screens else f"Screens need a built book, Chromium and playwright (make test-services). {ANCHORS}")
     return 0
 
