@@ -76,11 +76,11 @@ test: book $(MODEL) ## pytest, and the executed notebooks once more, compared
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services"
 	@$(PYTEST) -n $(JOBS) --dist loadfile -p nbval -p tools.kernels --nbval-lax build/executed/$(RUN)
 
-test-services: book .venv-study/ready ## the slow tests, and those that need a browser or a server
+test-services: book $(MODEL) .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "slow or services" $(call marked,slow\|services)
 
-coverage: book ## the tests of `make test` with the share of branches they reach: 90 % or more
+coverage: book $(MODEL) ## the tests of `make test` with the share of branches they reach: 90 % or more
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services" --cov --cov-report=term
 
 check: env $(CHECKERS) ## style, types, import rules, and no output in a committed notebook
