@@ -127,7 +127,7 @@ class Lane:
 
     @cached_property
     def secrets(self) -> list[str]:
-        """What may not stand in a recorded answer; looked up once, since an environment takes as long as the rest of a call."""
+        """What may not stand in a recorded answer; looked up once a queue, since an environment may be long."""
         return secrets_of(self.model)
 
     @cached_property

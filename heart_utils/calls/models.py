@@ -276,7 +276,7 @@ def load_litellm() -> ModuleType:
 
 
 def forgo_records() -> None:
-    """Let litellm make no record of the calls of this task if no callback would get it: that takes a tenth of a call."""
+    """Let litellm make no record of the calls of this task if no callback would get it, since making it takes time."""
     litellm = load_litellm()
     with suppress(ImportError):  # litellm's own mark for calls within calls; a version without it makes the records
         from litellm._internal_context import is_internal_call
