@@ -87,6 +87,14 @@ def test_what_is_kept_is_read_until_the_call_changes(elsewhere):
     assert "not as kept: call" in ran[2]
 
 
+def test_the_last_digits_of_an_argument_depend_on_the_processor_and_change_nothing(elsewhere):
+    ask, ran, _ = elsewhere
+    ask(mode="write", ci_level=0.9)
+    ask(ci_level=0.9 + 2e-16)
+    ask(ci_level=0.9 + 1e-9)
+    assert [bool(lines) for lines in ran] == [True, False, True]
+
+
 def test_a_table_that_was_touched_is_drawn_anew(elsewhere):
     ask, ran, root = elsewhere
     first = ask(mode="write")
