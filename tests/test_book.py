@@ -59,6 +59,14 @@ def test_every_simulation_that_is_kept_was_read_and_none_ran(pages):
     assert not told, "run `make simulations`, look at `git diff data/simulated`, and say why in the commit"
 
 
+def test_no_chapter_shows_a_warning(pages):
+    executed = [json.loads(file.read_text()) for file in sorted((ROOT / "build" / "executed" / "sample").glob("*.ipynb"))]
+    outputs = [out for one in executed for cell in one["cells"] for out in cell.get("outputs", [])]
+    told = [out["text"] for out in outputs if out.get("name") == "stderr"]
+    assert outputs
+    assert not told
+
+
 def test_every_chapter_says_what_it_rests_on_and_leads_there(pages):
     for page in (page for page in pages if page.parent.name == "notebooks"):
         text = page.read_text(encoding="utf-8")

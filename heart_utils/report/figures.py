@@ -420,8 +420,9 @@ def plot_absent(message: str) -> Axes:
     import matplotlib.pyplot as plt
 
     _, ax = plt.subplots(figsize=(WIDTH, 1.2), layout="constrained")
-    ax.text(0.5, 0.5, textwrap.fill(message, 80), ha="center", va="center", transform=ax.transAxes, color="0.3")
-    ax.set(xticks=[], yticks=[])
+    said = textwrap.fill(message, 60)
+    ax.text(0.5, 0.5, said, ha="center", va="center", transform=ax.transAxes, color="0.3", fontsize="small", in_layout=False)
+    ax.set_axis_off()
     return ax
 
 

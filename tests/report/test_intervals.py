@@ -76,4 +76,8 @@ def test_a_model_without_a_time_is_not_drawn():
 
 
 def test_what_is_absent_has_words():
-    assert "make data" in plot_absent("Bring it: `make data NAME=esconv`.").texts[0].get_text()
+    [text] = plot_absent("Bring it: `make data NAME=esconv`. " + "And more words. " * 9).texts
+    assert "make data" in text.get_text()
+    box, page = text.get_window_extent(), text.figure.bbox
+    assert page.x0 < box.x0 < box.x1 < page.x1
+    assert page.y0 < box.y0 < box.y1 < page.y1
