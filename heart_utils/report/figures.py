@@ -46,6 +46,7 @@ LONG = 24  #: Characters from which the names of kinds stand above a figure and 
 PLACES = (
     *((0, up, "center", edge) for up, edge in ((7, "bottom"), (-7, "top"))),
     *((across, 0, side, "center") for across, side in ((7, "left"), (-7, "right"))),
+    *((0, up, side, edge) for up, edge in ((7, "bottom"), (-7, "top")) for side in ("left", "right")),
     *((0, up, "center", edge) for up, edge in ((18, "bottom"), (-18, "top"), (29, "bottom"), (-29, "top"))),
 )
 """Where a point's name is tried, in this order: offsets in points, and what of the text lies there."""
@@ -574,9 +575,9 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
 
 
 def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None:
-    """Write each point's name beside it, at the first place where it covers no other name and no point."""
+    """Write each point's name beside it, at the first place inside the axes where it covers no other name and no point."""
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # so that the layout stands before places are tried
-    points = ax.transData.transform(list(zip(x, y, strict=True)))
+    points, room = ax.transData.transform(list(zip(x, y, strict=True))), ax.get_window_extent()
     taken: list[Bbox] = []
     for one, other, name, at in zip(x, y, names, points, strict=True):
         text = ax.annotate(str(name), (one, other), xytext=(0, 7), textcoords="offset points", fontsize="x-small")
@@ -584,6 +585,7 @@ def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None
             text.set(position=(across, up), ha=side, va=edge)
             box = text.get_window_extent()
             beside = [point for point in points if tuple(point) != tuple(at)]
-            if not any(box.overlaps(there) for there in taken) and not any(box.contains(*point) for point in beside):
+            covers = any(box.overlaps(there) for there in taken) or any(box.padded(4).contains(*point) for point in beside)
+            if not covers and room.x0 <= box.x0 and box.x1 <= room.x1:
                 break
         taken.append(box)

@@ -1,3 +1,5 @@
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -73,6 +75,18 @@ def test_a_model_without_a_time_is_not_drawn():
     models = pd.DataFrame({"responder": list("abc"), "ttft_ms": [90.0, 400, None], "rating": [1500.0, 1600, 1700]})
     ax = plot_trend(models.assign(on_frontier=True), x="ttft_ms", x_label="t", y_label="r", frontier=True)
     assert [text.get_text() for text in ax.texts] == ["a", "b"]
+
+
+def test_names_stand_inside_and_cover_no_other_name_and_no_point():
+    names = ["a-long-name-of-a-model-2507", "another-long-name-of-one", "a-third-name-that-is-long", "b", "c"]
+    models = pd.DataFrame({"responder": names, "size": [30.0, 80, 235, 1000, 1000], "rating": [60.2, 61.1, 61.5, 59.8, 58.0]})
+    ax = plot_trend(models, x="size", x_label="x", y_label="y")
+    ax.figure.draw_without_rendering()
+    boxes, room = [text.get_window_extent() for text in ax.texts], ax.get_window_extent()
+    points = ax.transData.transform(models[["size", "rating"]].to_numpy())
+    assert all(room.x0 - 1 <= box.x0 and box.x1 <= room.x1 + 1 for box in boxes)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    assert not any(box.contains(*point) for box in boxes for point in points)
 
 
 def test_what_is_absent_has_words():
