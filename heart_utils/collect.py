@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     It is 3 if a model's queue was stopped, calls failed or ``--check`` found a fault, and 4 if batches are out.
     """
     options = _parser().parse_args(arguments)
-    options.said = []  # by warnings, such as why a queue was stopped
+    options.said = []  # by warnings, such as why a queue was stopped: each is said once
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nStopped. What was answered is recorded; the same command goes on where this ended.", file=sys.stderr)
         return INTERRUPTED
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1
 
@@ -85,6 +85,8 @@ def _collect(options: argparse.Namespace) -> int:
     run = open_run(recipe.run)
     ledger = recipe_ledger(recipe)
     ledger.log = options.log
+    if options.log is not None:
+        options.log.touch()  # before anything is paid for
     if options.merge is not None:
         print(f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}.")
         return 0
@@ -353,7 +355,8 @@ def _causes(ledger: Ledger, recipe: Recipe, said: Sequence[str]) -> str:
     more = len(causes) - COMMONEST
     lines = [f"{n} times: {words}" for n, words in causes[:COMMONEST]]
     lines += [f"and {more} causes more"] if more > 0 else []
-    return "".join(f"\n  {line}" for line in [*lines, *said])
+    lines += [words for words in said if "queue was stopped" in words]
+    return "".join(f"\n  {line}" for line in lines)
 
 
 def _names(recipe: Recipe) -> dict[str, str]:
@@ -406,10 +409,9 @@ def _by_model(ledger: Ledger, recipe: Recipe) -> str:
 
 
 def _show_warning(said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
-    if category is UserWarning:  # not a library's deprecations, whatever its threads did to the filters
+    if category is UserWarning and str(message) not in said:  # not a library's deprecations, whatever its threads did
         print(f"collect: {message}", file=sys.stderr)
-        if "queue was stopped" in str(message):
-            said.append(str(message))
+        said.append(str(message))
 
 
 if __name__ == "__main__":

@@ -347,6 +347,9 @@ def test_a_queue_whose_first_calls_are_all_refused_stops_and_one_that_was_heard_
     provider.faults, provider.script = {}, [None, *["413"] * 9]
     calls = answer_all(ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(12))), ledger)
     assert [call.status for call in calls] == ["ok", *["error"] * 9, "ok", "ok"]
+    provider.script = ["413"] * 9  # of a later run, which asks these first
+    calls = answer_all(ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(14))), ledger)
+    assert [call.status for call in calls] == ["ok", *["error"] * 9, *["ok"] * 4]
 
 
 @pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])

@@ -135,6 +135,22 @@ def test_on_a_terminal_somebody_is_asked_for_the_budget(project, provider, monke
     assert "21 calls cost money, at most 0.0" in questions[0]
 
 
+def test_a_log_that_cannot_be_written_is_said_before_anything_is_asked(project, provider, capsys, tmp_path):
+    assert main(["mine", "--quiet", "--yes", "--log", str(tmp_path / "nowhere" / "log.jsonl")]) == 1
+    assert re.fullmatch("collect: .*No such file or directory: .*log.jsonl'\n", capsys.readouterr().err)
+    assert provider.requests == []
+
+
+def test_what_a_plan_warns_of_is_said_once(project, provider, capsys):
+    folder, settings = project
+    provider.script = ["filter"]
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    write(folder, {**settings, "slices": {"standard": 3, "adversarial": 1}})
+    capsys.readouterr()
+    assert main(["mine", "--dry-run"]) == 0  # with replies of 40 words, and once more with the longest
+    assert capsys.readouterr().err.count("replies are not paired (1 refused)") == 1
+
+
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])
 def test_with_a_budget_a_terminal_is_asked_whether_to_go_on(project, provider, monkeypatch, answer, code):
     monkeypatch.setattr("sys.stdin", Terminal())
