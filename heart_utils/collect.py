@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
 import time
 import warnings
@@ -406,4 +407,7 @@ def _show_warning(said: list[str], message: Any, category: type[Warning], *_: An
 
 
 if __name__ == "__main__":
+    for word in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):  # a service manager, or a terminal that is closed
+        if signal.getsignal(word) == signal.SIG_DFL:  # not under nohup
+            signal.signal(word, signal.default_int_handler)
     sys.exit(main())
