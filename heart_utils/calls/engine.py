@@ -729,6 +729,7 @@ class _Flow:
             await asyncio.sleep(TELL_S)
             self.bar.set_postfix_str(self._standing())
             if beat % LOG_BEATS == 0:
+                self._spent = (await self._on_ledger(self.ledger.money)).spent  # others spend too
                 said: dict[str, Any] = {"done": len(self._answered), "of": len(self._asked), "in_flight": self.in_flight}
                 said |= {"throttled": self._throttled, "failed": self._failed, "spent_usd": round(self._spent, 6)}
                 await self._on_ledger(self.ledger.tell, said | {"standing": self._standing()})
