@@ -84,7 +84,7 @@ class Failure:
 def read_plain(response: Any, started: float, longest: int | None = None) -> Answer:
     """Read an answer that came whole."""
     total_ms = (time.perf_counter() - started) * 1000
-    choice = response.choices[0] if response.choices else NOTHING
+    choice = (getattr(response, "choices", None) or [NOTHING])[0]
     refusal, reason = _refusal(choice.message), choice.finish_reason
     text = choice.message.content or refusal
     if longest is not None and len(text) > longest:
