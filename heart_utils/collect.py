@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,11 @@ __all__: list[str] = []
 
 INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
 
-TITLES = {"calls": "calls", "prompt tokens": "prompt", "of them cached": "cached", "answer tokens": "answer"}
+TOKENS = {"prompt tokens": "prompt_tokens", "of them cached": "cached_tokens", "answer tokens": "completion_tokens"}
 """Columns of the table that ends a run, and what they sum."""
+USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS.values())
+
+SAID = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
 
 ASSUMED_S = (1.0, 30.0)  #: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
 
@@ -65,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     It is 3 if a model's queue was stopped, calls failed or ``--check`` found a fault, and 4 if batches are out.
     """
     options = _parser().parse_args(arguments)
-    options.said = []  # by warnings, such as why a queue was stopped
+    options.said = []  # by warnings, such as why a queue was stopped: each is said once
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
@@ -75,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nStopped. What was answered is recorded; the same command goes on where this ended.", file=sys.stderr)
         return INTERRUPTED
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1
 
@@ -85,6 +89,8 @@ def _collect(options: argparse.Namespace) -> int:
     run = open_run(recipe.run)
     ledger = recipe_ledger(recipe)
     ledger.log = options.log
+    if options.log is not None:
+        options.log.touch()  # before anything is paid for
     if options.merge is not None:
         print(f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}.")
         return 0
@@ -128,7 +134,7 @@ def _collect(options: argparse.Namespace) -> int:
     try:
         comparisons = recipe_comparisons(recipe, replies)
     except DesignError as error:
-        raise DesignError(f"{error}{_causes(ledger, recipe, options.said)}") from None
+        raise DesignError(f"{error}{_causes(_used(ledger, recipe), options.said)}") from None
     made = {"histories": histories, "responders": recipe_responders(recipe), "replies": answered, "comparisons": comparisons}
     _keep(run, recipe, made, "live" if asked_now else "replayed")
     if options.batch:
@@ -136,33 +142,28 @@ def _collect(options: argparse.Namespace) -> int:
     if options.scheduler is not None:
         how["scheduler"] = options.scheduler
     judging: dict[str, Any] = {"ledger": ledger, "max_concurrency": recipe.max_concurrency, **how}
-    verdicts = recipe_verdicts(recipe, histories, replies, comparisons, **judging)
-    _tell_states("verdicts", verdicts, "rater")
-    scores = recipe_scores(recipe, histories, replies, **judging)
-    _tell_states("scores", scores, "rater")
-    # Codes stay in the ledger: chapter 12 writes that table, with those that a program computes.
-    _keep(run, recipe, {**made, "verdicts": verdicts, "scores": scores}, "live" if asked_now else "replayed")
-    # Which form a judge is asked in decides its requests; the ledger notes it, and other ledgers need not agree.
-    in_json = [model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"]
-    run.record(json_schema={model.name: takes_schema(model, ledger) for model in in_json})
-    codes = recipe_codes(recipe, histories, replies, **judging)
-    _tell_states("codes", codes, "coder")
-    probed = recipe_probes(recipe, **judging)
-    _tell_states("verdicts on probes", probed, "rater")
-    again = recipe_again(recipe, histories, replies, comparisons, **judging)
-    _tell_states("verdicts on pairs asked again", again, "rater")
+    tables = {"replies": replies}
+    for name, step in _steps(recipe, histories, replies, comparisons).items():
+        tables[name] = step(**judging)
+        _tell_states(SAID.get(name, name), tables[name], "coder" if name == "codes" else "rater")
+        if name == "scores":  # codes stay in the ledger: chapter 12 writes that table, with those that a program computes
+            kept = {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]}
+            _keep(run, recipe, kept, "live" if asked_now else "replayed")
+            # Which form a judge is asked in decides its requests; the ledger notes it, and other ledgers need not agree.
+            in_json = [model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"]
+            run.record(json_schema={model.name: takes_schema(model, ledger) for model in in_json})
     money = ledger.money()
     spent = f"{money.spent:.4f} USD at list price"
     spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of" if money.unsettled else ""
-    print(_by_model(ledger, recipe))
+    used = _used(ledger, recipe)
+    print(_by_model(used))
     print(f"Done in {time.monotonic() - started:.0f} s. Spent on this ledger so far: {spent}.")
     if options.record is not None:
         n = export_calls(ledger, options.record, only_used=True)
         print(f"{n} calls written to {options.record}.")
-    asked = (replies, verdicts, scores, codes, probed, again)
-    failed = sum(int((table["state"] == "error").sum()) for table in asked)
+    failed = sum(int((table["state"] == "error").sum()) for table in tables.values())
     if failed:
-        causes = _causes(ledger, recipe, options.said)
+        causes = _causes(used, options.said)
         print(f"{failed} rows are errors; the same command asks for them again.{causes}", file=sys.stderr)
     return INCOMPLETE if failed else 0
 
@@ -227,17 +228,25 @@ def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> 
     return plan
 
 
+def _steps(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame
+) -> dict[str, Callable[..., pd.DataFrame]]:
+    """Name what is asked once the replies are there, in this order."""
+    return {
+        "verdicts": partial(recipe_verdicts, recipe, histories, replies, comparisons),
+        "scores": partial(recipe_scores, recipe, histories, replies),
+        "codes": partial(recipe_codes, recipe, histories, replies),
+        "probes": partial(recipe_probes, recipe),
+        "again": partial(recipe_again, recipe, histories, replies, comparisons),
+    }
+
+
 def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
-    comparisons, plan = recipe_comparisons(recipe, replies), dict[str, Any](ledger=ledger, plan=True)
-    steps = {
-        "replies": collect_replies(histories, recipe.responders, **plan, **asked),
-        "verdicts": recipe_verdicts(recipe, histories, replies, comparisons, **plan),
-        "scores": recipe_scores(recipe, histories, replies, **plan),
-        "codes": recipe_codes(recipe, histories, replies, **plan),
-        "probes": recipe_probes(recipe, **plan),
-        "again": recipe_again(recipe, histories, replies, comparisons, **plan),
-    }
+    plan: dict[str, Any] = {"ledger": ledger, "plan": True}
+    steps = {"replies": collect_replies(histories, recipe.responders, **plan, **asked)}
+    judging = _steps(recipe, histories, replies, recipe_comparisons(recipe, replies))
+    steps |= {name: step(**plan) for name, step in judging.items()}
     columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     names = {"responder": "model", "rater": "model"}
     tables = [table.assign(step=step).rename(columns=names) for step, table in steps.items() if len(table)]
@@ -345,58 +354,44 @@ def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
         print(f"{len(table)} {what}\n{counts.to_string()}")
 
 
-def _causes(ledger: Ledger, recipe: Recipe, said: Sequence[str]) -> str:
-    """Tell the commonest causes of the calls that failed, and of those that were not made."""
-    names, failed = _names(recipe), (calls.c.status == "error")
-    found = _count(ledger, (calls.c.model, calls.c.error), failed)
-    causes = sorted(((n, f"{names.get(model, 'a model')}: {error}") for model, error, n in found), reverse=True)
-    more = len(causes) - COMMONEST
-    lines = [f"{n} times: {words}" for n, words in causes[:COMMONEST]]
-    lines += [f"and {more} causes more"] if more > 0 else []
-    return "".join(f"\n  {line}" for line in [*lines, *said])
-
-
-def _names(recipe: Recipe) -> dict[str, str]:
-    """Give each model's names in a run by its digest in the ledger."""
+def _used(ledger: Ledger, recipe: Recipe) -> pd.DataFrame:
+    """Read how the calls that this run looked up ended and what they took, each with its model's names in the run."""
     names: dict[str, list[str]] = {}
     for model in (*recipe.responders, *recipe.judges, *recipe.coders):
         names.setdefault(model.identity_digest, []).append(model.name)
-    return {digest: ", ".join(dict.fromkeys(mine)) for digest, mine in names.items()}
+    shown = {digest: ", ".join(dict.fromkeys(mine)) for digest, mine in names.items()}
+    wanted = sa.select(*(calls.c[name] for name in USED)).where(calls.c.status != "claimed")
+    rows: list[Any] = []
+    with ledger.reading() as connection:
+        for keys in chunks(sorted(ledger.used)):
+            rows += connection.execute(wanted.where(keys_in(ledger.engine, calls.c.key, keys))).all()
+    table = pd.DataFrame(rows, columns=list(USED))
+    return table.assign(model=table["model"].map(shown).fillna("(of an earlier recipe)"))
 
 
-def _count(ledger: Ledger, by: Sequence[Any], *where: Any, sums: Sequence[Any] = ()) -> list[Sequence[Any]]:
-    """Count the calls that this run looked up, group by group."""
-    totals: dict[tuple[Any, ...], list[float]] = {}
-    for keys in chunks(sorted(ledger.used)):
-        wanted = sa.select(*by, sa.func.count(), *(sa.func.coalesce(sa.func.sum(column), 0) for column in sums))
-        wanted = wanted.where(keys_in(ledger.engine, calls.c.key, keys), calls.c.status != "claimed", *where).group_by(*by)
-        with ledger.reading() as connection:
-            for row in connection.execute(wanted):
-                total = totals.setdefault(tuple(row[: len(by)]), [0] * (1 + len(sums)))
-                total[:] = [old + new for old, new in zip(total, row[len(by) :], strict=True)]
-    return [(*group, *total) for group, total in totals.items()]
+def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
+    """Tell the commonest causes of the calls that failed, and of those that were not made."""
+    causes = used[used["status"] == "error"].value_counts(["model", "error"], dropna=False).reset_index()
+    lines = [f"{n} times: {model}: {error}" for model, error, n in causes.head(COMMONEST).to_numpy()]
+    more = len(causes) - COMMONEST
+    lines += [f"and {more} causes more"] if more > 0 else []
+    lines += [words for words in said if "queue was stopped" in words]
+    return "".join(f"\n  {line}" for line in lines)
 
 
-def _by_model(ledger: Ledger, recipe: Recipe) -> str:
+def _by_model(used: pd.DataFrame) -> str:
     """Lay out what this run's calls took, model by model, whenever they were made; and who answered under its name."""
-    names = _names(recipe)
-    columns = ["model", "status", "served", "fingerprint", "estimated", "calls", "prompt", "cached", "answer", "usd"]
-    by = (calls.c.model, calls.c.status, calls.c.served_model, calls.c.fingerprint, calls.c.estimated)
-    sums = (calls.c.prompt_tokens, calls.c.cached_tokens, calls.c.completion_tokens, calls.c.cost_usd)
-    table = pd.DataFrame(_count(ledger, by, sums=sums), columns=columns)
-    table["model"] = table["model"].map(names).fillna("(of an earlier recipe)")
     lines, notes = [], []
-    for name, rows in table.groupby("model", sort=True):
-        ends = rows.groupby("status")["calls"].sum().to_dict()
-        figures = rows[["calls", "prompt", "cached", "answer", "usd"]].sum()
-        cells = {title: f"{int(figures[column]):,}" for title, column in TITLES.items()}
-        lines.append({"model": name, **cells, "USD": f"{figures['usd']:.4f}", "refused": ends.get("refused", 0),
-                      "failed": ends.get("error", 0)})  # fmt: skip
-        guessed = int(rows.loc[rows["estimated"].eq(True), "calls"].sum())
+    for name, rows in used.groupby("model"):
+        ends = rows["status"].value_counts()
+        cells = {title: f"{int(rows[column].sum()):,}" for title, column in TOKENS.items()}
+        lines.append({"model": name, "calls": f"{len(rows):,}", **cells, "USD": f"{rows['cost_usd'].sum():.4f}",
+                      "refused": ends.get("refused", 0), "failed": ends.get("error", 0)})  # fmt: skip
+        guessed = int(rows["estimated"].eq(True).sum())
         if guessed:
             notes.append(f"{name}: of {guessed} answers no tokens were counted; their cost is an estimate.")
-        for column, what in (("served", "model"), ("fingerprint", "system fingerprint")):
-            met = rows.dropna(subset=[column]).groupby(column)["calls"].sum().sort_values(ascending=False)
+        for column, what in (("served_model", "model"), ("fingerprint", "system fingerprint")):
+            met = rows[column].value_counts()
             if len(met) > 1:
                 told = ", ".join(f"{word} ({n} calls)" for word, n in met.items())
                 notes.append(f"{name}: its {what} changed in the middle of the run: {told}.")
@@ -406,11 +401,13 @@ def _by_model(ledger: Ledger, recipe: Recipe) -> str:
 
 
 def _show_warning(said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
-    if category is UserWarning:  # not a library's deprecations, whatever its threads did to the filters
+    if category is UserWarning and str(message) not in said:  # not a library's deprecations, whatever its threads did
         print(f"collect: {message}", file=sys.stderr)
-        if "queue was stopped" in str(message):
-            said.append(str(message))
+        said.append(str(message))
 
 
 if __name__ == "__main__":
+    for word in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):  # a service manager, or a terminal that is closed
+        if signal.getsignal(word) == signal.SIG_DFL:  # not under nohup
+            signal.signal(word, signal.default_int_handler)
     sys.exit(main())

@@ -14,7 +14,8 @@ import sys
 import pandas as pd
 
 from heart_utils.runs import FORMAT, PUBLIC, RunError, open_run, write_atomically
-from heart_utils.sources.catalogue import SOURCES, DataError, cache_folder, fetch_data, find_data, load_responders
+from heart_utils.sources.catalogue import SOURCES, DataError, cache_folder, fetch_data, find_data
+from heart_utils.sources.load import load_responders
 from tools.official import PUBLISHED, derive
 
 __all__: list[str] = []

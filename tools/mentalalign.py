@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from heart_utils.sources.catalogue import SOURCES, DataError, Source, load_responders
+from heart_utils.sources.catalogue import SOURCES, DataError, Source
+from heart_utils.sources.load import load_responders
 
 __all__ = ["ATTRIBUTES"]
 

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.sources.catalogue import DataError, Source, find_data, find_source, load_responders
+from heart_utils.sources.catalogue import DataError, Source, find_data, find_source
 from heart_utils.sources.files import complete
+from heart_utils.sources.load import load_responders
 from heart_utils.tables import LEVELS, check_table
 from tools.mentalalign import read_mentalalign
 

@@ -633,7 +633,8 @@ class _Flow:
             answers = lane.answers
             self._unsettled += reserve(request, room) if failure.billed else 0.0
             patience, silence = request.model.patience_s, lane.silence(clock())
-            if silence > UNHEARD_S and not lane.heard:
+            lane.turned_down += failure.kind == "never"
+            if not lane.heard and (silence > UNHEARD_S or lane.turned_down >= DEAF):
                 lane.heard = await self._on_ledger(self.ledger.knows, request)
                 patience = patience if lane.heard else min(patience, UNHEARD_S)
             if failure.kind == "closed" or silence > patience or (failure.after_s or 0.0) > patience:
@@ -649,7 +650,6 @@ class _Flow:
             if spent_out or broke or failure.kind in ("never", "refused"):
                 words = f"{failure.words}; the budget has no second attempt" if broke else failure.words
                 status = "refused" if failure.kind == "refused" else "error"
-                lane.turned_down += failure.kind == "never"
                 if not lane.heard and lane.turned_down >= DEAF:
                     lane.closed = lane.closed or f"its first {lane.turned_down} calls were all turned down; the last: {words}"
                 return Call(request.key, status, cost_usd=usd or None, attempts=attempts, in_flight=in_flight, error=words)
@@ -729,6 +729,7 @@ class _Flow:
             await asyncio.sleep(TELL_S)
             self.bar.set_postfix_str(self._standing())
             if beat % LOG_BEATS == 0:
+                self._spent = (await self._on_ledger(self.ledger.money)).spent  # others spend too
                 said: dict[str, Any] = {"done": len(self._answered), "of": len(self._asked), "in_flight": self.in_flight}
                 said |= {"throttled": self._throttled, "failed": self._failed, "spent_usd": round(self._spent, 6)}
                 await self._on_ledger(self.ledger.tell, said | {"standing": self._standing()})

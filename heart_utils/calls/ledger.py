@@ -418,8 +418,7 @@ class Ledger:
             self._hold_money(connection, budget_usd if cap is None else cap)
             self._bury(connection)
             if self._unsure & keys:
-                mine = (calls.c.owner == (owner or self.owner)) & (calls.c.status == "claimed")
-                connection.execute(calls.delete().where(mine, keys_in(self.engine, calls.c.key, sorted(self._unsure & keys))))
+                self._give_back(connection, owner or self.owner, sorted(self._unsure & keys))
             for key in keys & set(self.damaged):  # unless somebody answered it again since it was read
                 read = (calls.c.key == key) & (calls.c.finished_at == self.damaged[key])
                 connection.execute(calls.update().where(read).values(status="error", finished_at=-1.0))
@@ -531,8 +530,7 @@ class Ledger:
                     connection.execute(insert.values(**asked | values, finished_at=stamp))
             connection.execute(book, {"whose": owner or self.owner, "spent": spent, "unsettled": unsettled})
             if batch_ended is not None:
-                its = (calls.c.owner == owner) & (calls.c.status == "claimed")
-                connection.execute(calls.delete().where(its))
+                self._give_back(connection, owner)
                 connection.execute(batches.update().where(batches.c.owner == owner).values(status=batch_ended))
         for call in answers if self.log is not None else ():
             asked_of = (requests or {}).get(call.call_id)
@@ -545,9 +543,8 @@ class Ledger:
     @_patiently
     def release(self, keys: Sequence[str]) -> None:
         """Give back claims that were not asked."""
-        mine = (calls.c.owner == self.owner) & (calls.c.status == "claimed")
         with self.writing() as connection:
-            connection.execute(calls.delete().where(keys_in(self.engine, calls.c.key, list(keys)), mine))
+            self._give_back(connection, self.owner, list(keys))
 
     @_patiently
     def in_batches(self, keys: Sequence[str]) -> set[str]:
@@ -676,7 +673,15 @@ class Ledger:
             reserved = connection.scalar(sa.select(_total(calls.c.reserved_usd)).where(its))
             unsettled = owners.c.unsettled_usd + reserved
             connection.execute(owners.update().where(owners.c.owner == row.owner).values(unsettled_usd=unsettled))
-            connection.execute(calls.delete().where(its))
+            self._give_back(connection, row.owner)
+
+    def _give_back(self, connection: sa.Connection, owner: str | None, keys: list[str] | None = None) -> None:
+        """Let go of claims, or of some; an error that was to be asked again is the error that it was."""
+        its = (calls.c.owner == owner) & (calls.c.status == "claimed")
+        its &= sa.true() if keys is None else keys_in(self.engine, calls.c.key, keys)
+        was = {"status": "error", "owner": None, "reserved_usd": None}
+        connection.execute(calls.update().where(its, calls.c.finished_at.is_not(None)).values(was))
+        connection.execute(calls.delete().where(its))
 
     def _silent(self, owner: str, seen_at: float) -> bool:
         """Tell whether another machine's process is silent, by this one's watch: the database's clock may be set anew."""
@@ -972,6 +977,8 @@ def _what_changed(ledger: Ledger, request: Request) -> str:
         if row := like(model=model, asked=asked):
             was = json.loads(bodies.get(row.options, "{}"))
             return f"The sampling options changed: {_difference(was, request.sampling)}."
+        if like(asked=asked) and like(model=model):
+            return "Another model was asked the same, and this one other things."
         if row := like(asked=asked):
             was = json.loads(bodies.get(row.model, "{}"))
             return f"The model changed: {_difference(was, json.loads(request.model.identity))}."

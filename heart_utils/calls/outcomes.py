@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -33,6 +34,8 @@ UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 CLOSED = ("Authentication", "PermissionDenied", "NotFound", "PaymentRequired", "UnsupportedParams")
 """Errors of litellm's by which nothing that a model is asked can be answered."""
+
+NOTHING = SimpleNamespace(message=SimpleNamespace(content=""), finish_reason=None)  #: The choice where there is none.
 
 MAX_WORDS = 400  #: Characters of an error that are kept.
 
@@ -81,7 +84,7 @@ class Failure:
 def read_plain(response: Any, started: float, longest: int | None = None) -> Answer:
     """Read an answer that came whole."""
     total_ms = (time.perf_counter() - started) * 1000
-    choice = response.choices[0]
+    choice = (getattr(response, "choices", None) or [NOTHING])[0]
     refusal, reason = _refusal(choice.message), choice.finish_reason
     text = choice.message.content or refusal
     if longest is not None and len(text) > longest:

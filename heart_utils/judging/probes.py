@@ -26,9 +26,8 @@ from heart_utils.judging.questions import Question
 from heart_utils.judging.respond import PROBES as RULES
 from heart_utils.judging.respond import describe_responders
 from heart_utils.runs import find_root
-from heart_utils.sources.catalogue import load_responders
 from heart_utils.sources.files import read_lines
-from heart_utils.sources.load import load_histories, load_replies
+from heart_utils.sources.load import load_histories, load_replies, load_responders
 from heart_utils.tables import check_table, empty_table
 
 __all__ = ["CHECKS", "REWRITES", "Check", "Probes", "profile_features"]

@@ -33,9 +33,8 @@ from heart_utils.judging.questions import Question, note_schemas, question_reque
 from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
 from heart_utils.runs import find_home, find_root
 from heart_utils.settings import read_strictly, read_yaml
-from heart_utils.sources.catalogue import load_responders
 from heart_utils.sources.heartbench import load_question_histories, load_questions
-from heart_utils.sources.load import load_histories, load_replies
+from heart_utils.sources.load import load_histories, load_replies, load_responders
 from heart_utils.tables import SLICES, check_table, empty_table
 
 __all__ = [

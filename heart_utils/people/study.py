@@ -32,7 +32,7 @@ from heart_utils.judging.prompts import AUTHORS, REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
 from heart_utils.people.exports import ExportError, restore_answers
 from heart_utils.people.raters import STATEMENT, TIE
-from heart_utils.runs import Run, RunError, csv_text, find_root, open_run, visible_text, write_atomically
+from heart_utils.runs import Run, csv_text, find_root, open_run, visible_text, write_atomically
 from heart_utils.settings import read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return _run(options)
-    except (StudyError, RunError, ValueError) as error:
+    except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 
+SIDES = ["responder_a", "responder_b"]
+
+
 @dataclass(frozen=True)
 class VoteFile:
     """A file of verdicts, read like a run that has no other table."""
@@ -143,7 +146,9 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     if not opponents:
         said = [f"{', '.join(sorted(who))} in {_where(side[0])}" for who, side in zip(met, (one, other), strict=True)]
         raise GateError(f"{baseline!r} and {candidate!r} met no common opponent: {', '.join(said)}.")
-    mine, theirs = _between(mine, {one[1]}, opponents, field=True), _between(theirs, {other[1]}, opponents, field=False)
+    mine = mine[mine[SIDES].isin({one[1], *opponents}).all(axis=1)].reset_index(drop=True)
+    met_in_both = theirs[SIDES].isin({other[1], *opponents}).all(axis=1)
+    theirs = theirs[met_in_both & (theirs[SIDES] == other[1]).any(axis=1)].reset_index(drop=True)
     judged = set(mine["history_id"])
     _check_histories(one[0], other[0], judged)
     _check_replies(one[0], other[0], opponents, judged)
@@ -152,7 +157,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     new = [{one[1]: names[0]}, {other[1]: names[1]}]
     renamed, who = [], []
     for (place, own), table, beside, called in zip((one, other), (mine, theirs), (opponents, set[str]()), new, strict=True):
-        renamed.append(table.replace(dict.fromkeys(("responder_a", "responder_b"), called)))
+        renamed.append(table.replace(dict.fromkeys(SIDES, called)))
         there = place.read("responders")
         who.append(there[there["responder"].isin({own, *beside})].replace({"responder": called}))
     note = f"The baseline from {_where(one[0])}, the candidate from {_where(other[0])}.{_alike(one, other)}"
@@ -274,17 +279,7 @@ def _verdicts(run: Place, protocol: str | None) -> pd.DataFrame:
 
 
 def _opponents(verdicts: pd.DataFrame, name: str) -> set[str]:
-    one, other = verdicts["responder_a"], verdicts["responder_b"]
-    return (set(other[one == name]) | set(one[other == name])) - {name}
-
-
-def _between(verdicts: pd.DataFrame, own: set[str], opponents: set[str], *, field: bool) -> pd.DataFrame:
-    """Keep verdicts between one's own responder and the opponents, and among opponents where `field` says so."""
-    one, other = verdicts["responder_a"], verdicts["responder_b"]
-    kept = (one.isin(own) & other.isin(opponents)) | (other.isin(own) & one.isin(opponents))
-    if field:
-        kept |= one.isin(opponents) & other.isin(opponents)
-    return verdicts[kept].reset_index(drop=True)
+    return set(verdicts.loc[(verdicts[SIDES] == name).any(axis=1), SIDES].to_numpy().flat) - {name}
 
 
 def _check_histories(one: Place, other: Place, judged: set[str]) -> None:

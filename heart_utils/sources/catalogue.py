@@ -18,11 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pandas as pd
-
 from heart_utils.runs import checksum, find_home, find_root, write_atomically
 from heart_utils.settings import read_yaml
-from heart_utils.tables import check_table
 
 __all__ = ["SOURCES", "DamagedDataError", "DataError", "DataUnavailableError", "Source", "SourceFile"]
 
@@ -90,19 +87,6 @@ SOURCES: dict[str, Source] = {
     for name, source in read_yaml(find_root() / "data" / "sources.yaml", dict[str, Source], DataError).items()
 }
 """Name of a data set -> where it comes from and on which terms."""
-
-
-def load_responders(name: str) -> pd.DataFrame:
-    """Tell who wrote the replies of a data set."""
-    if name == "sample":
-        from heart_utils.sources.files import read_sample
-
-        return read_sample("responders")
-    source = SOURCES.get(name)
-    if source is None or not source.responders:
-        known = ", ".join(name for name, source in SOURCES.items() if source.responders)
-        raise DataError(f"No responders are known for {name!r}. They are for {known} and sample.")
-    return check_table("responders", pd.DataFrame(source.responders))
 
 
 TIMEOUT = (5.0, 20.0)  #: Seconds to wait for a connection, and for the next bytes of an answer.

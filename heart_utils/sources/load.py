@@ -133,6 +133,17 @@ def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: U
     return read_file("scores", name_or_path, reading) if name is None else _published(name, folder)
 
 
+def load_responders(name: str) -> pd.DataFrame:
+    """Tell who wrote the replies of a data set."""
+    if name == "sample":
+        return read_sample("responders")
+    source = SOURCES.get(name)
+    if source is None or not source.responders:
+        known = ", ".join(name for name, source in SOURCES.items() if source.responders)
+        raise DataError(f"No responders are known for {name!r}. They are for {known} and sample.")
+    return check_table("responders", pd.DataFrame(source.responders))
+
+
 def load_tallies(name: str, *, by: str | None = None) -> pd.DataFrame:
     """Load counts of comparisons, of sets whose rows may not be passed on.
 
@@ -330,7 +341,7 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from heart_utils.sources.catalogue import load_responders
+    >>> from heart_utils.sources.load import load_responders
     >>> row = {"history_id": "h1", "dialogue_id": "d1", "rater": "r1", "rater_kind": "human", "dimension": "empathy",
     ...        "item": None, "state": "valid", "protocol": "likert", "group": None, "simulated": False}
     >>> scores = pd.DataFrame([{**row, "reply_id": f"h1--{who}", "responder": who, "score": score, "flags": []}

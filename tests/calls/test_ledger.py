@@ -498,6 +498,10 @@ def test_a_miss_tells_other_words_from_another_model_and_cuts_a_long_change(ledg
     fill(ledger, ["w"])
     assert "This model was asked before, but nothing with these" in str(explain_miss(ledger, [ask("v")], total=1))
     changed = str(explain_miss(ledger, [ask("w", options={"stop": "." * 1000})], total=1))
+    elsewhere = dataclasses.replace(ask("v"), model=dataclasses.replace(JUDGE, model="openai/other"))
+    ledger.claim([elsewhere], [0.0], since=ledger.clock())
+    ledger.record([Call(elsewhere.key, "ok", "said v")])
+    assert "Another model was asked the same" in str(explain_miss(ledger, [ask("v")], total=1))
     [words] = re.findall(r"The sampling options changed: (.*)\. `make collect", changed)
     assert len(words) == 400
 
@@ -629,6 +633,31 @@ def test_a_claim_given_back_is_free(ledger):
     ledger.release([request.key])
     assert ledger.money().reserved == 0
     assert another_process(ledger).claim([request], [0.0], since=ledger.clock()).won == {request.key}
+
+
+@pytest.mark.parametrize("ending", ["given back", "killed", "batch"])
+def test_a_failure_that_was_to_be_asked_again_and_was_not_is_a_failure_still(ledger, ending):
+    """Else a chapter that counts it would find nothing recorded of it."""
+    [request, *rest] = fill(ledger, ["long", "other"], status="error", text="", error="too long", cost_usd=0.5)
+    other, later, whose = (
+        another_process(ledger),
+        ledger.clock() + 1,
+        {"owner": "b", "batch": "{}"} if ending == "batch" else {},
+    )
+    other.claim([request, ask("new")], [0.25, 0.25], since=later, **whose)
+    assert request.key not in ledger.find([request.key])
+    if ending == "given back":
+        other.release([request.key, ask("new").key])
+    elif ending == "batch":
+        other.record([], owner="b", batch_ended="refused")
+    else:
+        with other.engine.begin() as connection:
+            connection.execute(database.owners.update().values(pid=2**22 + 1))
+        ledger.claim(rest, [0.0], since=0.0)
+    [found] = ledger.find([request.key, ask("new").key]).values()
+    assert (found.call_id, found.status, found.error, found.cost_usd) == (request.key, "error", "too long", 0.5)
+    assert ledger.money().reserved == 0
+    assert ledger.claim([request], [0.0], since=later).won == {request.key}
 
 
 # -- money

@@ -275,12 +275,15 @@ def test_how_it_stands_is_logged_now_and_then(provider, ledger, tmp_path, monkey
     monkeypatch.setattr("heart_utils.calls.engine.LOG_BEATS", 2)
     ledger.log = tmp_path / "calls.jsonl"
     provider.script, provider.retry_after, provider.latency_s = [None, "429"], "3", 0.05
+    others = open_ledger(str(ledger.engine.url))
+    provider.answer = lambda body: others.record([Call(body["messages"][0]["content"], "ok", cost_usd=5.0)]) or "I hear you."
     answer_all(ask(model(provider, max_concurrency=1), "first", "second"), ledger)
     beats = [line for line in map(json.loads, ledger.log.read_text().splitlines()) if "standing" in line]
     held = [beat for beat in beats if "judge held for" in beat["standing"]]
     assert {beat["done"] for beat in held} == {1}
     assert 1 in {beat["throttled"] for beat in held}  # in all but the moment in which the ledger is told
     assert {beat["of"] for beat in beats} == {2}
+    assert held[-1]["spent_usd"] == pytest.approx(5.0, abs=1e-4)  # of others on the same ledger, and of one short answer
 
 
 def test_a_failure_is_recorded_and_asked_again_by_the_next_run_only(provider, ledger):
@@ -347,6 +350,9 @@ def test_a_queue_whose_first_calls_are_all_refused_stops_and_one_that_was_heard_
     provider.faults, provider.script = {}, [None, *["413"] * 9]
     calls = answer_all(ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(12))), ledger)
     assert [call.status for call in calls] == ["ok", *["error"] * 9, "ok", "ok"]
+    provider.script = ["413"] * 9  # of a later run, which asks these first
+    calls = answer_all(ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(14))), ledger)
+    assert [call.status for call in calls] == ["ok", *["error"] * 9, *["ok"] * 4]
 
 
 @pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])

@@ -97,6 +97,12 @@ def test_a_text_stands_before_a_refusal_and_both_may_be_missing():
     assert (read(content=None).text, read(content=None).refused) == ("", False)
 
 
+@pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": None}])
+def test_an_answer_without_a_choice_is_empty(body):
+    answer = read_plain(Words(**body), 0.0)
+    assert (answer.text, answer.refused, answer.finish_reason) == ("", False, None)
+
+
 @pytest.mark.parametrize(
     ("usage", "counted"),
     [

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.judges.self_preference import SelfPreferenceError, family_ties, self_preference
-from heart_utils.sources.catalogue import load_responders
-from heart_utils.sources.load import load_scores
+from heart_utils.sources.load import load_responders, load_scores
 
 RATERS = {"j": "model", "k": "model", "people": "human"}
 WHO = pd.DataFrame({"responder": ["mine", "free", "also_free"], "responder_kind": "model"})

@@ -3,6 +3,9 @@
 import json
 import re
 import sqlite3
+import subprocess
+import sys
+import time
 
 import pytest
 import sqlalchemy as sa
@@ -133,6 +136,35 @@ def test_on_a_terminal_somebody_is_asked_for_the_budget(project, provider, monke
     assert main(["mine", "--quiet"]) == code
     assert len(provider.requests) == asked
     assert "21 calls cost money, at most 0.0" in questions[0]
+
+
+def test_a_log_that_cannot_be_written_is_said_before_anything_is_asked(project, provider, capsys, tmp_path):
+    assert main(["mine", "--quiet", "--yes", "--log", str(tmp_path / "nowhere" / "log.jsonl")]) == 1
+    assert re.fullmatch("collect: .*No such file or directory: .*log.jsonl'\n", capsys.readouterr().err)
+    assert provider.requests == []
+
+
+def test_what_a_plan_warns_of_is_said_once(project, provider, capsys):
+    folder, settings = project
+    provider.script = ["filter"]
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    write(folder, {**settings, "slices": {"standard": 3, "adversarial": 1}})
+    capsys.readouterr()
+    assert main(["mine", "--dry-run"]) == 0  # with replies of 40 words, and once more with the longest
+    assert capsys.readouterr().err.count("replies are not paired (1 refused)") == 1
+
+
+def test_a_service_manager_that_ends_a_run_loses_no_answer_in_flight(project, provider):
+    provider.latency_s = 0.5
+    command = [sys.executable, "-m", "heart_utils.collect", "mine", "--quiet", "--yes"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while not any(body.get("logprobs") for body in provider.requests):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.terminate()
+    assert b"Stopped. What was answered is recorded" in process.communicate()[1]
+    assert process.returncode == 130
+    assert open_ledger("mine").counts() == {"ok": len(provider.requests)}
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])

@@ -2,9 +2,9 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import find_root
-from heart_utils.sources.catalogue import DataError, load_responders
+from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.heart import count_role_swaps, next_turns
-from heart_utils.sources.load import load_histories, load_replies
+from heart_utils.sources.load import load_histories, load_replies, load_responders
 
 pytestmark = pytest.mark.mirror
 
