@@ -271,7 +271,6 @@ def load_litellm() -> ModuleType:
     import litellm
 
     litellm.suppress_debug_info = True
-    litellm.telemetry = False
     return litellm
 
 

@@ -1,12 +1,23 @@
 """Models and requests: what settings are taken, what makes a key, and what a key in a file is told. No server is asked."""
 
+import contextvars
 import dataclasses
 import hashlib
 import json
 
 import pytest
 
-from heart_utils.calls.models import Call, Model, ModelError, Request, key_fault, load_litellm, read_models, supports_schema
+from heart_utils.calls.models import (
+    Call,
+    Model,
+    ModelError,
+    Request,
+    forgo_records,
+    key_fault,
+    load_litellm,
+    read_models,
+    supports_schema,
+)
 
 GPT = Model("gpt", "openai/gpt-4o", options={"temperature": 0.7})
 HI = ({"role": "user", "content": "Hi"},)
@@ -195,7 +206,20 @@ def test_who_takes_a_schema_is_litellms_word_or_lies_with_the_weights():
 def test_litellm_is_loaded_once_and_kept_from_talking(monkeypatch):
     litellm = load_litellm()
     assert load_litellm() is litellm
-    assert (litellm.suppress_debug_info, litellm.telemetry) == (True, False)
+    monkeypatch.setattr(litellm, "suppress_debug_info", False)
+    load_litellm.__wrapped__()
+    assert litellm.suppress_debug_info is True
+
+
+@pytest.mark.parametrize("kind", [None, "callbacks", "success_callback", "failure_callback"])
+def test_litellm_makes_records_of_calls_only_for_a_callback_that_gets_them(kind, monkeypatch):
+    from litellm._internal_context import is_internal_call
+
+    for name in ("callbacks", "success_callback", "failure_callback"):
+        monkeypatch.setattr(load_litellm(), name, [print] if name == kind else [])
+    context = contextvars.copy_context()
+    context.run(forgo_records)
+    assert context[is_internal_call] == (kind is None)
 
 
 def test_a_call_begins_with_nothing_but_what_it_is():

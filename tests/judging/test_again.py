@@ -35,6 +35,7 @@ def test_one_pair_a_history_is_asked_about_in_each_arm_and_order(monkeypatch):
     found = ask_again(*make_study(), [LETTERS], ledger=ledger, n_pairs=2, dimensions=["overall"], several=TWO, seed=3)
     assert found["pair_id"].nunique() == 2
     assert found["history_id"].nunique() == 2
+    assert found.index.tolist() == list(range(4 * 3 + 4 * 2 * 2))
     per_pair = found.groupby(["protocol", "answer_format", "repeat", "dimension"]).size()
     assert per_pair.to_dict() == {
         ("heart", "logprob", 0, "overall"): 4,

@@ -11,8 +11,16 @@ from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_s
 
 from heart_utils.calls.models import Call, Model
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import JudgeError, collect_verdicts, draw_form, parse_answers, plan_questions
-from heart_utils.judging.prompts import Form, load_protocol, load_rubric
+from heart_utils.judging.judge import (
+    JudgeError,
+    collect_verdicts,
+    draw_form,
+    parse_answers,
+    plan_codes,
+    plan_questions,
+    plan_score_questions,
+)
+from heart_utils.judging.prompts import Form, load_codebooks, load_protocol, load_rubric
 from heart_utils.judging.questions import Answer, Question, question_requests
 from heart_utils.tables import DIMENSIONS, TableError
 
@@ -525,6 +533,19 @@ def test_room_for_an_answer_follows_the_judges_own_option():
     assert question.request(schema=False).sampling["max_tokens"] == 200 + 6 * 120
     ample = question._replace(judge=replace(JUDGE, options={"max_completion_tokens": 4000}))
     assert ample.request(schema=False).sampling == {"max_completion_tokens": 4000}
+
+
+def test_questions_have_the_keys_that_they_have_in_recorded_ledgers():
+    """The seed draws orders, codes and labels; drawn otherwise, all that was ever recorded would be asked again."""
+    histories, replies, comparisons = make_study()
+    books = {name: load_codebooks()[name] for name in ("focus", "safety")}
+    first = {
+        "c3eafd04921fa2be228e7dfdef482979": plan_questions(histories, replies, comparisons, [JUDGE], seed=3),
+        "b8ee6bf85a1da445c32cfafbea80bbec": plan_questions(histories, replies, comparisons, [LETTERS], seed=3),
+        "1fad581c01935811b5c7b43b445aa00b": plan_score_questions(histories, replies, [JUDGE], seed=3),
+        "219f85dd8ed83818ee71b95588527764": plan_codes(histories, replies, [JUDGE], codebooks=books),
+    }
+    assert [questions[0].request(schema=False).key for questions in first.values()] == list(first)
 
 
 # Bad input

@@ -42,10 +42,9 @@ NEAREST = {
     "heart_utils.calls.models": ("tests/calls/test_model_settings.py",),
     "heart_utils.calls.ledger": ("tests/calls/test_ledger.py", "tests/calls/test_batch.py"),
     "heart_utils.calls.engine": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
-    "heart_utils.calls.cluster": (),
     "heart_utils.gate": ("tests/test_gate_anytime.py", "tests/test_gate_drops.py", "tests/report/test_gate.py"),
 }
-"""Module -> its tests beside its doctests, where they are not those of its wing that import it (only a service tests Dask)."""
+"""Module -> its tests beside its doctests, where they are not those of its wing that import it."""
 
 N_CHANGES, N_QUICK = 60, 10
 LIMIT_S = 60
