@@ -41,10 +41,10 @@ def run_on_cluster(
     address = ledger.engine.url._replace(password=None).render_as_string()
     lost: dict[str, Call] = {}
     try:
-        client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+        client = distributed.Client(scheduler, timeout=CONNECT_S)
     except (OSError, ValueError) as error:
         raise ClusterError(f"No Dask scheduler answers at {scheduler} ({error}).") from None
-    with client, client.as_current(), tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+    with client, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
         if not client.nthreads():
             raise ClusterError(f"The scheduler at {scheduler} has no worker; start some with `dask worker {scheduler}`.")
         shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]

@@ -66,7 +66,7 @@ def _only_one() -> Iterator[None]:
     try:
         lock.acquire(timeout=1.0)
     except Timeout:
-        print("The embedded model is in use by another process; waiting for it.", file=sys.stderr, flush=True)
+        print("The embedded model is in use by another process; waiting for it.", file=sys.stderr)
         try:
             lock.acquire(timeout=LOCK_S)
         except Timeout:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -44,7 +44,7 @@ class Check:
     name: str  #: The responder's name in the tables.
     expected: str  #: What the spoilt reply is, by construction, beside the reply it was made from.
     about: str  #: What was done, for captions.
-    text: str = field(repr=False)  #: How: around the reply in braces, or another in its place.
+    text: str  #: How: around the reply in braces, or another in its place.
 
 
 CHECKS = tuple(Check(**check) for check in PROMPTS["checks"])

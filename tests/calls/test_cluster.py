@@ -36,12 +36,12 @@ def run(requests, scheduler, **how):
 
 
 def test_requests_go_out_in_shards_of_two_hundred_in_their_order_and_what_was_not_made_comes_back(scheduler, capsys):
-    requests = requests_for(450)
+    requests = requests_for(401)
     lost = run(requests, scheduler)
     said = [lost[request.key].error for request in requests]
     told = "on postgresql+psycopg://me@db/heart, 4 at once for 2.5 USD"  # and no password
-    assert said == [f"one of 200 {told}"] * 400 + [f"one of 50 {told}"] * 50
-    assert "/450" not in capsys.readouterr().err
+    assert said == [f"one of 200 {told}"] * 400 + [f"one of 1 {told}"]
+    assert "/401" not in capsys.readouterr().err
 
 
 def test_the_calls_that_shards_ended_are_shown(scheduler, capsys):

@@ -5,12 +5,12 @@ import json
 import os
 import stat
 import sys
-import time
+import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from heart_utils.calls import local
 from heart_utils.calls.engine import ask_all
@@ -64,14 +64,28 @@ def lock(monkeypatch, tmp_path):
     return tmp_path / "model.lock"
 
 
-def test_a_second_server_says_after_a_second_that_it_waits_and_gives_up_in_the_end(lock, monkeypatch, capsys):
-    monkeypatch.setattr(local, "LOCK_S", 0.3)
+def test_a_second_server_says_after_a_second_that_it_waits_and_gives_up_after_half_an_hour(lock, monkeypatch, capsys):
+    waited = []
+
+    def wait(self, timeout):
+        waited.append((timeout, "waiting" in capsys.readouterr().err))
+        raise Timeout(str(lock))
+
+    monkeypatch.setattr(FileLock, "acquire", wait)
     monkeypatch.setattr(local, "_start", lambda weights: pytest.fail("started beside another server"))
-    began = time.monotonic()
-    with FileLock(lock), pytest.raises(ModelError, match="has served the embedded model for 0 minutes"), serve_local():
+    with pytest.raises(ModelError, match="has served the embedded model for 30 minutes"), serve_local():
         pytest.fail("served beside another server")
-    assert time.monotonic() - began >= 1.3
-    assert "waiting" in capsys.readouterr().err
+    assert waited == [(1.0, False), (1800.0, True)]
+
+
+def test_a_server_starts_once_another_one_has_ended(lock, monkeypatch, capsys):
+    first = FileLock(lock, thread_local=False)  # the timer lets go of it
+    first.acquire()
+    threading.Timer(1.2, first.release).start()
+    monkeypatch.setattr(local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1"))
+    with serve_local() as model:
+        assert model.api_base == "http://127.0.0.1:1/v1"
+    assert "waiting for it" in capsys.readouterr().err
 
 
 def test_another_user_of_the_machine_may_wait_at_the_same_lock(lock, monkeypatch):

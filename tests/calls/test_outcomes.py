@@ -419,6 +419,7 @@ def test_an_error_never_repeats_a_key(monkeypatch):
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "1d2h3m"}, [("requests", 4, 93780)]),
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "12.5"}, [("requests", 4, 12.5)]),
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "soon"}, []),
+        ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": ""}, []),
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "5 apples"}, []),
         ({"x-ratelimit-remaining-requests": "4"}, []),
         ({"x-ratelimit-limit-requests": "4", "content-type": "text/html"}, []),

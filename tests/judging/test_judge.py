@@ -528,6 +528,15 @@ def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     assert plan["cost_usd"].isna().to_dict() == {"json": False, "logprob": True}  # a price not known is not zero
 
 
+def test_what_is_recorded_takes_nothing_more_in_a_plan(monkeypatch):
+    ledger, judge = StandIn(monkeypatch, choose(0)), replace(JUDGE, price_prompt=1.0, price_completion=2.0)
+    collect_verdicts(*make_study(), [judge], ledger=ledger)
+    plan = collect_verdicts(*make_study(), [judge], ledger=ledger, plan=True)
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0, "cost_usd": 0.0, "at_most_usd": 0.0}
+    assert plan.iloc[0].to_dict() | nothing == plan.iloc[0].to_dict()
+    assert plan[["n_calls", "n_recorded"]].values.tolist() == [[12, 12]]
+
+
 def test_room_for_an_answer_follows_the_judges_own_option():
     question = plan_questions(*make_study(), [JUDGE])[0]
     assert question.request(schema=False).sampling["max_tokens"] == 200 + 6 * 120
