@@ -33,6 +33,7 @@ from heart_utils.calls.models import (
     event_loop,
     forgo_records,
     key_fault,
+    key_for,
     load_litellm,
 )
 from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, failure_of, read_plain, read_stream, redact, secrets_of
@@ -289,17 +290,14 @@ async def _send(request: Request, room: int, address: str | None, streams: bool,
     if streams:
         sampling |= {"stream": True, "stream_options": {"include_usage": True}}
     where = address if model.embedded else model.api_base
-    key = os.environ.get(model.api_key_env) if model.api_key_env else None
     fault = key_fault(model)
     if fault is not None:
         raise load_litellm().exceptions.AuthenticationError(fault, model.model.split("/")[0], model.model)
-    if where is not None and key is None:
-        key = "none"  # litellm would send the key of another provider to this address
     return await load_litellm().acompletion(
         model=model.model,
         messages=marked(request.messages, marks),
         api_base=where,
-        api_key=key,
+        api_key=key_for(model, where),
         timeout=model.timeout_s + 5,
         num_retries=0,  # litellm's own retries do not wait as told, and nobody would count them
         max_retries=0,
@@ -354,14 +352,13 @@ def ask_all(
     """Answer requests from the ledger, and ask for what it lacks."""
     if mode not in MODES:
         raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
-    asked = requests
     if mode == "batch":
         from heart_utils.calls.batch import collect_batches, submit_batches
 
         collect_batches(ledger)
-    recorded = ledger.find([request.key for request in asked])
+    recorded = ledger.find([request.key for request in requests])
     again = () if mode in ("replay", "batch") else ("error",)
-    damaged = [r for r in asked if r.key in ledger.damaged]
+    damaged = [r for r in requests if r.key in ledger.damaged]
     if damaged:
         then = "They count as errors; `make collect` asks again." if mode in ("replay", "dry") else "They are asked again."
         about = f" about {damaged[0].tag}" if damaged[0].tag else ""
@@ -370,9 +367,9 @@ def ask_all(
             stacklevel=2,
         )
         again = again if mode == "replay" else ("error",)
-    todo = {r.key: r for r in asked if r.key not in recorded or recorded[r.key].status in again}
+    todo = {r.key: r for r in requests if r.key not in recorded or recorded[r.key].status in again}
     if mode == "replay" and todo:
-        raise explain_miss(ledger, list(todo.values()), total=len(asked))
+        raise explain_miss(ledger, list(todo.values()), total=len(requests))
     if mode == "batch" and todo:
         check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
         submit_batches(list(todo.values()), ledger=ledger, budget_usd=budget_usd)
@@ -388,7 +385,7 @@ def ask_all(
 
             ask = partial(run_on_cluster, ask_shard=_ask_shard, scheduler=scheduler)
         recorded |= _ask_until_recorded(missing, ask, ledger=ledger, **how)
-    return [recorded[request.key] for request in asked]
+    return [recorded[request.key] for request in requests]
 
 
 def _ask_until_recorded(

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from server import Provider, finish_batch, serving
 
 from heart_utils.calls import ledger as database
-from heart_utils.calls.batch import PROVIDERS, BatchError, collect_batches, submit_batches
+from heart_utils.calls.batch import PROVIDERS, BatchError, can_batch, collect_batches, submit_batches
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
 from heart_utils.calls.local import local_model
@@ -233,11 +233,28 @@ def test_a_budget_keeps_requests_out_of_a_batch(provider, ledger):
     assert submit_batches(requests, ledger=ledger, budget_usd=3.2 * reserve(requests[0]) / 2) == 3
 
 
-def test_models_without_batches_are_refused(ledger):
-    with pytest.raises(BatchError, match="cannot be asked in batches"):
-        submit_batches([Request(Model("c", "anthropic/claude-x"), ({"role": "user", "content": "w"},))], ledger=ledger)
-    with pytest.raises(BatchError, match="cannot be asked in batches"):
-        submit_batches([Request(local_model(), ({"role": "user", "content": "w"},))], ledger=ledger)
+@pytest.mark.parametrize(
+    ("model", "able"),
+    [
+        (Model("m", "openai/test"), True),
+        (Model("m", "hosted_vllm/mine", api_base="http://127.0.0.1:1/v1"), True),
+        (Model("m", "anthropic/claude-x"), False),
+        (local_model(), False),
+    ],
+)
+def test_models_without_batches_are_known(model, able):
+    assert can_batch(model) == able
+
+
+@pytest.mark.parametrize("value", [None, "", " sk-abc"])
+def test_a_key_that_is_missing_or_no_key_is_said_before_anything_is_sent(provider, ledger, monkeypatch, value):
+    monkeypatch.delenv("MY_API_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("MY_API_KEY", value)
+    with pytest.raises(BatchError, match="judge: the environment variable MY_API_KEY (is not set|holds a blank)"):
+        submit_batches(requests_for(provider, api_key_env="MY_API_KEY"), ledger=ledger)
+    assert provider.files == {}
+    assert ledger.counts() == {}
 
 
 def test_no_key_is_noted_with_a_batch(provider, ledger, tmp_path, monkeypatch):

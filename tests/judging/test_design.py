@@ -132,6 +132,10 @@ def test_two_replies_of_one_responder_are_never_compared():
     assert comparisons["pair_id"].nunique() == 4
 
 
+def test_replies_that_do_not_say_so_are_not_simulated():
+    assert not pair_replies(many(1, 3), rng=draw())["simulated"].any()
+
+
 def test_a_comparison_with_a_simulated_reply_is_simulated():
     replies = many(1, 3, simulated=[True, False, False])
     comparisons = pair_replies(replies, rng=draw())

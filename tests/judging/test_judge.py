@@ -534,7 +534,15 @@ def test_what_is_recorded_takes_nothing_more_in_a_plan(monkeypatch):
     plan = collect_verdicts(*make_study(), [judge], ledger=ledger, plan=True)
     nothing = {"prompt_tokens": 0, "completion_tokens": 0, "cost_usd": 0.0, "at_most_usd": 0.0}
     assert plan.iloc[0].to_dict() | nothing == plan.iloc[0].to_dict()
-    assert plan[["n_calls", "n_recorded"]].values.tolist() == [[12, 12]]
+    assert plan[["n_calls", "n_recorded"]].to_numpy().tolist() == [[12, 12]]
+
+
+def test_a_schema_is_asked_for_strictly_and_of_no_letter():
+    question, letter = (plan_questions(*make_study(), [judge])[0] for judge in (JUDGE, LETTERS))
+    schema = {"name": "judgement", "strict": True, "schema": question.form.schema}
+    asked = question.request(schema=True).options
+    assert asked == {"max_tokens": 920, "response_format": {"type": "json_schema", "json_schema": schema}}
+    assert letter.request(schema=True).options == {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
 
 
 def test_room_for_an_answer_follows_the_judges_own_option():
@@ -605,9 +613,11 @@ def test_options_that_make_no_sense_are_refused(monkeypatch, judges, options, sa
         collect_verdicts(*make_study(), judges, ledger=StandIn(monkeypatch, choose(0)), **options)
 
 
-def test_a_limit_on_paid_calls_holds_for_questions_and_repairs_together(monkeypatch):
+@pytest.mark.parametrize(("usd", "left"), [(0.01, 3), (None, 3), (0.0, 15)])
+def test_a_limit_on_paid_calls_holds_for_questions_and_repairs_together(monkeypatch, usd, left):
+    """What nobody knows the price of may cost something."""
     limits = []
-    ledger = StandIn(monkeypatch, lambda request: Call("", "ok", "?", cost_usd=0.01))
+    ledger = StandIn(monkeypatch, lambda request: Call("", "ok", "?", cost_usd=usd))
     plain = ledger.ask_all
 
     def watched(requests, *, max_paid_calls=None, **options):
@@ -616,4 +626,4 @@ def test_a_limit_on_paid_calls_holds_for_questions_and_repairs_together(monkeypa
 
     monkeypatch.setattr("heart_utils.judging.questions.ask_all", watched)
     collect_verdicts(*make_study(), [JUDGE], ledger=ledger, max_paid_calls=15)
-    assert limits == [(12, 15), (12, 3)]
+    assert limits == [(12, 15), (12, left)]

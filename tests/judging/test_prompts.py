@@ -206,6 +206,14 @@ def test_scores_and_margins_go_from_one_to_five():
     assert signs == [code + plus for code in ("K482", "T905") for plus in ("+", "++", "+++", "++++", "+++++")]
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_hits_are_one_nought_or_null_one_an_item_where_a_schema_may_say_so(exact):
+    asked = Items(({"ability": "Warmth", "item": "Q1-1"}, {"ability": "Warmth", "item": "Q1-2"}), "en", exact)
+    hits, reason = asked.schema["properties"]["hits"], asked.schema["properties"]["reason"]
+    assert hits == {"type": "array", "items": {"enum": [1, 0, None]}} | ({"minItems": 2, "maxItems": 2} if exact else {})
+    assert reason == {"type": "string"} | ({"minLength": 1, "maxLength": 120} if exact else {})
+
+
 def test_a_pattern_with_plus_signs_names_the_codes_of_the_pair():
     pattern = json.loads(form("heart-release").answer_form().split("\n")[-1])
     assert set(pattern.values()) == {"...", "K482 or T905, then + to +++++"}

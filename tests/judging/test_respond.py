@@ -128,6 +128,9 @@ def test_people_and_models_are_told_the_same():
         ("Supporter: I hear you.", "I hear you.", ["unwrapped"]),
         ("**Supporter:** I hear you.", "I hear you.", ["unwrapped"]),
         ('"I hear you."', "I hear you.", ["unwrapped"]),
+        ("“I hear you.”", "I hear you.", ["unwrapped"]),
+        ('"', '"', []),
+        ('"I', '"I', []),
         ('"Alone" is a big word. Is it "true"?', '"Alone" is a big word. Is it "true"?', []),
         ("One. Two. Three.", "One. Two. Three.", []),
         ("One. Two! Three? Four.", "One. Two! Three? Four.", ["over_3_sentences"]),
@@ -148,8 +151,9 @@ def test_a_failure_is_a_state_and_has_no_text(status, state):
     assert (row["state"], row["text"]) == (state, None)
 
 
-def test_an_answer_of_nothing_but_a_label_is_an_error():
-    assert read("Supporter:")["state"] == "error"
+@pytest.mark.parametrize("raw", ["", "Supporter:", '""', "Reply: “”"])
+def test_an_answer_of_nothing_but_a_label_or_marks_is_an_error(raw):
+    assert read(raw)["state"] == "error"
 
 
 def test_a_truncated_reply_is_kept_and_flagged():
