@@ -692,10 +692,9 @@ class _Flow:
 
     async def _afford(self, request: Request, room: int) -> bool:
         """Reserve money for one more attempt at a request."""
-        usd = reserve(request, room)
-        if usd == 0 or (self.budget_usd is None and request.model.budget_usd is None):
+        if self.budget_usd is None and request.model.budget_usd is None:
             return True
-        return await self._on_ledger(lambda: self.ledger.reserve_more(request, usd, self.budget_usd))
+        return await self._on_ledger(self.ledger.reserve_more, request, reserve(request, room), self.budget_usd)
 
     async def _pause(self, seconds: float) -> None:
         if seconds <= 0:

@@ -201,7 +201,7 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
         given = str(find_home() / Path(given).expanduser())
     histories = load_histories(given, twins=recipe.twins)
     kept = []
-    for name, rows in histories.groupby("slice", sort=False):
+    for name, rows in histories.groupby("slice"):
         n = recipe.slices.get(str(name))
         if n is None or name == TWINNED:
             kept.append(rows)

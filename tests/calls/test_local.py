@@ -59,9 +59,9 @@ def test_weights_are_taken_if_they_are_there_and_are_those_that_are_known(weight
 
 @pytest.fixture
 def lock(monkeypatch, tmp_path):
-    monkeypatch.setattr(local, "_lock_file", lambda: tmp_path / "model.lock")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(local, "_weights", lambda: None)
-    return tmp_path / "model.lock"
+    return tmp_path / local.LOCK
 
 
 def test_a_second_server_says_after_a_second_that_it_waits_and_gives_up_after_half_an_hour(lock, monkeypatch, capsys):

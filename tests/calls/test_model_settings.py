@@ -35,6 +35,7 @@ def settings(**more):
         ("tokens_per_minute", 1, True), ("tokens_per_minute", 0, False), ("tokens_per_minute", "1", False),
         ("max_concurrency", 1, True), ("max_concurrency", 0, False), ("max_concurrency", 1.5, False),
         ("price_prompt", 0, True), ("price_prompt", -0.1, False), ("price_prompt", 0.15, True), ("price_prompt", True, False),
+        ("price_prompt", float("inf"), False), ("timeout_s", float("inf"), False), ("patience_s", float("nan"), False),
         ("price_completion", 0, True), ("price_completion", -0.1, False), ("price_completion", "1", False),
         ("budget_usd", 0, True), ("budget_usd", 0.5, True), ("budget_usd", -1, False), ("budget_usd", "5", False),
         ("timeout_s", 0.001, True), ("timeout_s", 0.0001, False), ("timeout_s", 0, False), ("timeout_s", 30, True),
@@ -194,7 +195,7 @@ def test_a_model_is_its_name_and_weights_or_its_name_and_address(model, identity
 def test_what_a_model_says_of_itself(changes, embedded, limits):
     model = Model("m", "openai/m", **changes)
     assert (model.embedded, model.limits_room) == (embedded, limits)
-    assert (model.max_concurrency, model.timeout_s, model.answer_format) == (8, 120.0, "json")
+    assert (model.max_concurrency, model.timeout_s, model.patience_s, model.answer_format) == (8, 120.0, 900.0, "json")
 
 
 def test_who_takes_a_schema_is_litellms_word_or_lies_with_the_weights():

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 
 import pytest
+import sqlalchemy as sa
 import worker
 from server import Provider, serving
 
@@ -777,6 +778,24 @@ def test_a_failure_of_another_process_is_waited_for_and_not_asked_at_once_again(
     failed.join()
     assert (call.status, call.error) == ("error", "no answer")
     assert provider.requests == []
+
+
+def test_a_process_that_waits_for_an_answer_is_heard_of_meanwhile(provider, ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.engine.HEARTBEAT_S", 0.05)
+
+    def seen_at():
+        with ledger.reading() as connection:
+            return connection.scalar(sa.select(database.owners.c.seen_at))
+
+    def answer(body):
+        first, given_up = seen_at(), time.monotonic() + 20
+        while seen_at() == first and time.monotonic() < given_up:
+            time.sleep(0.01)
+        return "heard of" if seen_at() > first else "silent"
+
+    provider.answer = answer
+    [call] = answer_all(ask(model(provider), "hello"), ledger)
+    assert call.text == "heard of"
 
 
 def test_two_threads_may_ask_at_once(provider, ledger):

@@ -200,3 +200,6 @@ def test_the_quoted_studies_are_twelve_or_more_and_some_favour_people():
     assert (quoted.loc[quoted["win_share"] > 0.5, "favours"] == "models").all()
     assert quoted["source"].str.startswith("https://").all()
     assert quoted[["printed", "read", "read_on"]].notna().all(axis=None)
+    assert set(quoted["evidence"]) == {"quoted"}
+    assert set(quoted["ci_level"]) == {0.95}
+    assert not quoted["simulated"].any()

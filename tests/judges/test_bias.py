@@ -119,6 +119,7 @@ def test_rows_come_by_rater_and_dimension_whatever_the_order_of_the_verdicts(rng
     for table in tables:
         found = list(zip(table["rater"], table["dimension"], strict=True))
         assert found == [("j", "overall"), ("j", "warmth"), ("k", "overall"), ("k", "warmth")]
+        assert table.index.is_unique
 
 
 @pytest.mark.parametrize(("text", "doublings"), [("", 0), (" ", 0), ("Yes.", 0), ("I hear you well.", 2)])

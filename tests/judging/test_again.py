@@ -63,6 +63,7 @@ def test_what_the_run_asked_before_is_not_asked_anew(monkeypatch):
 def test_a_judge_that_answers_in_json_has_no_row_twice(monkeypatch):
     found = ask_again(*make_study(), [JUDGE], ledger=StandIn(monkeypatch, say), n_pairs=1, dimensions=TWO, seed=3)
     assert not found.duplicated(["comparison_id", "rater", "dimension", "protocol", "answer_format", "repeat"]).any()
+    assert found.index.tolist() == list(range(len(found)))
     assert set(found["protocol"]) == {arm.protocol for arm in ARMS}
 
 
