@@ -176,7 +176,7 @@ class Lane:
         if not (self.limits or self._gap_s or self.model.requests_per_minute or self.model.tokens_per_minute):
             return {}
         model, places, plan = self.model, {}, plan_call(request)
-        tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
+        tokens = sum(filter(None, (plan.prompt_tokens, plan.completion_tokens)))
         if model.requests_per_minute:
             places["requests"] = 60 / model.requests_per_minute
         if model.tokens_per_minute:
@@ -423,9 +423,9 @@ def run(
     requests: Sequence[Request],
     *,
     ledger: Ledger,
-    max_concurrency: int | None = None,
-    budget_usd: float | None = None,
-    progress: bool = True,
+    max_concurrency: int | None,
+    budget_usd: float | None,
+    progress: bool,
 ) -> dict[str, Call]:
     """Ask for all of these requests and record what comes."""
     from tqdm.auto import tqdm
@@ -450,7 +450,7 @@ def run(
             raise
     for lane in flow.lanes:
         if lane.closed is not None:
-            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=3)
+            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=4)
     if flow.short:
         money = ledger.money()
         own = [f"{lane.model.name}'s own {lane.model.budget_usd:g}" for lane in flow.lanes

@@ -475,7 +475,7 @@ class Ledger:
                 free_at = sa.case((paces.c.next_at > clock, paces.c.next_at), else_=clock)
                 book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
                 book = book.on_conflict_do_update(index_elements=["name"], set_={"next_at": free_at + seconds})
-                wait = max(wait, float(connection.scalar(book.returning(paces.c.next_at - clock)) or 0.0) - seconds)
+                wait = max(wait, connection.execute(book.returning(paces.c.next_at - clock)).scalar_one() - seconds)
         return wait
 
     @_patiently
@@ -587,7 +587,7 @@ class Ledger:
     def clock(self) -> float:
         """Read the database's clock, in seconds since 1970."""
         with self.reading() as connection:
-            return float(connection.scalar(sa.select(now(self.engine))) or 0.0)
+            return connection.execute(sa.select(now(self.engine))).scalar_one()
 
     @_patiently
     def counts(self) -> dict[str, int]:
@@ -680,7 +680,7 @@ class Ledger:
         spent, unsettled = connection.execute(sa.select(_total(owners.c.spent_usd), _total(owners.c.unsettled_usd))).one()
         reserved = sa.select(_total(calls.c.reserved_usd)).where(calls.c.status == "claimed")
         batched = calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
-        waiting, in_flight = (float(connection.scalar(reserved.where(part)) or 0.0) for part in (batched, ~batched))
+        waiting, in_flight = (float(connection.execute(reserved.where(part)).scalar_one()) for part in (batched, ~batched))
         return Money(float(spent), float(unsettled), waiting + in_flight, in_flight)
 
     def _money_left(self, connection: sa.Connection, request: Request, budget_usd: float | None) -> tuple[Money, float]:
@@ -692,8 +692,8 @@ class Ledger:
         left = float("inf") if budget_usd is None else budget_usd - money.bound
         if cap is not None:
             both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(calls.c.reserved_usd, 0.0)
-            its = connection.scalar(sa.select(_total(both)).where(calls.c.model == request.digests[0]))
-            left = min(left, cap - float(its or 0.0))
+            its = connection.execute(sa.select(_total(both)).where(calls.c.model == request.digests[0])).scalar_one()
+            left = min(left, cap - its)
         return money, left
 
     def _keep_parts(self, connection: sa.Connection, requests: Sequence[Request]) -> None:

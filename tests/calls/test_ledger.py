@@ -918,6 +918,15 @@ def test_a_password_is_never_shown():
     assert "***" in str(error.value)
 
 
+def test_of_a_ledger_that_others_fill_too_only_what_was_looked_up_is_given_out(ledger, tmp_path):
+    mine, _ = fill(ledger, ["a", "b"])
+    ledger.find([mine.key])
+    assert export_calls(ledger, tmp_path / "mine.jsonl", only_used=True) == 1
+    assert export_calls(ledger, tmp_path / "all.jsonl") == 2
+    other = open_ledger("sqlite://", seed_file=tmp_path / "mine.jsonl")
+    assert list(other.statuses()) == [mine.key]
+
+
 def test_a_ledger_whose_answers_are_all_damaged_has_none_to_give(ledger, tmp_path):
     other = open_ledger(f"sqlite:///{tmp_path}/other.sqlite")
     [request] = fill(other, ["a"])

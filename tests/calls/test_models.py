@@ -525,8 +525,9 @@ def test_a_damaged_answer_is_asked_again(provider, ledger):
     with ledger.writing() as connection:
         first = database.calls.c.key == requests[0].key
         connection.execute(database.calls.update().where(first).values(answer=b"(\xb5/\xfd rotten"))
-    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They are asked again"):
+    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They are asked again") as warned:
         calls = answer_all(requests, ledger)
+    assert {warning.filename for warning in warned} == {__file__}  # it points at who asked
     assert [call.text for call in calls] == ["I hear you."] * 2
     assert len(provider.requests) == 3
     assert answer_all(requests, ledger, mode="replay") == calls
@@ -831,6 +832,7 @@ def test_a_canary_key_is_in_no_file_of_a_run(provider, tmp_path, monkeypatch):
     export_calls(ledger, tmp_path / "calls.jsonl")
     ledger.close()
     assert CANARY not in "".join(str(warning.message) for warning in warned)
+    assert {warning.filename for warning in warned} == {__file__}  # it points at who asked
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert len(files) >= 2
     assert not [file for file in files if CANARY.encode() in file.read_bytes()]
