@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from heart_utils.calls.ledger import Ledger, batches, now
-from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, load_litellm
+from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, key_fault, key_for, load_litellm
 from heart_utils.calls.outcomes import is_filtered, read_plain, redact, secrets_of
 from heart_utils.calls.prices import cost, reserve
 
@@ -25,6 +25,7 @@ PROVIDERS = ("openai", "azure", "hosted_vllm")
 at Gemini's own address and at Mistral it makes none, and those of Vertex AI go through a bucket of Google's."""
 
 DISCOUNT = 0.5
+NOTED = ("name", "model", "api_base", "api_key_env", "checksum", "served_id", "price_prompt", "price_completion")
 TOLD = ("finish_reason", "logprobs", "prompt_tokens", "completion_tokens")
 LINES = 10_000
 ENDED = ("completed", "failed", "expired", "cancelled")
@@ -45,18 +46,12 @@ def can_batch(model: Model) -> bool:
 
 
 def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None) -> int:
-    """Claim requests and hand them to their providers in batches."""
+    """Claim requests of models that can be asked in batches, and hand them to their providers."""
     queues: dict[str, list[Request]] = {}
     for request in requests:
-        if not can_batch(request.model):
-            said = f"{request.model.name} ({request.model.model}) cannot be asked in batches: litellm makes them at"
-            raise BatchError(f"{said} {', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call at a time.")
         queues.setdefault(request.model.name + request.model.identity, []).append(request)
-    submitted = 0
-    for queue in queues.values():
-        for start in range(0, len(queue), LINES):
-            submitted += _submit(queue[start : start + LINES], ledger, budget_usd)
-    return submitted
+    parts = [queue[start : start + LINES] for queue in queues.values() for start in range(0, len(queue), LINES)]
+    return sum(_submit(part, ledger, budget_usd) for part in parts)
 
 
 def collect_batches(ledger: Ledger) -> None:
@@ -80,8 +75,7 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
     """Claim and note, upload, create. The provider is told the owner, by which a batch is found whose creator died."""
     owner, model = f"{os.getpid()}-batch-{secrets.token_hex(6)}", requests[0].model
     reserves = [reserve(request) * DISCOUNT for request in requests]
-    known = {name: getattr(model, name) for name in ("name", "model", "api_base", "api_key_env", "checksum", "served_id")}
-    noted = json.dumps(known | {"price_prompt": model.price_prompt, "price_completion": model.price_completion})
+    noted = json.dumps({name: getattr(model, name) for name in NOTED})
     won = ledger.claim(requests, reserves, since=0.0, budget_usd=budget_usd, owner=owner, batch=noted).won
     mine = [request for request in requests if request.key in won]
     if not mine:
@@ -91,8 +85,7 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
         sampling = request.sampling
         extra = sampling.pop("extra_body", None) or {}  # a client spreads it over the body; here nobody else would
         body = {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **sampling, **extra}
-        line = {"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions", "body": body}
-        lines.append(json.dumps(line, ensure_ascii=False))
+        lines.append(json.dumps({"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions", "body": body}))
     content = "\n".join(lines).encode()
     try:
         file = _call(model, "a file of requests", "acreate_file", file=(f"{owner}.jsonl", content), purpose="batch")
@@ -167,11 +160,10 @@ def _provider(model: Model) -> tuple[str, str]:
 
 
 def _where(model: Model) -> dict[str, Any]:
-    key = os.environ.get(model.api_key_env) if model.api_key_env else None
-    if model.api_key_env and not key:
-        raise BatchError(f"{model.name}: the environment variable {model.api_key_env} is not set.")
-    key = "none" if key is None and model.api_base is not None else key
-    return {"custom_llm_provider": _provider(model)[0], "api_base": model.api_base, "api_key": key, "max_retries": 2}
+    if fault := key_fault(model):
+        raise BatchError(f"{model.name}: {fault}.")
+    known = {"api_base": model.api_base, "api_key": key_for(model, model.api_base)}
+    return {"custom_llm_provider": _provider(model)[0], **known, "max_retries": 2}
 
 
 def _call(model: Model, what: str, step: str, **asked: Any) -> Any:

@@ -26,9 +26,9 @@ def run_on_cluster(
     ask_shard: Callable[[Sequence[Request], str, int | None, float | None], tuple[int, list[Call]]],
     ledger: Ledger,
     scheduler: str,
-    max_concurrency: int | None = None,
-    budget_usd: float | None = None,
-    progress: bool = True,
+    max_concurrency: int | None,
+    budget_usd: float | None,
+    progress: bool,
 ) -> dict[str, Call]:
     """Have the workers of a cluster ask for all of these requests."""
     if not ledger.shared:
@@ -38,20 +38,18 @@ def run_on_cluster(
 
     distributed: Any = importlib.import_module("distributed")  # partly typed: its annotations promise less than it does
 
-    address = ledger.engine.url.set(password=None).render_as_string()
+    address = ledger.engine.url._replace(password=None).render_as_string()
     lost: dict[str, Call] = {}
     try:
-        client = distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+        client = distributed.Client(scheduler, timeout=CONNECT_S)
     except (OSError, ValueError) as error:
         raise ClusterError(f"No Dask scheduler answers at {scheduler} ({error}).") from None
-    with client, client.as_current(), tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+    with client, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
         if not client.nthreads():
             raise ClusterError(f"The scheduler at {scheduler} has no worker; start some with `dask worker {scheduler}`.")
         shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
-        futures = [
-            client.submit(ask_shard, shard, address, max_concurrency, budget_usd, pure=False, key=f"shard-{shard[0].key}")
-            for shard in shards
-        ]
+        how = address, max_concurrency, budget_usd
+        futures = [client.submit(ask_shard, shard, *how, key=f"shard-{shard[0].key}") for shard in shards]
         try:
             for _, (n, calls) in distributed.as_completed(futures, with_results=True):
                 lost |= {call.call_id: call for call in calls}

@@ -33,6 +33,7 @@ from heart_utils.calls.models import (
     event_loop,
     forgo_records,
     key_fault,
+    key_for,
     load_litellm,
 )
 from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, failure_of, read_plain, read_stream, redact, secrets_of
@@ -175,7 +176,7 @@ class Lane:
         if not (self.limits or self._gap_s or self.model.requests_per_minute or self.model.tokens_per_minute):
             return {}
         model, places, plan = self.model, {}, plan_call(request)
-        tokens = (plan.prompt_tokens or 0) + (plan.completion_tokens or 0)
+        tokens = sum(filter(None, (plan.prompt_tokens, plan.completion_tokens)))
         if model.requests_per_minute:
             places["requests"] = 60 / model.requests_per_minute
         if model.tokens_per_minute:
@@ -289,17 +290,14 @@ async def _send(request: Request, room: int, address: str | None, streams: bool,
     if streams:
         sampling |= {"stream": True, "stream_options": {"include_usage": True}}
     where = address if model.embedded else model.api_base
-    key = os.environ.get(model.api_key_env) if model.api_key_env else None
     fault = key_fault(model)
     if fault is not None:
         raise load_litellm().exceptions.AuthenticationError(fault, model.model.split("/")[0], model.model)
-    if where is not None and key is None:
-        key = "none"  # litellm would send the key of another provider to this address
     return await load_litellm().acompletion(
         model=model.model,
         messages=marked(request.messages, marks),
         api_base=where,
-        api_key=key,
+        api_key=key_for(model, where),
         timeout=model.timeout_s + 5,
         num_retries=0,  # litellm's own retries do not wait as told, and nobody would count them
         max_retries=0,
@@ -354,14 +352,13 @@ def ask_all(
     """Answer requests from the ledger, and ask for what it lacks."""
     if mode not in MODES:
         raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
-    asked = requests
     if mode == "batch":
         from heart_utils.calls.batch import collect_batches, submit_batches
 
         collect_batches(ledger)
-    recorded = ledger.find([request.key for request in asked])
+    recorded = ledger.find([request.key for request in requests])
     again = () if mode in ("replay", "batch") else ("error",)
-    damaged = [r for r in asked if r.key in ledger.damaged]
+    damaged = [r for r in requests if r.key in ledger.damaged]
     if damaged:
         then = "They count as errors; `make collect` asks again." if mode in ("replay", "dry") else "They are asked again."
         about = f" about {damaged[0].tag}" if damaged[0].tag else ""
@@ -370,9 +367,9 @@ def ask_all(
             stacklevel=2,
         )
         again = again if mode == "replay" else ("error",)
-    todo = {r.key: r for r in asked if r.key not in recorded or recorded[r.key].status in again}
+    todo = {r.key: r for r in requests if r.key not in recorded or recorded[r.key].status in again}
     if mode == "replay" and todo:
-        raise explain_miss(ledger, list(todo.values()), total=len(asked))
+        raise explain_miss(ledger, list(todo.values()), total=len(requests))
     if mode == "batch" and todo:
         check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
         submit_batches(list(todo.values()), ledger=ledger, budget_usd=budget_usd)
@@ -388,7 +385,7 @@ def ask_all(
 
             ask = partial(run_on_cluster, ask_shard=_ask_shard, scheduler=scheduler)
         recorded |= _ask_until_recorded(missing, ask, ledger=ledger, **how)
-    return [recorded[request.key] for request in asked]
+    return [recorded[request.key] for request in requests]
 
 
 def _ask_until_recorded(
@@ -426,9 +423,9 @@ def run(
     requests: Sequence[Request],
     *,
     ledger: Ledger,
-    max_concurrency: int | None = None,
-    budget_usd: float | None = None,
-    progress: bool = True,
+    max_concurrency: int | None,
+    budget_usd: float | None,
+    progress: bool,
 ) -> dict[str, Call]:
     """Ask for all of these requests and record what comes."""
     from tqdm.auto import tqdm
@@ -453,7 +450,7 @@ def run(
             raise
     for lane in flow.lanes:
         if lane.closed is not None:
-            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=3)
+            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=4)
     if flow.short:
         money = ledger.money()
         own = [f"{lane.model.name}'s own {lane.model.budget_usd:g}" for lane in flow.lanes
@@ -695,10 +692,9 @@ class _Flow:
 
     async def _afford(self, request: Request, room: int) -> bool:
         """Reserve money for one more attempt at a request."""
-        usd = reserve(request, room)
-        if usd == 0 or (self.budget_usd is None and request.model.budget_usd is None):
+        if self.budget_usd is None and request.model.budget_usd is None:
             return True
-        return await self._on_ledger(lambda: self.ledger.reserve_more(request, usd, self.budget_usd))
+        return await self._on_ledger(self.ledger.reserve_more, request, reserve(request, room), self.budget_usd)
 
     async def _pause(self, seconds: float) -> None:
         if seconds <= 0:

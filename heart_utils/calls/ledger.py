@@ -10,7 +10,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -168,18 +168,16 @@ def upsert(engine: sa.Engine, table: sa.Table) -> Any:
     return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
 
 
-def _total(column: sa.Column[float]) -> sa.ColumnElement[float]:
+def _total(column: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
     return sa.func.coalesce(sa.func.sum(column), 0.0)
 
 
 def _url(run_or_url: str | os.PathLike[str] | Run) -> sa.URL:
-    text = None if isinstance(run_or_url, Run) else os.fspath(run_or_url)
-    if text is None or "://" not in text:
-        given = os.environ.get(VARIABLE)
-        if not given:
-            run = run_or_url if isinstance(run_or_url, Run) else open_run(run_or_url)
-            return sa.URL.create("sqlite", database=str(run.folder / "ledger.sqlite"))
-        text = given
+    text = "" if isinstance(run_or_url, Run) else os.fspath(run_or_url)
+    text = text if "://" in text else os.environ.get(VARIABLE, "")
+    if not text:
+        run = run_or_url if isinstance(run_or_url, Run) else open_run(run_or_url)
+        return sa.URL.create("sqlite", database=str(run.folder / "ledger.sqlite"))
     try:
         url = sa.make_url(text)
     except sa.exc.ArgumentError:
@@ -246,27 +244,26 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
         _add_what_came_later(engine)
 
 
+def _lacks(connection: sa.Connection) -> list[sa.Column[Any]]:
+    """List the columns that a ledger of the same version may lack, those of whole tables among them."""
+    inspector = sa.inspect(connection)
+    there = {(table, column["name"]) for table in inspector.get_table_names() for column in inspector.get_columns(table)}
+    return [column for table in metadata.tables.values() for column in table.columns if (table.name, column.name) not in there]
+
+
 def _add_what_came_later(engine: sa.Engine) -> None:
     """Add the tables, columns and indexes that a ledger of the same version may lack; nothing of what is there changes."""
     with engine.connect().execution_options(reads=True) as connection:
-        inspector = sa.inspect(connection)
-        there = set(inspector.get_table_names())
-        columns = {table: {column["name"] for column in inspector.get_columns(table)} for table in there & set(metadata.tables)}
-        indexes = {index["name"] for table in columns for index in inspector.get_indexes(table)}
-    late = [column for table in columns for column in metadata.tables[table].columns if column.name not in columns[table]]
-    unindexed = [index for table in columns for index in metadata.tables[table].indexes if index.name not in indexes]
-    if not late and not unindexed and set(metadata.tables) <= there:
-        return
+        if not _lacks(connection):
+            return
     with engine.begin() as connection:
         if engine.dialect.name != "sqlite":  # two processes may open an old ledger at once
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219923)"))
-        now_there = {(table, column["name"]) for table in columns for column in sa.inspect(connection).get_columns(table)}
         metadata.create_all(connection)
-        for column in late:
-            if (column.table.name, column.name) not in now_there:
-                kind = column.type.compile(engine.dialect)
-                connection.execute(sa.text(f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} {kind}"))
-        for index in unindexed:
+        for column in _lacks(connection):
+            kind = column.type.compile(engine.dialect)
+            connection.execute(sa.text(f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} {kind}"))
+        for index in calls.indexes:
             index.create(connection, checkfirst=True)
 
 
@@ -413,19 +410,15 @@ class Ledger:
         both = zip(requests, reserves, strict=True)
         rows = [{**_asked(request, pack), **claimed, "reserved_usd": reserve} for request, reserve in both]
         keys = {request.key for request in requests}
-        cap = requests[0].model.budget_usd if requests else None
         with self._unsure_of(keys), self.writing() as connection:
-            self._hold_money(connection, budget_usd if cap is None else cap)
+            self._hold_money(connection, requests[0], budget_usd)
             self._bury(connection)
             if self._unsure & keys:
                 self._give_back(connection, owner or self.owner, sorted(self._unsure & keys))
             for key in keys & set(self.damaged):  # unless somebody answered it again since it was read
                 read = (calls.c.key == key) & (calls.c.finished_at == self.damaged[key])
                 connection.execute(calls.update().where(read).values(status="error", finished_at=-1.0))
-            money = self._money(connection)
-            left = float("inf") if budget_usd is None else budget_usd - money.bound
-            if cap is not None:
-                left = min(left, cap - self._money_of(connection, requests[0]))
+            money, left = self._money_left(connection, requests[0], budget_usd)
             fit = []
             for row in rows:
                 left -= row["reserved_usd"]
@@ -464,12 +457,9 @@ class Ledger:
     @_patiently
     def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
         """Reserve money for another attempt at a claimed call; false where its model's budget or the whole does not reach."""
-        cap = request.model.budget_usd
         with self.writing() as connection:
-            self._hold_money(connection, budget_usd if cap is None else cap)
-            if budget_usd is not None and self._money(connection).bound + usd > budget_usd:
-                return False
-            if cap is not None and self._money_of(connection, request) + usd > cap:
+            self._hold_money(connection, request, budget_usd)
+            if usd > self._money_left(connection, request, budget_usd)[1]:
                 return False
             mine = (calls.c.key == request.key) & (calls.c.status == "claimed")
             connection.execute(calls.update().where(mine).values(reserved_usd=calls.c.reserved_usd + usd))
@@ -484,7 +474,7 @@ class Ledger:
                 free_at = sa.case((paces.c.next_at > clock, paces.c.next_at), else_=clock)
                 book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
                 book = book.on_conflict_do_update(index_elements=["name"], set_={"next_at": free_at + seconds})
-                wait = max(wait, float(connection.scalar(book.returning(paces.c.next_at - clock)) or 0.0) - seconds)
+                wait = max(wait, connection.execute(book.returning(paces.c.next_at - clock)).scalar_one() - seconds)
         return wait
 
     @_patiently
@@ -594,7 +584,7 @@ class Ledger:
     def clock(self) -> float:
         """Read the database's clock, in seconds since 1970."""
         with self.reading() as connection:
-            return float(connection.scalar(sa.select(now(self.engine))) or 0.0)
+            return connection.execute(sa.select(now(self.engine))).scalar_one()
 
     @_patiently
     def counts(self) -> dict[str, int]:
@@ -656,9 +646,9 @@ class Ledger:
             connection.execute(enter.on_conflict_do_nothing())  # another thread may have been first
         self._enrolled.add(owner)
 
-    def _hold_money(self, connection: sa.Connection, budget_usd: float | None) -> None:
+    def _hold_money(self, connection: sa.Connection, request: Request, budget_usd: float | None) -> None:
         """Let one process at a time read the money and claim; SQLite does so anyway."""
-        if budget_usd is not None and self.shared:
+        if self.shared and (budget_usd, request.model.budget_usd) != (None, None):
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219922)"))
 
     def _bury(self, connection: sa.Connection) -> None:
@@ -695,13 +685,21 @@ class Ledger:
         spent, unsettled = connection.execute(sa.select(_total(owners.c.spent_usd), _total(owners.c.unsettled_usd))).one()
         reserved = sa.select(_total(calls.c.reserved_usd)).where(calls.c.status == "claimed")
         batched = calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
-        waiting, in_flight = (float(connection.scalar(reserved.where(part)) or 0.0) for part in (batched, ~batched))
+        waiting, in_flight = (float(connection.execute(reserved.where(part)).scalar_one()) for part in (batched, ~batched))
         return Money(float(spent), float(unsettled), waiting + in_flight, in_flight)
 
-    def _money_of(self, connection: sa.Connection, request: Request) -> float:
-        """Add up what a model's calls cost and reserve; what nobody heard the end of is in the whole's money only."""
-        both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(calls.c.reserved_usd, 0.0)
-        return float(connection.scalar(sa.select(sa.func.sum(both)).where(calls.c.model == request.digests[0])) or 0.0)
+    def _money_left(self, connection: sa.Connection, request: Request, budget_usd: float | None) -> tuple[Money, float]:
+        """Read the money, and what is left for a request of the whole's budget or, if less, of its model's own.
+
+        What nobody heard the end of is in the whole's money only.
+        """
+        money, cap = self._money(connection), request.model.budget_usd
+        left = float("inf") if budget_usd is None else budget_usd - money.bound
+        if cap is not None:
+            both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(calls.c.reserved_usd, 0.0)
+            its = connection.execute(sa.select(_total(both)).where(calls.c.model == request.digests[0])).scalar_one()
+            left = min(left, cap - its)
+        return money, left
 
     def _keep_parts(self, connection: sa.Connection, requests: Sequence[Request]) -> None:
         bodies = {}
@@ -795,13 +793,10 @@ def chunks(keys: Sequence[str]) -> Iterator[list[str]]:
 @lru_cache(maxsize=1)
 def _host() -> str:
     """Name the machine, or the container, whose process numbers this process can see."""
-    places: Iterable[str] = (platform.node(),)
-    try:
+    with suppress(OSError):  # where this is not Linux, the name has to do
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        places = (platform.node(), boot, os.readlink("/proc/self/ns/pid"))
-    except OSError:
-        pass  # not Linux: the name has to do
-    return " ".join(places)[:200]
+        return f"{platform.node()} {boot} {os.readlink('/proc/self/ns/pid')}"[:200]
+    return platform.node()[:200]
 
 
 def _alive(pid: int, started: float) -> bool:

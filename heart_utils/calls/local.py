@@ -64,9 +64,9 @@ def _only_one() -> Iterator[None]:
 
     lock = FileLock(_lock_file(), mode=0o666)
     try:
-        lock.acquire(timeout=min(1.0, LOCK_S / 2))
+        lock.acquire(timeout=1.0)
     except Timeout:
-        print("The embedded model is in use by another process; waiting for it.", file=sys.stderr, flush=True)
+        print("The embedded model is in use by another process; waiting for it.", file=sys.stderr)
         try:
             lock.acquire(timeout=LOCK_S)
         except Timeout:

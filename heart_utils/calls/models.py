@@ -214,6 +214,11 @@ def key_fault(model: Model) -> str | None:
     return None
 
 
+def key_for(model: Model, address: str | None) -> str | None:
+    """Give the key to call a model with; None leaves it to litellm, which must not send another provider's to an address."""
+    return os.environ.get(model.api_key_env) if model.api_key_env else None if address is None else "none"
+
+
 def supports_schema(model: Model) -> bool:
     """Tell whether a model takes a JSON schema and keeps to it."""
     return model.checksum is not None or bool(load_litellm().supports_response_schema(model=model.model))
@@ -271,7 +276,6 @@ def load_litellm() -> ModuleType:
     import litellm
 
     litellm.suppress_debug_info = True
-    litellm.telemetry = False
     return litellm
 
 

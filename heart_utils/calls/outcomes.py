@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -219,16 +219,15 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     return Failure("again", words, after_s=after_s, billed=not served)
 
 
-def _code_inside(error: BaseException | None) -> str | None:
+def _code_inside(error: BaseException) -> str | None:
     """Give the code of an error object that came with status 200, ``""`` if it has none; None for other errors."""
-    while error is not None:
-        status, body = getattr(error, "status_code", None), getattr(error, "body", None)
+    for one in _chain(error):
+        status, body = getattr(one, "status_code", None), getattr(one, "body", None)
         # A bare Exception is how litellm raises what it finds in an answer, 422 if it has no code.
-        if type(error) is Exception and status is not None:
+        if type(one) is Exception and status is not None:
             return "" if status == 422 else str(status)
         if status is None and isinstance(body, Mapping):  # as openai raises what it finds in a stream
             return str(body.get("code") or "")
-        error = error.__cause__ or error.__context__
     return None
 
 
@@ -317,10 +316,14 @@ def _retry_after(error: BaseException) -> float | None:
     return max((limit.reset_s for limit in read_limits(headers) if limit.left == 0), default=None)
 
 
-def _never_connected(error: BaseException | None) -> bool:
+def _never_connected(error: BaseException) -> bool:
     """Tell whether the exception began as a connection that could not be made."""
+    refused = re.compile(r"ConnectError|ConnectorError|Cannot connect|refused")
+    return any(refused.search(f"{type(one).__name__}: {one}") for one in _chain(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Go from an exception to what it was raised from."""
     while error is not None:
-        if re.search(r"ConnectError|ConnectorError|Cannot connect|refused", f"{type(error).__name__}: {error}"):
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False

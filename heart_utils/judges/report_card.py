@@ -93,7 +93,7 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
             rows.append({"rater": rater, "probe": name, "expected": known} | graded)
     table = pd.DataFrame(rows)
     table["p_holm"] = holm(table["p"], [table["rater"]])
-    beyond = (table["right"] - 0.5).where(table["p_holm"] <= alpha, 0.0).fillna(0.0)
+    beyond = (table["right"] - 0.5).where(table["p_holm"] <= alpha, 0.0)
     words = [OUTCOMES[known][1 + int(np.sign(side))] for known, side in zip(table["expected"], beyond, strict=True)]
     return table.assign(outcome=pd.Series(words, index=table.index).where(table["n"] > 0, "no valid answer"))
 

@@ -195,7 +195,9 @@ def plan_questions(
     """
     histories, replies = check_table("histories", histories), check_table("replies", replies)
     comparisons = check_table("comparisons", comparisons)
-    _check_judges(judges, repeats)
+    _check_judges(judges)
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
+        raise JudgeError(f"repeats is {repeats!r}, expected a whole number, 1 or more.")
     _check_comparisons(histories, replies, comparisons)
     texts = dict(zip(replies["reply_id"], replies["text"], strict=True))
     labels = dict(zip(replies["reply_id"], replies["label"], strict=True)) if "label" in replies else {}
@@ -586,7 +588,7 @@ def _rows_of(table: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
-def _check_judges(judges: Sequence[Model], repeats: int = 1) -> None:
+def _check_judges(judges: Sequence[Model]) -> None:
     """Refuse a panel that cannot be told apart in the tables."""
     if not judges:
         raise JudgeError("No judge was given; name at least one model.")
@@ -594,8 +596,6 @@ def _check_judges(judges: Sequence[Model], repeats: int = 1) -> None:
     twice = sorted({name for name, how in seen if seen.count((name, how)) > 1})
     if twice:
         raise JudgeError(f"The judges {', '.join(twice)} are named twice with the same answer format; name each apart.")
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
-        raise JudgeError(f"repeats is {repeats!r}, expected a whole number, 1 or more.")
 
 
 def _check_replies(histories: pd.DataFrame, replies: pd.DataFrame) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -43,7 +43,7 @@ class Check:
     name: str  #: The responder's name in the tables.
     expected: str  #: What the spoilt reply is, by construction, beside the reply it was made from.
     about: str  #: What was done, for captions.
-    text: str = field(repr=False)  #: How: around the reply in braces, or another in its place.
+    text: str  #: How: around the reply in braces, or another in its place.
 
 
 CHECKS = tuple(Check(**check) for check in PROMPTS["checks"])
@@ -89,12 +89,12 @@ def make_probes() -> Probes:
         for check in CHECKS:
             named = {"reply_id": f"{history['history_id']}--probe-{check.name}", "responder": check.name}
             rows.append({**reply, **named, "text": check.text.format_map(texts), "flags": []})
-    replies = check_table("replies", pd.concat([base, pd.DataFrame(rows)], ignore_index=True))
+    replies = check_table("replies", pd.concat([base, pd.DataFrame(rows)]))
     rng = np.random.default_rng(0)  # nothing is drawn where all pairs are shown in both orders
     comparisons = [pair_replies(replies[replies["responder"].isin([BASE, check.name])], rng=rng) for check in CHECKS]
     probes = named_probes([check.name for check in CHECKS])
-    responders = check_table("responders", pd.concat([load_responders("sample"), probes], ignore_index=True))
-    return Probes(histories, responders, replies, check_table("comparisons", pd.concat(comparisons, ignore_index=True)))
+    responders = check_table("responders", pd.concat([load_responders("sample"), probes]))
+    return Probes(histories, responders, replies, check_table("comparisons", pd.concat(comparisons)))
 
 
 def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
@@ -110,7 +110,7 @@ def named_probes(names: Sequence[str]) -> pd.DataFrame:
     return pd.concat([template.assign(responder=name) for name in names], ignore_index=True)
 
 
-def rewrite_replies(replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int = 0) -> pd.DataFrame:
+def rewrite_replies(replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int) -> pd.DataFrame:
     """Rewrite each reply in `n` ways, each feature of :data:`REWRITES` on in half of them, as a seed draws it.
 
     `n` is even, from 2 to 16. Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``, so that a feature is

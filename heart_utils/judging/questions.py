@@ -164,7 +164,7 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
             call = plan_call(request) if request.key not in known or known[request.key].status == "error" else None
             takes: tuple[Any, ...] = (0, 0, 0.0, 0.0)
             if call is not None:
-                takes = (call.prompt_tokens or 0, call.completion_tokens or 0, call.cost_usd, bound(request))
+                takes = (call.prompt_tokens, call.completion_tokens, call.cost_usd, bound(request))
             rows.append((*who, call is None, *takes))
     names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float, "at_most_usd": float})

@@ -200,7 +200,7 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
         given = str(find_home() / Path(given).expanduser())
     histories = load_histories(given, twins=recipe.twins)
     kept = []
-    for name, rows in histories.groupby("slice", sort=False):
+    for name, rows in histories.groupby("slice"):
         n = recipe.slices.get(str(name))
         if n is None or name == TWINNED:
             kept.append(rows)
@@ -245,7 +245,7 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
     tables = [load_responders(recipe.histories)] if recipe.given_replies and not recipe.rewrites else []
     tables += [named_probes(PROFILES)] if recipe.rewrites else []
     tables.append(describe_responders([*recipe.responders, *recipe.probes]))
-    return check_table("responders", pd.concat([table for table in tables if len(table)], ignore_index=True))
+    return check_table("responders", pd.concat([table for table in tables if len(table)]))
 
 
 def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **how: Any) -> pd.DataFrame:
@@ -283,7 +283,7 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
         if recipe.rewrites:
             given = rewrite_replies(given, recipe.rewrites, labels=recipe.labels, seed=recipe.seed)
         replies.insert(0, given)
-    return check_table("replies", pd.concat([table for table in replies if len(table)], ignore_index=True))
+    return check_table("replies", pd.concat([table for table in replies if len(table)]))
 
 
 def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
@@ -314,7 +314,7 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
         orders = recipe.orders if protocol.orders == "both" else protocol.orders
         rng = np.random.default_rng(recipe.seed)  # the same pairs under each protocol
         tables.append(pair_replies(replies, rng=rng, orders=orders, pairs=recipe.pairs, protocol=protocol.name))
-    return check_table("comparisons", pd.concat(tables, ignore_index=True)) if tables else empty_table("comparisons")
+    return check_table("comparisons", pd.concat(tables)) if tables else empty_table("comparisons")
 
 
 def recipe_verdicts(

@@ -139,7 +139,7 @@ def collect_replies(
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
 
 
-def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bool = False) -> pd.DataFrame:
+def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bool) -> pd.DataFrame:
     """Make replies that are only planned as long as they may be, so that judging them can be priced at the most."""
     planned = replies["flags"].map(lambda flags: "planned" in flags).astype(bool)
     if not planned.any():

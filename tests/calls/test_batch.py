@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from server import Provider, finish_batch, serving
 
 from heart_utils.calls import ledger as database
-from heart_utils.calls.batch import PROVIDERS, BatchError, collect_batches, submit_batches
+from heart_utils.calls.batch import PROVIDERS, BatchError, can_batch, collect_batches, submit_batches
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
 from heart_utils.calls.local import local_model
@@ -137,6 +137,30 @@ def test_a_batch_that_was_not_accepted_gives_its_claims_back(provider, ledger):
     assert ledger.counts() == {}
 
 
+@pytest.mark.parametrize(
+    ("step", "status", "perhaps"),
+    [
+        ("acreate_batch", None, True),
+        ("acreate_batch", 399, True),
+        ("acreate_batch", 400, False),
+        ("acreate_batch", 499, False),
+        ("acreate_batch", 500, True),
+        ("acreate_file", 500, False),
+    ],
+)
+def test_a_batch_was_perhaps_taken_unless_its_provider_said_no(provider, ledger, monkeypatch, step, status, perhaps):
+    async def fail(**how):
+        error = ValueError("no")
+        error.status_code = status
+        raise error
+
+    monkeypatch.setattr(load_litellm(), step, fail)
+    with pytest.raises(BatchError) as said:
+        submit_batches(requests_for(provider), ledger=ledger)
+    assert said.value.perhaps_taken == perhaps
+    assert ledger.counts() == ({"claimed": 5} if perhaps else {})
+
+
 class Killed(BaseException):
     """As a kill would: nothing after it runs."""
 
@@ -148,17 +172,21 @@ def kill_at(monkeypatch, step):
     monkeypatch.setattr(f"heart_utils.calls.batch.{step}", die)
 
 
-def test_a_batch_whose_creator_was_killed_before_it_was_accepted_is_freed_in_the_end(provider, ledger, monkeypatch):
+@pytest.mark.parametrize("n_other", [0, 1, 3])
+def test_a_batch_whose_creator_was_killed_before_it_was_accepted_is_freed_in_the_end(provider, ledger, monkeypatch, n_other):
+    for i in range(n_other):
+        submit_batches(requests_for(provider, served_id=f"other {i}"), ledger=ledger)
+    others = {"claimed": 5 * n_other} if n_other else {}
     with monkeypatch.context() as patched:
         kill_at(patched, "_call")
         with pytest.raises(Killed):
             submit_batches(requests_for(provider), ledger=another_process(ledger))
     collect_batches(ledger)
-    assert ledger.counts() == {"claimed": 5}  # it may be on its way
+    assert ledger.counts() == {"claimed": 5 * n_other + 5}  # it may be on its way
     with ledger.writing() as connection:
         connection.execute(database.batches.update().values(submitted_at=ledger.clock() - 601))
     collect_batches(ledger)
-    assert ledger.counts() == {}
+    assert ledger.counts() == others
     assert submit_batches(requests_for(provider), ledger=ledger) == 5
 
 
@@ -233,11 +261,28 @@ def test_a_budget_keeps_requests_out_of_a_batch(provider, ledger):
     assert submit_batches(requests, ledger=ledger, budget_usd=3.2 * reserve(requests[0]) / 2) == 3
 
 
-def test_models_without_batches_are_refused(ledger):
-    with pytest.raises(BatchError, match="cannot be asked in batches"):
-        submit_batches([Request(Model("c", "anthropic/claude-x"), ({"role": "user", "content": "w"},))], ledger=ledger)
-    with pytest.raises(BatchError, match="cannot be asked in batches"):
-        submit_batches([Request(local_model(), ({"role": "user", "content": "w"},))], ledger=ledger)
+@pytest.mark.parametrize(
+    ("model", "able"),
+    [
+        (Model("m", "openai/test"), True),
+        (Model("m", "hosted_vllm/mine", api_base="http://127.0.0.1:1/v1"), True),
+        (Model("m", "anthropic/claude-x"), False),
+        (local_model(), False),
+    ],
+)
+def test_models_without_batches_are_known(model, able):
+    assert can_batch(model) == able
+
+
+@pytest.mark.parametrize("value", [None, "", " sk-abc"])
+def test_a_key_that_is_missing_or_no_key_is_said_before_anything_is_sent(provider, ledger, monkeypatch, value):
+    monkeypatch.delenv("MY_API_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("MY_API_KEY", value)
+    with pytest.raises(BatchError, match="judge: the environment variable MY_API_KEY (is not set|holds a blank)"):
+        submit_batches(requests_for(provider, api_key_env="MY_API_KEY"), ledger=ledger)
+    assert provider.files == {}
+    assert ledger.counts() == {}
 
 
 def test_no_key_is_noted_with_a_batch(provider, ledger, tmp_path, monkeypatch):
@@ -254,6 +299,7 @@ def test_a_refusal_in_a_batch_is_a_refusal_like_any_other(provider, ledger):
     finish_batch(provider, "batch-1", refuse=[0], stop=[1])
     calls = ask_all(requests, ledger=ledger, mode="batch")
     assert [call.status for call in calls] == ["refused", "refused", "ok"]
+    assert {call.attempts for call in calls} == {1}
     assert calls[0].text == "I cannot judge this."
     assert ask_all(requests, ledger=ledger) == calls  # nor is it asked again, one by one
     assert provider.requests == []

@@ -1,5 +1,6 @@
 """One model's queue, step by step with a clock of the test's own: no server, no ledger, no waiting."""
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -103,6 +104,20 @@ def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_p
     assert one.look(104.5) == pytest.approx(4.5 / 4)
     assert one.look(1000.0) == 0.0
     assert one.look(1000.0) == 30.0
+
+
+def test_who_is_asked_for_whole_answers_is_asked_for_a_stream_again_where_that_fails(monkeypatch):
+    asked = []
+
+    async def break_off(request, room, address, streams, marks):
+        asked.append(streams)
+        raise ValueError("it broke off")
+
+    monkeypatch.setattr(engine, "_WHOLE", {JUDGE.identity})
+    monkeypatch.setattr(engine, "_send", break_off)
+    for stream in (False, True, True):
+        asyncio.run(engine.attempt(ask("hello", stream=stream), 9, None))
+    assert asked == [False, False, True]
 
 
 # -- pace

@@ -470,13 +470,15 @@ def test_one_may_read_while_another_writes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("budget_usd", "shared", "asked"), [(1.0, True, 1), (None, True, 0), (1.0, False, 0), (None, False, 0)]
+    ("budget_usd", "own_usd", "shared", "asked"),
+    [(1.0, None, True, 1), (None, 1.0, True, 1), (0.0, 0.0, True, 1), (None, None, True, 0), (1.0, 1.0, False, 0)],
 )
-def test_who_spends_from_a_shared_ledger_waits_for_the_others(ledger, monkeypatch, budget_usd, shared, asked):
+def test_who_spends_from_a_shared_ledger_waits_for_the_others(ledger, monkeypatch, budget_usd, own_usd, shared, asked):
     monkeypatch.setattr(Ledger, "shared", shared)
     said = []
     connection = sa.create_mock_engine("postgresql+psycopg://", lambda words, *_: said.append(str(words)))
-    ledger._hold_money(connection, budget_usd)
+    request = Request(dataclasses.replace(JUDGE, budget_usd=own_usd), ask("hello").messages)
+    ledger._hold_money(connection, request, budget_usd)
     assert [words.startswith("SELECT pg_advisory_xact_lock(") for words in said] == [True] * asked
 
 
@@ -943,6 +945,24 @@ def test_a_password_is_never_shown():
         open_ledger("postgresql+psycopg://user:hunter2secret@127.0.0.1:9/heart?connect_timeout=2")
     assert "hunter2secret" not in str(error.value)
     assert "***" in str(error.value)
+
+
+def test_of_a_ledger_that_others_fill_too_only_what_was_looked_up_is_given_out(ledger, tmp_path):
+    mine, _ = fill(ledger, ["a", "b"])
+    ledger.find([mine.key])
+    assert export_calls(ledger, tmp_path / "mine.jsonl", only_used=True) == 1
+    assert export_calls(ledger, tmp_path / "all.jsonl") == 2
+    other = open_ledger("sqlite://", seed_file=tmp_path / "mine.jsonl")
+    assert list(other.statuses()) == [mine.key]
+
+
+def test_a_ledger_whose_answers_are_all_damaged_has_none_to_give(ledger, tmp_path):
+    other = open_ledger(f"sqlite:///{tmp_path}/other.sqlite")
+    [request] = fill(other, ["a"])
+    spoil(other, request)
+    other.close()
+    assert merge_calls(ledger, tmp_path / "other.sqlite") == 0
+    assert ledger.counts() == {}
 
 
 def test_a_full_disk_is_said_and_what_was_recorded_stands(ledger):

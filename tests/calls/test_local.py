@@ -1,9 +1,16 @@
 """The embedded model: found, refused, and asked once for real (alone, before the parallel tests)."""
 
 import hashlib
+import json
+import os
+import stat
+import sys
+import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
+from filelock import FileLock, Timeout
 
 from heart_utils.calls import local
 from heart_utils.calls.engine import ask_all
@@ -12,16 +19,18 @@ from heart_utils.calls.local import NotInstalledError, local_model, serve_local
 from heart_utils.calls.models import ModelError, Request
 
 
-def installed():
-    try:
-        local._weights()
-    except NotInstalledError as error:
-        pytest.skip(f"needs model: {error}")
+@pytest.fixture
+def weights(monkeypatch, tmp_path):
+    """The package of the weights as if it were installed, with weights of seven bytes."""
+    file = tmp_path / "weights.gguf"
+    file.write_bytes(b"weights")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: SimpleNamespace(locate_file=lambda place: file))
+    monkeypatch.setattr(local, "CHECKSUM", hashlib.sha256(b"weights").hexdigest())
+    return file
 
 
 def test_the_identity_is_the_weights_and_no_address():
-    import json
-
     assert json.loads(local_model().identity) == {"model": "openai/SmolLM2-135M-Instruct-Q4_1", "checksum": local.CHECKSUM}
 
 
@@ -38,23 +47,72 @@ def test_without_the_weights_it_is_said_how_to_install_them(monkeypatch):
         local._weights()
 
 
-def test_other_weights_under_the_same_name_are_refused(monkeypatch):
-    installed()
-    monkeypatch.setattr(local, "CHECKSUM", hashlib.sha256(b"other").hexdigest())
+def test_weights_are_taken_if_they_are_there_and_are_those_that_are_known(weights):
+    assert local._weights() == weights
+    weights.write_bytes(b"other weights")
     with pytest.raises(ModelError, match="another model would answer under this name"):
+        local._weights()
+    weights.unlink()
+    with pytest.raises(NotInstalledError, match="installed without its weights"):
         local._weights()
 
 
-def test_a_second_server_waits_for_the_first_and_then_says_so(monkeypatch, capsys):
-    from filelock import FileLock
+@pytest.fixture
+def lock(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(local, "_weights", lambda: None)
+    return tmp_path / local.LOCK
 
-    installed()
-    monkeypatch.setattr(local, "LOCK_S", 0.3)
-    monkeypatch.setattr(local, "LOCK", "heart-test.lock")
+
+def test_a_second_server_says_after_a_second_that_it_waits_and_gives_up_after_half_an_hour(lock, monkeypatch, capsys):
+    waited = []
+
+    def wait(self, timeout):
+        waited.append((timeout, "waiting" in capsys.readouterr().err))
+        raise Timeout(str(lock))
+
+    monkeypatch.setattr(FileLock, "acquire", wait)
     monkeypatch.setattr(local, "_start", lambda weights: pytest.fail("started beside another server"))
-    with FileLock(local._lock_file()), pytest.raises(ModelError, match="Another process has served"), serve_local():
+    with pytest.raises(ModelError, match="has served the embedded model for 30 minutes"), serve_local():
         pytest.fail("served beside another server")
-    assert "waiting" in capsys.readouterr().err
+    assert waited == [(1.0, False), (1800.0, True)]
+
+
+def test_a_server_starts_once_another_one_has_ended(lock, monkeypatch, capsys):
+    first = FileLock(lock, thread_local=False)  # the timer lets go of it
+    first.acquire()
+    threading.Timer(1.2, first.release).start()
+    monkeypatch.setattr(local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1"))
+    with serve_local() as model:
+        assert model.api_base == "http://127.0.0.1:1/v1"
+    assert "waiting for it" in capsys.readouterr().err
+
+
+def test_another_user_of_the_machine_may_wait_at_the_same_lock(lock, monkeypatch):
+    monkeypatch.setattr(local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1"))
+    mask = os.umask(0)
+    try:
+        with serve_local():
+            assert stat.S_IMODE(lock.stat().st_mode) == 0o666
+    finally:
+        os.umask(mask)
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(None, 1), (1, 1), (2, 2), (64, 2)])
+def test_the_server_hears_this_machine_only_and_answers_as_many_as_are_asked_at_once(monkeypatch, tmp_path, cores, threads):
+    def settings():
+        return SimpleNamespace(model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace())
+
+    monkeypatch.setitem(sys.modules, "xllamacpp", SimpleNamespace(CommonParams=settings, Server=lambda params: params))
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    set_to = local._start(tmp_path)
+    assert (set_to.model.path, set_to.hostnames, set_to.port) == (str(tmp_path), ["127.0.0.1"], 0)
+    assert set_to.cors_origins == ""  # no web page may ask
+    assert set_to.cpuparams.n_threads == set_to.cpuparams_batch.n_threads == threads
+    assert set_to.n_parallel == local_model().max_concurrency == 4
+    assert set_to.n_ctx / set_to.n_parallel == 2048  # tokens of room for each
+    assert set_to.verbosity == 0
+    assert local_model().timeout_s == 15 * 60
 
 
 def test_the_server_has_ended_before_another_process_may_start_one(monkeypatch):
@@ -86,7 +144,10 @@ def test_the_server_has_ended_before_another_process_may_start_one(monkeypatch):
 @pytest.mark.live
 def test_the_embedded_model_answers_and_gives_log_probabilities(tmp_path):
     """One reply, streamed and timed, and the next token's probabilities, from the real model."""
-    installed()
+    try:
+        local._weights()
+    except NotInstalledError as error:
+        pytest.skip(f"needs model: {error}")
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
     model = local_model()
     words = ({"role": "user", "content": "Say one kind sentence to someone who lost a job."},)

@@ -1,12 +1,23 @@
 """Models and requests: what settings are taken, what makes a key, and what a key in a file is told. No server is asked."""
 
+import contextvars
 import dataclasses
 import hashlib
 import json
 
 import pytest
 
-from heart_utils.calls.models import Call, Model, ModelError, Request, key_fault, load_litellm, read_models, supports_schema
+from heart_utils.calls.models import (
+    Call,
+    Model,
+    ModelError,
+    Request,
+    forgo_records,
+    key_fault,
+    load_litellm,
+    read_models,
+    supports_schema,
+)
 
 GPT = Model("gpt", "openai/gpt-4o", options={"temperature": 0.7})
 HI = ({"role": "user", "content": "Hi"},)
@@ -24,6 +35,7 @@ def settings(**more):
         ("tokens_per_minute", 1, True), ("tokens_per_minute", 0, False), ("tokens_per_minute", "1", False),
         ("max_concurrency", 1, True), ("max_concurrency", 0, False), ("max_concurrency", 1.5, False),
         ("price_prompt", 0, True), ("price_prompt", -0.1, False), ("price_prompt", 0.15, True), ("price_prompt", True, False),
+        ("price_prompt", float("inf"), False), ("timeout_s", float("inf"), False), ("patience_s", float("nan"), False),
         ("price_completion", 0, True), ("price_completion", -0.1, False), ("price_completion", "1", False),
         ("budget_usd", 0, True), ("budget_usd", 0.5, True), ("budget_usd", -1, False), ("budget_usd", "5", False),
         ("timeout_s", 0.001, True), ("timeout_s", 0.0001, False), ("timeout_s", 0, False), ("timeout_s", 30, True),
@@ -183,7 +195,7 @@ def test_a_model_is_its_name_and_weights_or_its_name_and_address(model, identity
 def test_what_a_model_says_of_itself(changes, embedded, limits):
     model = Model("m", "openai/m", **changes)
     assert (model.embedded, model.limits_room) == (embedded, limits)
-    assert (model.max_concurrency, model.timeout_s, model.answer_format) == (8, 120.0, "json")
+    assert (model.max_concurrency, model.timeout_s, model.patience_s, model.answer_format) == (8, 120.0, 900.0, "json")
 
 
 def test_who_takes_a_schema_is_litellms_word_or_lies_with_the_weights():
@@ -195,7 +207,20 @@ def test_who_takes_a_schema_is_litellms_word_or_lies_with_the_weights():
 def test_litellm_is_loaded_once_and_kept_from_talking(monkeypatch):
     litellm = load_litellm()
     assert load_litellm() is litellm
-    assert (litellm.suppress_debug_info, litellm.telemetry) == (True, False)
+    monkeypatch.setattr(litellm, "suppress_debug_info", False)
+    load_litellm.__wrapped__()
+    assert litellm.suppress_debug_info is True
+
+
+@pytest.mark.parametrize("kind", [None, "callbacks", "success_callback", "failure_callback"])
+def test_litellm_makes_records_of_calls_only_for_a_callback_that_gets_them(kind, monkeypatch):
+    from litellm._internal_context import is_internal_call
+
+    for name in ("callbacks", "success_callback", "failure_callback"):
+        monkeypatch.setattr(load_litellm(), name, [print] if name == kind else [])
+    context = contextvars.copy_context()
+    context.run(forgo_records)
+    assert context[is_internal_call] == (kind is None)
 
 
 def test_a_call_begins_with_nothing_but_what_it_is():

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 
 import pytest
+import sqlalchemy as sa
 import worker
 from server import Provider, serving
 
@@ -530,8 +531,9 @@ def test_a_damaged_answer_is_asked_again(provider, ledger):
     with ledger.writing() as connection:
         first = database.calls.c.key == requests[0].key
         connection.execute(database.calls.update().where(first).values(answer=b"(\xb5/\xfd rotten"))
-    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They are asked again"):
+    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They are asked again") as warned:
         calls = answer_all(requests, ledger)
+    assert {warning.filename for warning in warned} == {__file__}  # it points at who asked
     assert [call.text for call in calls] == ["I hear you."] * 2
     assert len(provider.requests) == 3
     assert answer_all(requests, ledger, mode="replay") == calls
@@ -785,6 +787,24 @@ def test_a_failure_of_another_process_is_waited_for_and_not_asked_at_once_again(
     assert provider.requests == []
 
 
+def test_a_process_that_waits_for_an_answer_is_heard_of_meanwhile(provider, ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.engine.HEARTBEAT_S", 0.05)
+
+    def seen_at():
+        with ledger.reading() as connection:
+            return connection.scalar(sa.select(database.owners.c.seen_at))
+
+    def answer(body):
+        first, given_up = seen_at(), time.monotonic() + 20
+        while seen_at() == first and time.monotonic() < given_up:
+            time.sleep(0.01)
+        return "heard of" if seen_at() > first else "silent"
+
+    provider.answer = answer
+    [call] = answer_all(ask(model(provider), "hello"), ledger)
+    assert call.text == "heard of"
+
+
 def test_two_threads_may_ask_at_once(provider, ledger):
     judge = model(provider)
     results = {}
@@ -818,6 +838,7 @@ def test_a_canary_key_is_in_no_file_of_a_run(provider, tmp_path, monkeypatch):
     export_calls(ledger, tmp_path / "calls.jsonl")
     ledger.close()
     assert CANARY not in "".join(str(warning.message) for warning in warned)
+    assert {warning.filename for warning in warned} == {__file__}  # it points at who asked
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert len(files) >= 2
     assert not [file for file in files if CANARY.encode() in file.read_bytes()]

@@ -197,9 +197,13 @@ def test_what_litellm_drops_of_a_stream_is_heard_from_the_provider(as_dict):
 
 def test_a_stream_that_is_cut_is_closed_at_its_source():
     said = [Words(text="x" * 80, choices=None)] * 9
-    response = Stream(said, OWN)
-    answer = asyncio.run(read_stream(response, time.perf_counter(), 100))
-    assert (len(answer.text), response.closed) == (100, True)
+
+    async def cut():
+        response = Stream(said, OWN)
+        answer = await read_stream(response, time.perf_counter(), 100)
+        return len(answer.text), response.closed  # at once: the end of the event loop closes whatever is left open
+
+    assert asyncio.run(cut()) == (100, True)
 
 
 @pytest.mark.parametrize(
@@ -268,6 +272,35 @@ def error(name, words="no", status=None, **more):
 def test_an_error_means_one_of_five_things_and_is_billed_or_not(raised, kind, billed):
     failure = failure_of(raised(), ASK)
     assert (failure.kind, failure.billed) == (kind, billed)
+
+
+@pytest.mark.parametrize("raised_by", ["litellm", "openai"])
+@pytest.mark.parametrize(
+    ("code", "words", "kind", "billed"),
+    [
+        *((code, "no", "closed", False) for code in (401, 402, 404)),
+        *((code, "no", "never", False) for code in (400, 403, 409, 499)),
+        *((code, "no", "again", True) for code in (399, 408, 500, 503)),
+        (429, "no", "throttled", False),
+        (429, "insufficient_quota", "closed", False),
+        (400, "content_filter", "refused", False),
+        (None, "You exceeded your current quota", "closed", False),
+        (None, "Rate limit reached", "throttled", False),
+        (None, "this option is unsupported", "never", False),
+        (None, "overloaded", "again", True),
+    ],
+)
+def test_an_error_inside_an_answer_means_what_its_code_or_else_its_words_say(code, words, kind, billed, raised_by):
+    """It came with status 200: litellm raises it bare (422 if it has no code), openai with the error as its body."""
+    raised = Exception(words) if raised_by == "litellm" else ValueError(words)
+    if raised_by == "litellm":
+        raised.status_code = code or 422
+    else:
+        raised.body = {"code": code}
+    outer = error("APIConnectionError", words)
+    outer.__cause__ = raised
+    for found in (failure_of(raised, ASK), failure_of(outer, ASK)):
+        assert (found.kind, found.billed) == (kind, billed)
 
 
 def test_a_filters_code_is_found_in_the_body_of_an_error():
@@ -392,6 +425,7 @@ def test_an_error_never_repeats_a_key(monkeypatch):
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "1d2h3m"}, [("requests", 4, 93780)]),
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "12.5"}, [("requests", 4, 12.5)]),
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "soon"}, []),
+        ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": ""}, []),
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "5 apples"}, []),
         ({"x-ratelimit-remaining-requests": "4"}, []),
         ({"x-ratelimit-limit-requests": "4", "content-type": "text/html"}, []),

@@ -84,6 +84,10 @@ def test_an_answer_costs_its_tokens_and_nothing_is_made_up(model, asked, answere
     assert cost(model, asked, answered) == (None if usd is None else pytest.approx(usd, rel=1e-12))
 
 
+def test_what_a_provider_writes_to_its_cache_costs_a_quarter_more():
+    assert cost(CHEAP, 1000, 500, 400) == pytest.approx(0.0021, rel=1e-12)  # 400 / 4 tokens more, at 1 of a million
+
+
 def test_an_answer_nobody_counted_is_taken_at_four_characters_a_token():
     assert estimate(ask(), "x" * 43) == pytest.approx((116 * 1 + 11 * 2) / 1e6, rel=1e-12)  # 43 // 4 + 1
     assert estimate(ask(UNKNOWN), "x") is None

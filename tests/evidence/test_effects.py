@@ -163,6 +163,20 @@ def test_a_quoted_row_that_lacks_what_it_needs_is_named(tmp_path, values, error,
         read_quoted(spoilt(tmp_path, **values))
 
 
+@pytest.mark.parametrize(
+    ("measure", "value", "share"),
+    [
+        ("share", 0.6, 0.6),
+        ("d", 0.5, 0.6382),  # Phi(0.5 / 1.4142) = Phi(0.3536)
+        ("odds_ratio", 2.0, 0.6137),  # 2 (1 - ln 2)
+        ("rank_biserial", 0.3, 0.65),
+    ],
+)
+def test_what_a_paper_prints_is_read_as_the_share_it_implies(tmp_path, measure, value, share):
+    row = read_quoted(spoilt(tmp_path, measure=measure, value=value, low=value, high=value)).iloc[0]
+    assert (row["win_share"], row["ci_low"], row["ci_high"]) == pytest.approx((share, share, share), abs=5e-5)
+
+
 def test_a_quoted_file_without_a_column_is_named(tmp_path):
     pd.read_csv(QUOTED).drop(columns="printed").to_csv(tmp_path / "effects.csv", index=False)
     with pytest.raises(EffectError, match="has no column printed"):
@@ -186,3 +200,6 @@ def test_the_quoted_studies_are_twelve_or_more_and_some_favour_people():
     assert (quoted.loc[quoted["win_share"] > 0.5, "favours"] == "models").all()
     assert quoted["source"].str.startswith("https://").all()
     assert quoted[["printed", "read", "read_on"]].notna().all(axis=None)
+    assert set(quoted["evidence"]) == {"quoted"}
+    assert set(quoted["ci_level"]) == {0.95}
+    assert not quoted["simulated"].any()

@@ -66,7 +66,10 @@ def test_strangers_are_the_mean_of_two_hundred_batches(sets, effects):
         assert (sums.sum(axis=1) == 10).all()
         shares = (sums["n_b"] + sums["n_tie"] / 2) / 10
         expected = by_statsmodels(shares.rename("won").reset_index(), ["cluster"])
-        assert effects.loc[("crowd workers", model, "hidden"), ENDS].tolist() == pytest.approx(expected)
+        row = effects.loc[("crowd workers", model, "hidden")]
+        assert row[ENDS].tolist() == pytest.approx(expected)
+        counts = row[["n_clusters", "n_people_replies", "n_model_replies", "n_raters"]]
+        assert counts.tolist() == [200, 2000, 2000, 400]  # two people read each batch
 
 
 def test_psychologists_are_statsmodels_two_way_over_single_comparisons(sets, effects):

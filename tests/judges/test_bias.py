@@ -1,12 +1,17 @@
 """Biases of judges: by hand, on judges whose bias is known, and on verdicts that cannot show it."""
 
+import inspect
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.judges.position import BiasError, feature_bias, position_bias, text_features
+from heart_utils.judges.halo import measure_halo
+from heart_utils.judges.position import BiasError, compare_answers, feature_bias, position_bias, text_features
+from heart_utils.judges.report_card import grade_probes
+from heart_utils.judges.self_preference import self_preference
 from heart_utils.simulate.study import Panel, simulate_study
 
 
@@ -100,6 +105,51 @@ def test_renaming_a_and_b_changes_nothing_about_sides(said):
     # The same answers with a and b renamed: the pair that was shown as ab is now shown as ba.
     there = position_bias(seen_twice([(other[ba], other[ab]) for ab, ba in said]), rng=np.random.default_rng(1), n_resamples=10)
     assert here["value"].tolist() == pytest.approx(there["value"].tolist())
+
+
+def test_rows_come_by_rater_and_dimension_whatever_the_order_of_the_verdicts(rng):
+    verdicts, comparisons, features = length_study(rng, 120, 0.5)
+    parts = [verdicts.assign(rater=rater, dimension=dimension) for rater in "kj" for dimension in ("warmth", "overall")]
+    again = pd.concat([*parts, *(part.assign(repeat=1) for part in parts)])
+    tables = [
+        position_bias(again, rng=rng, n_resamples=2).query("measure == 'tie_share'"),
+        feature_bias(pd.concat(parts), comparisons, features),
+        compare_answers(again, by="repeat", rng=rng, n_resamples=2),
+    ]
+    for table in tables:
+        found = list(zip(table["rater"], table["dimension"], strict=True))
+        assert found == [("j", "overall"), ("j", "warmth"), ("k", "overall"), ("k", "warmth")]
+        assert table.index.is_unique
+
+
+@pytest.mark.parametrize(("text", "doublings"), [("", 0), (" ", 0), ("Yes.", 0), ("I hear you well.", 2)])
+def test_length_is_counted_in_doublings_of_one_word_and_nothing_is_no_shorter(text, doublings):
+    assert text_features(pd.DataFrame({"reply_id": ["r"], "text": [text]})).loc["r", "log2_words"] == pytest.approx(doublings)
+
+
+@pytest.mark.parametrize(("n", "provisional"), [(29, True), (30, False)])
+def test_a_price_from_few_dialogues_is_provisional(rng, n, provisional):
+    verdicts, comparisons, features = length_study(rng, 300, 0.5)
+    verdicts["dialogue_id"] = [f"d{number % n}" for number in range(300)]
+    row = feature_bias(verdicts, comparisons, features, within_authors=False).iloc[0]
+    assert (row["n_clusters"], row["provisional"]) == (n, provisional)
+
+
+def test_the_p_value_of_a_price_is_one_less_the_level_at_which_its_interval_ends_at_zero(rng):
+    verdicts, comparisons, features = length_study(rng, 300, 0.1)
+    p = feature_bias(verdicts, comparisons, features, within_authors=False)["p"].item()
+    row = feature_bias(verdicts, comparisons, features, within_authors=False, ci_level=1.0 - p).iloc[0]
+    assert 0.001 < p < 0.999
+    assert min(abs(row["ci_low"]), abs(row["ci_high"])) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("estimate", [position_bias, compare_answers, measure_halo, self_preference])
+def test_intervals_are_of_95_percent_from_a_thousand_resamples_unless_told_otherwise(estimate):
+    """As the reference pages say; `feature_bias` and report cards resample nothing."""
+    given = {name: option.default for name, option in inspect.signature(estimate).parameters.items()}
+    assert (given["n_resamples"], given["ci_level"]) == (1000, 0.95)
+    assert inspect.signature(feature_bias).parameters["ci_level"].default == 0.95
+    assert inspect.signature(grade_probes).parameters["alpha"].default == 0.05
 
 
 def test_form_is_read_from_the_text():

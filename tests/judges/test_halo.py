@@ -1,5 +1,7 @@
 """Halo: one factor or several, known variance components, a second implementation, and scores that do not vary."""
 
+from itertools import permutations
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -55,6 +57,12 @@ def test_correlations_match_residuals_of_a_two_way_layout_by_pandas(rng):
     )
     expected = np.corrcoef(left.reshape(-1, 9), rowvar=False)
     assert found.correlations.to_numpy() == pytest.approx(expected, abs=1e-10)
+    table = expected.reshape(3, 3, 3, 3)  # rater, dimension, rater, dimension
+    for place, (_, row) in enumerate(found.dimensions.iterrows()):
+        met = [table[one, place, other] for one, other in permutations(range(3), 2)]
+        assert row["convergent"] == pytest.approx(np.mean([line[place] for line in met]))
+        assert row["discriminant"] == pytest.approx(np.mean([np.delete(line, place) for line in met]))
+        assert row["difference"] == pytest.approx(row["convergent"] - row["discriminant"])
     first = np.linalg.eigvalsh(expected[:3, :3])[-1] / 3
     assert found.raters.set_index("rater").loc["j", "first_share"] == pytest.approx(first)
 
@@ -109,6 +117,44 @@ def test_p_values_are_corrected_for_the_dimensions_of_one_kind_of_pair(rng):
         by_hand = (p * [3, 2, 1]).cummax().clip(upper=1.0)
         assert rows["p_holm"].to_dict() == pytest.approx(by_hand.to_dict())
         assert not np.allclose(rows["p_holm"], rows["p"])
+
+
+def test_a_p_value_is_one_less_the_level_at_which_the_interval_ends_at_zero(rng):
+    table = table_of(world(rng, distinct=0.3, n=25))
+    found = measure_halo(table, rng=np.random.default_rng(3), n_resamples=100).dimensions
+    for place, p in enumerate(found["p"]):
+        row = measure_halo(table, rng=np.random.default_rng(3), n_resamples=100, ci_level=1.0 - p).dimensions.iloc[place]
+        assert 0.0 < p < 1.0
+        assert min(abs(row["ci_low"]), abs(row["ci_high"])) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_dimension_is_distinct_by_the_p_value_that_is_corrected_for_all_of_them(rng):
+    """In some of these worlds an interval excludes zero that is not enough among three."""
+    worlds = [measure_halo(table_of(world(rng, distinct=0.25, n=25)), rng=rng, n_resamples=60).dimensions for _ in range(12)]
+    rows = pd.concat(worlds)
+    assert ((rows["ci_low"] > 0) & (rows["p_holm"] > 0.05)).any()
+    assert ((rows["label"] == "") == ((rows["p_holm"] <= 0.05) & (rows["difference"] > 0))).all()
+
+
+@pytest.mark.parametrize(("n", "provisional"), [(29, True), (30, False)])
+def test_halo_in_few_dialogues_is_provisional(rng, n, provisional):
+    found = measure_halo(table_of(world(rng, distinct=0.5, n=n)), rng=rng, n_resamples=2)
+    assert (found.n_clusters, found.provisional) == (n, provisional)
+
+
+def test_the_share_of_dimensions_that_are_one_is_all_with_the_doubt_that_few_dialogues_leave(rng):
+    raters = measure_halo(table_of(world(rng, distinct=0.0, n=12, noise=0.0)), rng=rng, n_resamples=50).raters
+    assert raters["first_share"].tolist() == pytest.approx([1.0] * 3)
+    assert raters["ci_high"].tolist() == pytest.approx([1.0] * 3)
+    assert raters["ci_low"].tolist() == pytest.approx([12 / (12 + 2.200985**2)] * 3, abs=1e-6)  # t with 11 degrees of freedom
+
+
+def test_tables_are_numbered(rng):
+    block = world(rng, distinct=0.0, n=12)
+    table = table_of(block).assign(rater_kind=lambda rows: rows["rater"].map({"j": "human", "k": "model", "l": "model"}))
+    found = measure_halo(table, rng=rng, n_resamples=50)
+    for rows in (found.dimensions, found.second, found.raters):
+        assert rows.index.tolist() == list(range(len(rows)))
 
 
 def test_all_scores_at_the_ceiling_are_no_evidence_either_way(rng):

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from heart_utils.judges.report_card import ReportCardError, describe_judges, grade_probes
 
@@ -98,6 +99,45 @@ def test_twelve_of_fifteen_by_hand():
     """Sign test, 12 of 15: 2 (455 + 105 + 15 + 1) / 2^15."""
     grades = grade_probes(judge(lambda probe, first, number: number < 12, n=15), EXPECTED)
     assert grades["p"].iloc[0] == pytest.approx(2 * (455 + 105 + 15 + 1) / 2**15)
+
+
+def test_the_interval_is_wilsons_at_the_error_of_the_mean_over_dialogues():
+    """By statsmodels: as many observations as have this error, with a t quantile of 14 degrees of freedom."""
+    row = grade_probes(judge(lambda probe, first, number: number < 12, n=15), EXPECTED).iloc[0]
+    error = stats.sem([1.0] * 12 + [0.0] * 3)
+    n, alpha = 0.8 * 0.2 / error**2, 2 * stats.norm.sf(stats.t.ppf(0.975, 14))
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(proportion_confint(0.8 * n, n, alpha=alpha, method="wilson"))
+
+
+@pytest.mark.parametrize(("n", "provisional"), [(29, True), (30, False)])
+def test_a_card_of_few_dialogues_is_provisional(n, provisional):
+    assert set(grade_probes(judge(lambda probe, first, number: True, n=n), EXPECTED)["provisional"]) == {provisional}
+
+
+def test_cards_come_by_judge_and_each_card_in_the_order_of_what_is_expected():
+    both = pd.concat([judge(lambda probe, first, number: True, rater=rater) for rater in ("k", "j")])
+    grades = grade_probes(both, EXPECTED)
+    assert list(zip(grades["rater"], grades["probe"], strict=True)) == [(rater, probe) for rater in "jk" for probe in EXPECTED]
+    assert describe_judges(grades.iloc[::-1])["rater"].tolist() == ["j", "k"]
+
+
+@pytest.mark.parametrize(
+    ("told", "of", "finding"),
+    [(5, 5, "passed these probes"), (4, 5, "not shown to be trustworthy"), (3, 6, "not shown to be trustworthy"),
+     (2, 5, "not to be trusted"), (0, 1, "not to be trusted")],
+)  # fmt: skip
+def test_who_tells_fewer_than_half_of_the_spoilt_replies_is_not_to_be_trusted(told, of, finding):
+    outcomes = ["tells"] * told + ["not shown to tell"] * (of - told)
+    card = pd.DataFrame({"rater": "judge", "probe": range(of), "expected": "worse", "outcome": outcomes, "n": 24})
+    row = describe_judges(card.assign(contradicted=0.0)).iloc[0]
+    assert (row["finding"], row["told"], row["of"]) == (finding, told, of)
+    assert row["reasons"] == ("" if told == of else f"tells {told} of {of} spoilt replies")
+
+
+@pytest.mark.parametrize(("contradicted", "finding"), [(0.49, "passed these probes"), (0.5, "not to be trusted")])
+def test_who_contradicts_itself_in_half_of_the_pairs_is_not_to_be_trusted(contradicted, finding):
+    card = pd.DataFrame({"rater": "judge", "probe": ["bare"], "expected": "worse", "outcome": "tells", "n": 24})
+    assert describe_judges(card.assign(contradicted=contradicted)).iloc[0]["finding"] == finding
 
 
 def test_one_pair_is_an_answer_but_tells_nothing():

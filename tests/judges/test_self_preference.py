@@ -96,6 +96,43 @@ def test_scores_at_the_ceiling_have_no_logit_and_say_so():
     assert pick(found)["ceiling"] == 1.0
 
 
+def test_the_ceiling_is_the_judges_own_and_of_the_others_nothing():
+    values = {("j", "mine"): 5, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3}
+    assert pick(self_preference(scores_of(values), WHO, rng=np.random.default_rng(1), n_resamples=2))["ceiling"] == 0.5
+
+
+@pytest.mark.parametrize(("n", "provisional"), [(29, True), (30, False)])
+def test_an_estimate_from_few_conversations_is_provisional(n, provisional):
+    values = {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3}
+    row = pick(self_preference(scores_of(values, n), WHO, rng=np.random.default_rng(1), n_resamples=10))
+    assert (row["n_clusters"], row["provisional"]) == (n, provisional)
+
+
+def test_the_interval_lies_about_the_estimate_and_ends_at_zero_at_the_level_of_its_p_value():
+    drawn = np.random.default_rng(8).normal(3, 0.8, (4, 20))
+    keys = [("j", "mine"), ("j", "free"), ("k", "mine"), ("k", "free")]
+    scores = scores_of({key: dict(enumerate(line)).get for key, line in zip(keys, drawn, strict=True)}, 20)
+    row = pick(self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=100))
+    assert (row["ci_low"] + row["ci_high"]) / 2 == pytest.approx(row["estimate"])  # by t, with so few conversations
+    again = self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=100, ci_level=1.0 - row["p"])
+    assert min(abs(pick(again)[["ci_low", "ci_high"]])) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_resample_at_the_end_of_the_scale_takes_no_estimate_away():
+    """One conversation of four keeps the judge from the top: many resamples leave it out, and have no logit."""
+    values = {("j", "mine"): lambda c: 5 - (c == 0), ("j", "free"): lambda c: 3 + c % 2, ("k", "mine"): 4, ("k", "free"): 3}
+    found = [self_preference(scores_of(values, 4), WHO, rng=np.random.default_rng(seed), n_resamples=20) for seed in range(8)]
+    assert len({round(pick(table, scale="logit")["estimate"], 9) for table in found}) == 1
+    assert {pick(table, scale="logit")["why"] for table in found} == {""}
+
+
+def test_dimensions_come_in_the_order_of_the_alphabet():
+    values = {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3}
+    both = pd.concat([scores_of(values).assign(dimension=name) for name in ("warmth", "empathy")])
+    assert self_preference(both, WHO, rng=np.random.default_rng(1), n_resamples=2)["dimension"].unique().tolist() == [
+        "empathy", "warmth"]  # fmt: skip
+
+
 def test_a_failed_score_takes_its_reply_out_for_everybody_and_is_counted():
     table = scores_of({("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3})
     lost = (table["rater"] == "k") & (table["dialogue_id"] == "c000") & (table["responder"] == "mine")

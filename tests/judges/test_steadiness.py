@@ -23,6 +23,20 @@ def test_three_of_four_repeats_agree_by_hand(rng):
     assert row["first_shift"] == pytest.approx(-1 / 4)  # one of four moved from the first shown to the second
 
 
+def test_the_shift_is_towards_the_reply_shown_first_in_either_order(rng):
+    said = [("d1", "ba", "a", "b"), ("d2", "ab", "b", "a"), ("d3", "ba", "tie", "b"), ("d4", "ab", "a", "a")]
+    rows = [(d, order, repeat, verdict) for d, order, *both in said for repeat, verdict in enumerate(both)]
+    row = compare_answers(answers(rows), by="repeat", rng=rng).iloc[0]
+    assert row["first_shift"] == pytest.approx((1 + 1 + 0.5 + 0) / 4)  # in `ba`, b is shown first
+
+
+@pytest.mark.parametrize(("n", "provisional"), [(1, None), (2, True), (29, True), (30, False)])
+def test_few_dialogues_asked_again_are_provisional_and_one_is_left_out(rng, n, provisional):
+    table = answers([(f"d{number}", "ab", repeat, "a") for number in range(n) for repeat in (0, 1)])
+    found = compare_answers(table, by="repeat", rng=rng, n_resamples=10)
+    assert found["provisional"].tolist() == ([] if provisional is None else [provisional])
+
+
 def test_a_failed_repeat_is_counted_and_not_a_disagreement(rng):
     rows = [(f"d{number}", "ab", repeat, "a") for number in range(4) for repeat in (0, 1)]
     table = answers(rows)

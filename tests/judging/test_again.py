@@ -35,6 +35,7 @@ def test_one_pair_a_history_is_asked_about_in_each_arm_and_order(monkeypatch):
     found = ask_again(*make_study(), [LETTERS], ledger=ledger, n_pairs=2, dimensions=["overall"], several=TWO, seed=3)
     assert found["pair_id"].nunique() == 2
     assert found["history_id"].nunique() == 2
+    assert found.index.tolist() == list(range(4 * 3 + 4 * 2 * 2))
     per_pair = found.groupby(["protocol", "answer_format", "repeat", "dimension"]).size()
     assert per_pair.to_dict() == {
         ("heart", "logprob", 0, "overall"): 4,
@@ -62,6 +63,7 @@ def test_what_the_run_asked_before_is_not_asked_anew(monkeypatch):
 def test_a_judge_that_answers_in_json_has_no_row_twice(monkeypatch):
     found = ask_again(*make_study(), [JUDGE], ledger=StandIn(monkeypatch, say), n_pairs=1, dimensions=TWO, seed=3)
     assert not found.duplicated(["comparison_id", "rater", "dimension", "protocol", "answer_format", "repeat"]).any()
+    assert found.index.tolist() == list(range(len(found)))
     assert set(found["protocol"]) == {arm.protocol for arm in ARMS}
 
 

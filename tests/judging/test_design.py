@@ -77,6 +77,14 @@ def test_what_is_drawn_for_a_pair_does_not_hang_on_the_others():
     pd.testing.assert_frame_equal(part, whole.loc[part.index])
 
 
+def test_what_a_seed_draws_for_a_pair_never_changes():
+    """Ledgers hold what was asked about these pairs in these orders."""
+    orders = pair_replies(many(2, 4), rng=draw(), orders="random")["order"].tolist()
+    assert orders == ["ba"] * 11 + ["ab"]
+    kept = pair_replies(many(2, 4), rng=draw(), pairs=2).drop_duplicates("pair_id")
+    assert (kept["reply_a"] + kept["reply_b"]).tolist() == ["h0-r0h0-r1", "h0-r1h0-r3", "h1-r1h1-r2", "h1-r1h1-r3"]
+
+
 def test_another_seed_draws_other_orders():
     one, other = (pair_replies(many(), rng=draw(seed), orders="random") for seed in (1, 2))
     assert (one["order"] != other["order"]).any()
@@ -122,6 +130,10 @@ def test_two_replies_of_one_responder_are_never_compared():
     comparisons = pair_replies(replies, rng=draw())
     assert (comparisons["responder_a"] != comparisons["responder_b"]).all()
     assert comparisons["pair_id"].nunique() == 4
+
+
+def test_replies_that_do_not_say_so_are_not_simulated():
+    assert not pair_replies(many(1, 3), rng=draw())["simulated"].any()
 
 
 def test_a_comparison_with_a_simulated_reply_is_simulated():

@@ -11,8 +11,16 @@ from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_s
 
 from heart_utils.calls.models import Call, Model
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import JudgeError, collect_verdicts, draw_form, parse_answers, plan_questions
-from heart_utils.judging.prompts import Form, load_protocol, load_rubric
+from heart_utils.judging.judge import (
+    JudgeError,
+    collect_verdicts,
+    draw_form,
+    parse_answers,
+    plan_codes,
+    plan_questions,
+    plan_score_questions,
+)
+from heart_utils.judging.prompts import Form, load_codebooks, load_protocol, load_rubric
 from heart_utils.judging.questions import Answer, Question, question_requests
 from heart_utils.tables import DIMENSIONS, TableError
 
@@ -520,11 +528,41 @@ def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     assert plan["cost_usd"].isna().to_dict() == {"json": False, "logprob": True}  # a price not known is not zero
 
 
+def test_what_is_recorded_takes_nothing_more_in_a_plan(monkeypatch):
+    ledger, judge = StandIn(monkeypatch, choose(0)), replace(JUDGE, price_prompt=1.0, price_completion=2.0)
+    collect_verdicts(*make_study(), [judge], ledger=ledger)
+    plan = collect_verdicts(*make_study(), [judge], ledger=ledger, plan=True)
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0, "cost_usd": 0.0, "at_most_usd": 0.0}
+    assert plan.iloc[0].to_dict() | nothing == plan.iloc[0].to_dict()
+    assert plan[["n_calls", "n_recorded"]].to_numpy().tolist() == [[12, 12]]
+
+
+def test_a_schema_is_asked_for_strictly_and_of_no_letter():
+    question, letter = (plan_questions(*make_study(), [judge])[0] for judge in (JUDGE, LETTERS))
+    schema = {"name": "judgement", "strict": True, "schema": question.form.schema}
+    asked = question.request(schema=True).options
+    assert asked == {"max_tokens": 920, "response_format": {"type": "json_schema", "json_schema": schema}}
+    assert letter.request(schema=True).options == {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
+
+
 def test_room_for_an_answer_follows_the_judges_own_option():
     question = plan_questions(*make_study(), [JUDGE])[0]
     assert question.request(schema=False).sampling["max_tokens"] == 200 + 6 * 120
     ample = question._replace(judge=replace(JUDGE, options={"max_completion_tokens": 4000}))
     assert ample.request(schema=False).sampling == {"max_completion_tokens": 4000}
+
+
+def test_questions_have_the_keys_that_they_have_in_recorded_ledgers():
+    """The seed draws orders, codes and labels; drawn otherwise, all that was ever recorded would be asked again."""
+    histories, replies, comparisons = make_study()
+    books = {name: load_codebooks()[name] for name in ("focus", "safety")}
+    first = {
+        "c3eafd04921fa2be228e7dfdef482979": plan_questions(histories, replies, comparisons, [JUDGE], seed=3),
+        "b8ee6bf85a1da445c32cfafbea80bbec": plan_questions(histories, replies, comparisons, [LETTERS], seed=3),
+        "1fad581c01935811b5c7b43b445aa00b": plan_score_questions(histories, replies, [JUDGE], seed=3),
+        "219f85dd8ed83818ee71b95588527764": plan_codes(histories, replies, [JUDGE], codebooks=books),
+    }
+    assert [questions[0].request(schema=False).key for questions in first.values()] == list(first)
 
 
 # Bad input
@@ -575,9 +613,11 @@ def test_options_that_make_no_sense_are_refused(monkeypatch, judges, options, sa
         collect_verdicts(*make_study(), judges, ledger=StandIn(monkeypatch, choose(0)), **options)
 
 
-def test_a_limit_on_paid_calls_holds_for_questions_and_repairs_together(monkeypatch):
+@pytest.mark.parametrize(("usd", "left"), [(0.01, 3), (None, 3), (0.0, 15)])
+def test_a_limit_on_paid_calls_holds_for_questions_and_repairs_together(monkeypatch, usd, left):
+    """What nobody knows the price of may cost something."""
     limits = []
-    ledger = StandIn(monkeypatch, lambda request: Call("", "ok", "?", cost_usd=0.01))
+    ledger = StandIn(monkeypatch, lambda request: Call("", "ok", "?", cost_usd=usd))
     plain = ledger.ask_all
 
     def watched(requests, *, max_paid_calls=None, **options):
@@ -586,4 +626,4 @@ def test_a_limit_on_paid_calls_holds_for_questions_and_repairs_together(monkeypa
 
     monkeypatch.setattr("heart_utils.judging.questions.ask_all", watched)
     collect_verdicts(*make_study(), [JUDGE], ledger=ledger, max_paid_calls=15)
-    assert limits == [(12, 15), (12, 3)]
+    assert limits == [(12, 15), (12, left)]

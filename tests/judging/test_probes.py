@@ -25,6 +25,8 @@ def test_each_history_has_every_probe_beside_its_reference_in_both_orders():
     assert len(met) == 2 * len(probes.histories)
     sides = probes.comparisons[["responder_a", "responder_b"]].eq("reference").sum(axis=1)
     assert (sides == 1).all()
+    for table in vars(probes).values():
+        assert table.index.tolist() == list(range(len(table)))
 
 
 def test_no_probe_says_the_same_as_its_reference(texts):
@@ -37,8 +39,9 @@ def test_the_four_that_add_leave_the_reply_whole(texts):
         assert all(base in spoilt for base, spoilt in zip(texts["reference"], texts[name], strict=True)), name
 
 
-def test_a_reply_from_another_history_is_somebody_elses_reference(texts):
-    assert sorted(texts["other-history"]) == sorted(texts["reference"])
+def test_a_reply_from_another_history_is_the_next_ones_reference(texts):
+    there = texts.loc[make_probes().histories["history_id"]]
+    assert there["other-history"].tolist() == [*there["reference"].iloc[1:], there["reference"].iloc[0]]
 
 
 def test_only_the_injected_instruction_speaks_to_the_judge(texts):

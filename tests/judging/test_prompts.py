@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heart_utils.calls.ledger import open_ledger
 from heart_utils.judging.prompts import (
     CODE_LETTERS,
+    Code,
     Form,
+    Items,
+    Labels,
     ProtocolError,
     draw_codes,
     history_block,
@@ -18,6 +22,17 @@ from heart_utils.judging.prompts import (
     load_rubric,
     prompt_hash,
 )
+from heart_utils.judging.recipe import (
+    read_recipe,
+    recipe_again,
+    recipe_codes,
+    recipe_comparisons,
+    recipe_histories,
+    recipe_probes,
+    recipe_replies,
+    recipe_verdicts,
+)
+from heart_utils.runs import find_root
 
 HISTORY = {
     "turns": [{"speaker": "supporter", "text": "Hello."}, {"speaker": "seeker", "text": "I am low."}],
@@ -183,6 +198,48 @@ def test_a_schema_keeps_to_what_all_providers_take(name):
     walk(form(name).schema)
 
 
+def test_scores_and_margins_go_from_one_to_five():
+    scale = {"type": "integer", "enum": [1, 2, 3, 4, 5]}
+    assert form("likert").schema["properties"]["overall"]["properties"]["score"] == scale
+    assert form("heart").schema["properties"]["overall"]["properties"]["margin"] == scale
+    signs = form("heart-release").schema["properties"]["overall_eq"]["enum"]
+    assert signs == [code + plus for code in ("K482", "T905") for plus in ("+", "++", "+++", "++++", "+++++")]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_hits_are_one_nought_or_null_one_an_item_where_a_schema_may_say_so(exact):
+    asked = Items(({"ability": "Warmth", "item": "Q1-1"}, {"ability": "Warmth", "item": "Q1-2"}), "en", exact)
+    hits, reason = asked.schema["properties"]["hits"], asked.schema["properties"]["reason"]
+    assert hits == {"type": "array", "items": {"enum": [1, 0, None]}} | ({"minItems": 2, "maxItems": 2} if exact else {})
+    assert reason == {"type": "string"} | ({"minLength": 1, "maxLength": 120} if exact else {})
+
+
+def test_a_pattern_with_plus_signs_names_the_codes_of_the_pair():
+    pattern = json.loads(form("heart-release").answer_form().split("\n")[-1])
+    assert set(pattern.values()) == {"...", "K482 or T905, then + to +++++"}
+
+
+def test_an_answer_has_more_room_the_more_is_asked():
+    items = tuple({"ability": "Warmth", "item": f"Q1-{n}"} for n in range(3))
+    labels = (Code("question", "It asks."), Code("advice", "It advises."))
+    assert (form(dimensions=["overall", "attunement"]).room, Items(items, "en").room, Labels(labels).room) == (440, 680, 92)
+
+
+def test_the_recorded_calls_of_the_sample_answer_all_that_its_recipe_asks_and_nothing_else():
+    """A word, an option or an order that changes asks for another call: who has recorded calls pays for them once more."""
+    recipe = read_recipe("sample")
+    ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
+    how = {"ledger": ledger, "mode": "replay"}
+    histories = recipe_histories(recipe)
+    replies = recipe_replies(recipe, histories, **how)
+    comparisons = recipe_comparisons(recipe, replies)
+    for collect in (recipe_verdicts, recipe_again):
+        collect(recipe, histories, replies, comparisons, **how)
+    recipe_codes(recipe, histories, replies, **how)
+    recipe_probes(recipe, **how)
+    assert len(ledger.used) == sum(ledger.counts().values())
+
+
 def test_ties_may_be_called_in_our_protocol_and_not_in_the_released_one():
     ours, released = form("heart"), form("heart-release")
     assert ours.schema["properties"]["overall"]["properties"]["winner"]["enum"] == ["K482", "T905", "tie"]
@@ -240,8 +297,6 @@ def test_a_repair_shows_the_answer_and_what_was_wrong_with_it():
 )
 def test_a_faulty_protocol_is_refused(tmp_path, content, said):
     import yaml
-
-    from heart_utils.runs import find_root
 
     good = yaml.safe_load((find_root() / "data/protocols/heart.yaml").read_text())
     file = tmp_path / "mine.yaml"

@@ -6,7 +6,7 @@ import pytest
 
 from heart_utils.calls.models import Call
 from heart_utils.judging.prompts import Form, load_protocol, load_rubric
-from heart_utils.judging.readings import Reading
+from heart_utils.judging.readings import Reading, read_labels
 
 CODES = ("K482", "T905")
 UNPARSED = Reading("unparsed")
@@ -252,6 +252,21 @@ def test_letters_are_weighed_by_their_probabilities(tokens, p_first, winner, lit
     reading, fault = one("A", form(answer_format="logprob"), logprobs=tuple(tokens))
     assert (reading.state, reading.winner, reading.little_mass, fault) == ("valid", winner, little, None)
     assert reading.p_first == pytest.approx(p_first, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("told", "score"),
+    [
+        *((told, 1.0) for told in (True, "true", "True", " yes ", "1", 1)),
+        *((told, 0.0) for told in (False, "false", "NO", "0", 0)),
+        *((told, None) for told in (None, "perhaps", "", 2, [])),
+    ],
+)
+def test_a_label_holds_or_does_not_and_what_is_neither_is_unparsed(told, score):
+    call = Call("c", "ok", text=json.dumps({"advice": told, "question": True}))
+    readings, fault = read_labels(call, ["advice", "question"])
+    assert readings == [UNPARSED if score is None else Reading("valid", score=score), Reading("valid", score=1.0)]
+    assert fault == (f"advice is {json.dumps(told)}; expected true or false" if score is None else None)
 
 
 @pytest.mark.parametrize("tokens", [None, (), (("The", -0.1), ("C", -2.0)), (("AB", -0.1),)])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import pandas as pd
 import pytest
 import sqlalchemy as sa
 import yaml
@@ -15,7 +16,16 @@ from server import Provider, choose_first, finish_batch, serving
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Model
 from heart_utils.collect import main
-from heart_utils.judging.recipe import Recipe, RecipeError, read_recipe, recipe_histories, recipe_responders
+from heart_utils.judging.recipe import (
+    Recipe,
+    RecipeError,
+    read_recipe,
+    recipe_again,
+    recipe_codes,
+    recipe_histories,
+    recipe_probes,
+    recipe_responders,
+)
 from heart_utils.runs import find_root, open_run
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -412,6 +422,33 @@ def test_histories_are_spread_evenly_and_the_responders_are_all_there_are(projec
     chosen = histories[histories["slice"] == "standard"]["history_id"].tolist()
     assert chosen == [standard[0], standard[len(standard) // 2]]
     assert set(recipe_responders(recipe)["responder_kind"]) == {"reference", "model", "probe"}
+
+
+def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkeypatch):
+    """Two standard histories and, of three adversarial ones, the first and the second, as slices are spread."""
+    there = recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0})).head(8)
+    names = ["s1", "s2", "a1", "c1", "a2", "c2", "a3", "c3"]
+    kinds = {"s": "standard", "a": "adversarial", "c": "calm_twin"}
+    twin = {name: f"{'c' if name[0] == 'a' else 'a'}{name[1]}" if name[0] != "s" else None for name in names}
+    there = there.assign(history_id=names, slice=[kinds[name[0]] for name in names], twin_id=[twin[name] for name in names])
+    monkeypatch.setattr("heart_utils.judging.recipe.load_histories", lambda given, twins: there)
+
+    def chosen(n_twins):
+        slices = {"adversarial": 2, "calm_twin": n_twins}
+        return recipe_histories(Recipe("mine", "mine", slices=slices))["history_id"].tolist()
+
+    assert chosen(2) == ["s1", "s2", "a1", "c1", "a2", "c2"]
+    assert chosen(1) == ["s1", "s2", "a1", "c1", "a2"]
+    with pytest.raises(RecipeError, match="3 calm twins were asked for; the adversarial histories chosen have 2"):
+        chosen(3)
+
+
+def test_what_a_recipe_does_not_name_is_not_asked():
+    judged = Recipe("mine", "sample", judges=(Model("judge", "openai/test"),))
+    nothing = pd.DataFrame()
+    assert recipe_probes(judged, ledger=None).empty
+    assert recipe_again(judged, nothing, nothing, nothing, ledger=None).empty
+    assert recipe_codes(judged, nothing, nothing, ledger=None).empty
 
 
 @pytest.mark.mirror

@@ -1,5 +1,7 @@
 """Replies: the protocol, the probes, and how an answer is read."""
 
+import dataclasses
+
 import pandas as pd
 import pytest
 from server import Provider, serving
@@ -7,7 +9,15 @@ from server import Provider, serving
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Call, Model
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
-from heart_utils.judging.respond import PROBES, RespondError, _reply, collect_replies, describe_responders, skipped_histories
+from heart_utils.judging.respond import (
+    PROBES,
+    RespondError,
+    _reply,
+    collect_replies,
+    describe_responders,
+    lengthen_planned,
+    skipped_histories,
+)
 
 
 def history(name, *texts, first="seeker", **columns):
@@ -88,6 +98,25 @@ def test_the_roles_are_as_spoken_and_the_model_is_told_the_protocol(provider, le
     assert provider.requests[1]["stream"] is True
 
 
+def test_a_reply_has_room_for_120_tokens_in_ones_own_length_600_and_what_a_models_options_say_before(provider, ledger):
+    mine = dataclasses.replace(model(provider, "mine"), options={"max_tokens": 77})
+    for language in (None, "en"):
+        collect_replies(HISTORIES.head(1), [model(provider), mine], ledger=ledger, language=language, progress=False)
+    assert sorted(body["max_tokens"] for body in provider.requests) == [77, 77, 120, 600]
+
+
+@pytest.mark.parametrize(("free", "longest"), [(False, 200 + 8 * 4 * 120), (True, 200 + 8 * 4 * 600)])
+def test_what_is_only_planned_is_made_as_long_as_it_may_be(provider, ledger, free, longest):
+    mine = dataclasses.replace(model(provider, "mine"), options={"max_tokens": 10})
+    models = [model(provider), mine]
+    planned = collect_replies(HISTORIES, [*models, "echo"], ledger=ledger, mode="dry")
+    long = lengthen_planned(planned, models, free=free)
+    assert dict(zip(long["responder"], long["text"].str.len(), strict=True)) == {"m": longest, "mine": 520, "echo": 12}
+    echoes = long["responder"] == "echo"
+    assert long[echoes].equals(planned[echoes])
+    assert lengthen_planned(planned[echoes], models, free=free).equals(planned[echoes])
+
+
 def test_people_and_models_are_told_the_same():
     assert reply_messages(HISTORIES["turns"][0])[0]["content"] == REPLY_INSTRUCTIONS
 
@@ -99,6 +128,9 @@ def test_people_and_models_are_told_the_same():
         ("Supporter: I hear you.", "I hear you.", ["unwrapped"]),
         ("**Supporter:** I hear you.", "I hear you.", ["unwrapped"]),
         ('"I hear you."', "I hear you.", ["unwrapped"]),
+        ("“I hear you.”", "I hear you.", ["unwrapped"]),
+        ('"', '"', []),
+        ('"I', '"I', []),
         ('"Alone" is a big word. Is it "true"?', '"Alone" is a big word. Is it "true"?', []),
         ("One. Two. Three.", "One. Two. Three.", []),
         ("One. Two! Three? Four.", "One. Two! Three? Four.", ["over_3_sentences"]),
@@ -119,8 +151,9 @@ def test_a_failure_is_a_state_and_has_no_text(status, state):
     assert (row["state"], row["text"]) == (state, None)
 
 
-def test_an_answer_of_nothing_but_a_label_is_an_error():
-    assert read("Supporter:")["state"] == "error"
+@pytest.mark.parametrize("raw", ["", "Supporter:", '""', "Reply: “”"])
+def test_an_answer_of_nothing_but_a_label_or_marks_is_an_error(raw):
+    assert read(raw)["state"] == "error"
 
 
 def test_a_truncated_reply_is_kept_and_flagged():

@@ -36,7 +36,7 @@ def words(text):
 
 def test_only_shortening_loses_words_and_only_these_are_added():
     bases = GIVEN.set_index("history_id")["text"]
-    for row in rewrite_replies(GIVEN, 16).to_dict("records"):
+    for row in rewrite_replies(GIVEN, 16, seed=0).to_dict("records"):
         ways, said = row["responder"].split("+"), words(row["text"])
         before, after = (WARMTH.split() if "warmed" in ways else []), (PADDING.split() if "padded" in ways else [])
         kept = said[len(before) : len(said) - len(after)]
@@ -48,8 +48,16 @@ def test_only_shortening_loses_words_and_only_these_are_added():
         assert sum(marked) == (len(marked) - ("warmed" in ways) if "listed" in ways else 0)
 
 
+@pytest.mark.parametrize(("n", "kept"), [(2, 1), (3, 2), (4, 2), (5, 3), (7, 4)])
+def test_a_shortened_reply_keeps_its_first_half_of_sentences(n, kept):
+    sentences = [f"Number {number}." for number in range(n)]
+    ways = rewrite_replies(GIVEN.head(1).assign(text=" ".join(sentences)), 16, seed=0).set_index("responder")["text"]
+    assert ways["shortened"] == " ".join(sentences[:kept])
+    assert ways["plain"] == " ".join(sentences)
+
+
 def test_all_sixteen_ways_of_a_reply_differ():
-    written = rewrite_replies(GIVEN, 16)
+    written = rewrite_replies(GIVEN, 16, seed=0)
     assert set(written["responder"]) == set(PROFILES)
     assert not written.duplicated(["history_id", "text"]).any()
 
@@ -87,11 +95,11 @@ def test_what_is_drawn_depends_on_the_seed_and_the_history_alone():
 
 def test_replies_of_one_sentence_and_several_of_a_history_are_said():
     with pytest.warns(UserWarning, match="1 of 2 replies have one sentence"):
-        rewrite_replies(GIVEN.head(2).assign(text=["One. Two.", "One only."]), 2)
+        rewrite_replies(GIVEN.head(2).assign(text=["One. Two.", "One only."]), 2, seed=0)
     with pytest.raises(ValueError, match="several given replies"):
-        rewrite_replies(pd.concat([GIVEN, GIVEN]), 2)
+        rewrite_replies(pd.concat([GIVEN, GIVEN]), 2, seed=0)
     with pytest.raises(ValueError, match="even number from 2 to 16"):
-        rewrite_replies(GIVEN, 3)
+        rewrite_replies(GIVEN, 3, seed=0)
 
 
 def study(effects, n_copies, rng):
@@ -154,9 +162,9 @@ def test_a_recipe_puts_rewritings_in_the_place_of_given_replies():
 
 
 def test_people_read_the_label_above_the_reply_and_nothing_where_there_is_none():
-    replies = rewrite_replies(GIVEN.head(1), 2, labels=["ai"])
+    replies = rewrite_replies(GIVEN.head(1), 2, labels=["ai"], seed=0)
     assert all(text.startswith("Written by an AI:\n") for text in _texts_shown(replies).values())
-    bare = rewrite_replies(GIVEN.head(1), 2)
+    bare = rewrite_replies(GIVEN.head(1), 2, seed=0)
     assert list(_texts_shown(bare).values()) == bare["text"].tolist()
     assert _texts_shown(GIVEN) == dict(zip(GIVEN["reply_id"], GIVEN["text"], strict=True))
 

@@ -1,0 +1,57 @@
+"""Shards over a Dask cluster within this process; processes on PostgreSQL are in `tests/services`."""
+
+from types import SimpleNamespace
+
+import pytest
+import sqlalchemy as sa
+
+from heart_utils.calls.cluster import ClusterError, run_on_cluster
+from heart_utils.calls.models import Call, Model, Request
+
+SHARED = SimpleNamespace(shared=True, engine=SimpleNamespace(url=sa.make_url("postgresql+psycopg://me:secret@db/heart")))
+JUDGE = Model("judge", "openai/test")
+
+
+def requests_for(n):
+    return [Request(JUDGE, ({"role": "user", "content": f"w{i}"},)) for i in range(n)]
+
+
+def fail(shard, address, max_concurrency, budget_usd):
+    """What a worker does with a shard: here no call could be made, and each says what the worker was told."""
+    said = f"one of {len(shard)} on {address}, {max_concurrency} at once for {budget_usd} USD"
+    return len(shard), [Call(request.key, "error", error=said) for request in shard]
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as running:
+        yield running.scheduler_address
+
+
+def run(requests, scheduler, **how):
+    how = {"max_concurrency": 4, "budget_usd": 2.5, "progress": False, **how}
+    return run_on_cluster(requests, ask_shard=fail, ledger=SHARED, scheduler=scheduler, **how)
+
+
+def test_requests_go_out_in_shards_of_two_hundred_in_their_order_and_what_was_not_made_comes_back(scheduler, capsys):
+    requests = requests_for(401)
+    lost = run(requests, scheduler)
+    said = [lost[request.key].error for request in requests]
+    told = "on postgresql+psycopg://me@db/heart, 4 at once for 2.5 USD"  # and no password
+    assert said == [f"one of 200 {told}"] * 400 + [f"one of 1 {told}"]
+    assert "/401" not in capsys.readouterr().err
+
+
+def test_the_calls_that_shards_ended_are_shown(scheduler, capsys):
+    run(requests_for(203), scheduler, progress=True)
+    assert "203/203" in capsys.readouterr().err
+
+
+def test_a_cluster_without_workers_is_said():
+    from distributed import LocalCluster
+
+    said = pytest.raises(ClusterError, match="has no worker; start some with `dask worker inproc")
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty, said:
+        run(requests_for(1), empty.scheduler_address)
