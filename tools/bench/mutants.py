@@ -1,9 +1,10 @@
-"""Random changes to the code that reads answers and counts money: how many its nearest tests notice.
+"""Random changes to the code that asks, judges and computes: how many its nearest tests notice.
 
 A change turns a comparison, moves a number by one, puts ``and`` for ``or``, plus for minus, true for false, or drops a
 ``not``; some change nothing that anybody could see, so 100 % is not to be had. Each runs in a process of its own, forked
 when the tests are collected, and counts as noticed by a test that passes right afterwards without the change: some look
-at a clock, and a busy machine fails them. ``--quick`` tries ten a module; the seed is fixed: two runs try the same changes.
+at a clock, and a busy machine fails them. ``--quick`` tries ten a module, ``--only`` one wing or module; two runs with
+one ``--seed`` try the same changes.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout, suppress
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -29,16 +32,20 @@ from tools.bench import Figure
 
 __all__ = ["change", "run", "sites"]
 
-OWN = "(ctrl_c or kill_9 or two_processes)"
+WINGS = ("ratings", "agreement", "judges", "evidence", "calls", "judging", "gate")
+"""Folders of the package, and one module that belongs to none."""
+
+QUICK = ("-m", "not (mirror or live or services or slow)", "-k", "not (ctrl_c or kill_9 or two_processes or reads_nothing)")
+"""Left out: what needs more than the environment, and collectors in processes of their own, which no change reaches."""
+
 NEAREST = {
-    "heart_utils.calls.prices": ("tests/calls/test_prices.py",),
-    "heart_utils.calls.outcomes": ("tests/calls/test_outcomes.py",),
-    "heart_utils.judging.readings": ("tests/judging/test_readings.py",),
     "heart_utils.calls.models": ("tests/calls/test_model_settings.py",),
     "heart_utils.calls.ledger": ("tests/calls/test_ledger.py", "tests/calls/test_batch.py"),
-    "heart_utils.calls.engine": ("tests/calls/test_lanes.py", "tests/calls/test_models.py", "-k", f"not {OWN}"),
+    "heart_utils.calls.engine": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
+    "heart_utils.calls.cluster": (),
+    "heart_utils.gate": ("tests/test_gate_anytime.py", "tests/test_gate_drops.py", "tests/report/test_gate.py"),
 }
-"""Module -> the tests that are run for it, but for those with collectors in processes of their own: no change reaches them."""
+"""Module -> its tests beside its doctests, where they are not those of its wing that import it (only a service tests Dask)."""
 
 N_CHANGES, N_QUICK = 60, 10
 LIMIT_S = 60
@@ -52,28 +59,48 @@ TURNED: dict[type[ast.AST], Any] = {
 }  # fmt: skip
 
 
-def run(quick: bool) -> Iterator[Figure]:
-    """Give, for each module, the share of changes noticed."""
+def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
+    """Give, for each module and each wing, the share of changes noticed."""
     import pytest
 
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.chdir(find_root())
-    for name, tests in NEAREST.items():
-        file = find_root().joinpath(*name.split(".")).with_suffix(".py")
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        places = sites(tree)
-        chosen = random.Random(SEED).sample(range(len(places)), min(len(places), N_QUICK if quick else N_CHANGES))
-        chosen.sort()
-        trials = _Trials(name, [tree, *(change(tree, place) for place in chosen)])
-        with redirect_stdout(io.StringIO()) as said:
-            pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests], plugins=[trials])
-        if not trials.noticed or trials.noticed[0]:
-            raise RuntimeError(f"{', '.join(tests)} fail without any change.\n{said.getvalue()}")
-        missed = [place for place, noticed in zip(chosen, trials.noticed[1:], strict=True) if not noticed]
-        note = "; ".join(f"line {places[place].lineno}" for place in missed[:12])
-        share = 1 - len(missed) / len(chosen)
-        yield Figure(f"{name}: of {len(chosen)} changes noticed", 100 * share, "%", ">= 90", share >= 0.9,
-                     f"missed: {note}" if missed else "")  # fmt: skip
+    for wing in WINGS:
+        n_chosen = n_missed = 0
+        for name in (name for name in _modules(wing) if only in (wing, name.rpartition(".")[2], name, "")):
+            file = Path(*name.split(".")).with_suffix(".py")
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            places = sites(tree)
+            chosen = random.Random(seed).sample(range(len(places)), min(len(places), N_QUICK if quick else N_CHANGES))
+            chosen.sort()
+            trials = _Trials(name, [tree, *(change(tree, place) for place in chosen)])
+            tests = [str(file), *NEAREST.get(name, _nearest(name))]
+            with redirect_stdout(io.StringIO()) as said:
+                pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *QUICK, *tests], plugins=[trials])
+            if not trials.noticed or trials.noticed[0]:
+                raise RuntimeError(f"{', '.join(tests)} fail without any change.\n{said.getvalue()}")
+            missed = [place for place, noticed in zip(chosen, trials.noticed[1:], strict=True) if not noticed]
+            note = "; ".join(f"line {places[place].lineno}: {ast.unparse(places[place])[:60]}" for place in missed[:12])
+            n_chosen, n_missed = n_chosen + len(chosen), n_missed + len(missed)
+            yield Figure(f"{name}: of {len(chosen)} changes noticed", 100 * (1 - len(missed) / len(chosen)), "%",
+                         note=f"missed: {note}" if missed else "")  # fmt: skip
+        if n_chosen:
+            share = 1 - n_missed / n_chosen
+            yield Figure(f"{only or wing}: of {n_chosen} changes noticed", 100 * share, "%", ">= 90", share >= 0.9)
+
+
+def _modules(wing: str) -> list[str]:
+    """Name the modules of a wing."""
+    files = sorted(Path("heart_utils", wing).glob("[!_]*.py")) or [Path("heart_utils", f"{wing}.py")]
+    return [".".join(file.with_suffix("").parts) for file in files]
+
+
+def _nearest(name: str) -> list[str]:
+    """List the tests of a module's wing that import it."""
+    wing, _, module = name.rpartition(".")
+    imports = re.compile(rf"{re.escape(name)}\b|from {re.escape(wing)} import .*\b{module}\b")
+    files = sorted(Path("tests", wing.rpartition(".")[2]).glob("test_*.py"))
+    return [str(file) for file in files if imports.search(file.read_text(encoding="utf-8"))]
 
 
 def sites(tree: ast.Module) -> list[ast.expr]:
