@@ -63,3 +63,10 @@ def test_one_cluster_is_refused():
     rows = draw(np.random.default_rng(3), 1, 3, 3, 9, 0.3)
     with pytest.raises(ValueError, match="There is one dialogue_id only"):
         pool_strengths(rows)
+
+
+def test_each_verdict_counts_for_both_of_its_responders():
+    rows = pd.DataFrame({"responder_a": list("zxxyx"), "responder_b": list("xyyzz"), "verdict": list("baaab")})
+    table = pool_strengths(rows.assign(dialogue_id=range(5))).table
+    assert table["responder"].tolist() == ["x", "y", "z"]
+    assert table["n_verdicts"].tolist() == [4, 3, 3]
