@@ -95,3 +95,10 @@ def test_most_of_esconvs_seekers_answered_and_gave_the_highest_score(mirror):
     assert set(found["n_missing"]) == {150}
     empathy = found[found["outcome"] == "seeker_empathy"]
     assert empathy["correlation"].abs().max() < 0.1
+
+
+def test_groups_come_in_the_order_of_the_alphabet(rng):
+    histories = told(rng)
+    values = pd.concat([seen(rng, histories).assign(code=code) for code in ("Question", "Advice")])
+    found = track_recipients(values, histories, outcomes=["seeker_empathy"], by=["code"], n_resamples=0)
+    assert found["code"].tolist() == ["Advice", "Question"]
