@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, logit
 
+from heart_utils.ratings import bradley_terry, spread
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import crossed
@@ -223,3 +224,24 @@ def test_who_won_all_meets_each_opponent_as_often_as_it_did():
     table = fit_ratings(verdicts, weights="verdicts", n_resamples=50).table.set_index("responder")
     low, (x, y) = table.loc["best", "ci_low"], table.loc[["x", "y"], "strength"]
     assert 9 * np.log(expit(low - x)) + 3 * np.log(expit(low - y)) == pytest.approx(np.log(0.025))
+
+
+@pytest.mark.parametrize("weights", ["pairs", "verdicts"])
+@pytest.mark.parametrize(
+    ("method", "cluster", "interval"),
+    [
+        ("bradley-terry", "dialogue_id", "bootstrap"),
+        ("davidson", "dialogue_id", "bootstrap"),
+        ("davidson", ["dialogue_id", "rater"], "sandwich"),
+        ("bradley-terry", ["dialogue_id", "rater"], "product"),
+    ],
+)
+def test_how_much_fits_in_memory_at_a_time_changes_no_number(rows, monkeypatch, method, cluster, interval, weights):
+    options = {"method": method, "cluster": cluster, "interval": interval, "weights": weights, "n_resamples": 40}
+    at_once = fit_ratings(rows, **options)
+    monkeypatch.setattr(spread, "CHUNK_CELLS", 7 * 5**2)  # seven clusters, or three draws of two levels
+    monkeypatch.setattr(bradley_terry, "DENSE_CELLS", 100)
+    apart = fit_ratings(rows, **options)
+    pd.testing.assert_frame_equal(at_once.table, apart.table, rtol=1e-6)
+    pd.testing.assert_frame_equal(at_once.replicates, apart.replicates, rtol=1e-6)
+    assert apart.n_effective == pytest.approx(at_once.n_effective)
