@@ -30,17 +30,19 @@ def test_a_known_spread_comes_back_without_the_noise(rng, spread):
     assert found.loc["x", "sd"] == pytest.approx(found.loc["y", "sd"])
 
 
-def field(rng, n_dialogues, sd, votes):
-    """Five responders of unlike strength, who all meet in each dialogue and are off by an amount of their own in it."""
-    strengths = np.linspace(1.0, -1.0, 5)
-    there = strengths + sd * rng.normal(size=(n_dialogues, 5))
-    a, b = np.triu_indices(5, 1)
+def field(rng, n_dialogues, sd, votes, size=5):
+    """Responders of unlike strength, who all meet in each dialogue and are off by an amount of their own in it."""
+    strengths = np.linspace(1.0, -1.0, size)
+    there = strengths + sd * rng.normal(size=(n_dialogues, size))
+    a, b = np.triu_indices(size, 1)
     chance = expit(there[:, a] - there[:, b])
     won = rng.random((votes, *chance.shape)) < chance
     _, dialogue, pair = np.unravel_index(np.arange(won.size), won.shape)
     names = np.array(list("vwxyz"))
     rows = {"responder_a": names[a[pair]], "responder_b": names[b[pair]], "verdict": np.where(won.ravel(), "a", "b")}
-    mean = np.stack([np.where(a == i, chance, np.where(b == i, 1 - chance, 0)).sum(axis=1) / 4 for i in range(5)], axis=1)
+    mean = np.stack(
+        [np.where(a == i, chance, np.where(b == i, 1 - chance, 0)).sum(axis=1) / (size - 1) for i in range(size)], axis=1
+    )
     return pd.DataFrame({**rows, "dialogue_id": dialogue.astype(str)}), mean
 
 
@@ -127,3 +129,9 @@ def test_intervals_widen_with_the_level_by_students_t(rng):
     ratio = stats.t.ppf(0.9, 5) / stats.t.ppf(0.75, 5)
     for name in ("sd", "tenth"):
         assert wide[f"{name}_high"] - wide[name] == pytest.approx(ratio * (narrow[f"{name}_high"] - narrow[name]))
+
+
+def test_among_three_who_meet_once_in_a_dialogue_the_spread_is_estimated_too(rng):
+    rows, chance = field(rng, 6000, 0.7, 1, size=3)
+    found = consistency(rows, rng=rng, n_resamples=20).set_index("responder")["sd"]
+    assert (found / chance.std(axis=0)).mean() == pytest.approx(1, abs=0.2)
