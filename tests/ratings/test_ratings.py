@@ -609,3 +609,11 @@ def test_without_dialogues_the_way_to_an_interval_is_said(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit_ratings(duel, n_resamples=0, rng=rng)
+
+
+def test_without_resamples_none_is_degenerate_and_nothing_is_said_of_clusters(study):
+    for found in (
+        fit_ratings(study.verdicts, n_resamples=0),
+        fit_ratings(study.verdicts.assign(verdict=None, state="inconsistent")),
+    ):
+        assert (found.n_degenerate, found.n_effective) == (0, 0)

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.optimize import approx_fprime
 from scipy.special import expit, logit
 
 from heart_utils.ratings import bradley_terry, spread
-from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model
+from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model, prior_terms
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import crossed
 from heart_utils.ratings.spread import _covariance, influences, one_way, spread_of, sums_of_scores, two_way
@@ -185,6 +186,45 @@ def test_slopes_and_information_are_what_a_small_step_finds(rows, method, weight
         # Of strengths themselves a term is added along the direction that moves all alike.
         differences = information[place] - (information[place, : len(one)].mean() * (np.arange(len(information)) < len(one)))
         np.testing.assert_allclose(falls, differences, rtol=1e-5, atol=1e-4)
+    for number, level in enumerate(model._free() if method != "bradley-terry" else [], len(one)):
+        alphas = [model.alpha + sign * step * (np.arange(len(model.alpha)) == level) for sign in (1, -1)]
+        sums = [sums_of_scores(replace(model, alpha=moved), one[model.entries.a], 1)[0] for moved in alphas]
+        np.testing.assert_allclose((sums[1] - sums[0]) / (2 * step), information[number], rtol=1e-4, atol=1e-3)
+
+
+def test_the_weak_prior_pulls_as_its_likelihood_does(rng):
+    """A quarter of a win and of a loss against the mean, by small steps."""
+    theta, prior = rng.normal(size=4), np.array([0.25, 0.0, 0.25, 0.25])
+
+    def likelihood(place):
+        return prior @ (np.log(expit(place - place.mean())) + np.log(expit(place.mean() - place)))
+
+    pull, bend = prior_terms(theta[None] - theta.mean(), prior[None])
+    np.testing.assert_allclose(pull[0], approx_fprime(theta, likelihood, 1e-6), atol=1e-5)
+    rising = approx_fprime(theta, lambda place: prior_terms(place[None] - place.mean(), prior[None])[0][0], 1e-6)
+    spare = rising - rising.mean(axis=0)
+    np.testing.assert_allclose(-spare, bend[0] - bend[0].mean(axis=0), atol=1e-5)
+
+
+def test_what_an_entry_takes_along_is_the_change_of_its_pairs_mean():
+    """Verdicts of a dialogue are averaged, then dialogues are; a pair has as many voices as pairs have verdicts on average."""
+    said = [("x", "y", 1, 0), ("x", "y", 0, 0), ("y", "x", 0.5, 0), ("y", "x", 0, 1), ("x", "y", 0, 2), ("y", "z", 1, 0)]
+    said += [("z", "y", 1, 1), ("z", "x", 0, 1), ("x", "z", 0, 2), ("x", "z", 0.5, 2)]
+    table = pd.DataFrame(said, columns=["responder_a", "responder_b", "share", "dialogue_id"])
+    table["verdict"] = table["share"].map({1: "a", 0.5: "tie", 0: "b"})
+    model = BradleyTerry.fit(read_verdicts(table, dimension="overall", cluster="dialogue_id"), "pairs")
+    turned = table["responder_a"] > table["responder_b"]
+    table["first"] = table["share"].where(~turned, 1 - table["share"])
+    table["pair"] = np.where(turned, table["responder_b"] + table["responder_a"], table["responder_a"] + table["responder_b"])
+
+    def mean(part):
+        return part.groupby("dialogue_id")["first"].mean().mean()
+
+    taken = [
+        (mean(table[table["pair"] == pair]) - mean(table[table["pair"] == pair].drop(index=place))) * (-1 if back else 1)
+        for place, pair, back in zip(table.index, table["pair"], turned, strict=True)
+    ]
+    np.testing.assert_allclose(model.deletions()[:, 0], 10 / 3 * np.array(taken), atol=1e-9)
 
 
 @pytest.mark.parametrize("interval", ["bootstrap", "sandwich"])
