@@ -127,3 +127,68 @@ def test_eight_equal_releases_are_seldom_stopped_and_a_large_drop_is(rng):
     worse = simulate_gate(mode="anytime", drop=250.0, n_studies=10, n_dialogues=60, direct=True, rng=rng)
     assert worse["outcome"].eq("failed").mean() >= 0.9
     assert worse["n_dialogues"].mean() < 36
+
+
+def capital_against(values, mean_tested, guess):
+    """What a gambler who bets that values are higher holds at best; ten dialogues are as if seen before."""
+    capital, most = 1.0, 1.0
+    for number, value in enumerate(values):
+        mean = (10 * guess + values[:number].sum()) / (10 + number)
+        second = (1.2 + (values[:number] ** 2).sum()) / (10 + number)
+        bet = (mean - mean_tested) / (second - 2 * mean * mean_tested + mean_tested**2)
+        capital *= 1 + np.clip(bet, 0, 0.95 / (1 + mean_tested)) * (value - mean_tested)
+        most = max(most, capital)
+    return most
+
+
+@pytest.mark.parametrize("guess", [0.0, 0.3])
+def test_the_bound_is_the_largest_mean_that_the_bets_rule_out(guess, rng):
+    values = rng.choice([-0.5, 0.0, 1.0], size=60)
+    bound, p = betting_bound(values, alpha=0.05, guess=guess)
+    for n in (1, 20, 60):
+        out = [at for at in np.arange(-199, 200) / 200 if capital_against(values[:n], at, guess) >= 20]
+        assert bound[n - 1] == pytest.approx(max(out, default=-1.0))
+        assert p[n - 1] == pytest.approx(1 / capital_against(values[:n], 0.0, guess))
+
+
+@pytest.mark.parametrize("drops", [[0.5, 0.0, 1.0] * 20, [0.0, 0.5, -0.5] * 60, [0.0, -1.0] * 5])
+def test_which_reply_is_shown_first_changes_nothing(drops):
+    verdicts = make_verdicts(drops)
+    turned = verdicts.rename(columns={"responder_a": "responder_b", "responder_b": "responder_a"})
+    turned["verdict"] = turned["verdict"].replace({"a": "b", "b": "a"})
+    one, other = compare(verdicts), compare(turned)
+    assert one.table["message"].tolist() == other.table["message"].tolist()
+    assert one.path.equals(other.path)
+
+
+def test_what_is_said_is_what_was_found_when_it_stopped():
+    worse, equal = compare(make_verdicts([0.5, 1.0] * 40)), compare(make_verdicts([0.0, 0.5, -0.5] * 60))
+    for gate, said in ((worse, "worse than the baseline, sure"), (equal, "not worse by 10 points, sure")):
+        row = gate.table.iloc[0]
+        n, drops = int(row["n_dialogues"]), gate.path["drop"].to_numpy()
+        assert n < len(drops)
+        assert row["drop"] == pytest.approx(100 * drops[n - 1])
+        assert f"{said} after {n} dialogues; drop {row['drop']:.1f} percentage points" in row["message"]
+        before, there = gate.path.iloc[n - 2], gate.path.iloc[n - 1]
+        assert before["drop_low"] < 0
+        assert before["drop_high"] >= 0.1
+        assert there["drop_low"] >= 0 or there["drop_high"] < 0.1
+        assert (row["drop_low"], row["drop_high"]) == (100 * there["drop_low"], 100 * there["drop_high"])
+    assert f"{worse.table['drop_low'][0]:.1f} or more" in worse.table["message"][0]
+    assert f"{equal.table['drop_high'][0]:.1f} or less" in equal.table["message"][0]
+
+
+def test_dialogues_that_only_one_of_them_had_are_none_to_compare():
+    verdicts = make_verdicts([0.0, 0.0])
+    apart = verdicts[(verdicts["dialogue_id"] == "d000") == (verdicts["responder_a"] == "old")].assign(history_id="h")
+    row = compare(apart).table.iloc[0]
+    assert (row["outcome"], row["n_dialogues"]) == ("cannot tell", 0)
+    assert row["message"] == "overall: no dialogue was judged for both; a gate cannot rest on this."
+
+
+def test_p_values_of_a_series_are_bonferronis():
+    both = make_verdicts([0.5, 0.0, -0.5, 0.5] * 3)
+    both = pd.concat([both, both.assign(dimension="attunement")])
+    table = compare(both).table
+    assert table["p_holm"].tolist() == pytest.approx([min(1, 2 * p) for p in table["p"]])
+    assert (table["p"] < 1).all()

@@ -1,8 +1,11 @@
 """The gate's statistic: known drops recovered, Holm by hand, sides that are not alike refused, error rates held."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from heart_utils.gate import GateError, compare_responders, hold_all
@@ -262,3 +265,57 @@ def test_a_simulated_study_has_the_size_asked_for(rng, monkeypatch):
     assert (rows["dialogue_id"].nunique(), rows["dimension"].nunique()) == (10, 2)
     opponents = {f"opponent {k}" for k in range(1, 4)}
     assert set(rows["responder_a"]) | set(rows["responder_b"]) == {"baseline", "candidate"} | opponents
+
+
+@pytest.mark.parametrize("n_dialogues", [8, 60])
+def test_the_drop_said_to_be_found_is_found_four_times_in_five(n_dialogues, rng):
+    """By the noncentral t distribution."""
+    verdicts = make_verdicts(rng, FIELD, n_dialogues=n_dialogues)
+    row = compare(verdicts, rng).table.iloc[0]
+    df, shift = n_dialogues - 1, row["detectable"] / row["se"]
+    assert stats.nct.sf(stats.t.isf(0.05, df), df, shift) == pytest.approx(0.8, abs=0.02)
+    assert row["drop"] - row["drop_low"] == pytest.approx(stats.t.isf(0.05, df) * row["se"])
+    assert row["p"] == pytest.approx(stats.t.sf(row["drop"] / row["se"], df), abs=1e-6)
+
+
+def test_what_is_said_of_each_outcome_holds_its_numbers(rng):
+    equal, worse = make_verdicts(rng, FIELD), make_verdicts(rng, {**FIELD, "new": -2.0})
+    row = compare(equal, rng).table.iloc[0]
+    assert row["message"] == (
+        f"overall: not shown to be worse; drop {row['drop']:.1f} points, with 95% confidence {row['drop_low']:.1f} or more "
+        f"(60 dialogues); a drop of {row['detectable']:.0f} would be found four times in five"
+    )
+    row = compare(worse, rng).table.iloc[0]
+    assert row["message"] == (
+        f"overall: worse than the baseline; drop {row['drop']:.1f} points, with 95% confidence {row['drop_low']:.1f} or more "
+        f"(60 dialogues)"
+    )
+    row = compare(equal, rng, mode="non-inferiority", max_drop=300, alpha=0.1).table.iloc[0]
+    assert row["message"] == (
+        f"overall: not worse by 300 points or more; drop {row['drop']:.1f}, with 90% confidence {row['drop_high']:.1f} or less "
+        f"(60 dialogues; an equal candidate passes a margin of {row['detectable']:.0f} four times in five)"
+    )
+    assert (
+        compare(worse, rng, mode="non-inferiority").table["message"][0].startswith("overall: may be worse by 25 points or more")
+    )
+
+
+def test_half_as_much_to_be_found_takes_four_times_the_dialogues(rng):
+    verdicts = make_verdicts(rng, FIELD, n_dialogues=30)
+    found = [compare_responders(verdicts, baseline="old", candidate="new", max_detectable=at, rng=np.random.default_rng(1))
+             for at in (50, 25)]  # fmt: skip
+    many = [int(re.search(r"takes about (\d+) dialogues", gate.table["message"][0])[1]) for gate in found]
+    assert many[1] == pytest.approx(4 * many[0], abs=4)
+    assert many[0] == pytest.approx(30 * (found[0].table["detectable"][0] / 50) ** 2, abs=1)
+
+
+def test_no_more_than_three_of_those_that_one_side_lacks_are_named(rng):
+    verdicts = make_verdicts(rng, FIELD, n_dialogues=9)
+    new = verdicts["responder_a"].eq("new") | verdicts["responder_b"].eq("new")
+    for n, named in ((3, r"3 for 'old' alone \(d0, d1, d2\)"), (4, r"4 for 'old' alone \(d0, d1, d2, \.\.\.\)")):
+        rows = verdicts[
+            ~((new | verdicts["responder_a"].eq("old")) & verdicts["dialogue_id"].isin([f"d{k}" for k in range(n)]) & new)
+        ]
+        rows = rows[~(rows["responder_a"].eq("old") & rows["responder_b"].eq("new"))]
+        with pytest.raises(GateError, match=f"{9 - n} in common, {named}"):
+            compare(rows, rng)

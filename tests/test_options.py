@@ -124,3 +124,14 @@ def test_a_line_of_the_rubric_is_judged_by_its_own_rows_alone(name):
     here, there = called(function, given, options), called(function, mixed, options, dimension="warmth")
     for one, other in zip(tables(here), tables(there), strict=True):
         pd.testing.assert_frame_equal(one.replace("overall", "warmth"), other.replace("overall", "warmth"))
+
+
+@pytest.mark.parametrize(("option", "value"), [("n_resamples", 1000), ("ci_level", 0.95)])
+def test_one_default_serves_all(option, value):
+    """Two tables side by side in a report have intervals of one kind, unless the user asks for another."""
+    found = {name: inspect.signature(function).parameters.get(option) for name, function in public_functions()}
+    given = {
+        name: one.default for name, one in found.items() if one and one.default is not one.empty and ".simulate." not in name
+    }
+    assert len(given) > 15
+    assert {name: default for name, default in given.items() if default != value} == {}

@@ -159,7 +159,7 @@ def _check(votes: Votes, table: pd.DataFrame, between: tuple[str, str | None], b
 
 def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
     """Give a code to each combination of labels that occurs; with no labels all rows are one group."""
-    if labels.empty and not len(labels.columns):
+    if not len(labels.columns):
         return np.zeros(len(labels), np.intp), pd.DataFrame(index=[0])
     codes = np.zeros(len(labels), np.intp)
     for column in labels:

@@ -113,7 +113,8 @@ def twin_contrasts(
     rng = as_rng(rng)
     everyone, drawn = np.ones((1, n_clusters)), draw_weights(n_clusters, n_resamples, rng)
     flips = _flips(n_clusters, n_flips, rng)
-    slices = [_cells(everyone, 0 * everyone), _cells(0 * everyone, everyone)]
+    nobody, none = np.zeros_like(everyone), np.zeros_like(drawn)
+    slices = [_cells(everyone, nobody), _cells(nobody, everyone)]
     boards = [BradleyTerry.of_wins(entries, "pairs", tally.total(cells)[:, 0]) for cells in slices]
 
     def refit(board: BradleyTerry, cells: Array) -> tuple[Array, int]:
@@ -121,7 +122,7 @@ def twin_contrasts(
 
     gaps = [board.theta @ matrix.T for board in boards]
     delta = gaps[0] - gaps[1]
-    (one, apart), (other, apart_too) = refit(boards[0], _cells(drawn, 0 * drawn)), refit(boards[1], _cells(0 * drawn, drawn))
+    (one, apart), (other, apart_too) = refit(boards[0], _cells(drawn, none)), refit(boards[1], _cells(none, drawn))
     again = (one - other) @ matrix.T
     # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far away the truth may be.
     held = ((matrix != 0) & (boards[0].penalised | boards[1].penalised)).any(axis=1)

@@ -119,4 +119,4 @@ def _candidates(theta: Array, moved: Array, codes: Codes, n_units: int, order: C
         taken = taken[pull[taken] > 0]
         enough = np.flatnonzero(np.cumsum(pull[taken]) > theta[order[0]] - theta[rival])
         found.append((int(enough[0]) + 1 if len(enough) else None, taken))
-    return sorted(found, key=lambda one: n_units + 1 if one[0] is None else one[0])[:N_RIVALS]
+    return sorted(found, key=lambda one: one[0] or np.inf)[:N_RIVALS]

@@ -5,12 +5,14 @@ from agreement_tables import count_by_hand, random_votes, votes, wilsons_interva
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heart_utils.agreement import agreement, kappa
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.baselines import estimate_ceiling
 from heart_utils.agreement.kappa import cohen_kappa, fleiss_kappa, gwet_ac, krippendorff_alpha
 from heart_utils.agreement.panel import alternative_annotator_test, combine_judges, effective_judges
 from heart_utils.ratings.resampling import draw_weights
 from heart_utils.ratings.verdicts import AgreementError, combine_orders
+from heart_utils.simulate.study import Panel, simulate_study
 
 SWAP = {"a": "b", "b": "a", "tie": "tie"}
 
@@ -373,3 +375,19 @@ def test_people_who_are_of_two_kinds_widen_the_interval_to_what_twenty_four_of_t
         ]
         half = (found["agreement_high"] - found["agreement_low"]) / 2
         assert half == pytest.approx(2.07 * 0.5 / np.sqrt(24 - 1), rel=0.1)  # Student's t of 23 degrees of freedom
+
+
+@pytest.mark.parametrize("ties", ["include", "exclude"])
+def test_how_much_fits_in_memory_at_a_time_changes_no_number(monkeypatch, ties):
+    panels = [Panel("human", 6, 3, ties=0.3), Panel("model", 1, 1)]
+    rows = simulate_study(rng=np.random.default_rng(3), n_responders=5, n_dialogues=30, pairs=6, panels=panels).verdicts
+    found = []
+    for cells in (None, 200):
+        if cells:
+            monkeypatch.setattr(agreement, "CHUNK_CELLS", cells)
+            monkeypatch.setattr(kappa, "CHUNK_CELLS", 7 * 3**2)  # seven pairs
+        alpha = krippendorff_alpha(rows, n_resamples=30)
+        table = pairwise_agreement(rows, ties=ties, n_resamples=30).table
+        found.append((table, pd.DataFrame([alpha.__dict__]).drop(columns="left_out")))
+    pd.testing.assert_frame_equal(found[0][0], found[1][0])
+    pd.testing.assert_frame_equal(found[0][1], found[1][1])

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from agreement_tables import scores, votes
 from scipy.stats import ttest_1samp
@@ -81,3 +82,10 @@ def test_the_false_discovery_rate_is_the_one_asked_for(rng):
         found = alternative_annotator_test(table, "m", epsilon=0.15, closeness="distance", alpha=alpha)
         assert found.table["rejected"].tolist() == multipletests(p_values, alpha, method="fdr_by")[0].tolist()
     assert found.alpha == 0.9
+
+
+def test_a_person_may_be_put_to_the_test_and_who_gave_no_answer_is_no_person(rng):
+    table = study(rng, noise=1.0, judge_noise=1.0).assign(state="valid")
+    failed = table[table["rater"] == "p1"].assign(rater="p9", score=np.nan, state="error")
+    found = alternative_annotator_test(pd.concat([table, failed]), "p4", epsilon=0.15, closeness="distance")
+    assert found.table.iloc[:, 0].tolist() == ["p1", "p2", "p3"]

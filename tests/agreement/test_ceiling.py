@@ -93,3 +93,8 @@ def test_what_has_no_ceiling_is_refused_with_a_reason(change, message):
 def test_agreement_below_a_half_has_no_ceiling():
     with pytest.raises(AgreementError, match="between 0.5 and 1; got 0.4"):
         ceiling_bounds(0.4)
+
+
+def test_no_ceiling_is_above_one_however_few_the_dialogues(rng):
+    found = estimate_ceiling(draw_votes(rng, np.full(40, 0.97), 7), n_resamples=100)
+    assert found.estimate <= found.ci_high <= 1

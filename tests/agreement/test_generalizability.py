@@ -186,3 +186,17 @@ def test_another_scale_of_scores_changes_no_reliability(scores):
     )
     pd.testing.assert_frame_equal(one, other)
     assert one["correlation"].between(-1, 1).all()
+
+
+def test_where_scores_start_changes_no_component(scores):
+    far = variance_components(scores.assign(score=scores["score"] + 1e8)).table["estimate"]
+    assert far.tolist() == pytest.approx(variance_components(scores).table["estimate"].tolist(), abs=1e-5)
+
+
+def test_a_component_of_nothing_is_not_below_zero():
+    """Responders alone differ: all else is exactly zero, and zero is no component that was clipped."""
+    rows = [(r, d, r) for r in (1, 2, 3) for d in "de"]
+    table = variance_components(pd.DataFrame(rows, columns=["responder", "dialogue_id", "score"]).assign(rater="ann")).table
+    assert table["estimate"].to_dict() == {"responder": 1.0, "dialogue": 0.0, "rest": 0.0}
+    assert table["share"].tolist() == [1.0, 0.0, 0.0]
+    assert not table["clipped"].any()

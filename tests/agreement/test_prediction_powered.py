@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from heart_utils.agreement.prediction_powered import prediction_powered_ratings
+from heart_utils.agreement.prediction_powered import labelled_weights, prediction_powered_ratings
 from heart_utils.ratings.bradley_terry import NotComparableError
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import AgreementError
@@ -213,3 +216,40 @@ def test_where_people_judged_everything_the_judge_adds_nothing(rng):
     found = prediction_powered_ratings(verdicts, stands_for="stands_for", rater="rater")
     assert found.table["strength"].to_numpy() == pytest.approx(found.table["people_strength"].to_numpy())
     assert found.saving == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_interval_and_the_ranks_are_those_of_the_covariance(rng):
+    found = prediction_powered_ratings(label(study(rng, n_responders=3).verdicts, 25, rng))
+    table = found.table.set_index("responder")
+    reach = stats.t.ppf(0.975, found.fewest - 1) * np.sqrt(np.diag(found.covariances[0].loc[table.index, table.index]))
+    assert ((table["ci_high"] - table["ci_low"]) / 2).tolist() == pytest.approx(reach.tolist())
+    one, other = table.index[:2]
+    for judge, column in ((True, "strength"), (False, "people_strength")):
+        covariance = found.covariances[0 if judge else 1]
+        covariance = covariance.loc[[one, other], [one, other]]
+        se = np.sqrt(covariance.loc[one, one] + covariance.loc[other, other] - 2 * covariance.loc[one, other])
+        for times, worst in ((1.01, [1, 2]), (0.99, [2, 2])):  # two told apart where their interval excludes equality
+            gap = times * stats.t.ppf(0.975, found.fewest - 1) * se
+            pair = found.table.iloc[:2].assign(responder=[one, other], **{column: [gap / 2, -gap / 2]})
+            assert replace(found, table=pair).ranks(judge=judge)["rank_high"].tolist() == worst
+
+
+def test_a_pair_that_nobody_judged_moves_nothing(rng):
+    verdicts = study(rng, n_responders=4).verdicts
+    first = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))[:2]
+    verdicts = label(verdicts[~(verdicts["responder_a"].isin(first) & verdicts["responder_b"].isin(first))], 25, rng)
+    found = prediction_powered_ratings(verdicts, weight=0.0).table.set_index("responder")["strength"]
+    alone = fit_ratings(verdicts[verdicts["rater_kind"] == "human"], n_resamples=0).strength
+    assert found.to_dict() == pytest.approx(alone.to_dict(), abs=1e-6)
+
+
+def test_what_the_judge_weighs_in_a_dialogue_is_learnt_from_the_others(rng):
+    """Least squares of people's scores on the judge's, with the unlabelled dialogues' own variance."""
+    own, apart, elsewhere = rng.normal(size=(12, 3)), rng.normal(size=(12, 3)), rng.normal(size=(40, 3))
+    own = own + apart
+    weights = labelled_weights(own, apart, elsewhere, 0.3, np.eye(3))
+    rest = 0.3 * 0.7 * np.trace(np.cov(elsewhere, rowvar=False))
+    for left, weight in enumerate(weights):
+        one, other = np.delete(own, left, axis=0), np.delete(apart, left, axis=0)
+        both = np.cov(one, other, rowvar=False)
+        assert weight == pytest.approx(np.clip(np.trace(both[:3, 3:]) / (np.trace(both[3:, 3:]) + rest), 0, 1))

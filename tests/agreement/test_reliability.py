@@ -160,3 +160,9 @@ def test_a_stronger_prior_draws_a_rater_to_one_half():
     weak, strong = (rater_reliability(table, prior=prior).set_index("rater")["reliability"] for prior in (1.0, 20.0))
     assert (strong - 0.5).abs().lt((weak - 0.5).abs()).all()
     assert weak["r1"] > 0.9
+
+
+def test_hundreds_of_answers_on_one_item_leave_its_class_certain():
+    said = [("i", f"r{k}", "yes" if k % 3 else "no") for k in range(1500)] + [("j", f"r{k}", "no") for k in range(1500)]
+    found = dawid_skene(pd.DataFrame(said, columns=["item", "rater", "answer"]))
+    assert found.prevalence.tolist() == pytest.approx([0.5, 0.5])

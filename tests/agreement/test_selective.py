@@ -58,3 +58,14 @@ def test_the_risk_is_exceeded_in_few_studies_though_votes_come_in_questions(n_qu
 def test_votes_that_cannot_be_used_are_refused(entries):
     with pytest.raises(AgreementError):
         calibrate_abstention(*entries)
+
+
+def test_five_votes_that_err_as_one_count_as_one():
+    """40 questions, 8 wrong: five votes each are worth 39 of one vote, by the smaller t quantile of 39 degrees of freedom."""
+    wrong = np.repeat([1.0, 0.0], [8, 32])
+    once = stats.beta.ppf(0.95, 39 * 0.2 + 1, 39 * 0.8)
+    assert risk_bound(wrong, np.ones(40), 0.05) == pytest.approx(once)
+    worth = 39 * (stats.t.ppf(0.95, 199) / stats.t.ppf(0.95, 39)) ** 2
+    assert risk_bound(5 * wrong, np.full(40, 5.0), 0.05) == pytest.approx(stats.beta.ppf(0.95, worth * 0.2 + 1, worth * 0.8))
+    assert risk_bound(wrong[:1], np.ones(1), 0.05) == 1.0
+    assert risk_bound(np.ones(9), np.ones(9), 0.05) == 1.0

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from heart_utils.agreement.raters import paule_mandel, rate_writers, split_writers
 from heart_utils.ratings.verdicts import RatingsError
@@ -130,3 +131,12 @@ def test_a_pool_that_was_never_judged_is_named(rng):
 def test_a_history_cannot_have_more_writers_than_there_are(rng):
     with pytest.raises(ValueError, match="4 writers a history need as many, and there are 3"):
         simulate_writers(MODELS, rng=rng, n_writers=3, writers_per_history=4)
+
+
+def test_the_doubt_about_writers_adds_their_spread_to_that_of_dialogues(rng):
+    """Few dialogues, so that both intervals are t quantiles times a standard error."""
+    _, found = rated(rng, n_dialogues=30)
+    n, count = int(found.split.n_clusters), len(found.writers)
+    of_dialogues = (found.these_high - found.average) / stats.t.ppf(0.975, n - 1)
+    of_both = (found.ci_high - found.average) / stats.t.ppf(0.975, min(n, count) - 1)
+    assert of_both**2 - of_dialogues**2 == pytest.approx(found.writer_sd**2 / count)

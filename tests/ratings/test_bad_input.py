@@ -104,3 +104,8 @@ def test_no_interval_has_a_level_of_more_than_one(ask):
     assert len(vars(ask(0.9)) if hasattr(ask(0.9), "__dict__") else ask(0.9))
     with pytest.raises(ValueError, match="ci_level is 1.5; expected a number between 0 and 1"):
         ask(1.5)
+
+
+def test_no_verdicts_at_all_are_none_that_count():
+    with pytest.raises(ValueError, match="No verdict|no verdict"):
+        fit_ratings(ALL.head(0), n_resamples=0)

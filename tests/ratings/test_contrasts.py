@@ -1,9 +1,12 @@
 """Contrasts and twins: by hand, on known strengths, and under no difference at all."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.special import logit
 
 from heart_utils.ratings.contrasts import twin_contrasts
 from heart_utils.ratings.ratings import fit_ratings
@@ -125,3 +128,44 @@ def test_a_contrast_of_groups_is_the_mean_of_the_contrasts_of_its_members(study)
     both = pairs | {"both": (["human_01"], ["model_01", "model_02"])}
     delta = twin_contrasts(study.verdicts, contrasts=both, n_resamples=20, n_flips=20).table.set_index("contrast")["delta"]
     assert delta["both"] == pytest.approx(delta[list(pairs)].mean())
+
+
+def shares(told):
+    """Of two responders: what x won in each dialogue, adversarial and calm, of ten verdicts."""
+    rows = []
+    for dialogue, won in enumerate(told):
+        for name, n in zip(("adversarial", "calm_twin"), won, strict=True):
+            rows += [("x", "y", "a" if k < n else "b", name, str(dialogue)) for k in range(10)]
+    return pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "slice", "dialogue_id"])
+
+
+TOLD = np.array([[8, 5], [7, 6], [6, 6], [4, 5], [9, 3], [7, 5]])
+
+
+def test_each_way_to_flip_signs_counts_in_the_p_value():
+    """All 64 ways, from the log-odds of mean shares."""
+    found = twin_contrasts(shares(TOLD), n_resamples=20)
+    turned = np.array([np.where(np.array(flip)[:, None], TOLD[:, ::-1], TOLD) for flip in itertools.product([0, 1], repeat=6)])
+    gap = np.subtract(*logit(turned.mean(axis=1) / 10).T)
+    assert found.n_flips == 64
+    assert found.table["p_value"].item() == (np.abs(gap) >= np.abs(gap[0]) - 1e-6).mean()
+
+
+def test_the_error_of_a_contrast_is_that_of_dialogues_drawn_again(rng):
+    table = twin_contrasts(shares(TOLD), n_resamples=4000).table
+    drawn = TOLD[rng.integers(6, size=(4000, 6))].mean(axis=1) / 10
+    error = np.subtract(*logit(drawn).T).std() * np.sqrt(6 / 5)
+    assert table["se"].item() == pytest.approx(error, rel=0.1)
+    assert table["ci_high"].item() - table["delta"].item() == pytest.approx(stats.t.ppf(0.975, 5) * table["se"].item())
+
+
+def test_a_drawn_test_counts_the_data_as_one_way():
+    """No way to flip 16 dialogues that all say the same is as wide but two of 65,536."""
+    found = twin_contrasts(shares([[9, 1]] * 16), n_resamples=20, n_flips=99)
+    assert (found.n_flips, found.table["p_value"].item()) == (99, 1 / 100)
+
+
+def test_the_slices_that_are_there_are_named(study):
+    rows = study.verdicts[study.verdicts["slice"] == "adversarial"].assign(dialogue_id=lambda table: table["history_id"])
+    with pytest.raises(RatingsError, match="both adversarial and calm_twin; the slices here are adversarial"):
+        twin_contrasts(rows)

@@ -39,7 +39,10 @@ def test_wins_ties_and_contradictions_are_counted_by_hand(rng):
 
 
 def test_splits_are_the_counts_of_their_rows(rng):
-    found = head_to_head(votes(ROWS), WHO, rng=rng, by=["rater_kind"], n_resamples=50).set_index(["rater_kind", "outcome"])
+    found = head_to_head(votes(ROWS[::-1]), WHO, rng=rng, by=["rater_kind"], n_resamples=50).set_index(
+        ["rater_kind", "outcome"]
+    )
+    assert list(dict.fromkeys(found.index.get_level_values(0))) == ["human", "model"]
     assert found.loc[("human", "people"), "share"] == pytest.approx(1 / 3)
     assert found.loc[("model", "models"), "share"] == pytest.approx(1 / 2)
 

@@ -1,5 +1,7 @@
 """Judge-aware ratings: known raters come back, and what cannot be trusted is said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,9 +9,10 @@ from scipy import stats
 from scipy.optimize import approx_fprime
 
 from heart_utils.ratings import judge_aware as rater_model
-from heart_utils.ratings.bradley_terry import NotComparableError
+from heart_utils.ratings.bradley_terry import BradleyTerry, NotComparableError
 from heart_utils.ratings.judge_aware import fit_judge_aware
 from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.spread import _covariance, sums_of_scores
 from heart_utils.ratings.verdicts import RatingsError, name_codes, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
@@ -73,6 +76,13 @@ def test_equal_forced_raters_give_plain_bradley_terry(monkeypatch):
     monkeypatch.setattr(rater_model, "LOG_GAMMA_SD", 1e-5)
     fit = fit_judge_aware(rows.assign(order=None))
     assert fit.raters["position_bias"].isna().all()
+    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id")
+    plain = BradleyTerry.fit(entries, "verdicts")
+    sums, n = sums_of_scores(plain, entries.cluster, len(entries.clusters)), len(entries.clusters)
+    se = np.sqrt(np.diag(_covariance(plain, sums.T @ sums)) * n / (n - 1))
+    table = fit.table.set_index("responder").loc[list(entries.responders)]
+    half = ((table["ci_high"] - table["ci_low"]) / 2).tolist()
+    assert half == pytest.approx((stats.t.ppf(0.975, n - 1) * se).tolist(), rel=1e-4)
     ours = fit.strength
     assert ours.to_dict() == pytest.approx(fit_ratings(rows, weights="verdicts", n_resamples=0).strength.to_dict(), abs=1e-5)
 
@@ -154,3 +164,48 @@ def test_who_was_never_beaten_moves_nobody_elses_zero(study):
     table = fit_judge_aware(ahead).table.set_index("responder")
     assert table.index[table["penalised"]].tolist() == [best]
     assert table.loc[~table["penalised"], "strength"].mean() == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_information_is_how_fast_the_gradient_falls(study):
+    """With the weak prior on every strength, and people who tie beside a judge who never does."""
+    rows = study.verdicts.iloc[:400]
+    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id")
+    names, (rater,) = name_codes(rows, ["rater"], entries.rows)
+    model = rater_model.RaterModel.of(rows, entries, rater, np.ones(len(names), bool))
+    model = replace(model, prior=np.full(6, 0.25))
+    found = np.random.default_rng(1).normal(0, 0.3, 6 + 3 * len(names))
+    found[:6] -= found[:6].mean()
+
+    def derivatives(place):
+        gradient, information, residual = rater_model.scores(model, place)
+        return rater_model.prior_added(model, place, gradient, information - rater_model._bend(model, place, residual))
+
+    ties = np.concatenate([np.ones(6 + 2 * len(names), bool), model.ties_used])
+    step = 1e-5 * np.eye(len(found))
+    falls = np.array([derivatives(found - move)[0] - derivatives(found + move)[0] for move in step]) / 2e-5
+    falls[:6] -= falls[:6].mean(axis=0)  # strengths have mean zero, by which the prior's derivative is taken
+    information = derivatives(found)[1]
+    information[:6] -= information[:6].mean(axis=0)
+    np.testing.assert_allclose(falls[np.ix_(ties, ties)], information[np.ix_(ties, ties)], atol=1e-5)
+
+
+def test_a_judge_whose_order_is_not_known_has_no_position_bias(study):
+    rows = study.verdicts.iloc[::5]
+    hidden = rows["rater"] == "judge_2_001"
+    raters = fit_judge_aware(rows.assign(order=rows["order"].mask(hidden))).raters.set_index("rater")
+    assert raters.index[raters["position_bias"].isna()].tolist() == ["judge_2_001"]
+    assert raters["position_bias_high"].isna().sum() == raters["position_bias_low"].isna().sum() == 1
+    assert raters["n_verdicts"].to_dict() == rows["rater"].value_counts().to_dict()
+
+
+def test_whoever_is_for_the_second_or_the_worse_is_flagged_too(study):
+    rows = study.verdicts[study.verdicts["rater"].isin(["rater_1_001", "rater_1_002"])]
+    second = rows.iloc[:100].assign(rater="last", verdict=np.where(rows["order"].iloc[:100] == "ab", "b", "a"))
+    best = study.truth.query("rater_kind == 'all'").set_index("responder")["strength"]
+    contrary = rows.iloc[:100].assign(rater="contrary")
+    worse = contrary["responder_a"].map(best).to_numpy() < contrary["responder_b"].map(best).to_numpy()
+    contrary["verdict"] = np.where(worse, "a", "b")
+    raters = fit_judge_aware(pd.concat([rows, second, contrary])).raters.set_index("rater")
+    assert raters.loc["last", "deterministic"] == "always the second shown"
+    assert raters.loc["contrary", "deterministic"] == "always the worse"
+    assert raters.loc["contrary", "discrimination"] > 0

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heart_utils.ratings.bradley_terry import find_separated
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
@@ -171,3 +172,12 @@ def test_a_ladder_without_margins_is_refused():
     for wrong in (None, 0.5, 6):
         with pytest.raises(RatingsError, match="`margin` of a win must be from 1 to 5; row 1"):
             fit_ratings(rows.assign(margin=[1, wrong, None]), method="margins")
+
+
+def test_who_can_be_placed_is_linked_by_wins_both_ways():
+    """One win each: w, x and y in a circle, z beaten by x; then all in a circle, and all apart."""
+    wins = np.zeros((3, 4, 4))
+    wins[:2, [0, 1, 2, 1], [1, 2, 0, 3]] = 1.0
+    wins[1, 3, 0] = 1.0
+    wins[2, [0, 1, 2], [1, 2, 3]] = 1.0
+    assert find_separated(wins).tolist() == [[False] * 3 + [True], [False] * 4, [True] * 4]

@@ -63,3 +63,20 @@ def test_one_cluster_is_refused():
     rows = draw(np.random.default_rng(3), 1, 3, 3, 9, 0.3)
     with pytest.raises(ValueError, match="There is one dialogue_id only"):
         pool_strengths(rows)
+
+
+def test_each_verdict_counts_for_both_of_its_responders():
+    rows = pd.DataFrame({"responder_a": list("zxxyx"), "responder_b": list("xyyzz"), "verdict": list("baaab")})
+    table = pool_strengths(rows.assign(dialogue_id=range(5))).table
+    assert table["responder"].tolist() == ["x", "y", "z"]
+    assert table["n_verdicts"].tolist() == [4, 3, 3]
+
+
+def test_the_design_effect_counts_the_degree_of_freedom_that_few_clusters_lose():
+    """The same three dialogues twice over: 6 / 5 in place of 3 / 2."""
+    rows = draw(np.random.default_rng(5), 3, 3, 3, 60, 0.8)
+    rows["dialogue_id"] = rows["dialogue_id"].astype(str)
+    twice = pd.concat([rows, rows.assign(dialogue_id=rows["dialogue_id"] + "-again")])
+    once, again = pool_strengths(rows).design_effect, pool_strengths(twice).design_effect
+    assert once > 2
+    assert again / once == pytest.approx((6 / 5) / (3 / 2), rel=0.05)

@@ -1,5 +1,7 @@
 """Sets of ranks: against csranks' printed example, exact cases, known truth, and what they replaced."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -100,3 +102,28 @@ def test_with_many_clusters_the_quantile_is_tukeys_and_with_few_beyond_it():
     """Own standard errors: with few clusters the largest difference is often one whose error came out small."""
     assert simultaneous_quantile(10, 300, 0.95) == pytest.approx(stats.studentized_range.ppf(0.95, 10, 299) / 2**0.5, rel=0.015)
     assert simultaneous_quantile(10, 6, 0.95) > 1.25 * stats.studentized_range.ppf(0.95, 10, 5) / 2**0.5
+
+
+def test_simultaneous_reach_by_hand(rng):
+    """Uncorrelated replicates of variance 1, 4 and 9; ten clusters make each variance 10/9 as large."""
+    noise = rng.normal(size=(500, 3))
+    noise = (noise - noise.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(noise, rowvar=False))).T * [1, 2, 3]
+    strength, quantile = np.array([3.0, 0.0, -3.0]), simultaneous_quantile(3, 10, 0.95)
+    gaps = Gaps(strength, strength + noise, 10, 0.95)
+    wide = quantile * np.sqrt(10 / 9 * np.array([[0, 5, 10], [5, 0, 13], [10, 13, 0]]))
+    np.testing.assert_allclose(gaps.reach(), wide, atol=1e-6)
+    bounded = replace(gaps, ends=(np.array([2.0, np.nan, np.nan]), np.array([np.inf, np.nan, np.nan])))
+    spread = quantile * np.sqrt(10 / 9 * np.array([1, 4, 9]))
+    np.testing.assert_allclose(bounded.reach()[0, 1:], 1 + spread[1:])  # down to its end, and the other's interval up
+    assert np.isposinf(bounded.reach()[1:, 0]).all()
+    np.testing.assert_allclose(bounded.reach()[1:, 1:], wide[1:, 1:], atol=1e-6)
+    assert bounded.ranks()[1].tolist() == [3, 3, 3]
+    assert gaps.worth == 10
+    assert replace(gaps, n_effective=4.5).worth == 4.5
+
+
+def test_without_resamples_every_rank_is_open_and_without_error_none():
+    strength = np.array([1.0, 1.0, -2.0])
+    assert [ranks.tolist() for ranks in Gaps(strength, np.empty((0, 3)), 10, 0.95).ranks()] == [[1, 1, 1], [3, 3, 3]]
+    certain = Gaps(strength, np.tile(strength, (50, 1)), 10, 0.95)
+    assert [ranks.tolist() for ranks in certain.ranks()] == [[1, 1, 3], [2, 2, 3]]

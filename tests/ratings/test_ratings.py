@@ -94,6 +94,22 @@ def test_the_rating_is_400_points_for_odds_of_ten():
     assert table.loc["model", "rating"] == pytest.approx(1300)
 
 
+def test_the_ends_of_a_rating_are_those_of_its_strength(study):
+    table = fit_ratings(study.verdicts, n_resamples=50).table
+    points = 400 / np.log(10)
+    assert table["rating_low"].tolist() == pytest.approx(
+        (table["rating"] - points * (table["strength"] - table["ci_low"])).tolist()
+    )
+    assert table["rating_high"].tolist() == pytest.approx(
+        (table["rating"] + points * (table["ci_high"] - table["strength"])).tolist()
+    )
+
+
+def test_rows_without_a_group_are_a_board_of_their_own():
+    rows = duel(["a", "b", "a", "b"]).assign(slice=["calm", "calm", None, None])
+    assert len(fit_boards(rows, by=["slice"], n_resamples=0)) == 2
+
+
 def test_a_lone_winner_is_lent_a_quarter_of_a_win_and_of_a_loss():
     """Three wins and the loan: 3 s(-d) = (1/4) (1 - 2 s(-d/2)) at the gap d; solved by bisection here."""
 
@@ -593,3 +609,11 @@ def test_without_dialogues_the_way_to_an_interval_is_said(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit_ratings(duel, n_resamples=0, rng=rng)
+
+
+def test_without_resamples_none_is_degenerate_and_nothing_is_said_of_clusters(study):
+    for found in (
+        fit_ratings(study.verdicts, n_resamples=0),
+        fit_ratings(study.verdicts.assign(verdict=None, state="inconsistent")),
+    ):
+        assert (found.n_degenerate, found.n_effective) == (0, 0)

@@ -26,6 +26,11 @@ def test_a_unanimous_margin_is_worth_what_its_soft_score_is(margin, points):
 def test_the_interval_is_that_of_a_count_of_games():
     row = fit_ratings(unanimous(3, times=49), method="released-heart").table.iloc[0]
     assert row["ci_high"] - row["strength"] == pytest.approx(1.96 / 7)
+    turned = pd.concat(
+        [unanimous(3, 20), unanimous(3, 5).rename(columns={"responder_a": "responder_b", "responder_b": "responder_a"})]
+    )
+    table = fit_ratings(turned, method="released-heart").table
+    assert (table["ci_high"] - table["ci_low"]).tolist() == pytest.approx([2 * 1.96 / 5] * 2)
     assert row["population"] == "none"
 
 

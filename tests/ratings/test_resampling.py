@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from heart_utils.ratings.resampling import bootstrap_ci, draw_weights, interval_ends, interval_of, p_value
+from heart_utils.ratings.resampling import bootstrap_ci, crossed_error, draw_weights, interval_ends, interval_of, p_value
 
 
 def share(sums):
@@ -171,3 +171,23 @@ def test_clusters_that_agree_on_a_share_to_the_digit_leave_it_open():
     low, high = interval_of(0.5, np.full(200, 0.5), 12, 0.95, least=0.0, most=1.0)
     assert low < 0.3
     assert high > 0.7
+
+
+def test_p_far_beyond_the_last_resample_is_that_of_students_t(rng):
+    """Ten standard errors away from zero, with more clusters than percentiles need."""
+    replicates = rng.normal(10.0, 1.0, 1000)
+    factor = np.sqrt(300 / 299) * replicates.std(ddof=1)
+    assert p_value(10.0, replicates, 300) == pytest.approx(2 * stats.t.sf(10.0 / factor, 299))
+    assert p_value(-10.0, -replicates, 300) == pytest.approx(2 * stats.t.sf(10.0 / factor, 299))
+
+
+def test_resamples_that_never_move_leave_nothing_or_no_doubt():
+    assert [p_value(estimate, np.full(50, estimate), 20) for estimate in (0.0, 0.5)] == [1.0, 0.0]
+
+
+def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error():
+    """Dialogues 3 and -1, raters 2 and 0, cells 2, 1, 0 and -1: 10 + 4 - 6 = 8, less than 10, times 2 / 1."""
+    error = crossed_error(np.array([2.0, 1.0, 0.0, -1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
+    assert error == pytest.approx(np.sqrt(10 * 2))
+    error = crossed_error(np.array([2.0, 2.0, 1.0, 1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
+    assert error == pytest.approx(np.sqrt((20 + 18 - 10) * 2))

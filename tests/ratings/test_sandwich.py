@@ -1,13 +1,19 @@
 """Robust intervals: against statsmodels, against the bootstrap, by hand, and where they cannot be had."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
+from scipy.optimize import approx_fprime
+from scipy.special import expit, logit
 
-from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model
+from heart_utils.ratings import bradley_terry, spread
+from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model, prior_terms
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import crossed
-from heart_utils.ratings.spread import _covariance, influences, one_way, sums_of_scores, two_way
+from heart_utils.ratings.spread import _covariance, influences, one_way, spread_of, sums_of_scores, two_way
 from heart_utils.ratings.verdicts import RatingsError, read_margins, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
@@ -161,3 +167,121 @@ def test_equals_on_a_sparse_board_are_seldom_told_apart():
             table = fit_ratings(rows, cluster=cluster, n_resamples=200).table
             apart.append((table["rank_low"] > 1).any() or (table["rank_high"] < 17).any())
         assert np.sum(apart) <= 4  # more has probability 0.03 at 6.5 %
+
+
+@pytest.mark.parametrize("weights", ["pairs", "verdicts"])
+@pytest.mark.parametrize("method", ["bradley-terry", "davidson", "margins"])
+def test_slopes_and_information_are_what_a_small_step_finds(rows, method, weights):
+    """How fast scores fall as one strength rises."""
+    model = fitted(rows, method, weights)
+    step, one = 1e-5, np.zeros(len(model.theta), np.intp)
+    for place in range(len(model.theta)):
+        theta = [model.theta + sign * step * (np.arange(len(one)) == place) for sign in (1, -1)]
+        up, down = (replace(model, theta=moved) for moved in theta)
+        fall = (down.residuals() - up.residuals())[:, 0] / (2 * step)
+        side = (model.entries.a == place) * 1.0 - (model.entries.b == place)
+        np.testing.assert_allclose(fall, model.slopes() * side, atol=1e-6)
+        falls = (sums_of_scores(down, one[model.entries.a], 1) - sums_of_scores(up, one[model.entries.a], 1))[0] / (2 * step)
+        information = model.information()
+        # Of strengths themselves a term is added along the direction that moves all alike.
+        differences = information[place] - (information[place, : len(one)].mean() * (np.arange(len(information)) < len(one)))
+        np.testing.assert_allclose(falls, differences, rtol=1e-5, atol=1e-4)
+    for number, level in enumerate(model._free() if method != "bradley-terry" else [], len(one)):
+        alphas = [model.alpha + sign * step * (np.arange(len(model.alpha)) == level) for sign in (1, -1)]
+        sums = [sums_of_scores(replace(model, alpha=moved), one[model.entries.a], 1)[0] for moved in alphas]
+        np.testing.assert_allclose((sums[1] - sums[0]) / (2 * step), information[number], rtol=1e-4, atol=1e-3)
+
+
+def test_the_weak_prior_pulls_as_its_likelihood_does(rng):
+    """A quarter of a win and of a loss against the mean, by small steps."""
+    theta, prior = rng.normal(size=4), np.array([0.25, 0.0, 0.25, 0.25])
+
+    def likelihood(place):
+        return prior @ (np.log(expit(place - place.mean())) + np.log(expit(place.mean() - place)))
+
+    pull, bend = prior_terms(theta[None] - theta.mean(), prior[None])
+    np.testing.assert_allclose(pull[0], approx_fprime(theta, likelihood, 1e-6), atol=1e-5)
+    rising = approx_fprime(theta, lambda place: prior_terms(place[None] - place.mean(), prior[None])[0][0], 1e-6)
+    spare = rising - rising.mean(axis=0)
+    np.testing.assert_allclose(-spare, bend[0] - bend[0].mean(axis=0), atol=1e-5)
+
+
+def test_what_an_entry_takes_along_is_the_change_of_its_pairs_mean():
+    """Verdicts of a dialogue are averaged, then dialogues are; a pair has as many voices as pairs have verdicts on average."""
+    said = [("x", "y", 1, 0), ("x", "y", 0, 0), ("y", "x", 0.5, 0), ("y", "x", 0, 1), ("x", "y", 0, 2), ("y", "z", 1, 0)]
+    said += [("z", "y", 1, 1), ("z", "x", 0, 1), ("x", "z", 0, 2), ("x", "z", 0.5, 2)]
+    table = pd.DataFrame(said, columns=["responder_a", "responder_b", "share", "dialogue_id"])
+    table["verdict"] = table["share"].map({1: "a", 0.5: "tie", 0: "b"})
+    model = BradleyTerry.fit(read_verdicts(table, dimension="overall", cluster="dialogue_id"), "pairs")
+    turned = table["responder_a"] > table["responder_b"]
+    table["first"] = table["share"].where(~turned, 1 - table["share"])
+    table["pair"] = np.where(turned, table["responder_b"] + table["responder_a"], table["responder_a"] + table["responder_b"])
+
+    def mean(part):
+        return part.groupby("dialogue_id")["first"].mean().mean()
+
+    taken = [
+        (mean(table[table["pair"] == pair]) - mean(table[table["pair"] == pair].drop(index=place))) * (-1 if back else 1)
+        for place, pair, back in zip(table.index, table["pair"], turned, strict=True)
+    ]
+    np.testing.assert_allclose(model.deletions()[:, 0], 10 / 3 * np.array(taken), atol=1e-9)
+
+
+@pytest.mark.parametrize("interval", ["bootstrap", "sandwich"])
+def test_who_always_won_or_lost_has_the_exact_end_of_a_share(interval):
+    """Twelve dialogues: best beats x and y, last loses to them, x has 8 of 12 against y. Clopper and Pearson's end for 12 of
+    12, as scipy has it, is one of the log-odds against whom each met; the mean of x and y is zero."""
+    rows = []
+    for k in range(12):
+        rows += [("best", "x", "a", k), ("last", "x", "b", k), ("x", "y", "a" if k < 8 else "b", k)]
+    verdicts = pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "dialogue_id"])
+    entries = read_verdicts(verdicts, dimension="overall", cluster="dialogue_id")
+    model = BradleyTerry.fit(entries, "verdicts")
+    found = spread_of(model, ("dialogue_id",), interval, 200, 0.95, np.random.default_rng(1))
+    x = np.log(8 / 4) / 2
+    for ends, level in (((found.low, found.high), 0.95), (found.bounds, 1 - 0.05 / 6)):
+        end = logit(stats.binomtest(12, 12).proportion_ci(level, "exact").low)
+        assert entries.responders.tolist() == ["best", "last", "x", "y"]
+        assert ends[0][:2].tolist() == pytest.approx([x + end, -np.inf], abs=1e-3)  # the prior of best and last
+        assert ends[1][:2].tolist() == pytest.approx([np.inf, x - end], abs=1e-3)
+    assert np.isfinite([found.low[2:], found.high[2:]]).all()
+    assert np.isnan([found.bounds[0][2:], found.bounds[1][2:]]).all()
+
+
+def test_of_two_the_one_who_always_won_is_as_far_above_as_the_other_below():
+    verdicts = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 12, "dialogue_id": range(12)})
+    table = fit_ratings(verdicts, n_resamples=50).table
+    end = logit(stats.binomtest(12, 12).proportion_ci(0.95, "exact").low) / 2  # the gap is twice a strength
+    assert table["ci_low"].tolist() == pytest.approx([end, -np.inf])
+    assert table["ci_high"].tolist() == pytest.approx([np.inf, -end])
+
+
+def test_who_won_all_meets_each_opponent_as_often_as_it_did():
+    """Nine of twelve games against x, three against y: as probable as it was, by the games that each dialogue had."""
+    rows = [("best", "x" if k % 4 else "y", "a", k) for k in range(12)]
+    rows += [("x", "y", "a" if k < 8 else "b", k) for k in range(12)]
+    verdicts = pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "dialogue_id"])
+    table = fit_ratings(verdicts, weights="verdicts", n_resamples=50).table.set_index("responder")
+    low, (x, y) = table.loc["best", "ci_low"], table.loc[["x", "y"], "strength"]
+    assert 9 * np.log(expit(low - x)) + 3 * np.log(expit(low - y)) == pytest.approx(np.log(0.025))
+
+
+@pytest.mark.parametrize("weights", ["pairs", "verdicts"])
+@pytest.mark.parametrize(
+    ("method", "cluster", "interval"),
+    [
+        ("bradley-terry", "dialogue_id", "bootstrap"),
+        ("davidson", "dialogue_id", "bootstrap"),
+        ("davidson", ["dialogue_id", "rater"], "sandwich"),
+        ("bradley-terry", ["dialogue_id", "rater"], "product"),
+    ],
+)
+def test_how_much_fits_in_memory_at_a_time_changes_no_number(rows, monkeypatch, method, cluster, interval, weights):
+    options = {"method": method, "cluster": cluster, "interval": interval, "weights": weights, "n_resamples": 40}
+    at_once = fit_ratings(rows, **options)
+    monkeypatch.setattr(spread, "CHUNK_CELLS", 7 * 5**2)  # seven clusters, or three draws of two levels
+    monkeypatch.setattr(bradley_terry, "DENSE_CELLS", 100)
+    apart = fit_ratings(rows, **options)
+    pd.testing.assert_frame_equal(at_once.table, apart.table, rtol=1e-6)
+    pd.testing.assert_frame_equal(at_once.replicates, apart.replicates, rtol=1e-6)
+    assert apart.n_effective == pytest.approx(at_once.n_effective)

@@ -38,13 +38,17 @@ WINGS = ("ratings", "agreement", "judges", "evidence", "calls", "judging", "gate
 QUICK = ("-m", "not (mirror or live or services or slow)", "-k", "not (ctrl_c or kill_9 or two_processes or reads_nothing)")
 """Left out: what needs more than the environment, and collectors in processes of their own, which no change reaches."""
 
+DEFAULTS = "tests/test_options.py::test_one_default_serves_all"
 NEAREST = {
+    "ratings": ("tests/ratings",),
+    "heart_utils.ratings.verdicts": ("tests/ratings", "tests/agreement/test_agreement.py"),
     "heart_utils.calls.models": ("tests/calls/test_model_settings.py",),
     "heart_utils.calls.ledger": ("tests/calls/test_ledger.py", "tests/calls/test_batch.py"),
     "heart_utils.calls.engine": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
     "heart_utils.gate": ("tests/test_gate_anytime.py", "tests/test_gate_drops.py", "tests/report/test_gate.py"),
 }
-"""Module -> its tests beside its doctests, where they are not those of its wing that import it."""
+"""Wing or module -> its tests beside its doctests, where they are not those of its wing that import the module: ratings are
+tested through the fit."""
 
 N_CHANGES, N_QUICK = 60, 10
 LIMIT_S = 60
@@ -73,7 +77,7 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
             chosen = random.Random(seed).sample(range(len(places)), min(len(places), N_QUICK if quick else N_CHANGES))
             chosen.sort()
             trials = _Trials(name, [tree, *(change(tree, place) for place in chosen)])
-            tests = [str(file), *NEAREST.get(name, _nearest(name))]
+            tests = [str(file), DEFAULTS, *NEAREST.get(name, NEAREST.get(wing, _nearest(name)))]
             with redirect_stdout(io.StringIO()) as said:
                 pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *QUICK, *tests], plugins=[trials])
             if not trials.noticed or trials.noticed[0]:
