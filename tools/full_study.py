@@ -70,7 +70,7 @@ def main() -> int:
     """Write ``runs/full``."""
     run = open_run("full")
     changed = write_full_study(run)
-    print(f"{run.root}: simulated, {', '.join(changed) or 'nothing'} written anew.")
+    print(f"{run.folder}: simulated, {', '.join(changed) or 'nothing'} written anew.")
     return 0
 
 

@@ -243,12 +243,15 @@ def _name_columns(table: str, rows: pd.DataFrame, how: FileOptions, faults: list
             f"{table}: several columns are {twice}, and its columns are {listed}. Leave one, as in columns={{'X': None}}."
         )
         rows = rows.loc[:, ~again]
+    lacking = [column for column in NEEDED[table] if column not in rows and column not in always]
     if unknown := [name for name in rows.columns if name not in expected]:
         listed_words = ", ".join(name + _few_words(rows[name]) for name in unknown)
+        meant_as = f"as in columns={{{unknown[0]!r}: {lacking[0]!r}}}, " if lacking else ""
         faults.append(
-            f"{table}: unknown {listed_words}. Say what it is, as in columns={{{unknown[0]!r}: {NEEDED[table][0]!r}}}, "
-            f"or leave it out: columns={{{unknown[0]!r}: None}}."
+            f"{table}: unknown {listed_words}. Say what it is, {meant_as}or leave it out: columns={{{unknown[0]!r}: None}}."
         )
+        if {"rater", ANSWERS.get(table)} <= {*lacking} <= {"rater", "rater_kind", ANSWERS.get(table)}:
+            faults[-1] += f" If each is a rater: rater_columns={unknown}."
         rows = rows.drop(columns=unknown)
     if both := [column for column in always if column in rows]:
         faults.append(f"{table}: always names {', '.join(both)}, which is a column of its own. Leave it out of one of them.")

@@ -381,9 +381,23 @@ def test_a_table_with_a_column_for_each_rater_becomes_a_row_for_each_answer():
         load_verdicts(wide, rater_columns=["Ann", "Ben"], always={"rater_kind": "human"})
     with pytest.raises(DataError, match="rater_columns names Cem; the columns are history_id"):
         load_verdicts(wide, rater_columns=["Ann", "Cem"])
+    with pytest.raises(DataError, match=r"columns=.'Ann': 'rater'.*If each is a rater: rater_columns=.'Ann', 'Ben'.\."):
+        load_verdicts(wide, always={"rater_kind": "human"})
     scores = pd.DataFrame({"history_id": ["c1"], "responder": ["x"], "Ann": ["4"], "Ben": ["5"]})
     always = {"rater_kind": "human", "dimension": "warmth"}
     assert load_scores(scores, rater_columns=["Ann", "Ben"], always=always)["score"].tolist() == [4.0, 5.0]
+
+
+def test_an_unknown_column_is_offered_the_name_that_is_missing():
+    ids = {"history_id": "c1", "responder_a": "x", "responder_b": "y", "rater": "ann", "rater_kind": "human"}
+    votes = pd.DataFrame([{**ids, "Urteil": "a"}])
+    with pytest.raises(DataError, match=r"columns=.'Urteil': 'verdict'.") as said:
+        load_verdicts(votes)
+    assert "rater_columns" not in str(said.value)  # there is a column of raters
+    with pytest.raises(DataError) as said:
+        load_verdicts(votes.rename(columns={"Urteil": "verdict"}).assign(Notiz="x"))
+    assert "columns={'Notiz': None}" in str(said.value)
+    assert "history_id" not in str(said.value)  # that one is there
 
 
 def test_an_excel_file_is_read_as_a_csv_would_be(tmp_path):
