@@ -268,9 +268,11 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
         return f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
     names = ["cost_usd", "at_most_usd"]
     usd = plan[names].map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known")
-    total, most = plan[names].sum(skipna=False)
+    total, most = plan[names].sum()
     cost = "a price that is not known: give each model price_prompt and price_completion, in USD for a million tokens"
-    if pd.notna(total):
+    if plan[names].isna().any(axis=None):
+        cost += f" (what is known comes to {total:.2f}, at most {most:.2f})" if most else ""
+    else:
         cost = (
             f"{total:.2f} USD at list price, and at most {most:.2f}. The first figure takes each to be asked once, with four "
             f"characters to a token and answers that fill their room; the second takes all replies to be as long as they may "

@@ -84,7 +84,7 @@ class Run:
         files = self._files(table, part)
         if not files:
             said = f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). It holds"
-            make = f"`make book RUN={self.name}` or `make collect RUN={self.name}` writes them."
+            make = f"`make book RUN={self.name}` or `make collect RUN={self.name}` writes them, or `run.write` yours."
             raise MissingTableError(f"{said} {', '.join(self.tables()) or 'no table yet'}. {make}")
         frames = [read_parquet(file) for file in files]
         try:

@@ -205,6 +205,8 @@ def test_a_judge_whose_listed_price_is_zero_keeps_everything_from_being_asked(pr
     assert main(["mine", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "calls to make, for a price that is not known: give each model price_prompt" in out
+    known, most = re.search(r"^ *replies .* (\d+\.\d\d) +(\d+\.\d\d)$", out, re.MULTILINE).groups()
+    assert f"(what is known comes to {known}, at most {most})" in out
     assert "The first figure" not in out
     for arguments in ([], ["--yes"], ["--yes", "--budget", "5"]):
         assert main(["mine", "--quiet", *arguments]) == 1
