@@ -116,7 +116,3 @@ def test_which_reply_is_called_a_changes_no_number_of_judges(rng):
     rows = rows.assign(p_a=None)
     found = [effective_judges(table, n_resamples=0)[["rho", "n_eff"]].to_numpy() for table in (rows, turned)]
     np.testing.assert_allclose(*found)
-    side = np.where(rows["responder_a"] < rows["responder_b"], 1, -1)  # of the first of the alphabet
-    scores = rows.assign(score=side * rows["verdict"].map({"a": 1, "tie": 0, "b": -1})).rename(columns={"pair_id": "reply_id"})
-    scores = scores.drop(columns=["verdict", "p_a", "responder_a", "responder_b"])
-    np.testing.assert_allclose(found[0], effective_judges(scores, n_resamples=0)[["rho", "n_eff"]].to_numpy())
