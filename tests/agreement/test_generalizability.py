@@ -99,6 +99,8 @@ def test_other_raters_are_less_reliable_than_the_same_and_absolute_scores_least(
     assert found.reliability(10, 2, same_raters=False, absolute=True) == pytest.approx(
         part["responder"] / (repeated + noise + shift)
     )
+    shift -= part["rater"] / 2  # the same raters are as strict again
+    assert found.reliability(10, 2, absolute=True) == pytest.approx(repeated / (repeated + noise + shift))
 
 
 @pytest.mark.parametrize("wanted", [{"reliability": 0.85}, {"gap": 0.9}])
@@ -151,6 +153,7 @@ def test_wins_of_a_dialogue_share_its_votes_and_panels_meet_the_same_pairs():
     assert found["n_votes"].to_dict() == {"x": 6, "y": 4, "z": 2}
     panels = win_scores(votes, panels=2).pivot_table(index="responder", columns="rater", values="n_votes")
     assert panels.to_numpy().tolist() == [[3, 3], [2, 2], [1, 1]]
+    assert panels.columns.tolist() == ["panel 1", "panel 2"]
 
 
 @pytest.mark.parametrize("raters", ["all", "one", "another"])

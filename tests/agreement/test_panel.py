@@ -5,6 +5,7 @@ from agreement_tables import votes
 
 from heart_utils.agreement.panel import combine_judges, effective_judges
 from heart_utils.ratings.verdicts import AgreementError
+from heart_utils.simulate.study import Panel, simulate_study
 
 
 def panel_of(table, **settings):
@@ -105,3 +106,13 @@ def test_what_is_no_panel_is_refused_with_a_reason(call, message):
     table = votes([("x-y", d, who, "a") for d in "de" for who in ("p1", "m1", "m2")] + [("x-y", "f", "m2", "a")])
     with pytest.raises(AgreementError, match=message):
         call(table)
+
+
+def test_which_reply_is_called_a_changes_no_number_of_judges(rng):
+    panels = [Panel("human", 4, 4, ties=0.5), Panel("model", 3, 3, ties=0.3)]
+    rows = simulate_study(rng=rng, n_responders=4, n_dialogues=40, pairs="all", panels=panels).verdicts
+    turned = rows.assign(verdict=rows["verdict"].replace({"a": "b", "b": "a"}), p_a=None)
+    turned = turned.rename(columns={"responder_a": "responder_b", "responder_b": "responder_a"})
+    rows = rows.assign(p_a=None)
+    found = [effective_judges(table, n_resamples=0)[["rho", "n_eff"]].to_numpy() for table in (rows, turned)]
+    np.testing.assert_allclose(*found)

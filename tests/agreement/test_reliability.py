@@ -6,6 +6,7 @@ import pytest
 from builders import verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import beta
 
 from heart_utils.agreement.raters import QualityError, dawid_skene, rater_reliability
 
@@ -166,3 +167,18 @@ def test_hundreds_of_answers_on_one_item_leave_its_class_certain():
     said = [("i", f"r{k}", "yes" if k % 3 else "no") for k in range(1500)] + [("j", f"r{k}", "no") for k in range(1500)]
     found = dawid_skene(pd.DataFrame(said, columns=["item", "rater", "answer"]))
     assert found.prevalence.tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_the_interval_of_a_rater_whom_all_agree_with_is_jeffreys():
+    """Thirty pairs, six raters of one mind: 30 right and none wrong, half a count added to each."""
+    table = verdicts([(f"d{k:02d}", "x", "y", "ab"[k % 3 > 1], f"r{n}") for k in range(30) for n in range(6)])
+    found = rater_reliability(table, prior=0.5)
+    assert found["reliability"].tolist() == pytest.approx([30.5 / 31] * 6, abs=1e-3)
+    assert found["ci_low"].tolist() == pytest.approx([beta.ppf(0.025, 30.5, 0.5)] * 6, abs=1e-3)
+    assert found["ci_high"].tolist() == pytest.approx([beta.ppf(0.975, 30.5, 0.5)] * 6, abs=1e-3)
+
+
+def test_with_a_mirror_no_side_is_the_likelier_one():
+    rows = [(k, f"r{n}", "ab"[(k + (n == k % 5)) % 4 == 0]) for k in range(20) for n in range(5)]
+    found = dawid_skene(pd.DataFrame(rows, columns=["item", "rater", "answer"]), mirror={"a": "b", "b": "a"})
+    assert found.prevalence.to_dict() == pytest.approx({"a": 0.5, "b": 0.5})

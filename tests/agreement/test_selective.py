@@ -69,3 +69,13 @@ def test_five_votes_that_err_as_one_count_as_one():
     assert risk_bound(5 * wrong, np.full(40, 5.0), 0.05) == pytest.approx(stats.beta.ppf(0.95, worth * 0.2 + 1, worth * 0.8))
     assert risk_bound(wrong[:1], np.ones(1), 0.05) == 1.0
     assert risk_bound(np.ones(9), np.ones(9), 0.05) == 1.0
+
+
+def test_the_thresholds_are_those_that_accept_30_40_and_so_on_of_100():
+    wrong = np.arange(100) % 9 == 0
+    found = calibrate_abstention(wrong, np.arange(100) / 100, np.arange(100) % 50)
+    assert found["coverage"].tolist() == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    assert found["threshold"].tolist() == pytest.approx([0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+    assert found.equals(calibrate_abstention(wrong, np.arange(100) / 100, np.arange(100) % 50, risk=0.1, error=0.05))
+    sure = calibrate_abstention(np.zeros(100), np.arange(100) / 100, np.arange(100) % 50)
+    assert sure["passed"].tolist() == (sure["risk_high"] <= 0.1).tolist() == [True] * 8

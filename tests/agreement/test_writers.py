@@ -97,6 +97,8 @@ def test_boards_show_the_pool_and_each_writer(rng):
     board = check_table("ratings", found.board()).set_index("responder")
     assert set(board.index) == {*truth_of(study).index, *MODELS, "average writer"}
     assert board.loc["average writer", "strength"] == pytest.approx(board.loc[truth_of(study).index, "strength"].mean())
+    assert board["strength"].is_monotonic_decreasing
+    assert not board.loc["average writer", "penalised"]
     assert set(board.loc[[*truth_of(study).index, "average writer"], "responder_kind"]) == {"human"}
     assert board["simulated"].all()
 

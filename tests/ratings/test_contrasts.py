@@ -169,3 +169,11 @@ def test_the_slices_that_are_there_are_named(study):
     rows = study.verdicts[study.verdicts["slice"] == "adversarial"].assign(dialogue_id=lambda table: table["history_id"])
     with pytest.raises(RatingsError, match="both adversarial and calm_twin; the slices here are adversarial"):
         twin_contrasts(rows)
+
+
+def test_a_standard_history_is_no_twin_and_fifteen_dialogues_have_too_many_ways():
+    rows = shares([[8, 5]] * 16)
+    rows["slice"] = rows["slice"].mask((rows["dialogue_id"] == "0") & (rows["slice"] == "calm_twin"), "standard")
+    found = twin_contrasts(rows, n_resamples=20, n_flips=99)
+    assert found.table["n_clusters"].item() == 15
+    assert (found.n_flips, found.n_unpaired) == (99, 10)  # of a dialogue's adversarial history, whose twin was not judged
