@@ -92,7 +92,8 @@ def test_a_call_alone_is_told_from_one_among_many(provider, ledger):
     provider.latency_s = 0.05
     [alone] = answer_all(ask(model(provider), "alone"), ledger)
     many = answer_all(ask(model(provider), *"abcdefgh"), ledger)
-    assert alone.in_flight == 1
+    in_turn = answer_all(ask(model(provider), *"ijk"), ledger, max_concurrency=1)
+    assert [call.in_flight for call in (alone, *in_turn)] == [1, 1, 1, 1]
     assert max(call.in_flight for call in many) > 1
 
 
