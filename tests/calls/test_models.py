@@ -143,6 +143,14 @@ def test_a_server_that_hangs_is_left_after_the_time_out(provider, ledger):
     assert ledger.money().unsettled > 0  # nobody knows whether the first attempt is billed
 
 
+def test_a_wait_that_is_longer_than_our_patience_ends_a_queue_and_is_said(provider, ledger):
+    provider.script, provider.retry_after = ["429"], "3600"
+    with pytest.warns(UserWarning, match=r"its queue was stopped\. .*\(it asks to wait 3600 s\)"):
+        [call] = answer_all(ask(model(provider), "hello"), ledger)
+    assert call.status == "error"
+    assert provider.script == []
+
+
 def test_retry_after_is_honoured(provider, ledger):
     provider.script, provider.retry_after = ["429"], "0.7"
     answer_all(ask(model(provider), "hello"), ledger)
