@@ -177,7 +177,7 @@ def _call(model: Model, what: str, step: str, **asked: Any) -> Any:
     except BatchError:
         raise
     except Exception as error:
-        unsure = step == "acreate_batch" and not 400 <= int(getattr(error, "status_code", 0) or 0) < 500
+        unsure = step == "acreate_batch" and not 400 <= int(getattr(error, "status_code", None) or 0) < 500
         said = f"its provider did not take or give {what}."
         if unsure:
             said = "nobody knows whether its provider took a batch. The same command looks for it there."

@@ -217,7 +217,7 @@ def _row(history: Mapping[Any, Any], responder: str, text: str | None, state: st
 
 def _flags(history: Mapping[Any, Any], text: str) -> list[str]:
     before = sum(turn["speaker"] == "supporter" for turn in history["turns"])
-    sentences = len(re.findall(r"[.!?…。！？]+(?=\s|$|[\"”')])", text.strip())) or 1
+    sentences = len(re.findall(r"[.!?…。！？]+(?=\s|$|[\"”')])", text.strip()))
     flags = flag_reply(text, n_before=before, n_after=0)
     return [*flags, "over_3_sentences"] if sentences > MAX_SENTENCES else flags
 

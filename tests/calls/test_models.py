@@ -92,7 +92,8 @@ def test_a_call_alone_is_told_from_one_among_many(provider, ledger):
     provider.latency_s = 0.05
     [alone] = answer_all(ask(model(provider), "alone"), ledger)
     many = answer_all(ask(model(provider), *"abcdefgh"), ledger)
-    assert alone.in_flight == 1
+    in_turn = answer_all(ask(model(provider), *"ijk"), ledger, max_concurrency=1)
+    assert [call.in_flight for call in (alone, *in_turn)] == [1, 1, 1, 1]
     assert max(call.in_flight for call in many) > 1
 
 
@@ -140,6 +141,14 @@ def test_a_server_that_hangs_is_left_after_the_time_out(provider, ledger):
     assert (call.status, call.attempts) == ("ok", 2)
     assert time.monotonic() - started < 60
     assert ledger.money().unsettled > 0  # nobody knows whether the first attempt is billed
+
+
+def test_a_wait_that_is_longer_than_our_patience_ends_a_queue_and_is_said(provider, ledger):
+    provider.script, provider.retry_after = ["429"], "3600"
+    with pytest.warns(UserWarning, match=r"its queue was stopped\. .*\(it asks to wait 3600 s\)"):
+        [call] = answer_all(ask(model(provider), "hello"), ledger)
+    assert call.status == "error"
+    assert provider.script == []
 
 
 def test_retry_after_is_honoured(provider, ledger):

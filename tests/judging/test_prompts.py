@@ -58,6 +58,17 @@ def test_all_keys_that_a_file_lacks_are_named_at_once(tmp_path):
         load_protocol(file)
 
 
+def test_a_protocol_of_the_project_is_named_as_its_file_and_a_users_own_as_they_like(tmp_path, monkeypatch):
+    words = (find_root() / "data" / "protocols" / "heart.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(words)
+    assert load_protocol(tmp_path / "mine.yaml").name == "heart"
+    (tmp_path / "data" / "protocols").mkdir(parents=True)
+    (tmp_path / "data" / "protocols" / "mine.yaml").write_text(words)
+    monkeypatch.setattr("heart_utils.judging.prompts.find_root", lambda: tmp_path)
+    with pytest.raises(ProtocolError, match="name is 'heart', expected the file's own, 'mine'"):
+        load_protocol("mine")
+
+
 def prompt(asked, texts=("First text.", "Second text.")):
     block = history_block(HISTORY, asked.protocol)
     return asked.messages(block, texts[: len(asked.codes)])
@@ -270,6 +281,7 @@ def test_the_hash_of_a_prompt_changes_with_a_word_of_rules_or_rubric_and_with_th
         prompt_hash(load_protocol("likert"), rubric),
     }
     assert len(hashes) == 5
+    assert prompt_hash(protocol, rubric).startswith("f2df1003")  # manifests of earlier runs hold it
     assert prompt_hash(protocol, rubric) == prompt_hash(load_protocol("heart"), load_rubric("heart"))
 
 

@@ -145,6 +145,19 @@ def test_an_answer_is_read_as_it_stands_and_flagged(raw, text, flags):
     assert (row["text"], row["flags"], row["state"]) == (text, flags, "valid")
 
 
+@pytest.mark.parametrize(
+    ("turns", "flags"),
+    [
+        (["I am sad.", "Hello.", "I said I am sad."], []),
+        (["I am sad."], ["greeting"]),
+        (["I am sad.", "Oh.", "Yes.", "No?", "No."], []),
+    ],
+)
+def test_a_greeting_is_flagged_where_it_is_the_supporters_first_turn(turns, flags):
+    row = _reply(history("h", *turns), "m", 0, Call("k", "ok", text="Hello, how are you?"))
+    assert row["flags"] == flags
+
+
 @pytest.mark.parametrize(("status", "state"), [("error", "error"), ("refused", "refused")])
 def test_a_failure_is_a_state_and_has_no_text(status, state):
     row = read("half an ans", status)
