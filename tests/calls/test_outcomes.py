@@ -259,6 +259,7 @@ def error(name, words="no", status=None, **more):
         (lambda: error("BadRequestError", "LLM Provider NOT provided"), "closed", False),
         *((lambda code=code: error("APIError", status=code), "never", False) for code in (400, 403, 409, 413, 422, 451, 499)),
         (lambda: error("APIError", status=408), "again", True),
+        (lambda: error("APIError", status=429), "throttled", False),
         (lambda: error("APIError", status=500), "again", False),
         (lambda: error("APIError", status=503), "again", False),
         (lambda: error("APIError", status=399), "again", True),
