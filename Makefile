@@ -76,7 +76,7 @@ page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
 
 test: book $(MODEL) ## pytest, and the executed notebooks once more, compared
 	@$(PYTEST) -m "live and not slow and not services" $(call marked,live)
-	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services"
+	@$(PYTEST) -n $$(($(JOBS) + 1)) --dist loadfile -m "not live and not slow and not services" # some wait: one more fills the cores
 	@$(PYTEST) -n $(JOBS) --dist loadfile -p nbval -p tools.kernels --nbval-lax build/executed/$(RUN)
 
 test-services: book $(MODEL) .venv-study/ready ## the slow tests, and those that need a browser or a server
