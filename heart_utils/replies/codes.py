@@ -332,7 +332,7 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
     )
     margins = make_pipeline(words, LinearSVC(C=PENALTY, class_weight="balanced", random_state=0))
     margins.fit(turns["text"], turns["strategy"])
-    scale = LogisticRegression(C=10.0, max_iter=1_000)
+    scale = LogisticRegression(C=10.0, tol=1e-8, max_iter=1_000)
     scale.fit(_margins_of(margins, calibration["text"]), calibration["strategy"])
     return StrategyCoder(tuple(map(str, margins.classes_)), _margins=margins, _scale=scale)
 
