@@ -154,6 +154,8 @@ def test_verdicts_are_symmetrised_since_a_and_b_are_names_without_meaning():
     chance = 2 * (3 / 8) ** 2 + (1 / 4) ** 2
     for coefficient in (cohen_kappa, fleiss_kappa):
         assert coefficient(table, n_resamples=0).value == pytest.approx((3 / 4 - chance) / (1 - chance))
+    # A tie lies between: by squares it costs a quarter, and two answers drawn from the margins lose 2 * (3/4) / 4 on average.
+    assert cohen_kappa(table, weights="quadratic", n_resamples=0).value == pytest.approx((3 / 4 - 5 / 8) / (1 - 5 / 8))
     swapped = table.assign(responder_a=table["responder_b"], responder_b=table["responder_a"])
     assert krippendorff_alpha(swapped, n_resamples=0).value == krippendorff_alpha(table, n_resamples=0).value
 

@@ -88,6 +88,11 @@ def test_what_cannot_be_ranked_is_refused_with_a_reason(change, message):
         rank_agreement(change(conversations({"h": {"p": [1, 2], "m": [1, 2]}})))
 
 
+def test_people_agree_with_one_another_where_there_are_two():
+    with pytest.raises(AgreementError, match="needs two raters or more; there is only p"):
+        rank_agreement(conversations({"h": {"p": [1, 2], "m": [1, 2]}}), between=("human", "human"))
+
+
 def test_conversations_may_be_told_apart_by_another_column():
     table = conversations({"h1": {"p": [1, 2, 3], "m": [1, 2, 3]}, "h2": {"p": [1, 2, 3], "m": [3, 2, 1]}})
     table["emotion"] = table["history_id"].map({"h1": "grief", "h2": "anger"})

@@ -29,6 +29,12 @@ def test_votes_that_err_together_say_less():
     assert together > apart + 0.05
 
 
+def test_two_questions_are_enough_to_ask_and_one_is_not():
+    assert not calibrate_abstention([0, 0], [0.9, 0.9], ["q", "r"])["passed"].any()
+    with pytest.raises(AgreementError, match="two clusters or more"):
+        calibrate_abstention([0, 0], [0.9, 0.9], ["q", "q"])
+
+
 def test_testing_stops_at_the_first_threshold_that_fails():
     wrong = np.repeat([0, 1, 0], [300, 100, 600])
     confidence = np.repeat([0.9, 0.5, 0.1], [300, 100, 600])

@@ -125,9 +125,10 @@ def test_a_gap_to_who_won_all_in_a_slice_has_no_interval_and_says_so(study):
 
 def test_a_contrast_of_groups_is_the_mean_of_the_contrasts_of_its_members(study):
     pairs = {"one": (["human_01"], ["model_01"]), "two": (["human_01"], ["model_02"])}
-    both = pairs | {"both": (["human_01"], ["model_01", "model_02"])}
+    both = pairs | {"both": (["human_01"], ["model_01", "model_02"]), "turned": (["model_01", "model_02"], ["human_01"])}
     delta = twin_contrasts(study.verdicts, contrasts=both, n_resamples=20, n_flips=20).table.set_index("contrast")["delta"]
     assert delta["both"] == pytest.approx(delta[list(pairs)].mean())
+    assert delta["turned"] == pytest.approx(-delta["both"])
 
 
 def shares(told):
