@@ -1,7 +1,10 @@
 """The simulated run: all its tables are marked, and say where they are from."""
 
+import papermill
+import pytest
+
 from heart_utils.report.provenance import note_tables
-from heart_utils.runs import open_run
+from heart_utils.runs import find_root, open_run
 from tools.full_study import TABLES, write_full_study
 
 
@@ -11,3 +14,12 @@ def test_every_table_of_the_simulated_run_is_marked_and_a_second_writing_changes
     assert all(run.read(name)["simulated"].all() for name in TABLES)
     assert {origin for note in note_tables(run, tables=list(TABLES)) for origin in note.rows} == {"simulated"}
     assert write_full_study(run) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chapter", ["02_who_is_preferred", "04_can_judges_be_trusted"])
+def test_chapters_about_judges_take_a_run_with_several(tmp_path, chapter):
+    write_full_study(open_run(tmp_path / "full"))
+    notebooks, how = find_root() / "notebooks", {"run": str(tmp_path / "full"), "n_resamples": 20}
+    settings = {name: value for name, value in how.items() if name in papermill.inspect_notebook(notebooks / f"{chapter}.ipynb")}
+    papermill.execute_notebook(notebooks / f"{chapter}.ipynb", tmp_path / "out.ipynb", settings, cwd=notebooks, progress_bar=False)
