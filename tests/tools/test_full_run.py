@@ -20,6 +20,6 @@ def test_every_table_of_the_simulated_run_is_marked_and_a_second_writing_changes
 @pytest.mark.parametrize("chapter", ["02_who_is_preferred", "04_can_judges_be_trusted"])
 def test_chapters_about_judges_take_a_run_with_several(tmp_path, chapter):
     write_full_study(open_run(tmp_path / "full"))
-    notebooks, how = find_root() / "notebooks", {"run": str(tmp_path / "full"), "n_resamples": 20}
-    settings = {name: value for name, value in how.items() if name in papermill.inspect_notebook(notebooks / f"{chapter}.ipynb")}
-    papermill.execute_notebook(notebooks / f"{chapter}.ipynb", tmp_path / "out.ipynb", settings, cwd=notebooks, progress_bar=False)
+    notebook, how = find_root() / "notebooks" / f"{chapter}.ipynb", {"run": str(tmp_path / "full"), "n_resamples": 20}
+    settings = {name: value for name, value in how.items() if name in papermill.inspect_notebook(notebook)}
+    papermill.execute_notebook(notebook, tmp_path / "out.ipynb", settings, cwd=notebook.parent, progress_bar=False)
