@@ -46,9 +46,12 @@ def can_batch(model: Model) -> bool:
 
 
 def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None) -> int:
-    """Claim requests of models that can be asked in batches, and hand them to their providers."""
+    """Claim requests and hand them to their providers in batches."""
     queues: dict[str, list[Request]] = {}
     for request in requests:
+        if not can_batch(request.model):
+            said = f"{request.model.name} ({request.model.model}) cannot be asked in batches: litellm makes them at"
+            raise BatchError(f"{said} {', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call at a time.")
         queues.setdefault(request.model.name + request.model.identity, []).append(request)
     parts = [queue[start : start + LINES] for queue in queues.values() for start in range(0, len(queue), LINES)]
     return sum(_submit(part, ledger, budget_usd) for part in parts)

@@ -326,3 +326,10 @@ def test_litellm_makes_no_batches_where_this_project_says_so(provider):
     with pytest.raises(litellm.BadRequestError, match="doesn't support"):
         asyncio.run(litellm.acreate_batch(custom_llm_provider=provider, **asked))
     assert provider not in PROVIDERS
+
+
+def test_models_without_batches_are_refused(ledger):
+    with pytest.raises(BatchError, match="cannot be asked in batches"):
+        submit_batches([Request(Model("c", "anthropic/claude-x"), ({"role": "user", "content": "w"},))], ledger=ledger)
+    with pytest.raises(BatchError, match="cannot be asked in batches"):
+        submit_batches([Request(local_model(), ({"role": "user", "content": "w"},))], ledger=ledger)
