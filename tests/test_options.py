@@ -23,7 +23,6 @@ WITH_INTERVALS = (
 )
 WITHOUT_DIALOGUES = (
     "cohen_kappa",
-    "complete_scores",
     "fit_ratings",
     "fleiss_kappa",
     "gwet_ac",

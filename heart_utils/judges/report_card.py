@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.judges.position import BiasError
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, error_ends, holm
-from heart_utils.ratings.verdicts import SHARES, combine_orders
+from heart_utils.ratings.verdicts import combine_orders, won_by_a
 
-__all__ = ["OUTCOMES", "ReportCardError", "describe_judges", "grade_probes"]
+__all__ = ["OUTCOMES", "describe_judges", "grade_probes"]
 
 OUTCOMES = {
     "worse": ("prefers the spoilt one", "not shown to tell", "tells"),
@@ -23,10 +24,6 @@ OUTCOMES = {
 MANY_CONTRADICTIONS = 0.5
 BASE = "reference"
 """Who wrote the replies that probes are made from."""
-
-
-class ReportCardError(ValueError):
-    """These verdicts are not on probes."""
 
 
 def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
@@ -49,12 +46,12 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     pandas.DataFrame
         One row a judge and probe, in the order of `expected`: ``right`` (share of dialogues in which the unspoilt reply is
         preferred), with Wilson's ``ci_low``, ``ci_high`` and ``ci_level``, ``p`` (two-sided sign test over dialogues, halves
-        left out), ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``p_base`` (mean
-        probability, where there is one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        left out), ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``n`` dialogues,
+        ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
 
     Raises
     ------
-    ReportCardError
+    BiasError
         If a verdict is on another pair, or a word of `expected` is unknown.
 
     Examples
@@ -68,24 +65,17 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     """
     strange = sorted(set(expected.values()) - set(OUTCOMES))
     if strange:
-        raise ReportCardError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(OUTCOMES)}.")
-    is_a = verdicts["responder_a"] == BASE
-    probe = verdicts["responder_b"].where(is_a, verdicts["responder_a"])
-    wrong = ~((is_a | (verdicts["responder_b"] == BASE)) & probe.isin(list(expected)))
-    if wrong.any():
-        row = verdicts[wrong].iloc[0]
-        raise ReportCardError(
-            f"{int(wrong.sum())} verdicts are not on a probe beside {BASE!r}, first {row['responder_a']!r} and "
-            f"{row['responder_b']!r}. Probes are {', '.join(expected)}."
-        )
+        raise BiasError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(OUTCOMES)}.")
     joined = combine_orders(verdicts)
     is_a = joined["responder_a"] == BASE
-    share = joined["verdict"].map(SHARES).astype(float).mask(joined["state"].eq("inconsistent"), 0.5)
-    soft = joined["p_a"].astype(float) if "p_a" in joined else pd.Series(np.nan, index=joined.index)
-    side = ((soft > 0.5).astype(float) + (soft >= 0.5)) / 2.0
-    share = side.where(soft.notna() & joined["state"].isin(["valid", "inconsistent"]), share)
-    share, soft = share.where(is_a, 1.0 - share), soft.where(is_a, 1.0 - soft)
-    joined = joined.assign(probe=joined["responder_b"].where(is_a, joined["responder_a"]), share=share, soft=soft)
+    probe = joined["responder_b"].where(is_a, joined["responder_a"])
+    wrong = ~((is_a | (joined["responder_b"] == BASE)) & probe.isin(list(expected)))
+    if wrong.any():
+        row = joined[wrong].iloc[0]
+        pair = f"first {row['responder_a']!r} and {row['responder_b']!r}"
+        raise BiasError(f"{int(wrong.sum())} pairs are not a probe of {', '.join(expected)} beside {BASE!r}, {pair}.")
+    share = 0.5 + np.sign(won_by_a(joined) - 0.5) / 2.0
+    joined = joined.assign(probe=probe, share=share.where(is_a, 1.0 - share))
     rows = []
     for rater, theirs in joined.groupby("rater", sort=True):
         for name, known in expected.items():
@@ -156,12 +146,11 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     n = len(per)
     row: dict[str, object] = {"n": n, "n_failed": len(pairs) - len(judged), "provisional": n < ENOUGH_CLUSTERS}
     if not n:
-        return row | dict.fromkeys(("right", "ci_low", "ci_high", "p", "contradicted", "p_base"), np.nan)
+        return row | dict.fromkeys(("right", "ci_low", "ci_high", "p", "contradicted"), np.nan)
     right = float(per.mean())
     se = per.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
     low, high = map(float, error_ends(right, se, n, ci_level, least=0.0, most=1.0))
     above, below = int((per > 0.5).sum()), int((per < 0.5).sum())
     p = float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
     contradicted = float(judged["state"].eq("inconsistent").mean())
-    return row | {"right": right, "ci_low": low, "ci_high": high, "ci_level": ci_level, "p": p, "contradicted": contradicted,
-                  "p_base": float(judged["soft"].mean())}  # fmt: skip
+    return row | {"right": right, "ci_low": low, "ci_high": high, "ci_level": ci_level, "p": p, "contradicted": contradicted}
