@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import optimize, stats
+from scipy import optimize
 from scipy.special import expit
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.gate import GateError, compare_anytime, compare_responders
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
 from heart_utils.ratings.ratings import POINTS, fit_ratings
-from heart_utils.ratings.resampling import FEW_RATERS, interval_ends
+from heart_utils.ratings.resampling import error_ends, interval_ends
 from heart_utils.ratings.spread import bootstrap_draws, one_way, product_draws, two_way
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries
 from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
 from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = [
-    "INTERVALS",
-    "NULLS",
-    "check_coverage",
-    "check_saving",
-    "label_some",
-    "simulate_coverage",
-    "simulate_gate",
+    "INTERVALS", "NULLS", "check_coverage", "check_saving", "label_some", "simulate_coverage", "simulate_gate",
     "simulate_power",
-]
+]  # fmt: skip
 
 Pairs = tuple[Codes, Codes]
 
@@ -44,7 +38,7 @@ INTERVALS = {
     "dialogues and raters": "dialogues_and_raters",
     "dialogues and raters, product weights": "dialogues_and_raters",
 }
-"""Kinds of interval, and whom the truth they are held against speaks of; where it is nobody, dialogues."""
+"""Kinds of interval, and the population of the truth that each is compared with; ``none`` is compared with dialogues."""
 
 STRENGTH_SD = 0.6
 NODES, WEIGHTS = normal_nodes(31)
@@ -55,11 +49,10 @@ def simulate_coverage(
 ) -> pd.DataFrame:
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
-    Strengths are drawn from a normal distribution with standard deviation 0.6. In a dialogue a responder's strength is off by
-    the design's ``dialogue_sd``, and a rater's taste for a responder by its ``rater_sd``. The truth is what a fit to averaged
-    win probabilities tends to: over dialogues like these with these raters, or over dialogues and raters like these. The
-    released formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts speak of
-    neither, and are held against the first.
+    Strengths are drawn from a normal distribution with standard deviation 0.6. The truth is what a fit to averaged win
+    probabilities tends to: over dialogues like these with these raters, or over dialogues and raters like these. The released
+    formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts cover neither, and
+    are compared with the first.
 
     Parameters
     ----------
@@ -75,7 +68,7 @@ def simulate_coverage(
     Returns
     -------
     pandas.DataFrame
-        One row a kind of interval: ``interval``, ``population`` (of the truth that it is held against), ``quantity``
+        One row a kind of interval: ``interval``, ``population`` (of the truth that it is compared with), ``quantity``
         (``"strength"`` or ``"difference"`` of two), ``coverage`` (the mean over studies of the share that holds), ``mc_error``
         (its Monte Carlo standard error), ``width`` (mean, in log-odds), ``promised``, ``n_studies``, ``simulated``.
 
@@ -97,7 +90,7 @@ def simulate_coverage(
         raise ValueError(f"tie_share is {design.tie_share}, but these studies are drawn without ties. Set it to 0.")
     if n_studies < 2:
         raise ValueError(f"n_studies is {n_studies}; the Monte Carlo error needs two or more.")
-    rows = [(*key, *found) for _ in range(n_studies) for key, found in _one_study(design, rng, n_resamples, ci_level).items()]
+    rows = [row for _ in range(n_studies) for row in _one_study(design, rng, n_resamples, ci_level)]
     keys = ["interval", "quantity"]
     groups = pd.DataFrame(rows, columns=[*keys, "holds", "width"]).groupby(keys, sort=False)
     found = groups.agg(coverage=("holds", "mean"), mc_error=("holds", "sem"), width=("width", "mean")).reset_index()
@@ -107,48 +100,48 @@ def simulate_coverage(
 
 def _one_study(
     design: Design, rng: np.random.Generator, n_resamples: int, ci_level: float
-) -> dict[tuple[str, str], tuple[float, float]]:
+) -> list[tuple[str, str, float, float]]:
     """Draw a study; give the part of intervals that hold and their mean width, by kind and quantity."""
-    size, n_dialogues, n_raters = design.n_responders, design.n_dialogues, design.n_raters
+    size, n_dialogues, fewest = design.n_responders, design.n_dialogues, min(design.n_dialogues, design.n_raters)
     pairs = np.triu_indices(size, k=1)
     theta = rng.normal(0.0, STRENGTH_SD, size)
-    tastes = rng.normal(0.0, design.rater_sd, (n_raters, size))
+    tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, size))
     entries = draw_study(design, rng, theta, tastes, pairs)
     varying = design.rater_sd > 0
     here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
     anywhere = tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs) if varying else here
     model = BradleyTerry.fit(entries, "pairs")
-    found = {}
+    each = np.eye(size)
+    contrasts = np.vstack([each, each[pairs[0]] - each[pairs[1]]])  # every strength, then every difference
 
-    def hold_draws(interval: str, draws: Array, n_clusters: int, truth: Array) -> None:
-        gaps = draws[:, pairs[0]] - draws[:, pairs[1]]
-        found[interval, "strength"] = _held(*interval_ends(model.theta, draws, n_clusters, ci_level), truth)
-        ends = interval_ends(_gaps(model.theta, pairs), gaps, n_clusters, ci_level)
-        found[interval, "difference"] = _held(*ends, _gaps(truth, pairs))
+    def by_draws(draws: Array, n_clusters: int) -> tuple[Array, Array]:
+        return interval_ends(contrasts @ model.theta, draws @ contrasts.T, n_clusters, ci_level)
 
-    def hold_covariance(interval: str, covariance: Array, n_clusters: int, truth: Array) -> None:
-        t, variance = stats.t.ppf((1 + ci_level) / 2, n_clusters - 1), np.diag(covariance)
-        reach = t * np.sqrt(variance)
-        found[interval, "strength"] = _held(model.theta - reach, model.theta + reach, truth)
-        spread = variance[pairs[0]] + variance[pairs[1]] - 2 * covariance[pairs]
-        gap, reach = _gaps(model.theta, pairs), t * np.sqrt(np.maximum(spread, 0.0))
-        found[interval, "difference"] = _held(gap - reach, gap + reach, _gaps(truth, pairs))
+    def by_error(covariance: Array, n_clusters: int) -> tuple[Array, Array]:
+        variance = np.einsum("ki,ij,kj->k", contrasts, covariance, contrasts)
+        return error_ends(contrasts @ model.theta, np.sqrt(np.maximum(variance, 0.0)), n_clusters, ci_level)
 
-    draws = bootstrap_draws(model, n_resamples, rng)[0]
-    hold_draws("dialogues", draws, n_dialogues, here)
-    hold_draws("dialogues, for other raters", draws, n_dialogues, anywhere)
-    hold_covariance("dialogues, sandwich", one_way(model), n_dialogues, here)
-    fewest = min(n_dialogues, n_raters)
-    hold_covariance("dialogues and raters", two_way(model), fewest, anywhere)
+    of_dialogues = by_draws(bootstrap_draws(model, n_resamples, rng)[0], n_dialogues)
     weighted = product_draws(model, n_resamples // 2, rng)[0]
-    hold_draws("dialogues and raters, product weights", weighted, fewest, anywhere)
     wins = model.tally().total()[0, 0]
     cells = rng.multinomial(len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
     single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
-    hold_draws("verdicts", single, len(entries.rows), here)
     reach = 1.96 / np.sqrt(np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size))
-    found["released formula", "strength"] = _held(model.theta - reach, model.theta + reach, here)
-    return found
+    found = {
+        "dialogues": (of_dialogues, here),
+        "dialogues, for other raters": (of_dialogues, anywhere),
+        "dialogues, sandwich": (by_error(one_way(model), n_dialogues), here),
+        "dialogues and raters": (by_error(two_way(model), fewest), anywhere),
+        "dialogues and raters, product weights": (by_draws(weighted, fewest), anywhere),
+        "verdicts": (by_draws(single, len(entries.rows)), here),
+        "released formula": ((model.theta - reach, model.theta + reach), here),
+    }
+    rows = []
+    for interval, ((low, high), truth) in found.items():
+        holds = (low <= (contrasts @ truth)[: len(low)]) & ((contrasts @ truth)[: len(low)] <= high)
+        parts = {"strength": slice(size), "difference": slice(size, len(low))}
+        rows += [(interval, name, holds[at].mean(), (high - low)[at].mean()) for name, at in parts.items() if len(low[at])]
+    return rows
 
 
 def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs) -> Entries:
@@ -177,7 +170,7 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
 
 def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
     """Give the strengths that averaged win probabilities tend to, for a panel of raters (rows) as it is."""
-    gap = _gaps(strengths, pairs)
+    gap = strengths[..., pairs[0]] - strengths[..., pairs[1]]
     share = (expected_share(gap[..., None] + np.sqrt(2.0) * spread * NODES, nu)[0] @ WEIGHTS).mean(axis=0)
     size = strengths.shape[1]
     wins = np.zeros((1, size, size))
@@ -185,13 +178,17 @@ def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> 
     return np.asarray(fit_strengths(wins, np.zeros(size, bool))[0])
 
 
-def _gaps(strengths: Array, pairs: Pairs) -> Array:
-    return np.asarray(strengths[..., pairs[0]] - strengths[..., pairs[1]])
+def placed(place: Callable[[float], Array], shown: float, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
+    """Place strengths by the distance of the first two at which the fit, to infinitely many dialogues, shows a gap.
 
+    Replies that turn out well or badly make verdicts noisier, so the fitted gap is smaller than the true one.
+    """
 
-def _held(low: Array, high: Array, truth: Array) -> tuple[float, float]:
-    """Give the part of intervals that hold the truth, and their mean width."""
-    return float(((low <= truth) & (truth <= high)).mean()), float((high - low).mean())
+    def missed(distance: float) -> float:
+        fitted = tends_to(place(distance)[None], spread, pairs, nu)
+        return float(fitted[0] - fitted[1]) - shown
+
+    return place(float(optimize.brentq(missed, 0.0, 4.0 * shown * (1.0 + spread))) if shown else 0.0)
 
 
 OTHERS = 0.6
@@ -209,23 +206,20 @@ def simulate_power(
 ) -> pd.DataFrame:
     """Draw studies in which two responders lie a gap apart, and note in which it is found.
 
-    The gap is on the scale of the fit, as in :func:`heart_utils.simulate.power.minimum_gap`. It is found
-    if the interval of the difference leaves out zero on the right side: a sandwich over dialogues and
-    raters, or over dialogues alone where raters do not differ or are fewer than 20 and so fixed.
+    It is found if the interval of the difference leaves out zero on the right side: a sandwich over dialogues and raters, or
+    over dialogues alone where raters do not differ or are fewer than 20 and so fixed.
 
     Parameters
     ----------
     design : Design
         Ties follow Davidson's model.
     gap : float
-        In units of strength, above zero.
+        On the scale of the fit, above zero.
     rng : numpy.random.Generator
         The source of chance.
     n_studies : int
         How many.
-    ci_level : float
-        Such as 0.95.
-    n_contrasts : int, optional
+    ci_level, n_contrasts
         As in :func:`heart_utils.simulate.power.minimum_gap`.
 
     Returns
@@ -247,28 +241,16 @@ def simulate_power(
     """
     if not gap > 0:
         raise ValueError(f"gap is {gap}; expected a gap above zero.")
-    pairs = np.triu_indices(design.n_responders, k=1)
-    n_others = design.n_responders - 2
+    n_others, pairs = design.n_responders - 2, np.triu_indices(design.n_responders, k=1)
     others = np.linspace(-OTHERS, OTHERS, n_others) if n_others > 1 else np.zeros(n_others)
-    spread, ties = float(np.hypot(design.dialogue_sd, design.rater_sd)), design.ties
-
-    def placed(apart: float) -> np.ndarray:
-        return np.concatenate([[apart / 2.0, -apart / 2.0], others])
-
-    def shown(apart: float) -> float:
-        fitted = tends_to(placed(apart)[None], spread, pairs, ties)
-        return float(fitted[0] - fitted[1]) - gap
-
-    theta = placed(float(optimize.brentq(shown, 0.0, 4.0 * gap * (1.0 + spread))))
-    varying = design.rater_sd > 0 and design.n_raters >= FEW_RATERS
-    fewest = min(design.n_dialogues, design.n_raters) if varying else design.n_dialogues
-    reach = critical_value(design.n_responders, fewest - 1, ci_level=ci_level, n_contrasts=n_contrasts)
+    spread = float(np.hypot(design.dialogue_sd, design.rater_sd))
+    theta = placed(lambda apart: np.array([apart / 2.0, -apart / 2.0, *others]), gap, spread, pairs, design.ties)
+    reach = critical_value(design.n_responders, design.n_clusters - 1, ci_level=ci_level, n_contrasts=n_contrasts)
     rows = []
     for _ in range(n_studies):
         tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
-        entries = draw_study(design, rng, theta, tastes, pairs)
-        model = BradleyTerry.fit(entries, "pairs")
-        covariance = two_way(model) if varying else one_way(model)
+        model = BradleyTerry.fit(draw_study(design, rng, theta, tastes, pairs), "pairs")
+        covariance = two_way(model) if design.raters_vary else one_way(model)
         se = np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1], 0.0))
         estimate = model.theta[0] - model.theta[1]
         rows.append({"estimate": estimate, "se": se, "found": estimate > reach * se})
@@ -330,10 +312,8 @@ def check_saving(
         How many dialogues people label, one row each.
     rng : numpy.random.Generator
         The source of chance.
-    n_held_out : int
-        Dialogues that are set aside.
-    n_draws : int
-        Random choices of both; all sizes share the dialogues set aside.
+    n_held_out, n_draws : int
+        Dialogues that are set aside; random choices of both. All sizes share the dialogues set aside.
 
     Returns
     -------
@@ -366,12 +346,21 @@ def check_saving(
     for _ in range(n_draws):
         order = rng.permutation(dialogues)
         target = fit_ratings(people[people["dialogue_id"].isin(order[:n_held_out])], n_resamples=0).strength
-        rows += [{"n_labelled": n, **_one(label_some(verdicts, n, rng, among=order[n_held_out:]), target)} for n in n_labelled]
+        for n in n_labelled:
+            found = prediction_powered_ratings(label_some(verdicts, n, rng, among=order[n_held_out:]))
+            table = found.table.set_index("responder")
+            alone, powered = (((table[name] - target) ** 2).sum() for name in ("people_strength", "strength"))
+            rows.append({"n_labelled": n, "gain": float(alone - powered), "variance": found.people_variance,
+                         "estimated": found.saving, "at_most": found.most_saving, "rho_squared": found.rho_squared,
+                         "weight": found.weight})  # fmt: skip
     drawn = pd.DataFrame(rows).groupby("n_labelled")
     mean = drawn.mean()
     saved, error = mean["gain"] / mean["variance"], drawn["gain"].sem() / mean["variance"]
-    found = pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error})
-    return found.join(mean[["estimated", "at_most", "rho_squared", "weight"]]).reset_index()
+    return (
+        pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error})
+        .join(mean[["estimated", "at_most", "rho_squared", "weight"]])
+        .reset_index()
+    )
 
 
 def check_coverage(
@@ -394,10 +383,8 @@ def check_coverage(
         How many dialogues people label, one row each.
     rng : numpy.random.Generator
         The source of chance.
-    n_dialogues, n_studies : int
-        Dialogues a study; studies.
-    ci_level : float
-        Of the intervals.
+    n_dialogues, n_studies, ci_level
+        Dialogues a study; studies; level of the intervals.
     panels : sequence of Panel
         People and one judge, as :func:`heart_utils.simulate.study.simulate_study` takes them.
 
@@ -426,15 +413,8 @@ def check_coverage(
     return found.set_axis([" ".join(name) for name in found.columns], axis=1).reset_index()
 
 
-def _one(verdicts: pd.DataFrame, target: pd.Series) -> dict[str, float]:
-    found = prediction_powered_ratings(verdicts)
-    table = found.table.set_index("responder")
-    alone, powered = (((table[name] - target) ** 2).sum() for name in ("people_strength", "strength"))
-    told = {"variance": found.people_variance, "estimated": found.saving, "at_most": found.most_saving}
-    return {"gain": float(alone - powered), **told, "rho_squared": found.rho_squared, "weight": found.weight}
-
-
 NULLS = ("regenerated", "re-asked")
+SIDES = ("baseline", "candidate", "opponent 1", "opponent 2", "opponent 3")
 BASELINE, CANDIDATE = 0, 1
 HISTORY_SD = REPLY_SD = POSITION = 0.5
 """What is assumed, in log-odds: what a history does to a responder, how one reply turns out, the pull of the first side."""
@@ -502,13 +482,10 @@ def simulate_gate(
     """
     if null not in NULLS:
         raise GateError(f"null={null!r} is not known; expected one of {', '.join(NULLS)}.")
-    names = ["baseline", "candidate", *(f"opponent {k + 1}" for k in range(len(OPPONENTS)))]
-    spread = float(np.hypot(HISTORY_SD, REPLY_SD))
-    theta = np.array([0.0, -true_gap(drop, OPPONENTS, spread, direct), *OPPONENTS])
-    shape = (n_dialogues, len(names))
-    fixed = [pair for pair in combinations(range(len(names)), 2) if CANDIDATE not in pair]
-    moving = [(CANDIDATE, k) for k in range(2, len(names))] + [(BASELINE, CANDIDATE)] * direct
-    sides: dict[str, Any] = {"baseline": names[BASELINE], "candidate": names[CANDIDATE], "alpha": alpha}
+    theta, shape = gate_strengths(drop, direct), (n_dialogues, len(SIDES))
+    fixed = [pair for pair in combinations(range(len(SIDES)), 2) if CANDIDATE not in pair]
+    moving = [(CANDIDATE, k) for k in range(2, len(SIDES))] + [(BASELINE, CANDIDATE)] * direct
+    sides: dict[str, Any] = {"baseline": SIDES[BASELINE], "candidate": SIDES[CANDIDATE], "alpha": alpha}
     options: dict[str, Any] = {"mode": mode, "max_drop": max_drop, "n_resamples": n_resamples, "rng": rng}
     options["max_detectable"] = np.inf  # or no small study would pass
     rows = []
@@ -516,10 +493,10 @@ def simulate_gate(
         stable = rng.normal(0, HISTORY_SD, shape)
         turned = rng.normal(0, REPLY_SD, shape)
         stable[:, CANDIDATE] = stable[:, BASELINE]
-        once = _verdicts(theta + stable + turned, fixed, names, n_dimensions, rng)
+        once = _verdicts(theta + stable + turned, fixed, n_dimensions, rng)
         for run in range(n_runs):
             turned[:, CANDIDATE] = turned[:, BASELINE] if null == "re-asked" else rng.normal(0, REPLY_SD, n_dialogues)
-            again = _verdicts(theta + stable + turned, moving, names, n_dimensions, rng)
+            again = _verdicts(theta + stable + turned, moving, n_dimensions, rng)
             verdicts = pd.concat([once, again], ignore_index=True)
             if mode == "anytime":
                 found = compare_anytime(verdicts, n_releases=n_runs, **sides)
@@ -530,37 +507,26 @@ def simulate_gate(
     return pd.DataFrame(rows).assign(null=null, mode=mode, true_drop=drop, simulated=True)
 
 
-def true_gap(drop: float, opponents: Array, spread: float, direct: bool) -> float:
-    """Find the gap in log-odds at which the fit, to infinitely many dialogues, shows a drop of so many points.
-
-    Replies that turn out well or badly make verdicts noisier, so the fitted gap is smaller than the true one.
-    """
-    one, other = np.triu_indices(len(opponents) + 2, k=1)
+def gate_strengths(drop: float, direct: bool) -> Array:
+    """Give the strengths of all sides, such that the candidate's rating lies so many points below the baseline's."""
+    one, other = np.triu_indices(len(SIDES), k=1)
     meet = (one != BASELINE) | (other != CANDIDATE) | direct
-
-    def shown(gap: float) -> float:
-        fitted = tends_to(np.array([[0.0, -gap, *opponents]]), spread, (one[meet], other[meet]))
-        return float(POINTS * (fitted[BASELINE] - fitted[CANDIDATE])) - drop
-
-    return float(optimize.brentq(shown, 0.0, 4.0 * drop / POINTS)) if drop else 0.0
+    spread = float(np.hypot(HISTORY_SD, REPLY_SD))
+    return placed(lambda gap: np.array([0.0, -gap, *OPPONENTS]), drop / POINTS, spread, (one[meet], other[meet]))
 
 
-def _verdicts(
-    quality: Array, pairs: list[tuple[int, int]], names: list[str], n_dimensions: int, rng: np.random.Generator
-) -> pd.DataFrame:
+def _verdicts(quality: Array, pairs: list[tuple[int, int]], n_dimensions: int, rng: np.random.Generator) -> pd.DataFrame:
     """Judge each pair in each dialogue in both orders, and join the two."""
     one, other = np.array(pairs).T
     gap = quality[:, one] - quality[:, other]
     shape = (n_dimensions, *gap.shape)
-    first = rng.random(shape) < expit(gap + POSITION)
-    second = rng.random(shape) < expit(gap - POSITION)
+    first, second = (rng.random(shape) < expit(gap + lean) for lean in (POSITION, -POSITION))
     dimension, dialogue, pair = (index.ravel() for index in np.indices(shape))
-    same = (first == second).ravel()
-    verdict = np.where(first.ravel(), "a", "b").astype(object)
-    verdict[~same] = None
-    label, ids = np.array(names, dtype=object), np.array([f"d{number}" for number in range(len(quality))], dtype=object)
+    same, said = (first == second).ravel(), np.where(first.ravel(), "a", "b").astype(object)
+    said[~same] = None
+    ids = np.array([f"d{number}" for number in range(len(quality))], dtype=object)
     lines = np.array([f"dimension {k + 1}" for k in range(n_dimensions)], dtype=object)
-    where = {"history_id": ids[dialogue], "dialogue_id": ids[dialogue]}
-    who = {"responder_a": label[one[pair]], "responder_b": label[other[pair]], "rater": "judge 1"}
-    said = {"dimension": lines[dimension], "verdict": verdict, "state": np.where(same, "valid", "inconsistent")}
-    return pd.DataFrame({**where, **who, **said})
+    sides = np.array(SIDES, dtype=object)
+    where = {"history_id": ids[dialogue], "dialogue_id": ids[dialogue], "dimension": lines[dimension]}
+    who = {"responder_a": sides[one[pair]], "responder_b": sides[other[pair]], "rater": "judge 1"}
+    return pd.DataFrame({**where, **who, "verdict": said, "state": np.where(same, "valid", "inconsistent")})

@@ -110,11 +110,9 @@ def test_the_marginal_truth_is_where_the_averaged_win_probability_lies():
 
 
 def test_dimensions_are_correlated_as_told():
-    study = simulate_study(
-        rng=np.random.default_rng(3), n_responders=150, n_dialogues=1, pairs=1, dimensions=("one", "two"), correlation=0.7
-    )
+    study = simulate_study(rng=np.random.default_rng(3), n_responders=150, n_dialogues=1, pairs=1, dimensions=("one", "two"))
     wide = study.truth.query("rater_kind == 'all'").pivot_table(index="responder", columns="dimension", values="strength")
-    assert wide.corr().loc["one", "two"] == pytest.approx(0.7, abs=0.13)
+    assert wide.corr().loc["one", "two"] == pytest.approx(0.8, abs=0.1)
     assert wide.std().tolist() == pytest.approx([0.6, 0.6], abs=0.11)
 
 
