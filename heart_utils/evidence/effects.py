@@ -115,10 +115,8 @@ def share_clustered(
         columns of `clusters`, and that of `weight`.
     clusters : sequence of str
         One or two columns.
-    weight : str, optional
-        Column of weights; without it each row counts the same.
-    ci_level : float
-        Of the interval.
+    weight, ci_level : str, float
+        Column of weights, without which each row counts the same; level of the interval.
 
     Returns
     -------
@@ -187,15 +185,14 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     Parameters
     ----------
     path : path
-        A CSV file such as ``data/published/effects.csv``: the columns of ``effects`` that say who met whom and who
-        judged, the counts and the source; ``printed`` (in words), ``measure`` (of :data:`CONVERSIONS`, or empty where
-        what is printed implies no share) with ``value``, ``low`` and ``high``; ``favours``, ``read`` and ``read_on``.
+        A CSV file such as ``data/published/effects.csv``: the columns of ``effects`` that are not computed; ``printed`` (in
+        words), ``measure`` (of :data:`CONVERSIONS`, or empty where what is printed implies no share) with ``value``, ``low``
+        and ``high``; ``favours``, ``read`` and ``read_on``.
 
     Returns
     -------
     pandas.DataFrame
-        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`. Rows with
-        a share make a table of effects.
+        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`.
 
     Raises
     ------
@@ -293,10 +290,8 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
     ----------
     tallies : pandas.DataFrame
         A table of tallies.
-    by : str
-        The cut, such as ``"batch"``.
-    **chosen
-        Column -> the one word to keep.
+    by, **chosen : str
+        The cut, such as ``"batch"``; and column -> the one word to keep.
 
     Returns
     -------

@@ -1,13 +1,9 @@
 """Are the dimensions one dimension? A multitrait-multimethod table of scores, and what scores vary with.
 
-Dimensions are the traits, raters the methods. History and responder means are taken out first: what is left is what one rater
-saw in one reply beyond "good responder" and "easy history". If dimensions are distinct, two raters agree more about the same
-dimension than about two different ones [1]_. Raters may also agree because they are alike: two judges may share training data,
-so what they have in common is no evidence for people. So a person with a judge, two judges, and two people are told apart.
-
-.. rubric:: References
-
-.. [1] Campbell and Fiske (1959), https://doi.org/10.1037/h0046016
+Dimensions are the traits, raters the methods. History and responder means are taken out first. If dimensions are distinct,
+two raters agree more about the same dimension than about two different ones. Judges may be alike because they share training
+data, so a person with a judge, two judges, and two people are told apart.
+Source: Campbell and Fiske (1959), https://doi.org/10.1037/h0046016
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ BASE = "reference"
 def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
-    Both orders of a pair are joined first. A judge that contradicts itself is right by half; one that gives
-    probabilities is right if their mean over the orders is above one half, however little.
+    Orders are joined first. A judge that contradicts itself is right by half; one that gives probabilities is right if their
+    mean over the orders is above one half, however little.
 
     Parameters
     ----------
@@ -92,8 +92,8 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     """Say in words what each judge's card amounts to.
 
     *Not to be trusted*: it prefers a spoilt reply, pays for something that adds nothing, contradicts itself in half of the
-    pairs or more, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all of them and
-    pays for none of the rest. *Not shown to be trustworthy*: anything between.
+    pairs or more, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all of them and pays for
+    none of the rest. *Not shown to be trustworthy*: anything between.
 
     Parameters
     ----------
@@ -107,11 +107,8 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> rows = [(f"d{i}", f"d{i}", order, "b") for i in range(8) for order in ("ab", "ba")]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict"])
-    >>> verdicts = verdicts.assign(responder_a="echo", responder_b="reference", rater="judge", dimension="overall",
-    ...     state="valid", repeat=0)
-    >>> describe_judges(grade_probes(verdicts, {"echo": "worse"}))[["rater", "finding"]].values.tolist()
+    >>> card = {"rater": "judge", "probe": "echo", "expected": "worse", "outcome": "tells", "n": 8, "contradicted": 0.0}
+    >>> describe_judges(pd.DataFrame([card]))[["rater", "finding"]].values.tolist()
     [['judge', 'passed these probes']]
     """
     rows = []

@@ -1,21 +1,12 @@
 r"""Whether judges favour replies of their own family, on the same replies.
 
-Judge :math:`j` gives the reply of responder :math:`r` in conversation :math:`c` the score
-
-.. math:: y_{crj} = \alpha_{cr} + \beta_j + \gamma_{rj} + \varepsilon_{crj}
-
-where :math:`\alpha_{cr}` is what the reply is worth to anyone. With :math:`O_j` the responders of the
-judge's family and :math:`N` those of no judge's family, self-preference is
+With :math:`O_j` the responders of judge :math:`j`'s family and :math:`N` those of no judge's family, self-preference is
 
 .. math:: b_j = [\bar y_j(O_j) - \bar y_j(N)] - \operatorname{mean}_{k} [\bar y_k(O_j) - \bar y_k(N)]
 
-over judges :math:`k` of other families, all means over the same replies, so that :math:`\alpha` falls
-out [1]_. With people in place of the other judges the same difference is called *divergence from people*:
-it holds whatever model judges have in common against people, and is not self-preference.
-
-.. rubric:: References
-
-.. [1] Nearest work: Spiliopoulou et al. (2025), https://arxiv.org/abs/2508.06709
+over judges :math:`k` of other families, all means over the same replies. With people in place of the other judges the same
+difference is called *divergence from people*: it includes whatever model judges have in common against people. Nearest work:
+Spiliopoulou et al. (2025), https://arxiv.org/abs/2508.06709
 """
 
 from __future__ import annotations
@@ -89,8 +80,7 @@ def self_preference(
     """Estimate self-preference of each judge and dimension, and its divergence from people beside it.
 
     A reply counts where the judge and all it is compared with gave it a valid score. On the scale ``score`` means are
-    differences of points; on ``logit`` each mean is taken to its place between the lowest and the highest score, 1 and 5,
-    first, so that judges that are squeezed against the ceiling can be compared with those that are not.
+    differences of points; on ``logit`` each mean is first taken to its place between the lowest and the highest score.
 
     Parameters
     ----------

@@ -17,11 +17,9 @@ from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = ["compare_designs", "simulate_designs"]
 
-SHARE, FIRST = 0.5, 0.75
-"""Of all votes, what a design asks for; and of these, what the first of two waves does."""
+SHARE, FIRST = 0.5, 0.75  # of all votes, what a design asks for; and of these, what the first of two waves does
 CELL = ["dialogue_id", "responder_a", "responder_b"]
-LEAST = 0.2
-"""Chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first: never below this."""
+LEAST = 0.2  # chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first: never below
 
 
 def ask_for_votes(verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator) -> pd.DataFrame:
@@ -92,10 +90,8 @@ def compare_designs(
         The verdicts table with people and a judge.
     sizes : sequence of int
         Further designs: all votes on so many dialogues, drawn at random.
-    truth : pandas.Series, optional
-        Known strengths by responder.
-    rng : numpy.random.Generator
-        The source of chance.
+    truth, rng : pandas.Series, numpy.random.Generator
+        Known strengths by responder, if they are; the source of chance.
 
     Returns
     -------
@@ -110,9 +106,8 @@ def compare_designs(
     >>> from heart_utils.simulate.study import Panel, simulate_study
     >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all",
     ...     panels=[Panel("human", 30, 2), Panel("model", 1, 1)])
-    >>> found = compare_designs(study.verdicts, rng=np.random.default_rng(1))
-    >>> found.groupby("design", sort=False)["votes"].first().round(1).to_dict()
-    {'all votes': 1.0, 'half of the dialogues': 0.5, 'every dialogue': 0.5, 'every dialogue, two waves': 0.5}
+    >>> compare_designs(study.verdicts, rng=np.random.default_rng(1))["design"].unique().tolist()
+    ['all votes', 'half of the dialogues', 'every dialogue', 'every dialogue, two waves']
     """
     people = verdicts["rater_kind"] == "human"
     dialogues, n_votes = verdicts.loc[people, "dialogue_id"].nunique(), int(people.sum())
@@ -162,10 +157,8 @@ def simulate_designs(
     ----------
     strengths : mapping of str to float
         The known strength of each responder.
-    n_studies : int
-        How many.
-    rng : numpy.random.Generator
-        The source of chance.
+    n_studies, rng : int, numpy.random.Generator
+        How many; the source of chance.
     people, judge : Panel
         Who judges. All of people's votes are the full design.
     sizes : sequence of int

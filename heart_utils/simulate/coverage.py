@@ -23,22 +23,10 @@ from heart_utils.simulate.power import Design, critical_value, expected_share, n
 from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = [
-    "INTERVALS", "NULLS", "check_coverage", "check_saving", "label_some", "simulate_coverage", "simulate_gate",
-    "simulate_power",
+    "NULLS", "check_coverage", "check_saving", "label_some", "simulate_coverage", "simulate_gate", "simulate_power",
 ]  # fmt: skip
 
 Pairs = tuple[Codes, Codes]
-
-INTERVALS = {
-    "released formula": "none",
-    "verdicts": "none",
-    "dialogues": "dialogues",
-    "dialogues, sandwich": "dialogues",
-    "dialogues, for other raters": "dialogues_and_raters",
-    "dialogues and raters": "dialogues_and_raters",
-    "dialogues and raters, product weights": "dialogues_and_raters",
-}
-"""Kinds of interval, and the population of the truth that each is compared with; ``none`` is compared with dialogues."""
 
 STRENGTH_SD = 0.6
 NODES, WEIGHTS = normal_nodes(31)
@@ -58,11 +46,9 @@ def simulate_coverage(
     ----------
     design : Design
         Without ties.
-    rng : numpy.random.Generator
-        The source of chance.
     n_studies : int
         Two or more.
-    n_resamples, ci_level
+    rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
@@ -81,9 +67,8 @@ def simulate_coverage(
     --------
     >>> from heart_utils.simulate.power import Design
     >>> design = Design(n_dialogues=40, n_responders=4, pairs=6, votes=3, n_raters=25)
-    >>> found = simulate_coverage(design, rng=np.random.default_rng(1), n_studies=20, n_resamples=50)
-    >>> coverage = found.query("quantity == 'strength'").set_index("interval")["coverage"]
-    >>> bool(coverage["released formula"] < coverage["dialogues and raters"])
+    >>> found = simulate_coverage(design, rng=np.random.default_rng(1), n_studies=20, n_resamples=50).set_index("interval")
+    >>> bool(found.loc["released formula", "coverage"] < found.loc["dialogues and raters", "coverage"].min())
     True
     """
     if design.tie_share:
@@ -91,16 +76,15 @@ def simulate_coverage(
     if n_studies < 2:
         raise ValueError(f"n_studies is {n_studies}; the Monte Carlo error needs two or more.")
     rows = [row for _ in range(n_studies) for row in _one_study(design, rng, n_resamples, ci_level)]
-    keys = ["interval", "quantity"]
+    keys = ["interval", "population", "quantity"]
     groups = pd.DataFrame(rows, columns=[*keys, "holds", "width"]).groupby(keys, sort=False)
     found = groups.agg(coverage=("holds", "mean"), mc_error=("holds", "sem"), width=("width", "mean")).reset_index()
-    found.insert(1, "population", found["interval"].map(INTERVALS))
     return found.assign(promised=ci_level, n_studies=n_studies, simulated=True)
 
 
 def _one_study(
     design: Design, rng: np.random.Generator, n_resamples: int, ci_level: float
-) -> list[tuple[str, str, float, float]]:
+) -> list[tuple[str, str, str, float, float]]:
     """Draw a study; give the part of intervals that hold and their mean width, by kind and quantity."""
     size, n_dialogues, fewest = design.n_responders, design.n_dialogues, min(design.n_dialogues, design.n_raters)
     pairs = np.triu_indices(size, k=1)
@@ -127,20 +111,23 @@ def _one_study(
     cells = rng.multinomial(len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
     single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
     reach = 1.96 / np.sqrt(np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size))
-    found = {
-        "dialogues": (of_dialogues, here),
-        "dialogues, for other raters": (of_dialogues, anywhere),
-        "dialogues, sandwich": (by_error(one_way(model), n_dialogues), here),
-        "dialogues and raters": (by_error(two_way(model), fewest), anywhere),
-        "dialogues and raters, product weights": (by_draws(weighted, fewest), anywhere),
-        "verdicts": (by_draws(single, len(entries.rows)), here),
-        "released formula": ((model.theta - reach, model.theta + reach), here),
-    }
+    both, released = "dialogues_and_raters", (model.theta - reach, model.theta + reach)
+    found = [  # what is for nobody is compared with the truth for dialogues
+        ("dialogues", "dialogues", of_dialogues, here),
+        ("dialogues, for other raters", both, of_dialogues, anywhere),
+        ("dialogues, sandwich", "dialogues", by_error(one_way(model), n_dialogues), here),
+        ("dialogues and raters", both, by_error(two_way(model), fewest), anywhere),
+        ("dialogues and raters, product weights", both, by_draws(weighted, fewest), anywhere),
+        ("verdicts", "none", by_draws(single, len(entries.rows)), here),
+        ("released formula", "none", released, here),
+    ]
     rows = []
-    for interval, ((low, high), truth) in found.items():
-        holds = (low <= (contrasts @ truth)[: len(low)]) & ((contrasts @ truth)[: len(low)] <= high)
-        parts = {"strength": slice(size), "difference": slice(size, len(low))}
-        rows += [(interval, name, holds[at].mean(), (high - low)[at].mean()) for name, at in parts.items() if len(low[at])]
+    for interval, population, (low, high), truth in found:
+        true = (contrasts @ truth)[: len(low)]
+        for quantity, at in {"strength": slice(size), "difference": slice(size, len(low))}.items():
+            if len(low[at]):
+                holds = (low[at] <= true[at]) & (true[at] <= high[at])
+                rows.append((interval, population, quantity, holds.mean(), (high[at] - low[at]).mean()))
     return rows
 
 
@@ -191,8 +178,7 @@ def placed(place: Callable[[float], Array], shown: float, spread: float, pairs: 
     return place(float(optimize.brentq(missed, 0.0, 4.0 * shown * (1.0 + spread))) if shown else 0.0)
 
 
-OTHERS = 0.6
-"""The other responders lie from minus this to this, in a dialogue's log-odds."""
+OTHERS = 0.6  # the other responders lie from minus this to this, in a dialogue's log-odds
 
 
 def simulate_power(
@@ -215,10 +201,8 @@ def simulate_power(
         Ties follow Davidson's model.
     gap : float
         On the scale of the fit, above zero.
-    rng : numpy.random.Generator
-        The source of chance.
-    n_studies : int
-        How many.
+    rng, n_studies : numpy.random.Generator, int
+        The source of chance; how many studies.
     ci_level, n_contrasts
         As in :func:`heart_utils.simulate.power.minimum_gap`.
 
@@ -264,10 +248,8 @@ def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, amon
     ----------
     verdicts : pandas.DataFrame
         The verdicts table with people and judges.
-    n : int
-        Dialogues that people label.
-    rng : numpy.random.Generator
-        The source of chance.
+    n, rng : int, numpy.random.Generator
+        How many dialogues people label; the source of chance.
     among : sequence, optional
         The dialogues to draw from; by default all.
 
@@ -300,9 +282,9 @@ def check_saving(
 ) -> pd.DataFrame:
     r"""Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
 
-    In each draw some dialogues are set aside, and people's strengths on them are the target. Among the others n are labelled.
-    With e the squared distance to the target, the noise of the target is in both distances, so :math:`E(e_{people} -
-    e_{powered})` is the variance that was saved; it is divided by the mean variance of people alone.
+    In each draw some dialogues are set aside, and people's strengths on them are the target. The noise of the target is in
+    both squared distances e to it, so :math:`E(e_{people} - e_{powered})` is the variance that was saved; it is divided by
+    the mean variance of people alone.
 
     Parameters
     ----------
@@ -310,17 +292,14 @@ def check_saving(
         The verdicts table with people and judges on all dialogues, orders joined.
     n_labelled : sequence of int
         How many dialogues people label, one row each.
-    rng : numpy.random.Generator
-        The source of chance.
-    n_held_out, n_draws : int
-        Dialogues that are set aside; random choices of both. All sizes share the dialogues set aside.
+    rng, n_held_out, n_draws : numpy.random.Generator, int, int
+        The source of chance; dialogues that are set aside, the same for all sizes; random choices of both.
 
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``, ``n_pool`` (dialogues less those set aside), ``saved``, ``saved_se``
-        (Monte Carlo, over draws), and the means over draws of ``estimated`` (what the method says of
-        itself), ``at_most`` (its bound), ``rho_squared`` and ``weight``.
+        One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``, ``saved_se`` (Monte Carlo), and means
+        over draws of ``estimated`` (what the method says of itself), ``at_most`` (its bound), ``rho_squared`` and ``weight``.
 
     Raises
     ------
@@ -356,11 +335,8 @@ def check_saving(
     drawn = pd.DataFrame(rows).groupby("n_labelled")
     mean = drawn.mean()
     saved, error = mean["gain"] / mean["variance"], drawn["gain"].sem() / mean["variance"]
-    return (
-        pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error})
-        .join(mean[["estimated", "at_most", "rho_squared", "weight"]])
-        .reset_index()
-    )
+    told = mean[["estimated", "at_most", "rho_squared", "weight"]]
+    return pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error}).join(told).reset_index()
 
 
 def check_coverage(
@@ -381,10 +357,8 @@ def check_coverage(
         The known strength of each responder; a name ``"human"`` is a person.
     n_labelled : sequence of int
         How many dialogues people label, one row each.
-    rng : numpy.random.Generator
-        The source of chance.
-    n_dialogues, n_studies, ci_level
-        Dialogues a study; studies; level of the intervals.
+    rng, n_dialogues, n_studies, ci_level : numpy.random.Generator, int, int, float
+        The source of chance; dialogues a study; studies; level of the intervals.
     panels : sequence of Panel
         People and one judge, as :func:`heart_utils.simulate.study.simulate_study` takes them.
 
@@ -416,8 +390,7 @@ def check_coverage(
 NULLS = ("regenerated", "re-asked")
 SIDES = ("baseline", "candidate", "opponent 1", "opponent 2", "opponent 3")
 BASELINE, CANDIDATE = 0, 1
-HISTORY_SD = REPLY_SD = POSITION = 0.5
-"""What is assumed, in log-odds: what a history does to a responder, how one reply turns out, the pull of the first side."""
+HISTORY_SD = REPLY_SD = POSITION = 0.5  # assumed, in log-odds; POSITION is the pull of the first side
 OPPONENTS = np.array([-0.6, 0.0, 0.6])
 
 
@@ -438,27 +411,23 @@ def simulate_gate(
 ) -> pd.DataFrame:
     r"""Send simulated studies through the gate and note what it says.
 
-    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + \delta`, each pair in both
-    orders, where :math:`q = \theta + w + e`: strength, what a history does to a responder whenever
-    it answers, and how one reply turned out. Both have a standard deviation of 0.5, and :math:`\delta` is 0.5.
-    Candidate and baseline share :math:`w`. They meet the same opponents, and each other only where `direct` says so.
+    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + \delta`, each pair in both orders, where
+    :math:`q = \theta + w + e`: strength, what a history does to a responder whenever it answers, and how one reply turned
+    out. Both have a standard deviation of 0.5, and :math:`\delta` is 0.5. Candidate and baseline share :math:`w`.
 
     Parameters
     ----------
     null : {"regenerated", "re-asked"}
-        What differs between baseline and candidate where `drop` is 0: their replies were written
-        anew, or the same replies were judged anew.
+        What differs where `drop` is 0: the candidate's replies were written anew, or the same replies were judged anew.
     drop : float
         How far the candidate truly lies below, in rating points of the fit.
     mode, max_drop, alpha
-        As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is
-        :func:`heart_utils.gate.compare_anytime`, for as many releases as `n_runs`.
-    n_studies, n_runs : int
-        Studies, and candidates tested one after another against the same baseline in each.
-    n_dimensions, n_dialogues : int
-        Size of each study, with three opponents. Dimensions share how a reply turned out.
+        As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is :func:`heart_utils.gate.compare_anytime`, for as
+        many releases as `n_runs`.
+    n_studies, n_runs, n_dimensions, n_dialogues : int
+        Studies, candidates tested one after another against the same baseline in each, and the size of each.
     direct : bool
-        Whether baseline and candidate meet.
+        Whether baseline and candidate meet, besides the three opponents of both.
     n_resamples, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -466,8 +435,7 @@ def simulate_gate(
     -------
     pandas.DataFrame
         One row per study and run, all simulated: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and
-        ``n_dialogues``, after which the anytime gate stopped. With `drop` 0 the share of ``"failed"`` is the alarm rate; with
-        `drop` at `max_drop` the share that passed is the false pass rate of non-inferiority.
+        ``n_dialogues``, after which the anytime gate stopped.
 
     Raises
     ------

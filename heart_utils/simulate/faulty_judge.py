@@ -18,8 +18,7 @@ from heart_utils.ratings.verdicts import combine_orders
 __all__ = ["PLANTED", "Faults", "recover_faults"]
 
 DIMENSIONS = ("warmth", "attunement", "guidance")
-CORRELATION = 0.5
-"""Between what a pair's replies are worth on any two dimensions."""
+CORRELATION = 0.5  # between what a pair's replies are worth on any two dimensions
 CALLS = (("heart", 0), ("heart", 1), ("heart-reworded", 0), ("heart-single", 0))
 LARGEST, SMALLEST = 5.0, 1.0
 WORD = np.array(["a", "b", "tie"])
@@ -79,15 +78,13 @@ def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 2
 def recover_faults(
     *, rng: np.random.Generator, n_pairs: int = 280, n_resamples: int = 1000, ci_level: float = 0.95
 ) -> pd.DataFrame:
-    """Measure judges with one known fault each, and hold what is found against what was planted.
+    """Measure judges with one known fault each, and compare what is found with what was planted.
 
     Parameters
     ----------
-    rng : numpy.random.Generator
-        The source of chance.
     n_pairs : int
         Of each judge.
-    n_resamples, ci_level
+    rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns

@@ -60,9 +60,8 @@ def calibrate() -> Settings:
 
     Examples
     --------
-    >>> settings = calibrate()
-    >>> 0 < settings.ties < 2, settings.human < 0
-    (True, True)
+    >>> 0 < calibrate().ties < 2
+    True
     """
 
     def settings(x: Array) -> Settings:
@@ -82,14 +81,12 @@ def simulate_heart(
 
     Parameters
     ----------
-    rng : numpy.random.Generator
-        The source of chance.
+    rng, scores
+        As in :func:`heart_utils.simulate.study.simulate_study`.
     layout : str
         One of :data:`LAYOUTS`: how the published 42,000 votes may be spread.
     settings : Settings, optional
         :func:`calibrate`'s, if not given.
-    scores : bool
-        Whether each panel scores replies too.
 
     Returns
     -------

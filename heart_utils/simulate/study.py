@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -20,6 +21,8 @@ from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_col
 __all__ = [
     "BEHAVIOURS", "Behaviour", "Panel", "SimulatedRaters", "Study", "simulate_raters", "simulate_study", "simulate_writers",
 ]  # fmt: skip
+
+Met = tuple[Codes, Codes, Codes]
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,8 @@ BEHAVIOURS = {
 """Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. ``careful`` and ``hurried`` do the task, the others do not.
 ``coin`` and ``first_side`` pass a check for one of two sides and one of five strengths by chance, 1 in 10."""
 
-SPREAD = 1.5
-"""Standard deviation between pairs of the log-odds by which a careful rater prefers one reply."""
-
-TIES = 0.2
-"""Chance of a tie between equals; it falls with the difference."""
+SPREAD = 1.5  # standard deviation between pairs of the log-odds by which a careful rater prefers one reply
+TIES = 0.2  # chance of a tie between equals; it falls with the difference
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class SimulatedRaters:
 def simulate_raters(
     behaviours: Mapping[str, int],
     *,
-    rng: np.random.Generator,
+    rng: Generator,
     load: int = 30,
     votes: int = 5,
     n_checks: int = 3,
@@ -137,7 +137,7 @@ def simulate_raters(
     return SimulatedRaters(check_table("verdicts", verdicts), check_table("raters", raters), truth)
 
 
-def _share_out(n_raters: int, n_pairs: int, votes: int, rng: np.random.Generator) -> np.ndarray:
+def _share_out(n_raters: int, n_pairs: int, votes: int, rng: Generator) -> np.ndarray:
     """Give each pair to those who have the fewest so far, by lot among equals."""
     done = np.zeros(n_raters, dtype=int)
     chosen = []
@@ -179,8 +179,7 @@ def verdicts_table(pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_],
     """Lay out one row a verdict, given the pair, the order and what was said."""
     rows, order = pairs.take(pair).reset_index(drop=True), np.where(a_first, 0, 1)
     rows["comparison_id"] = rows["pair_id"] + words([":ab", ":ba"], order)
-    protocol = words(["simulated"], np.zeros(len(rows), int))
-    return _finish("verdicts", **rows, order=words(["ab", "ba"], order), protocol=protocol, repeat=0, **columns)
+    return _finish("verdicts", **rows, order=words(["ab", "ba"], order), protocol="simulated", repeat=0, **columns)
 
 
 def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
@@ -243,7 +242,7 @@ DEFAULT_PANELS = (
 
 def simulate_study(
     *,
-    rng: np.random.Generator,
+    rng: Generator,
     strengths: Mapping[str, float] | None = None,
     n_responders: int = 17,
     n_dialogues: int = 300,
@@ -343,13 +342,13 @@ def simulate_study(
     )
 
 
-def _correlated(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _correlated(rng: Generator, shape: tuple[int, ...]) -> Array:
     """Draw standard normals, any two along the first axis correlated alike."""
     common = rng.normal(size=(1, *shape[1:]))
     return np.asarray(np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * rng.normal(size=shape))
 
 
-def _draw_pairs(rng: np.random.Generator, n_histories: int, size: int, pairs: int | str) -> tuple[Codes, Codes, Codes]:
+def _draw_pairs(rng: Generator, n_histories: int, size: int, pairs: int | str) -> Met:
     """Draw which responders meet in which history, the first of the alphabet first."""
     one, other = np.triu_indices(size, k=1)
     n_pairs = len(one) if pairs == "all" else int(pairs)
@@ -360,19 +359,19 @@ def _draw_pairs(rng: np.random.Generator, n_histories: int, size: int, pairs: in
 
 
 def _judge(
-    rng: np.random.Generator,
+    rng: Generator,
     panel: Panel,
     raters: list[str],
     there: Array,
-    met: tuple[Codes, Codes, Codes],
+    met: Met,
     pairs: pd.DataFrame,
     orders: str,
-    dimensions: Sequence[str],
+    lines: Sequence[str],
 ) -> pd.DataFrame:
     """Let one panel judge: `there` holds strengths in each dialogue, (dimensions, histories, responders)."""
     pair, rater, a_first = _show(rng, len(pairs), panel, orders)
     history, one, other = (part[pair] for part in met)
-    taste = rng.normal(0.0, panel.rater_sd, (len(dimensions), panel.n_raters, there.shape[2]))
+    taste = rng.normal(0.0, panel.rater_sd, (len(lines), panel.n_raters, there.shape[2]))
     gap = there[:, history, one] + taste[:, rater, one] - there[:, history, other] - taste[:, rater, other]
     lean = (panel.discrimination * gap + panel.position_bias * np.where(a_first, 1.0, -1.0)).ravel()
     wins, _, ties = davidson(lean, panel.ties)
@@ -381,18 +380,17 @@ def _judge(
     if panel.answer_format == "logprob":  # the likelier letter is the answer, so that it does not contradict `p_a`
         said = np.where(lean > 0.0, 0, 1)
     said = np.where(failed, 3, said)
-    dimension, same = np.repeat(np.arange(len(dimensions)), len(pair)), np.zeros(len(lean), int)
-    n = len(dimensions)
-    columns: dict[str, Any] = {"rater": words(raters, np.tile(rater, n)), "rater_kind": words([panel.kind], same)}
-    columns |= {"dimension": words(dimensions, dimension), "dimension_position": pd.array(dimension, dtype="Int64")}
+    n, dimension = len(lines), np.repeat(np.arange(len(lines)), len(pair))
+    columns: dict[str, Any] = {"rater": words(raters, np.tile(rater, n)), "rater_kind": panel.kind}
+    columns |= {"dimension": words(lines, dimension), "dimension_position": pd.array(dimension, dtype="Int64")}
     columns |= {"verdict": words(["a", "b", "tie", None], said), "state": words(["valid", "unparsed"], failed.astype(int))}
     columns["margin"] = np.where(said < 2, _margins(rng, np.where(said == 1, -lean, lean)), np.nan)
     columns["p_a"] = np.where(failed | (panel.answer_format != "logprob"), np.nan, expit(lean))
-    columns["answer_format"] = words([panel.answer_format], same)
+    columns["answer_format"] = words([panel.answer_format], np.zeros(len(lean), int))
     return verdicts_table(pairs, np.tile(pair, n), np.tile(a_first, n), **columns)
 
 
-def _show(rng: np.random.Generator, n_pairs: int, panel: Panel, orders: str) -> tuple[Codes, Codes, NDArray[np.bool_]]:
+def _show(rng: Generator, n_pairs: int, panel: Panel, orders: str) -> tuple[Codes, Codes, NDArray[np.bool_]]:
     """Hand each pair to some raters of a panel, none of them twice, in one order or both."""
     rater = np.argpartition(rng.random((n_pairs, panel.n_raters)), panel.votes - 1, axis=1)[:, : panel.votes].ravel()
     pair = np.repeat(np.arange(n_pairs), panel.votes)
@@ -401,7 +399,7 @@ def _show(rng: np.random.Generator, n_pairs: int, panel: Panel, orders: str) -> 
     return pair, rater, rng.random(len(pair)) < 0.5
 
 
-def _margins(rng: np.random.Generator, lean: Array) -> Array:
+def _margins(rng: Generator, lean: Array) -> Array:
     """Draw how far from zero a logistic answer lands, given that it lands on the winner's side, and cut it to 1..5."""
     floor = expit(-lean)
     luck = floor + (1.0 - floor) * rng.random(len(lean))
@@ -410,13 +408,13 @@ def _margins(rng: np.random.Generator, lean: Array) -> Array:
 
 
 def _score(
-    rng: np.random.Generator,
+    rng: Generator,
     panel: Panel,
     raters: list[str],
     there: Array,
     histories: pd.DataFrame,
     names: list[str],
-    dimensions: Sequence[str],
+    lines: Sequence[str],
 ) -> pd.DataFrame:
     """Let one rater of a panel score each reply: its strength there, the rater's severity, noise, cut to 1..5."""
     dimension, history, responder = np.unravel_index(np.arange(there.size), there.shape)
@@ -426,7 +424,7 @@ def _score(
     rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
     author, by = words(names, responder), words(raters, rater)
     rows = rows.assign(reply_id=rows["history_id"] + "-" + author, responder=author, rater=by)
-    rows["rater_kind"], rows["dimension"] = words([panel.kind], np.zeros(there.size, int)), words(dimensions, dimension)
+    rows["rater_kind"], rows["dimension"] = panel.kind, words(lines, dimension)
     return _finish("scores", **rows, score=1.0 + np.searchsorted(SCORE_CUTS, felt), state="valid", protocol="simulated")
 
 
@@ -471,7 +469,7 @@ def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
 def simulate_writers(
     models: Mapping[str, float],
     *,
-    rng: np.random.Generator,
+    rng: Generator,
     writer_sd: float = 0.5,
     n_writers: int = 12,
     writers_per_history: int = 3,
