@@ -9,20 +9,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.evidence import SAID
 from heart_utils.tables import need_columns
 
 __all__ = ["FINDINGS", "ClaimsError", "check_claims"]
 
-FINDINGS = {
-    "reproduced": "Counted in released files: the same.",
-    "adds up": "Follows from other published figures, which says that they agree and not that they are right.",
-    "arithmetic fails": "Does not follow from the published figures that it rests on.",
-    "contradicted": "Another source, as near to the authors, says something else.",
-    "ill-defined": "The source does not say enough to compute it.",
-    "not testable": "Rests on data that were not released.",
-    "in the release": "A fault or fact of the released files; whether it touched the paper is not known.",
-    "does not hold": "A finding of ours that the released files do not bear out.",
-}
+FINDINGS: dict[str, str] = SAID["findings"]
 """What may be said of a figure -> what it means."""
 
 NEEDED = ("claim_id", "about", "claim", "value", "source", "source_kind", "check", "tolerance", "finding", "otherwise", "note")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from heart_utils.evidence import SAID
 from heart_utils.ratings.resampling import check_level, crossed_error, error_ends
-from heart_utils.settings import read_yaml
 from heart_utils.tables import TABLES, check_table, need_columns
 
 __all__ = [
@@ -46,7 +45,7 @@ QUOTED = ("favours", "printed", "measure", "value", "low", "high", "read", "read
 """Columns of ``data/published/effects.csv`` beside those of the table ``effects``."""
 
 
-ABOUT: dict[str, dict[str, str]] = read_yaml(Path(__file__).parents[1] / "effects.yaml", dict[str, dict[str, str]], ValueError)
+ABOUT: dict[str, dict[str, str]] = SAID["effects"]
 
 BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
 """Therapy products, which people used by hand and people classed; the other models' replies were classed by GPT-4o."""

@@ -42,7 +42,14 @@ class Design:
     @property
     def ties(self) -> float:
         """Davidson's nu under which equals tie as often as ``tie_share`` says."""
-        return tie_parameter(self.tie_share, 2.0 * (self.dialogue_sd**2 + self.rater_sd**2))
+        gap, weights = _gaps(2.0 * (self.dialogue_sd**2 + self.rater_sd**2))
+        # Half of this upper end is enough, by Jensen's inequality.
+        most = 4.0 * float(np.cosh(gap / 2.0) @ weights) * self.tie_share / (1.0 - self.tie_share)
+
+        def missed(nu: float) -> float:
+            return float(davidson(gap, nu)[2] @ weights) - self.tie_share
+
+        return float(optimize.brentq(missed, 0.0, most)) if self.tie_share else 0.0
 
     @property
     def raters_vary(self) -> bool:
@@ -132,15 +139,6 @@ def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
     """Give the share of a verdict that is won by somebody ahead by a gap, a tie being half, and how often they tie."""
     wins, _, ties = davidson(gap, nu)
     return wins + ties / 2.0, ties
-
-
-def tie_parameter(tie_share: float, variance: float) -> float:
-    """Find Davidson's nu under which equals tie so often."""
-    gap, weights = _gaps(variance)
-    # Half of this upper end is enough, by Jensen's inequality.
-    most = 4.0 * float(np.cosh(gap / 2.0) @ weights) * tie_share / (1.0 - tie_share)
-    found = optimize.brentq(lambda nu: float(davidson(gap, nu)[2] @ weights) - tie_share, 0.0, most) if tie_share else 0.0
-    return float(found)
 
 
 def needed_dialogues(
