@@ -48,9 +48,19 @@ class Comparison:
     path: pd.DataFrame = field(default_factory=pd.DataFrame)  # of "anytime": a row per dimension and dialogue
 
     @property
+    def outcome(self) -> str:
+        """The worst of all dimensions: ``"failed"``, else ``"cannot tell"``, else ``"passed"``."""
+        return min(self.table["outcome"], key=["failed", "cannot tell", "passed"].index)
+
+    @property
     def passed(self) -> bool:
         """Whether every dimension passed; what cannot be told has not passed."""
-        return bool((self.table["outcome"] == "passed").all())
+        return self.outcome == "passed"
+
+    @property
+    def margin(self) -> float:
+        """The largest drop allowed, in the unit of the drops."""
+        return 100 * self.max_drop if self.mode == "anytime" else self.max_drop
 
 
 def compare_responders(

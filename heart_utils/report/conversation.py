@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from heart_utils.ratings.verdicts import combine_orders
@@ -19,8 +19,10 @@ from heart_utils.runs import may_publish, strictest_licence, visible_text
 
 __all__ = ["WRITTEN_BY", "Html", "practise_comparisons", "read_conversation"]
 
-_PAGES = Environment(loader=FileSystemLoader(Path(__file__).with_name("pages")), autoescape=True, undefined=StrictUndefined)
-_PAGES.trim_blocks = _PAGES.lstrip_blocks = True
+_PAGES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("pages")), undefined=StrictUndefined,
+    autoescape=select_autoescape(), trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
 
 
 class Html:
@@ -70,12 +72,12 @@ def read_conversation(
     bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
     bubbles += [("supporter heart-reply", label, text) for label, text in (replies or {}).items()]
     shown = [(kind, visible_text(label), visible_text(text)) for kind, label, text in bubbles]
-    return Html(fill_page("conversation", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"))
+    return Html(fill_page("conversation.html", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"))
 
 
 def fill_page(name: str, **values: Any) -> str:
-    """Fill a template of the folder ``pages``; whatever a value holds is shown as text, unless it is marked as HTML."""
-    return _PAGES.get_template(f"{name}.html").render(**values)
+    """Fill a template of the folder ``pages``; in HTML and XML a value is shown as text, unless it is marked as HTML."""
+    return _PAGES.get_template(name).render(**values)
 
 
 WRITTEN_BY: dict[str, str] = WORDS["written_by"]  #: What a reader is told about a reply, by its ``responder_kind``.
@@ -149,7 +151,7 @@ def practise_comparisons(
         for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
     ]
     about = ", ".join(dict.fromkeys(_problem(told.loc[history]) for history in chosen["history_id"]))
-    return Html(fill_page("practice", articles=articles, about=about))
+    return Html(fill_page("practice.html", articles=articles, about=about))
 
 
 def _choose(

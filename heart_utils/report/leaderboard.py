@@ -87,7 +87,7 @@ def leaderboard_html(
         _board(dict(zip(keys, group, strict=True)), board.sort_values("rating", ascending=False))
         for group, board in rows.groupby(keys, sort=False, dropna=False)
     ]
-    return fill_page("leaderboard", title=title, whole_page=whole_page, files=files, boards=boards)
+    return fill_page("leaderboard.html", title=title, whole_page=whole_page, files=files, boards=boards)
 
 
 def write_leaderboard(
@@ -258,7 +258,7 @@ def weigh_by_hand(
     values["scores"] = dict(zip(wide.index, wide.to_numpy().tolist(), strict=True))
     values["spread"], values["reach"] = {name: matrix.round(8).tolist() for name, matrix in spread.items()}, reach
     values |= {"scale": scale, "simulated": simulated, "ci_level": ci_level, "json": json.dumps}
-    return Html(fill_page("leaderboard_weights", **values))
+    return Html(fill_page("leaderboard_weights.html", **values))
 
 
 def _spread(scores: pd.DataFrame, dimensions: list[str], ci_level: float) -> dict[str, Any]:
