@@ -65,7 +65,8 @@ class Comparison:
     @property
     def outcome(self) -> str:
         """The worst of all dimensions: ``"failed"``, else ``"cannot tell"``, else ``"passed"``."""
-        return min(self.table["outcome"], key=["failed", "cannot tell", "passed"].index)
+        worst: str = min(self.table["outcome"], key=["failed", "cannot tell", "passed"].index)
+        return worst
 
     @property
     def passed(self) -> bool:
@@ -289,7 +290,7 @@ def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[A
 def holm_levels(p: pd.Series, alpha: float) -> pd.Series:
     """Give the level that each p value is compared with in Holm's procedure, by which they are rejected or not."""
     rejected = (holm(p) <= alpha).sum()
-    step = np.minimum(p.rank(method="first") - 1, min(rejected, p.count() - 1))
+    step = (p.rank(method="first") - 1).clip(upper=min(rejected, p.count() - 1))
     return alpha / (p.count() - step)
 
 

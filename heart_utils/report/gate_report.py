@@ -71,7 +71,7 @@ class Side:
     def met(self) -> set[str]:
         """Name whom the responder met."""
         sides = self.tables["verdicts"][SIDES]
-        return {*sides[sides.eq(self.responder).any(axis=1)].to_numpy().flat} - {self.responder}
+        return {*sides[(sides == self.responder).any(axis=1)].to_numpy().flat} - {self.responder}
 
     def replies(self, who: Iterable[str]) -> pd.Series:
         """Give what was written, by responder and history; several replies to one history are one text."""
@@ -130,7 +130,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
         rows, who = side.tables["verdicts"], side.tables["responders"]
         rows = rows[rows[SIDES].isin({side.responder, *opponents}).all(axis=1)]
         if side is other:  # what opponents are to each other is in the baseline's run
-            rows, who = rows[rows[SIDES].eq(side.responder).any(axis=1)], who[who["responder"] == side.responder]
+            rows, who = rows[(rows[SIDES] == side.responder).any(axis=1)], who[who["responder"] == side.responder]
             rows = rows.assign(**{column: f"{side.name}:" + rows[column] for column in ("comparison_id", "pair_id")})
         names.append(f"{side.name}:{side.responder}" if one.responder == other.responder else side.responder)
         verdicts.append(rows.replace(dict.fromkeys(SIDES, {side.responder: names[-1]})))
@@ -139,7 +139,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     _check_words(one, other, opponents, set(verdicts[0]["history_id"]))
     note = f"The baseline from {one.where}, the candidate from {other.where}.{_alike(one, other)}"
     joined = pd.concat(verdicts, ignore_index=True), pd.concat(responders, ignore_index=True)
-    return Sides(combine_orders(joined[0]), joined[1], *names, note)
+    return Sides(combine_orders(joined[0]), joined[1], names[0], names[1], note)
 
 
 def require_pass(comparison: Comparison) -> None:
@@ -233,7 +233,7 @@ def _alike(one: Side, other: Side) -> str:
     """Say how many replies of the candidate are the baseline's, word for word: of those only the judges' luck can differ."""
     written = [side.replies([side.responder]).droplevel("responder") for side in (one, other)]
     both = pd.concat(written, axis=1, join="inner", keys=["one", "other"])
-    both = both[both.ne("").all(axis=1)]
+    both = both[both.map(bool).all(axis=1)]
     same = int((both["one"] == both["other"]).sum())
     return f" {same} of {len(both)} replies of the candidate are the baseline's, word for word." if same else ""
 
@@ -380,10 +380,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said |= {name: getattr(found, name) for name in ("baseline", "candidate", "mode", "alpha")}
             said["dimensions"] = json.loads(found.table.to_json(orient="records"))
             write_atomically(asked.json, f"{json.dumps(said, indent=1, ensure_ascii=False)}\n".encode())
-    except (ValueError, OSError, ModuleNotFoundError) as error:
-        lacks = isinstance(error, ModuleNotFoundError)
-        said_of = f"--out needs {error.name}: pip install matplotlib seaborn" if lacks else error
-        print(f"heart-gate: {said_of}", file=sys.stderr)
+    except ModuleNotFoundError as error:
+        print(f"heart-gate: --out needs {error.name}: pip install matplotlib seaborn", file=sys.stderr)
+        return BAD_INPUT
+    except (ValueError, OSError) as error:
+        print(f"heart-gate: {error}", file=sys.stderr)
         return BAD_INPUT
     print(f"{answer}: {found.candidate} against {found.baseline}")
     print(*(f"  {message}" for message in found.table["message"]), sides.note, sep="\n")
