@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html, fill_page
 from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
@@ -202,36 +203,27 @@ def _latex_text(text: str) -> str:
 
 
 def weigh_by_hand(
-    means: pd.DataFrame,
-    profiles: Mapping[str, Mapping[str, float]],
-    *,
-    scale: str,
-    scores: pd.DataFrame | None = None,
-    ci_level: float = 0.95,
-    simulated: bool = False,
+    scores: pd.DataFrame, profiles: Mapping[str, Mapping[str, float]], *, scale: str, ci_level: float = 0.95
 ) -> Html:
     """Make sliders for the weights of dimensions beside the ranking that they give.
 
     Parameters
     ----------
-    means : pandas.DataFrame
-        One row per responder and dimension: ``responder``, ``dimension``, ``score``.
+    scores : pandas.DataFrame
+        One row per responder, dialogue and dimension, such as people's rows of the table ``scores``. Where each responder has
+        two dialogues or more, weighted scores have intervals over dialogues, from how dimensions vary together.
     profiles : mapping of str to mapping of str to float
         Name -> weights with the sum 1; each becomes a button that sets the sliders to whole hundredths.
     scale : str
         What the scores are.
-    scores : pandas.DataFrame, optional
-        The single scores behind the means, with ``responder``, ``dialogue_id``, ``dimension`` and ``score``; with them each
-        weighted score has an interval over dialogues, from how dimensions vary together.
     ci_level : float
-        Of these intervals.
-    simulated : bool
-        Whether any score was simulated; it is then said beside the ranking.
+        Of the intervals.
 
     Returns
     -------
     Html
-        HTML with its own script. It opens with equal weights, and without scripts it shows that ranking.
+        HTML with its own script. It opens with equal weights, and without scripts it shows that ranking. Simulated scores are
+        called so beside it.
 
     Raises
     ------
@@ -240,34 +232,28 @@ def weigh_by_hand(
 
     Examples
     --------
-    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
-    >>> "<td>1</td><td>b</td><td>3.50</td>" in weigh_by_hand(means, {}, scale="1 to 5")._repr_html_()
+    >>> scores = pd.DataFrame({"responder": list("aabb"), "dialogue_id": "d", "dimension": ["safety", "warmth"] * 2})
+    >>> "<td>1</td><td>b</td><td>3.50</td>" in weigh_by_hand(scores.assign(score=[5, 1, 3, 4]), {}, scale="")._repr_html_()
     True
     """
-    dimensions = list(dict.fromkeys(means["dimension"]))
-    ranking = weigh_scores(means, {name: 1 / len(dimensions) for name in dimensions})
-    wide = means.pivot_table("score", "responder", "dimension")[dimensions]
-    spread = {} if scores is None else _spread(scores, dimensions, ci_level)
+    means = scores.groupby(["responder", "dimension"], as_index=False)["score"].mean()
+    dimensions = list(means["dimension"].unique())
     equal = np.full(len(dimensions), 1 / len(dimensions))
-    reach = {name: float(np.sqrt(equal @ matrix @ equal)) for name, matrix in spread.items()}
     choices = {"equal weights": dict.fromkeys(dimensions, 50)}
     for name, weights in profiles.items():
         weigh_scores(means, weights)  # refuses weights that lack the sum 1 or fit no dimension
         choices[name] = {dimension: round(100 * weights.get(dimension, 0)) for dimension in dimensions}
-    values: dict[str, Any] = {"dimensions": dimensions, "choices": choices, "ranking": ranking.to_dict("records")}
-    values["scores"] = dict(zip(wide.index, wide.to_numpy().tolist(), strict=True))
-    values["spread"], values["reach"] = {name: matrix.round(8).tolist() for name, matrix in spread.items()}, reach
-    values |= {"scale": scale, "simulated": simulated, "ci_level": ci_level, "json": json.dumps}
-    return Html(fill_page("leaderboard_weights.html", **values))
-
-
-def _spread(scores: pd.DataFrame, dimensions: list[str], ci_level: float) -> dict[str, Any]:
-    """Give the covariance of each responder's mean scores over dialogues, times the squared quantile of an interval."""
-    wide = scores.pivot_table("score", ["responder", "dialogue_id"], "dimension")[dimensions]
-    return {
-        str(name): rows.cov().to_numpy() / len(rows) * stats.t.ppf((1 + ci_level) / 2, len(rows) - 1) ** 2
-        for name, rows in wide.groupby("responder")
-    }
+    ranking = weigh_scores(means, dict(zip(dimensions, equal, strict=True))).to_dict("records")
+    each = scores.pivot_table("score", ["responder", "dialogue_id"], "dimension")[dimensions]
+    known = bool(each.groupby("responder").size().min() > 1)
+    for row in ranking:
+        row["scores"] = means.loc[means["responder"] == row["responder"], "score"].tolist()
+        if known:  # the covariance of the mean scores over dialogues, times the squared quantile of an interval
+            own = each.loc[row["responder"]]
+            spread = own.cov().to_numpy() / len(own) * stats.t.ppf((1 + ci_level) / 2, len(own) - 1) ** 2
+            row |= {"spread": spread.round(8).tolist(), "reach": float(np.sqrt(equal @ spread @ equal))}
+    values = {"dimensions": dimensions, "choices": choices, "ranking": ranking, "scale": scale, "ci_level": ci_level}
+    return Html(fill_page("leaderboard_weights.html", simulated=is_simulated(scores), known=known, json=json.dumps, **values))
 
 
 def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
