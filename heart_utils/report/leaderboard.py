@@ -32,15 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 
 HEADINGS: dict[str, str] = WORDS["leaderboard"]
-GROUPS = ("data", "dimension", "slice", "group", "rater_kind", "rater")
-TEXTUAL = ("responder", "kind", "notes")
-DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
-
-WIDTHS = {"column": 3.35, "page": 6.9}  #: Of a figure in a paper of two columns, in inches.
-LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
-LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
-
 NOTES: dict[str, str] = WORDS["notes"]
+SETTINGS = ["dimension", "slice", "group", "rater_kind", "rater", "population", "method"]  #: What tells leaderboards apart.
+DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
+WIDTHS = {"column": 3.35, "page": 6.9}  #: Of a figure in a paper of two columns, in inches.
+LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " ",
+})  # fmt: skip
 
 
 def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -52,7 +50,7 @@ def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.D
     rank = low.astype("string").where(low == high, low.astype("string") + "-" + high.astype("string")).fillna("")
     notes = [", ".join(word for word in NOTES if row[word]) for row in table[list(NOTES)].to_dict("records")]
     shown = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
-    return shown[[*GROUPS[1:], "population", "method", *HEADINGS]]
+    return shown[[*SETTINGS, *HEADINGS]]
 
 
 def leaderboard_html(
@@ -83,12 +81,7 @@ def leaderboard_html(
     """
     rows = leaderboard_rows(ratings)
     files = [(ending, mime, base64.b64encode(text.encode()).decode()) for ending, mime, text in _as_text(rows, title)]
-    keys = [name for name in (*GROUPS, "population", "method") if name in rows]
-    boards = [
-        _board(dict(zip(keys, group, strict=True)), board.sort_values("rating", ascending=False))
-        for group, board in rows.groupby(keys, sort=False, dropna=False)
-    ]
-    return fill_page("leaderboard.html", title=title, whole_page=whole_page, files=files, boards=boards)
+    return fill_page("leaderboard.html", title=title, whole_page=whole_page, files=files, boards=_boards(rows), heads=HEADINGS)
 
 
 def write_leaderboard(
@@ -127,8 +120,11 @@ def write_leaderboard(
     ['leaderboard.csv', 'leaderboard.json', 'leaderboard.html', 'leaderboard.tex', 'leaderboard-column.pdf']
     """
     table = ratings_table(ratings)
-    contents = {ending: content for ending, _, content in _as_text(leaderboard_rows(table), title)}
-    contents |= {"html": leaderboard_html(table, title=title), "tex": _as_latex(check_table("ratings", table), title)}
+    rows = leaderboard_rows(table)
+    contents = {ending: content for ending, _, content in _as_text(rows, title)}
+    contents["html"] = leaderboard_html(table, title=title)
+    level, words = f"{table['ci_level'].max():.0%}", {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)}
+    contents["tex"] = fill_page("leaderboard.tex", title=title, boards=_boards(rows), level=level, **words)
     files = [Path(folder) / f"leaderboard.{ending}" for ending in contents]
     for file, content in zip(files, contents.values(), strict=True):
         write_atomically(file, content.encode())
@@ -157,7 +153,7 @@ def _figure(table: pd.DataFrame, width: float) -> Figure:
     import matplotlib.pyplot as plt
 
     if table["responder"].duplicated().any():
-        varied = [name for name in (*GROUPS[1:], "population", "method") if len(table[name].unique()) > 1]
+        varied = [name for name in SETTINGS if len(table[name].unique()) > 1]
         names = table[varied].astype(object).fillna("").agg(", ".join, axis=1)
         figure = plot_boards(table.assign(board=names), by="board")
         figure.set_figwidth(width)
@@ -165,41 +161,6 @@ def _figure(table: pd.DataFrame, width: float) -> Figure:
     figure, ax = plt.subplots(figsize=(width, 1.5 + 0.22 * len(table)), layout="constrained")
     plot_leaderboard(table, ax=ax)
     return figure
-
-
-def _as_latex(table: pd.DataFrame, title: str) -> str:
-    """Write a table of LaTeX for each leaderboard, every text escaped."""
-    keys = [*GROUPS[1:], "population", "method"]
-    parts = ["% \\usepackage{booktabs}\n"]
-    for values, board in table.groupby(keys, sort=False, dropna=False):
-        group: tuple[Any, ...] = values
-        board = board.sort_values("rating", ascending=False)
-        rows = leaderboard_rows(board)
-        shown = pd.DataFrame({HEADINGS[name]: rows[name].map(_latex_text) for name in ("rank", "responder")})
-        ends = zip(board["rating"], board["rating_low"], board["rating_high"], strict=True)
-        shown["Rating"] = [_plus_minus(*row) for row in ends]
-        for name in ("win_probability", "tie_share", "n_verdicts", "n_clusters"):
-            shown[HEADINGS[name]] = [_cell(name, value)[0] for value in rows[name]]
-        said = ", ".join(str(value) for value in group[: len(GROUPS) - 1] if not pd.isna(value))
-        level, population = f"{board['ci_level'].max():.0%}", POPULATION_NAMES[str(group[-2])]
-        interval = "no intervals" if board["rating_low"].isna().all() else f"{level} intervals over {population}"
-        noted = "".join(f"; {', '.join(board['responder'][board[word]])}: {NOTES[word]}" for word in NOTES if board[word].any())
-        caption = _latex_text(f"{title} ({said}; {group[-1]}): ratings with mean 1500, {interval}{noted}.")
-        form = "ll" + "r" * (shown.shape[1] - 2)
-        parts.append(shown.to_latex(index=False, escape=False, column_format=form, caption=caption))
-    return "\n".join(parts)
-
-
-def _plus_minus(rating: float, low: float, high: float) -> str:
-    """Give a rating with its interval: one number where both sides round to the same, else both."""
-    if math.isnan(low) or math.isnan(high):
-        return f"${rating:.0f}$"
-    below, above = (r"\infty" if math.isinf(reach) else f"{reach:.0f}" for reach in (rating - low, high - rating))
-    return rf"${rating:.0f} \pm {above}$" if below == above else f"${rating:.0f}^{{+{above}}}_{{-{below}}}$"
-
-
-def _latex_text(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text)
 
 
 def weigh_by_hand(
@@ -236,7 +197,7 @@ def weigh_by_hand(
     >>> "<td>1</td><td>b</td><td>3.50</td>" in weigh_by_hand(scores.assign(score=[5, 1, 3, 4]), {}, scale="")._repr_html_()
     True
     """
-    means = scores.groupby(["responder", "dimension"], as_index=False)["score"].mean()
+    means = scores.groupby(["responder", "dimension"])["score"].mean().reset_index()
     dimensions = list(means["dimension"].unique())
     equal = np.full(len(dimensions), 1 / len(dimensions))
     choices = {"equal weights": dict.fromkeys(dimensions, 50)}
@@ -263,32 +224,30 @@ def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
     return [("csv", "text/csv", csv_text(rows)), ("json", "application/json", structured)]
 
 
-def _board(group: dict[str, Any], board: pd.DataFrame) -> dict[str, Any]:
-    """Give what one table shows: its caption, its headings, its cells and the notes that it uses."""
-    used = {word: meaning for word, meaning in NOTES.items() if board["notes"].str.contains(word).any()}
-    shown = [name for name in HEADINGS if name != "notes" or used]
-    said = {name.replace("_", " "): group[name] for name in GROUPS if not pd.isna(group.get(name))}
-    ends = board[["rating_low", "rating_high"]].to_numpy(float)
-    drawn = bool(np.isfinite(ends).all())
-    least = float(ends.min())
-    scale = 100.0 / (float(ends.max()) - least) if drawn and ends.max() > least else 0.0
-    rows = []
-    for row in board.to_dict("records"):
-        low, high, rating = (row[name] for name in ("rating_low", "rating_high", "rating"))
-        bar = drawn and [round(scale * length, 1) for length in (low - least, high - low, rating - least)]
-        rows.append({"cells": [(HEADINGS[name], *_cell(name, row[name]), name in TEXTUAL) for name in shown], "bar": bar})
-    about = (str(said[name]) for name in said if name != "data" and said[name] not in ("all", "standard"))
-    return {
-        "group": said,
-        "name": ", ".join(about) or "all",
-        "drawn": drawn,
-        "method": group["method"],
-        "population": "" if board["rating_low"].isna().all() else POPULATION_NAMES[group["population"]],
-        "simulated": "simulated" in used,
-        "notes": used,
-        "heads": [(HEADINGS[name], name in TEXTUAL) for name in shown],
-        "rows": rows,
-    }
+def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Give what each table shows: its settings, its cells as text with what they are sorted by, and the notes that it uses."""
+    boards = []
+    keys = [name for name in ("data", *SETTINGS) if name in rows]
+    settings: Any
+    for settings, unsorted in rows.groupby(keys, sort=False, dropna=False):
+        board = unsorted.sort_values("rating", ascending=False)
+        group = {name: value for name, value in zip(keys, settings, strict=True) if not pd.isna(value)}
+        population, method = group.pop("population"), group.pop("method")
+        used = {word: board.loc[board["notes"].str.contains(word), "responder"].tolist() for word in NOTES}
+        notes = {word: (NOTES[word], names) for word, names in used.items() if names}
+        ends = board[["rating_low", "rating_high"]].to_numpy(float)
+        drawn, least = bool(np.isfinite(ends).all()), float(ends.min())
+        scale = 100.0 / (float(ends.max()) - least) if drawn and ends.max() > least else 0.0
+        cells: list[dict[str, Any]] = []
+        for row in board.to_dict("records"):
+            low, high, rating = (row[name] for name in ("rating_low", "rating_high", "rating"))
+            bar = drawn and [round(scale * length, 1) for length in (low - least, high - low, rating - least)]
+            texts = {name: _cell(name, row[name]) for name in HEADINGS if name != "notes" or notes}
+            cells.append({"cells": texts, "bar": bar, "plus_minus": _plus_minus(rating, low, high)})
+        population = "" if board["rating_low"].isna().all() else POPULATION_NAMES[population]
+        said = {"group": group, "population": population, "method": method, "notes": notes}
+        boards.append({**said, "drawn": drawn, "rows": cells, "shown": list(cells[0]["cells"])})
+    return boards
 
 
 def _cell(name: str, value: Any) -> tuple[str, str | None]:
@@ -302,3 +261,11 @@ def _cell(name: str, value: Any) -> tuple[str, str | None]:
     if isinstance(value, float):
         return f"{value:.{DIGITS[name]}f}", repr(value)
     return str(value), None
+
+
+def _plus_minus(rating: float, low: float, high: float) -> str:
+    """Give a rating with its interval in LaTeX: one number where both sides round to the same, else both."""
+    if math.isnan(low) or math.isnan(high):
+        return f"${rating:.0f}$"
+    below, above = (r"\infty" if math.isinf(reach) else f"{reach:.0f}" for reach in (rating - low, high - rating))
+    return rf"${rating:.0f} \pm {above}$" if below == above else f"${rating:.0f}^{{+{above}}}_{{-{below}}}$"
