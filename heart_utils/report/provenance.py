@@ -18,7 +18,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
+from heart_utils.report.conversation import fill_page
 from heart_utils.runs import Run, open_run
 from heart_utils.tables import TABLES
 
@@ -36,11 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["ORIGINS", "TableNote", "methods", "note_tables", "read_glued", "show_versions"]
 
 ORIGINS: dict[str, str] = WORDS["origins"]  #: Where rows can come from, and how a page says it.
-
-MODELS: dict[str, str] = WORDS["models"]
-INTERVALS: dict[str, str] = WORDS["intervals"]
-WEIGHTS: dict[str, str] = WORDS["weights"]
-
 MADE_UP = {"simulated", "rehearsal"}  #: Origins of rows that are marked as simulated.
 
 PACKAGES = ("heart-utils", "numpy", "pandas", "scipy", "papermill", "jupyter-book")
@@ -93,23 +89,11 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
         if kind not in TABLES:
             said = f"There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
             raise ValueError(f"{name!r} names no table. {said}")
-        # Parts of a table come from different places.
-        files = [here.folder / f"{table}.parquet"] + ([] if part else sorted((here.folder / kind).glob("*.parquet")))
-        there = [str(file.relative_to(here.folder).with_suffix("")) for file in files if file.is_file()]
-        notes += [_note(f"{here.name}/{path}", entries.get(path, {}), here.folder / f"{path}.parquet") for path in there]
+        for pattern in [table] if part else [kind, f"{kind}/*"]:  # parts of a table come from different places
+            for file in sorted(here.folder.glob(f"{pattern}.parquet")):
+                path = str(file.relative_to(here.folder).with_suffix(""))
+                notes.append(_note(f"{here.name}/{path}", entries.get(path, {}), file))
     return notes
-
-
-def current_commit(root: Path) -> str:
-    """Tell the commit that the project stands at, ``+changes`` if files differ from it."""
-    try:
-        said = [
-            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        ]
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return said[0] + ("+changes" if said[1] else "")
 
 
 def versions() -> dict[str, str]:
@@ -128,7 +112,11 @@ def show_versions() -> None:
     >>> show_versions()  # doctest: +ELLIPSIS
     Run with python 3..., heart-utils 0..., numpy ..., jupyter-book ...
     """
-    print(f"Run with {', '.join(f'{name} {version}' for name, version in versions().items())}.")
+    print(f"Run with {_said_versions()}.")
+
+
+def _said_versions() -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions().items())
 
 
 def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
@@ -227,38 +215,21 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
     opened, fit = run if isinstance(run, Run) else open_run(run), ratings.settings
     rows = opened.read("verdicts")
     rows = rows[rows["dimension"] == fit["dimension"]]
-    met = sorted(set(rows["responder_a"]) | set(rows["responder_b"]))
-    of_kind = {kind: sorted(set(rows.loc[rows["rater_kind"] == kind, "rater"])) for kind in ("human", "model")}
-    people, judges = len(of_kind["human"]), of_kind["model"]
-    raters = [f"{people:,} {'person' if people == 1 else 'people'}"] if people else []
-    raters += [f"{len(judges)} model judge{'s' if len(judges) > 1 else ''} ({', '.join(judges)})"] if judges else []
-    said = [
-        f"{len(met)} responders were compared on {rows['history_id'].nunique():,} histories "
-        f"({rows['dialogue_id'].nunique():,} dialogues) by {' and '.join(raters)}, {len(rows):,} verdicts on the dimension "
-        f"{fit['dimension']}",
-        f"Protocols: {', '.join(sorted(set(rows['protocol'])))}; {_orders(rows)}",
-        f"{ratings.n_verdicts:,} verdicts entered the fit, {ratings.n_inconsistent:,} of them as half a win to each, since the "
-        f"two orders contradicted each other"
-        + "".join(f"; {state}, left out: {count:,}" for state, count in ratings.left_out.items() if count),
-        f"Ratings are those of {MODELS[fit['method']]}; {WEIGHTS[fit['weights']]}; the mean is 1500, and 400 points are "
-        f"odds of ten to one",
-    ]
-    if fit["population"] != "none" and fit["interval"] in INTERVALS:
+    raters = rows.groupby("rater_kind")["rater"].unique()
+    people, judges = len(raters.get("human", ())), sorted(raters.get("model", ()))
+    counts = {"responders": len({*rows["responder_a"], *rows["responder_b"]}), "people": people, "verdicts": len(rows)}
+    counts |= {"histories": rows["history_id"].nunique(), "dialogues": rows["dialogue_id"].nunique()}
+    counts |= {"entered": ratings.n_verdicts, "inconsistent": ratings.n_inconsistent, "simulated": int(rows["simulated"].sum())}
+    left_out = [(state, f"{count:,}") for state, count in ratings.left_out.items() if count]
+    how = ""
+    if fit["population"] != "none" and fit["interval"] in WORDS["intervals"]:
         clusters = " and ".join(str(name).removesuffix("_id") + "s" for name in fit["cluster"])
-        how = INTERVALS[fit["interval"]].format(n_resamples=fit["n_resamples"], clusters=clusters)
-        few = " The interval is provisional: fewer than 30 clusters." if ratings.table["provisional"].any() else ""
-        covered = f"{WORDS['populations'][fit['population']]}.{few}".rstrip(".")
-        said.append(f"Intervals of {fit['ci_level']:.0%} come from {how} and cover {covered}")
-    if rows["simulated"].any():
-        said.append(f"{int(rows['simulated'].sum()):,} of the verdicts are SIMULATED")
-    commit = opened.manifest.get("commit", "not recorded")
-    said.append(f"Computed with {', '.join(f'{name} {version}' for name, version in versions().items())} (commit {commit})")
-    return ". ".join(said) + "."
-
-
-def _orders(rows: pd.DataFrame) -> str:
-    """Say in which orders pairs were shown, as far as rows tell."""
-    shown = rows.dropna(subset="order").groupby(["pair_id", "rater"])["order"].nunique()
-    if shown.empty:
-        return "the order in which replies were shown is not recorded"
-    return f"{(shown == 2).mean():.0%} of pairs were shown to a rater in both orders"
+        how = WORDS["intervals"][fit["interval"]].format(n_resamples=fit["n_resamples"], clusters=clusters)
+    values = {"fit": fit, "words": WORDS, "people": people, "judges": judges, "protocols": sorted(rows["protocol"].unique())}
+    values |= {"n": {name: f"{count:,}" for name, count in counts.items()}, "left_out": left_out, "how": how}
+    values |= {
+        "shown": rows.dropna(subset="order").groupby(["pair_id", "rater"])["order"].nunique(),
+        "simulated": is_simulated(rows),
+    }
+    values |= {"provisional": ratings.table["provisional"].any(), "commit": opened.manifest.get("commit", "not recorded")}
+    return " ".join(fill_page("methods.txt", **values, versions=_said_versions()).split())
