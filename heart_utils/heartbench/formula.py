@@ -14,8 +14,8 @@ from heart_utils.tables import need_columns
 
 __all__ = ["RubricError", "ability_variance", "rubric_board", "score_points", "score_rubric", "simulate_hits"]
 
-
 SPECIAL = "special"
+MEANS = ("ability", "question", "item")
 VETOES = ("paper", "released")
 STRATA = ("difficulty", "scene")
 QUESTION = ["rater", "responder", "question_id"]
@@ -171,23 +171,18 @@ def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
     """Give the rubric with one row an item, or say what is wrong with it."""
     need_columns(questions, ["question_id", "item", "ability", "points"], RubricError)
     rubric = questions.reset_index(drop=True)
-    points = pd.to_numeric(rubric["points"], errors="coerce")
-    words = rubric["points"].notna() & points.isna()
-    if words.any():
-        row = rubric[words].iloc[0]
-        raise RubricError(f"questions.points: item {row['item']!r} has {row['points']!r}, expected a number of points.")
+    points, scored = pd.to_numeric(rubric["points"], errors="coerce"), rubric["ability"] != SPECIAL
+    wrong = rubric["points"].notna() & points.isna() | scored & ~points.abs().gt(0)
+    if wrong.any():
+        row = rubric[wrong].iloc[0]
+        raise RubricError(
+            f"questions.points: item {row['item']!r} has {row['points']}, expected a number above 0 for a bonus or below 0 for "
+            f"a penalty. Give it points, or drop it: it can change no score."
+        )
     rubric["points"] = points
     twice = rubric["item"].duplicated()
     if twice.any():
         raise RubricError(f"questions.item: {rubric.loc[twice, 'item'].iloc[0]!r} stands for two items; expected each once.")
-    scored = rubric["ability"] != SPECIAL
-    empty = scored & (rubric["points"].isna() | rubric["points"].eq(0))
-    if empty.any():
-        row = rubric[empty].iloc[0]
-        raise RubricError(
-            f"questions.points: item {row['item']!r} has {row['points']:g} points, expected a positive number for a bonus or a "
-            f"negative one for a penalty. Give it points, or drop it: it can change no score."
-        )
     best = rubric["points"].where(scored, -np.inf).groupby(rubric["question_id"]).max()
     hopeless = best[~(best > 0)]
     if len(hopeless):
@@ -219,23 +214,17 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     rows = rubric.iloc[place].assign(rater=hits["rater"].to_numpy(), responder=hits["responder"].to_numpy())
     rows = rows.assign(hit=valid & (score == 1), failure=hits["state"].where(~valid).to_numpy(dtype=object), place=place)
     rows = pd.DataFrame(rows.sort_values(["rater", "responder", "place"], ignore_index=True))
-    twice = rows.duplicated(["rater", "responder", "item"])
-    if twice.any():
-        again = rows[twice].iloc[0]
-        same = rows[["rater", "responder", "item"]].eq(again[["rater", "responder", "item"]]).all(axis="columns")
-        raise RubricError(
-            f"hits: item {again['item']!r} has {int(same.sum())} hits for {again['responder']!r} judged by {again['rater']!r}; "
-            f"expected one. Give repeated judgements names of their own in `rater`."
-        )
-    given = rows.groupby(QUESTION).size()
+    given = rows.assign(new=~rows.duplicated(["rater", "responder", "item"])).groupby(QUESTION)["new"].agg(["size", "sum"])
     size = rubric.groupby("question_id").size().reindex(given.index.get_level_values("question_id")).to_numpy()
-    bad = np.flatnonzero(given.to_numpy() != size)
+    bad = given[given.ne(size, axis=0).any(axis=1)]
     if len(bad):
-        rater, responder, question = given.index[bad[0]]
+        rater, responder, question = bad.index[0]
+        n, different = bad.iloc[0]
         raise RubricError(
-            f"hits: {responder!r} judged by {rater!r} has {given.iloc[bad[0]]} hits for question {question!r}, whose "
-            f"rubric has {size[bad[0]]} items; expected one for each. A list of another length is neither padded nor cut: "
-            f"ask the judge again, or keep the items with the state 'unparsed'."
+            f"hits: {responder!r} judged by {rater!r} has {n} hits of {different} items for question {question!r}; expected one "
+            f"for each of its {(rubric['question_id'] == question).sum()}. A list of another length is neither padded nor cut: "
+            f"ask the judge again, or keep the items with the state 'unparsed'. Repeated judgements need names of their own in "
+            f"`rater`."
         )
     return rows
 
@@ -252,12 +241,6 @@ def _ability_sums(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _strata(rows: pd.DataFrame) -> list[str]:
     return [column for column in STRATA if column in rows]
-
-
-LEAST, MOST = 0.0, 100.0
-"""The range of a score."""
-
-MEANS = ("ability", "question", "item")
 
 
 def rubric_board(
@@ -304,7 +287,7 @@ def rubric_board(
     if n_resamples:
         n = counts["n_questions"].fillna(0).to_numpy(int).reshape(low.shape)
         replicates = _replicates(cells, mean, n_resamples, rng)[1]
-        low, high = interval_ends(estimate[0], replicates, n, ci_level, least=LEAST, most=MOST)
+        low, high = interval_ends(estimate[0], replicates, n, ci_level, least=0.0, most=100.0)
     ends = {"ci_low": low.ravel(), "ci_high": high.ravel(), "ci_level": ci_level if n_resamples else np.nan}
     board = pd.DataFrame({"score": estimate[0].ravel(), **ends}, index).join(counts)
     board["provisional"] = board["n_questions"] < ENOUGH_CLUSTERS

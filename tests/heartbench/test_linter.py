@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.heartbench.formula import RubricError, rubric_board, score_points, score_rubric
-from heart_utils.heartbench.linter import EVERYTHING, degenerate_replies, lint_rubric, lint_rule
+from heart_utils.heartbench.linter import REPLIES, degenerate_replies, lint_rubric, lint_rule
 from heart_utils.sources.heartbench import load_rubric
 from heart_utils.tables import check_table
 
@@ -102,7 +102,7 @@ def test_degenerate_replies_are_a_table_of_replies():
     texts = replies.set_index(["history_id", "responder"])["text"]
     assert texts["h2", "echo"] == "Everything."
     assert texts["h1", "empty"] == ""
-    assert texts["h1", "everything"] == texts["h2", "everything"] == EVERYTHING["en"]
+    assert texts["h1", "everything"] == texts["h2", "everything"] == REPLIES["en"]["everything"]
     chinese = degenerate_replies(HISTORIES, language="zh")
     assert not chinese.loc[chinese["responder"] != "echo", "text"].str.contains("[a-z]", regex=True).any()
 
@@ -148,17 +148,6 @@ def test_heartbench_as_released_pays_85_for_hitting_everything():
     assert found["every ability rests on more than 30 questions"] == "7 of 15 do not (down to 18)"
     fair = lint_rule(points, questions, n_questions=5, rng=np.random.default_rng(1)).set_index("check")
     assert fair.loc[["no item hit", "everything at once"], "passed"].all()
-
-
-def test_a_rule_on_another_scale_is_held_to_its_own_ends():
-    def one_to_five(questions, hits):
-        return 1 + points(questions, hits) / 25
-
-    questions = make_questions(special=False)
-    found = lint_rule(one_to_five, questions, low=1, high=5, n_questions=4, rng=np.random.default_rng(3))
-    assert found["passed"].all()
-    assert "no item hit" not in failed(points, questions)
-    assert "no item hit" in failed(one_to_five, questions)  # 1 is not 0, the end of the usual scale
 
 
 def test_replies_that_say_nothing_are_said_in_the_language_of_the_histories():
