@@ -28,10 +28,9 @@ class RubricError(ValueError):
 def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "paper") -> pd.DataFrame:
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
-    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of
-    the positive points of one ability in one question, the score is
-    :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore worth more than
-    nothing wherever an ability has penalties, and all of 100 where it has only penalties.
+    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of one
+    ability in one question, the score is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore worth
+    more than nothing wherever an ability has penalties, and all of 100 where it has only penalties.
 
     Parameters
     ----------
@@ -221,10 +220,9 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
         rater, responder, question = bad.index[0]
         n, different = bad.iloc[0]
         raise RubricError(
-            f"hits: {responder!r} judged by {rater!r} has {n} hits of {different} items for question {question!r}; expected one "
-            f"for each of its {(rubric['question_id'] == question).sum()}. A list of another length is neither padded nor cut: "
-            f"ask the judge again, or keep the items with the state 'unparsed'. Repeated judgements need names of their own in "
-            f"`rater`."
+            f"hits: {responder!r} judged by {rater!r} has {n} hits of {different} items for question {question!r}; expected "
+            f"one for each of its {(rubric['question_id'] == question).sum()}. A list of another length is neither padded nor cut: "
+            f"ask the judge again, or keep the items with the state 'unparsed'. Repeated judgements need names of their own in `rater`."
         )
     return rows
 
