@@ -221,8 +221,9 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
         n, different = bad.iloc[0]
         raise RubricError(
             f"hits: {responder!r} judged by {rater!r} has {n} hits of {different} items for question {question!r}; expected "
-            f"one for each of its {(rubric['question_id'] == question).sum()}. A list of another length is neither padded nor cut: "
-            f"ask the judge again, or keep the items with the state 'unparsed'. Repeated judgements need names of their own in `rater`."
+            f"one for each of its {(rubric['question_id'] == question).sum()}. A list of another length is neither padded nor "
+            "cut: ask the judge again, or keep the items with the state 'unparsed'. Repeated judgements need names of their own "
+            "in `rater`."
         )
     return rows
 

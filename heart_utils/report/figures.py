@@ -20,7 +20,6 @@ import pandas as pd
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.runs import find_root
-from heart_utils.tables import need_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -517,7 +516,8 @@ def _draw_board(ax: Axes, board: pd.DataFrame, order: Iterable[str], within: pd.
 
 
 def _check_board(board: pd.DataFrame) -> None:
-    need_columns(board, ["responder", *RATING], ValueError)
+    if absent := [name for name in ("responder", *RATING) if name not in board]:
+        raise ValueError(f"A leaderboard is drawn from what fit_ratings gives; this table has no column {', '.join(absent)}.")
     if board.empty:
         raise ValueError("There is no board to draw: the table has no row.")
     if twice := sorted(set(board.loc[board["responder"].duplicated(), "responder"])):
