@@ -96,18 +96,17 @@ def compare_responders(
 ) -> Comparison:
     r"""Test whether a candidate is rated below its baseline, in one fit against the same opponents.
 
-    The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points.
-    Both strengths come from the same resamples of dialogues, so what a dialogue does to both cancels.
-    The bounds are the drop plus or minus the standard deviation of its resamples times a t quantile.
+    The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points. Both strengths come from
+    the same resamples of dialogues, so what a dialogue does to both cancels; the bounds are the drop plus or minus the standard
+    deviation of its resamples times a t quantile.
 
     ``"regression"`` asks whether the candidate is worse at all: it fails where the lower bound lies above 0 on any dimension,
-    by Holm's procedure, so that a candidate that equals its baseline fails with probability `alpha` at most, however many the
-    dimensions. ``"non-inferiority"`` asks for proof that it is not worse by `max_drop` or more: it passes only where the
-    upper bound lies below `max_drop` on every dimension. All must pass, so that a candidate `max_drop` worse on one dimension
-    passes with probability `alpha` at most, and needs no correction.
+    by Holm's procedure, so that an equal candidate fails with probability `alpha` at most, however many the dimensions.
+    ``"non-inferiority"`` asks for proof that it is not worse by `max_drop` or more: it passes only where the upper bound lies
+    below `max_drop` on every dimension, so that a candidate `max_drop` worse on one passes with probability `alpha` at most.
 
-    A judge that reads nothing shows no drop either, so a pass needs one that mostly says the same in both
-    orders: a judge that tosses a coin contradicts itself on half of the pairs. A drop found in spite of it still fails.
+    A judge that reads nothing shows no drop either, so a pass needs one that mostly says the same in both orders: a judge that
+    tosses a coin contradicts itself on half of the pairs. A drop found in spite of it still fails.
 
     Parameters
     ----------
@@ -116,17 +115,15 @@ def compare_responders(
     baseline, candidate : str
         Two responders.
     mode : {"regression", "non-inferiority"}
-        What the gate asks.
+        As above.
     max_drop : float
         Rating points, above 0; 25 points are 3.6 percentage points of preference between equals.
     alpha : float
         One-sided error rate.
     max_inconsistent : float
-        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it a
-        dimension cannot pass. 1 turns this off.
+        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it a dimension cannot pass.
     max_detectable : float
-        Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing. Infinity
-        lets it pass on however few dialogues.
+        Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing.
     dimensions : sequence of str, optional
         Lines of the rubric; by default all there are.
     responders : pandas.DataFrame, optional
@@ -137,8 +134,8 @@ def compare_responders(
     Returns
     -------
     Comparison
-        Outcome by dimension. Where a judge told nobody apart, or would let a candidate pass but mostly followed the order or
-        judged too little to find a drop, the outcome is ``"cannot tell"``, which does not pass.
+        Where a judge told nobody apart, or would let a candidate pass but mostly followed the order or judged too little to
+        find a drop, the outcome is ``"cannot tell"``, which does not pass.
 
     Raises
     ------
@@ -175,14 +172,13 @@ def compare_anytime(
 ) -> Comparison:
     r"""Test whether a candidate is worse than its baseline in a way that any number of looks leaves valid.
 
-    In each dialogue the drop is the share of comparisons that the baseline won, less the candidate's, against the same
-    opponents, histories and raters; where the two met, twice the baseline's share less 1 counts like one opponent.
-    It lies between -1 and 1. A confidence sequence for its mean [1]_ holds after all dialogues at once: stop as soon as the
-    drop is shown to be above 0 (failed) or below `margin` (passed); until then nothing can be told.
+    In each dialogue the drop, -1 to 1, is the share of comparisons that the baseline won, less the candidate's, against the
+    same opponents, histories and raters; where the two met, twice the baseline's share less 1 counts like one opponent. A
+    confidence sequence for its mean [1]_ holds after all dialogues at once: stop as soon as the drop is shown to be above 0
+    (failed) or below `margin` (passed); until then nothing can be told.
 
-    An equal candidate is stopped with probability `alpha` / `n_releases` at most, so that of `n_releases` equal ones, whatever
-    they share, one is stopped with probability `alpha` at most. A candidate worse by `margin` passes with probability
-    `alpha` at most. Both need dialogues in an order that knows nothing of the answers, such as shuffled once.
+    Of `n_releases` equal candidates, whatever they share, one is stopped with probability `alpha` at most; a candidate worse by
+    `margin` passes with probability `alpha` at most. Both need dialogues in an order that knows nothing of the answers.
 
     Parameters
     ----------
@@ -202,8 +198,8 @@ def compare_anytime(
     Returns
     -------
     Comparison
-        With ``mode`` ``"anytime"``: drops and bounds are percentage points of win share when the gate stopped, after
-        ``n_dialogues``. ``path`` has a row per dimension and dialogue: ``drop``, ``drop_low``, ``drop_high``.
+        Drops and bounds are percentage points of win share when the gate stopped, after ``n_dialogues``. ``path`` has a row
+        per dimension and dialogue: ``drop``, ``drop_low``, ``drop_high``.
 
     Raises
     ------
@@ -251,9 +247,8 @@ def compare_anytime(
 def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[Array, Array]:
     """Give a lower bound of a mean after each value, all valid at once, and the p value of a mean of 0 or less.
 
-    For each candidate mean a gambler bets that values are higher, at fair odds if that mean is true; the mean is ruled out once
-    the capital reaches 1 / `alpha` (Ville's inequality). The bets are approximately those that let capital grow fastest
-    on what was seen before (Waudby-Smith and Ramdas 2024, aGRAPA).
+    For each candidate mean a gambler bets that values are higher, at fair odds if that mean is true; it is out once the
+    capital reaches 1 / `alpha`. The bets nearly let capital grow fastest on what was seen (Waudby-Smith and Ramdas 2024).
 
     Parameters
     ----------
@@ -426,10 +421,9 @@ def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> s
 
 
 def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[Array, float]:
-    """Give the mean drop of each dialogue in which both were judged alike, and the largest that there could be.
+    """Give the mean drop of each dialogue in which both were judged alike, in the candidate's order, and the largest possible.
 
-    Dialogues are in the order of the candidate's first verdicts. No drop is larger than the baseline's win share against the
-    opponents, or than 1 where the two met.
+    That is the baseline's win share against the opponents, or 1 where the two met.
     """
     rows = _entered(rows)
     keys = [key for key in ("dialogue_id", "history_id", "rater", "opponent") if key in rows or key == "opponent"]

@@ -38,25 +38,23 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
         One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which may be missing only where
         the ability is ``"special"``, the veto item. Columns ``difficulty`` and ``scene`` are carried along.
     hits : pandas.DataFrame
-        Rows of the table ``scores``, one per responder, rater and item: ``responder``, ``rater``,
-        ``item``, ``score`` (1 for a hit, 0 for none) and ``state``. A question that was answered
-        has all its items; failures keep their rows, with a state and no score.
+        Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit and 0 for none. A question
+        that was answered has all its items; failures keep their rows, with a state and no score.
     veto : str
-        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: as the
-        released code has it, only if that item has positive points, which no item in the data has.
+        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that item has positive points,
+        which no item in the data has.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and
-        ``highest`` (points), ``n_items``, ``vetoed`` and ``state``. A score is missing where any
-        of its items, or with the paper's rule the veto item, has no valid answer; never 0.
+        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and ``highest`` (points),
+        ``n_items``, ``vetoed`` and ``state``. A score is missing where any of its items, or with the paper's rule the veto
+        item, has no valid answer; never 0.
 
     Raises
     ------
     RubricError
-        If a question has no positive item, an item has 0 points, or hits are not 0 or 1, repeat,
-        belong to no item, or do not cover every item of a question.
+        If a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one for each item.
 
     References
     ----------
@@ -89,10 +87,9 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
 
 
 def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
-    """Score every question by the share of its positive points that was earned, as HealthBench does.
+    """Score every question by the share of its positive points that was earned, as HealthBench does [1]_.
 
-    The points of all items hit, penalties included, over the sum of the positive points, cut off
-    below 0 [1]_: a reply that hits nothing earns nothing. Veto items are left out.
+    Penalties count, and no share is below 0: a reply that hits nothing earns nothing. Veto items are left out.
 
     Parameters
     ----------
@@ -128,10 +125,10 @@ def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
 
 
 def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator) -> pd.DataFrame:
-    """Draw hits for responders of known skill: bonuses are likelier with skill, penalties less.
+    """Draw hits for responders of known skill.
 
-    A bonus is hit with log-odds skill minus difficulty, a penalty with log-odds minus skill minus
-    difficulty, the difficulty of each item being normal with spread 1; veto items are never hit.
+    A bonus is hit with log-odds skill minus difficulty, a penalty with log-odds minus skill minus difficulty, the difficulty of
+    each item being normal with spread 1; veto items are never hit.
 
     Parameters
     ----------
@@ -145,8 +142,7 @@ def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: 
     Returns
     -------
     pandas.DataFrame
-        As `hits` in :func:`score_rubric` by the rater ``simulated judge``, with a column ``simulated`` that is true
-        in every row.
+        As `hits` in :func:`score_rubric`, by the rater ``simulated judge``, with a column ``simulated``.
 
     Examples
     --------
@@ -221,9 +217,8 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
         n, different = bad.iloc[0]
         raise RubricError(
             f"hits: {responder!r} judged by {rater!r} has {n} hits of {different} items for question {question!r}; expected "
-            f"one for each of its {(rubric['question_id'] == question).sum()}. A list of another length is neither padded nor "
-            "cut: ask the judge again, or keep the items with the state 'unparsed'. Repeated judgements need names of their own "
-            "in `rater`."
+            f"one for each of its {(rubric['question_id'] == question).sum()}. Ask the judge again, or keep the items with the "
+            f"state 'unparsed'; give repeated judgements names of their own in `rater`."
         )
     return rows
 
@@ -245,29 +240,27 @@ def _strata(rows: pd.DataFrame) -> list[str]:
 def rubric_board(
     cells: pd.DataFrame, *, mean: str = "ability", n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
 ) -> pd.DataFrame:
-    """Average scores into a board, with an interval over questions like these.
+    """Average scores into a board, with an interval over questions like these; replies and answers are taken as they are.
 
-    Questions are resampled within difficulty and scene, where the table has these columns; all
-    responders meet the same questions in a replicate. The interval speaks of other questions
-    drawn alike; replies and the judge's answers are taken as they are.
+    Questions are resampled within difficulty and scene, where the table has these columns; all responders meet the same
+    questions in a replicate.
 
     Parameters
     ----------
     cells : pandas.DataFrame
         What :func:`score_rubric` or :func:`score_points` gives.
     mean : str
-        How abilities and questions weigh in ``overall``: ``"ability"`` (each ability the same, as
-        released), ``"question"`` (each question the same, its abilities averaged first) or
-        ``"item"`` (each ability of a question by its number of items).
+        How abilities and questions weigh in ``overall``: ``"ability"`` (each ability the same, as released), ``"question"``
+        (each question the same) or ``"item"`` (each ability of a question by its number of items).
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; questions are resampled.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder and ability, and one with the ability ``"overall"``:
-        ``score``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` that entered, ``n_unscored``
-        ability cells that could not, ``n_vetoed`` and ``provisional`` (fewer than 30 questions). Best overall first.
+        One row per rater, responder and ability, and one with the ability ``"overall"``, best overall first: ``score``,
+        ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` that entered, ``n_unscored`` ability cells that could not,
+        ``n_vetoed`` and ``provisional`` (fewer than 30 questions).
 
     Raises
     ------
@@ -299,9 +292,8 @@ def rubric_board(
 def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.random.Generator) -> pd.DataFrame:
     """Tell how much of the uncertainty of the overall score each ability brings.
 
-    The overall score is the plain mean of the abilities, so its variance over resampled questions
-    is the mean of their covariances with it; each ability's share is its own covariance over the
-    sum. Abilities that few questions have weigh as much as the others and vary more.
+    The overall score is the plain mean of the abilities, so its variance over resampled questions is the mean of their
+    covariances with it; each ability's share is its own covariance over the sum.
 
     Parameters
     ----------
@@ -313,8 +305,7 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder and ability: ``n_questions``, ``sd`` (points) and ``share``;
-        shares of a responder add up to 1. Largest mean share first.
+        One row per rater, responder and ability, largest mean share first: ``n_questions``, ``sd`` (points) and ``share``.
 
     Examples
     --------
@@ -338,10 +329,7 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
 
 
 def _replicates(cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng) -> tuple[pd.MultiIndex, Array]:
-    """Average each ability and all of them, in every replicate; with no resamples, once over all questions.
-
-    The array has the replicates, raters with responders, and abilities, the overall first; the index names the last two.
-    """
+    """Average each ability and all of them, the overall first, in every replicate; the index names the last two axes."""
     if mean not in MEANS:
         raise RubricError(f"mean={mean!r} is not known; expected one of {', '.join(MEANS)}.")
     valid = cells[cells["state"] == "valid"]

@@ -1,8 +1,4 @@
-"""Rubric linter: what a scoring rule gives to replies that earn nothing.
-
-:func:`lint_rule` tries a formula over item-wise hits on patterns of hits, exactly and without a
-judge. :func:`lint_rubric` sends degenerate replies through anything that scores texts.
-"""
+"""What a scoring rule, or anything that scores texts, gives to replies that earn nothing."""
 
 from __future__ import annotations
 
@@ -79,14 +75,14 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
     Parameters
     ----------
     score : callable
-        Takes the tables ``histories`` and ``replies`` and gives the table ``scores``: a judge asked
-        through the ledger, a lexicon, a model, with any rubric.
+        Takes the tables ``histories`` and ``replies`` and gives the table ``scores``: a judge asked through the ledger, a
+        lexicon, a model, with any rubric.
     histories : pandas.DataFrame
         The table ``histories``.
     low, high : float
         The ends of the scale.
     language : str
-        ``"en"`` or ``"zh"``.
+        Of the replies: ``"en"`` or ``"zh"``.
 
     Returns
     -------

@@ -52,7 +52,7 @@ def read_conversation(
     Returns
     -------
     Html
-        HTML for a notebook. Markup inside a text is shown, never run.
+        Markup inside a text is shown, never run.
 
     Raises
     ------
@@ -103,10 +103,9 @@ def practise_comparisons(
     histories, replies, comparisons, verdicts, responders : pandas.DataFrame
         The tables of a run. Only valid replies with words take part; verdicts may be none.
     licences : iterable of str
-        What the run's manifest records for histories and replies. If one of them, or that of a history, does not let
-        words be published, they are not shown.
+        What the run's manifest records for histories and replies; words that may not be published are not shown.
     who_wrote : str
-        Who wrote the conversations, as the reader must know it.
+        As in :func:`read_conversation`.
     n : int
         Comparisons, at most one a dialogue. Pairs of responders take turns.
     cautions : mapping of str to str, optional
@@ -117,15 +116,13 @@ def practise_comparisons(
     Returns
     -------
     Html
-        HTML with its own script. Without scripts the comparisons stand under each other, and each opens by itself.
-        Where no words may be shown, or there are none, a sentence says so.
+        HTML with its own script, or a sentence where no words may be shown or there are none.
 
     Examples
     --------
-    >>> history = {"history_id": "h", "dialogue_id": "d", "problem": "moving", "licence": "CC-BY-NC-4.0", "turns": []}
-    >>> none = pd.DataFrame()
-    >>> practise_comparisons(pd.DataFrame([history]), none, none, none, none, licences=["CC-BY-NC-4.0"],
-    ...     who_wrote="crowd workers", rng=np.random.default_rng(1))._repr_html_()[:62]
+    >>> one = pd.DataFrame({"licence": ["CC-BY-NC-4.0"]})
+    >>> how = {"licences": [], "who_wrote": "crowd workers", "rng": np.random.default_rng(1)}
+    >>> practise_comparisons(one, one, one, one, one, **how)._repr_html_()[:62]
     '<p>There is no practice here: words under CC-BY-NC-4.0 may not'
     """
     stated = [*licences, *histories["licence"].unique()]
@@ -139,10 +136,10 @@ def practise_comparisons(
     flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
     kinds = {who: f"{who} ({WRITTEN_BY[kind]})" for who, kind in responders[["responder", "responder_kind"]].to_numpy()}
     texts = replies.set_index("reply_id")["text"]
-    told = open_ones.set_index("history_id", drop=False)
+    told = open_ones.fillna({"problem": "a trouble that nobody has named"}).set_index("history_id", drop=False)
     articles = [
         {
-            "problem": _problem(told.loc[pair["history_id"]]),
+            "problem": told.loc[pair["history_id"], "problem"],
             "conversation": Markup(read_conversation(told.loc[pair["history_id"]], who_wrote=who_wrote)._repr_html_()),
             "sides": _sides(pair, flip, texts, kinds),
             "said": _what_was_said(rated := verdicts[verdicts["pair_id"] == pair["pair_id"]], flip),
@@ -150,7 +147,7 @@ def practise_comparisons(
         }
         for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
     ]
-    about = ", ".join(dict.fromkeys(_problem(told.loc[history]) for history in chosen["history_id"]))
+    about = ", ".join(told.loc[chosen["history_id"], "problem"].unique())
     return Html(fill_page("practice.html", articles=articles, about=about))
 
 
@@ -172,10 +169,6 @@ def _choose(
         met[who[place]] += 1
         rows.append(those.iloc[place])
     return pd.DataFrame(rows, columns=pairs.columns)
-
-
-def _problem(history: pd.Series) -> str:
-    return str(history["problem"]) if pd.notna(history["problem"]) else "a trouble that nobody has named"
 
 
 def _sides(pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -1,8 +1,4 @@
-"""Figures of the book: tidy tables in, axes out, one style, and what each figure rests on inside it.
-
-Figures are SVG and as wide as a phone can show with letters that can be read. One drawn from simulated rows says so in a
-corner, so that a screenshot cannot pass for a measurement.
-"""
+"""Figures of the book: tidy tables in, axes out, one style, and what each figure rests on inside it."""
 
 from __future__ import annotations
 
@@ -183,7 +179,7 @@ def plot_intervals(
 def plot_leaderboard(
     board: pd.DataFrame | Ratings, *, title: str | None = None, origin: str = "measured", ax: Axes | None = None
 ) -> Axes:
-    """Draw ratings with their intervals, best responder on top.
+    """Draw ratings with their intervals, best responder on top; what they rest on, and every caveat, is in the figure.
 
     Parameters
     ----------
@@ -199,7 +195,6 @@ def plot_leaderboard(
     Returns
     -------
     matplotlib.axes.Axes
-        With what the leaderboard rests on, and every caveat, inside the figure.
 
     Examples
     --------
@@ -241,7 +236,6 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
     Returns
     -------
     matplotlib.figure.Figure
-        Panels in the order in which the values first appear.
 
     Examples
     --------
@@ -286,9 +280,7 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
 
 
 def plot_forest(effects: pd.DataFrame) -> Axes:
-    """Draw win shares of models over people with their intervals, a group below the other, words above each line.
-
-    The words are above the lines, not beside them, so that the figure can be read on a phone; some 50 characters fit.
+    """Draw win shares of models over people with their intervals, a group below the other; of the words, 50 characters fit.
 
     Parameters
     ----------
@@ -459,7 +451,7 @@ def cjk_style() -> str:
     Returns
     -------
     str
-        HTML; elements with ``lang="zh"`` and table cells use the font for what theirs lacks.
+        HTML; elements with ``lang="zh"`` and table cells use the font.
 
     Examples
     --------

@@ -83,9 +83,8 @@ class Side:
 def read_sides(baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
-    Two runs match if their histories are the same word for word, and their opponents' replies; that histories, judges and
-    protocol are the same on both sides is for the comparison to check. The opponents' verdicts on one another are taken
-    once, from the baseline's run.
+    Two runs match if their histories are the same word for word, and their opponents' replies. The opponents' verdicts on one
+    another are taken once, from the baseline's run; people's are left out.
 
     Parameters
     ----------
@@ -100,14 +99,11 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     Returns
     -------
     Sides
-        People's verdicts left out: the gate is about judges.
 
     Raises
     ------
-    GateError
-        If a responder is not there, or the runs do not match.
-    heart_utils.runs.RunError
-        If a run is not there.
+    GateError, heart_utils.runs.RunError
+        If a responder or a run is not there, or the runs do not match.
 
     Examples
     --------
@@ -153,7 +149,7 @@ def require_pass(comparison: Comparison) -> None:
     Raises
     ------
     GateFailedError
-        If a dimension failed or, as the message says, cannot be told. Papermill ends with the same exit code for both.
+        If a dimension failed or, as the message says, cannot be told.
 
     Examples
     --------
@@ -270,7 +266,6 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     Returns
     -------
     list of pathlib.Path
-        The three files.
 
     Examples
     --------

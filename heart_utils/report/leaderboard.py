@@ -70,7 +70,7 @@ def leaderboard_html(
     Returns
     -------
     str
-        HTML, with the same rows as CSV and JSON to save from it. Without scripts it still shows the leaderboards, best first.
+        HTML, with the same rows as CSV and JSON to save from it.
 
     Examples
     --------
@@ -101,14 +101,13 @@ def write_leaderboard(
     Returns
     -------
     list of pathlib.Path
-        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (a table for each leaderboard, with the rules of the package
-        booktabs), and the figure as ``leaderboard-column`` and ``leaderboard-page``, each ``.pdf`` and ``.svg``, as wide as
-        one column (3.35 inches) and two. They hold names and numbers, no texts; PDF files hold letters as TrueType.
+        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs), and the figure as
+        ``leaderboard-column`` and ``leaderboard-page``, each ``.pdf`` and ``.svg``, as wide as one column and two.
 
     Warns
     -----
     UserWarning
-        If matplotlib or seaborn is not installed: then there are no figures, and the other files are there.
+        If matplotlib or seaborn is not installed: then there are no figures.
 
     Examples
     --------
@@ -172,7 +171,7 @@ def weigh_by_hand(
     ----------
     scores : pandas.DataFrame
         One row per responder, dialogue and dimension, such as people's rows of the table ``scores``. Where each responder has
-        two dialogues or more, weighted scores have intervals over dialogues, from how dimensions vary together.
+        two dialogues or more, weighted scores have intervals over dialogues.
     profiles : mapping of str to mapping of str to float
         Name -> weights with the sum 1; each becomes a button that sets the sliders to whole hundredths.
     scale : str
@@ -183,8 +182,7 @@ def weigh_by_hand(
     Returns
     -------
     Html
-        HTML with its own script. It opens with equal weights, and without scripts it shows that ranking. Simulated scores are
-        called so beside it.
+        HTML with its own script; without scripts it shows the ranking under equal weights.
 
     Raises
     ------

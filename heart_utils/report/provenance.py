@@ -1,14 +1,9 @@
 """Say on every page, and in a paper, what it rests on: whose answers, measured or simulated, under which licence, rated how.
 
-A table's rows say themselves whether they are simulated. Everything else stands in the run's
-``manifest.json``, which whoever writes a table fills in::
-
-    run.write("verdicts", rows, "mtbench")
-    run.record(tables={"verdicts/mtbench": {"source": "MT-Bench human judgments", "licence": "CC-BY-4.0",
-                                            "origin": "published"}})
-
-``origin`` is one of :data:`ORIGINS`, or a mapping of them to numbers of rows. What nobody wrote down, or wrote down of
-another number of rows, is shown as not recorded; a licence that is not recorded counts as the strictest.
+A table's rows say themselves whether they are simulated. Everything else stands in the run's ``manifest.json``, which whoever
+writes a table fills in, as in ``run.record(tables={"verdicts/mtbench": {"source": "MT-Bench", "licence": "CC-BY-4.0",
+"origin": "published"}})``. ``origin`` is one of :data:`ORIGINS`, or a mapping of them to numbers of rows. What nobody wrote
+down, or wrote down of another number of rows, is not recorded; a licence that is not recorded counts as the strictest.
 """
 
 from __future__ import annotations
@@ -44,15 +39,12 @@ PACKAGES = ("heart-utils", "numpy", "pandas", "scipy", "papermill", "jupyter-boo
 
 @dataclass(frozen=True)
 class TableNote:
-    """What one table, or one part of it, rests on: its name, its source in words, and its licence.
-
-    ``rows`` counts rows by origin, ``"not recorded"`` where nobody said.
-    """
+    """What one table, or one part of it, rests on."""
 
     table: str
-    source: str
+    source: str  # in words
     licence: str
-    rows: dict[str, int]
+    rows: dict[str, int]  # by origin, "not recorded" where nobody said
 
 
 def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
@@ -103,9 +95,7 @@ def versions() -> dict[str, str]:
 
 
 def show_versions() -> None:
-    """Print ``versions`` in one line, with which a chapter ends.
-
-    Nothing in it depends on the day or the folder, so a chapter run again in the same environment prints the same line.
+    """Print the versions that figures depend on most in one line, with which a chapter ends.
 
     Examples
     --------
@@ -149,8 +139,7 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        Name -> value, in the order of the notebook: numbers and text as they were; what has no
-        literal, such as a figure, is left out. A name glued twice has its last value.
+        Name -> value, in the order of the notebook: numbers and text, no figures. A name glued twice has its last value.
 
     Raises
     ------
@@ -206,10 +195,8 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
     >>> votes = pd.DataFrame({"history_id": ["c1", "c2", "c3"], "responder_a": "ann", "responder_b": "bot", "rater": "eve",
     ...     "rater_kind": "human", "verdict": ["a", "b", "a"]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     mine = open_run(folder)
-    ...     _ = mine.write("verdicts", load_verdicts(votes))
-    ...     said = methods(mine, fit_ratings(mine.read("verdicts"), n_resamples=0))
-    >>> said.split(". ")[0]
+    ...     _ = open_run(folder).write("verdicts", verdicts := load_verdicts(votes))
+    ...     methods(folder, fit_ratings(verdicts, n_resamples=0)).split(". ")[0]
     '2 responders were compared on 3 histories (3 dialogues) by 1 person, 3 verdicts on the dimension overall'
     """
     opened, fit = run if isinstance(run, Run) else open_run(run), ratings.settings
