@@ -391,15 +391,9 @@ def _mean(replicates: Array) -> Array:
 
 def _counts(cells: pd.DataFrame) -> pd.DataFrame:
     """Count questions that entered and cells that could not, by ability and over all."""
-    keys = ["rater", "responder", "ability"]
-    table = cells.assign(scored=cells["state"] == "valid", vetoed=cells.get("vetoed", False))
-    table["n_unscored"] = ~table["scored"]
-    counted = table.rename(columns={"scored": "n_questions", "vetoed": "n_vetoed"})
-    counts = ["n_questions", "n_unscored", "n_vetoed"]
-    by_ability = counted.groupby(keys)[counts].sum().reset_index()
-    by_question = counted.groupby(["rater", "responder", "question_id"])[counts].agg(
-        {"n_questions": "any", "n_unscored": "sum", "n_vetoed": "any"}
-    )
-    overall = by_question.groupby(["rater", "responder"]).sum().reset_index().assign(ability="overall")
-    both = pd.concat([by_ability, overall], ignore_index=True)
-    return both.set_index(keys)[counts].astype(int)
+    table = cells.assign(n_questions=cells["state"] == "valid", n_vetoed=cells.get("vetoed", False))
+    table["n_unscored"] = ~table["n_questions"]
+    how = {"n_questions": "any", "n_unscored": "sum", "n_vetoed": "any"}
+    overall = table.groupby(["rater", "responder", "question_id"]).agg(how).reset_index().assign(ability="overall")
+    counts: pd.DataFrame = pd.concat([table, overall]).groupby(["rater", "responder", "ability"])[list(how)].sum()
+    return counts.astype(int)

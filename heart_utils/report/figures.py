@@ -30,11 +30,8 @@ __all__ += ["plot_leaderboard", "plot_trend", "use_book_style", "use_cjk_font"]
 # seaborn's colorblind palette; the marker repeats what the colour says.
 COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#d55e00", "#949494", "#56b4e9", "#ca9161")
 MARKERS = ("o", "s", "D", "^", "v", "X", "P", "*")
-# The same, by the kind of author.
-KIND_COLOURS = dict(zip(("human", "model", "reference", "source"), COLOURS, strict=False)) | {"probe": COLOURS[5]}
-KIND_MARKERS = {"human": "o", "model": "s", "reference": "D", "source": "^", "probe": "X"}
-KIND_LOOKS = {kind: (KIND_COLOURS[kind], KIND_MARKERS[kind]) for kind in KIND_COLOURS}
 KIND_NAMES: dict[str, str] = WORDS["kinds"]
+KIND_LOOKS = {kind: (COLOURS[place], MARKERS[place]) for kind, place in zip(KIND_NAMES, (0, 1, 2, 3, 5), strict=True)}
 POPULATION_NAMES: dict[str, str] = WORDS["populations"]  #: What an interval speaks of, in words for a reader.
 WIDTH = 4.8  #: Of every figure, in inches: on a phone a letter keeps three quarters of its size.
 LINE = 46  #: Characters of a small text that go beside each other in a figure.
@@ -272,7 +269,8 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
     figure.supxlabel(_fold(_interval_label(boards), LINE + 10), fontsize="small")
     said = "simulated" if is_simulated(boards) else origin
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
-    lines = [Line2D([], [], color=KIND_COLOURS[kind], marker=KIND_MARKERS[kind], markersize=4, linewidth=1.6) for kind in kinds]
+    looks = [KIND_LOOKS[kind] for kind in kinds]
+    lines = [Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=1.6) for colour, marker in looks]
     small: dict[str, Any] = {"fontsize": "x-small", "title_fontsize": "x-small", "ncols": min(2, len(kinds))}
     title = f"{said[:1].upper()}{said[1:]}; written by"
     figure.legend(lines, [KIND_NAMES[kind] for kind in kinds], title=title, loc="outside upper left", alignment="left", **small)
@@ -359,7 +357,8 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
         ax.vlines(table[x], table["rating_low"], table["rating_high"], color="0.7", linewidth=1.5, zorder=1)
     for kind in dict.fromkeys(kinds):
         rows = table[kinds == kind]
-        ax.plot(rows[x], rows["rating"], KIND_MARKERS[kind], color=KIND_COLOURS[kind], zorder=2)
+        colour, marker = KIND_LOOKS[kind]
+        ax.plot(rows[x], rows["rating"], marker, color=colour, zorder=2)
     if frontier and "on_frontier" in table:
         best = table[table["on_frontier"]].sort_values(x)
         ax.step(best[x], best["rating"], where="post", color="0.4", linewidth=1, linestyle="--", zorder=0)
