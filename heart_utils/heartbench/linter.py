@@ -17,9 +17,7 @@ __all__ = ["degenerate_hits", "lint_rubric", "lint_rule"]
 
 FEW_QUESTIONS = 30
 
-REPLIES: dict[str, dict[str, str]] = read_yaml(
-    Path(__file__).parents[1] / "linter.yaml", dict[str, dict[str, str]], RubricError
-)  #: Language -> what a reply is called -> its text.
+REPLIES: dict[str, str] = read_yaml(Path(__file__).parents[1] / "linter.yaml", dict[str, str], RubricError)
 
 Rule = Callable[[pd.DataFrame, pd.DataFrame], pd.Series]
 Scorer = Callable[[pd.DataFrame, pd.DataFrame], pd.DataFrame]
@@ -69,7 +67,7 @@ def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng
     return pd.DataFrame([*rows, _reordered(rule, questions, rng), *_weights(questions)])
 
 
-def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: float, language: str = "en") -> pd.DataFrame:
+def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: float) -> pd.DataFrame:
     """Send replies that say nothing through anything that scores replies, and see what they earn.
 
     Parameters
@@ -81,8 +79,6 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
         The table ``histories``.
     low, high : float
         The ends of the scale.
-    language : str
-        Of the replies: ``"en"`` or ``"zh"``.
 
     Returns
     -------
@@ -98,7 +94,7 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
     >>> lint_rubric(longer_is_better, histories, low=0, high=100)[["reply", "mean", "passed"]].values.tolist()
     [['echo', 3.0, True], ['empty', 0.0, True], ['everything', 100.0, False], ['generic', 55.0, False]]
     """
-    probes = degenerate_replies(histories, language=language)
+    probes = degenerate_replies(histories)
     scores = score(histories, probes)
     need_columns(scores, ["reply_id", "rater", "dimension", "score", "state"], RubricError)
     mine = scores.merge(probes[["reply_id", "responder"]], on="reply_id", suffixes=("_given", ""))
@@ -136,12 +132,10 @@ def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
     return _hits(questions, patterns | {"penalties only": penalty, "bonuses and the veto item": bonus | special})
 
 
-def degenerate_replies(histories: pd.DataFrame, *, language: str = "en") -> pd.DataFrame:
+def degenerate_replies(histories: pd.DataFrame) -> pd.DataFrame:
     """Write replies that deserve nothing: empty, the seeker's words again, one line for all, all at once."""
-    if language not in REPLIES:
-        raise RubricError(f"language={language!r} is not known; expected one of {', '.join(REPLIES)}.")
     last = histories["turns"].map(lambda turns: next((t["text"] for t in reversed(turns) if t["speaker"] == "seeker"), ""))
-    texts: dict[str, Any] = {"echo": last, "empty": "", **REPLIES[language]}
+    texts: dict[str, Any] = {"echo": last, "empty": "", **REPLIES}
     replies = pd.concat([histories[["history_id"]].assign(responder=name, text=text) for name, text in texts.items()])
     replies["reply_id"] = replies["history_id"] + ":lint-" + replies["responder"]
     replies["flags"] = [["degenerate"] for _ in range(len(replies))]

@@ -92,11 +92,10 @@ def practise_comparisons(
     *,
     licences: Iterable[str],
     who_wrote: str,
-    n: int = 12,
     cautions: Mapping[str, str] | None = None,
     rng: np.random.Generator,
 ) -> Html:
-    """Make a set of comparisons to practise on, one conversation at a time, with nothing stored and nothing sent.
+    """Make twelve comparisons to practise on at most, one a dialogue, with nothing stored and nothing sent.
 
     Parameters
     ----------
@@ -106,8 +105,6 @@ def practise_comparisons(
         What the run's manifest records for histories and replies; words that may not be published are not shown.
     who_wrote : str
         As in :func:`read_conversation`.
-    n : int
-        Comparisons, at most one a dialogue. Pairs of responders take turns.
     cautions : mapping of str to str, optional
         Rater -> what must stand beside its verdicts.
     rng : numpy.random.Generator
@@ -130,7 +127,7 @@ def practise_comparisons(
     if open_ones.empty or not all(may_publish(licence) for licence in licences):
         words = f"words under {strictest_licence(stated)} may not be shown in a page. They stand in your own copy of the data."
         return Html(f"<p>There is no practice here: {escape(words)}</p>")
-    chosen = _choose(open_ones, replies, comparisons, n, rng)
+    chosen = _choose(open_ones, replies, comparisons, rng)
     if chosen.empty:
         return Html("<p>There is no practice here: no conversation of this run has two valid replies with words.</p>")
     flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
@@ -152,14 +149,14 @@ def practise_comparisons(
 
 
 def _choose(
-    histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, n: int, rng: np.random.Generator
+    histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Draw one pair a dialogue, of the two responders who met least so far."""
     shown = set(replies.loc[(replies["state"] == "valid") & replies["text"].fillna("").str.strip().ne(""), "reply_id"])
     pairs = comparisons.drop_duplicates("pair_id")
     pairs = pairs[pairs["reply_a"].isin(shown) & pairs["reply_b"].isin(shown)]
     told = histories[histories["history_id"].isin(pairs["history_id"])]
-    drawn = told.iloc[rng.permutation(len(told))].drop_duplicates("dialogue_id")["history_id"].head(n)
+    drawn = told.iloc[rng.permutation(len(told))].drop_duplicates("dialogue_id")["history_id"].head(12)
     met: Counter[tuple[str, str]] = Counter()
     rows = []
     for history in drawn:
