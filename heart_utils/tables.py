@@ -237,7 +237,7 @@ def _check_keys(name: str, table: pd.DataFrame) -> None:
     twice = table.duplicated(keys, keep=False)
     if twice.any():
         rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
-        shown = "; ".join(f"row {row}: {dict(values.dropna())}" for row, values in rows.iterrows())
+        shown = "; ".join(f"{called(row)}: {dict(values.dropna())}" for row, values in rows.iterrows())
         raise TableError(
             f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each to appear once. {shown}.",
             table.index[twice],
@@ -299,13 +299,18 @@ def refuse_rows(name: str, column: str, wrong: pd.Series | NDArray[np.bool_], va
     if not wrong.any():
         return
     bad = values[wrong]
-    shown = ", ".join(f"row {row} has {_shown(value)}" for row, value in bad.head(MAX_ROWS_SHOWN).items())
+    shown = ", ".join(f"{called(row)} has {_shown(value)}" for row, value in bad.head(MAX_ROWS_SHOWN).items())
     more = f" ({len(bad) - MAX_ROWS_SHOWN} more rows)" if len(bad) > MAX_ROWS_SHOWN else ""
     raise TableError(f"{name}.{column}: expected {expected}; {shown}{more}.", bad.index)
+
+
+def called(row: object) -> str:
+    """Name a row by its number, or as the reader of its file has named it."""
+    return row if isinstance(row, str) else f"row {row}"
 
 
 def _shown(value: object) -> str:
     if isinstance(value, float) and value != value:
         return "nothing"
-    text = repr(value)
+    text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= 80 else text[:77] + "..."
