@@ -39,7 +39,7 @@ Answered = dict[str, dict[str, tuple[str, str]]]
 def read_potato(folder: Path) -> pd.DataFrame:
     """Read the answers of a Potato project: one row per person who agreed, and page shown to or answered by them.
 
-    Columns are ``person``, ``item_id`` (none, if nothing was shown yet), ``answered``, ``seconds``, ``typing_ms``,
+    Columns are ``person``, ``item_id`` (``""``, if nothing was shown yet), ``answered``, ``seconds``, ``typing_ms``,
     ``pasted_share`` (of the text's characters, pasted or put in without a key), ``swapped`` (Potato itself showed the
     replies the other way round) and the answers to :data:`QUESTIONS`.
     """
@@ -56,11 +56,11 @@ def read_potato(folder: Path) -> pd.DataFrame:
             if answers:
                 raise StudyError(f"{file} holds answers of somebody who did not agree to take part. Delete them.")
             continue
-        orders: dict[Any, Any] = state.get("instance_id_to_presentation_order") or {}
-        for item in dict.fromkeys([*state["instance_id_ordering"], *answers]) or [None]:
+        orders = state.get("instance_id_to_presentation_order") or {}
+        for item in dict.fromkeys([*state["instance_id_ordering"], *answers]) or [""]:
             page = {"person": str(state["user_id"]), "item_id": item, "answered": item in answers}
             page["swapped"] = (orders.get(item) or {}).get("preference") == [1, 0]
-            pages.append(page | _times(behaviour.get(str(item)) or {}) | answers.get(item, {}))
+            pages.append(page | _times(behaviour.get(item) or {}) | answers.get(item, {}))
     columns = ["person", "item_id", "answered", "seconds", "typing_ms", "pasted_share", "swapped", *QUESTIONS]
     return pd.DataFrame(pages, columns=columns)
 
