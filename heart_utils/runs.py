@@ -18,7 +18,7 @@ import pandas as pd
 
 from heart_utils.tables import TABLES, TableError, check_table, table_columns
 
-__all__ = ["FORMAT", "MissingTableError", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
+__all__ = ["FORMAT", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
 
 FORMAT = 1  #: The version of a run folder. A folder of a higher version is refused, never guessed at.
 
@@ -54,10 +54,6 @@ class RunError(ValueError):
     """A run folder cannot be opened or written."""
 
 
-class MissingTableError(RunError):
-    """A run does not hold the table that was asked for."""
-
-
 @dataclass(frozen=True)
 class Run:
     """One folder of tables."""
@@ -78,13 +74,13 @@ class Run:
     def read(self, table: str, part: str | None = None) -> pd.DataFrame:
         """Read a table, all its parts as one, or one part alone, such as ``"people-rating"``.
 
-        If it is not there, that is a :class:`MissingTableError`; if damaged or at fault, a :class:`~heart_utils.tables.TableError`.
+        A missing one is a :class:`RunError`; a damaged one, or one at fault, a :class:`~heart_utils.tables.TableError`.
         """
         files = self._files(table, part)
         if not files:
             said = f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). It holds"
             make = f"`make book RUN={self.name}` or `make collect RUN={self.name}` writes them, or `run.write` yours."
-            raise MissingTableError(f"{said} {', '.join(self.tables()) or 'no table yet'}. {make}")
+            raise RunError(f"{said} {', '.join(self.tables()) or 'no table yet'}. {make}")
         frames = [read_parquet(file) for file in files]
         try:
             return check_table(table, pd.concat(frames, ignore_index=True))

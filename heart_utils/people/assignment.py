@@ -95,10 +95,8 @@ def assign_raters(
         The table ``comparisons``, with both orders of each pair (``pair_replies(..., orders="both")``).
     raters_per_pair : int or mapping of str to int
         How many rate each pair; a mapping from ``pair_id`` gives some pairs more, or tops up those that lack votes (0: none).
-    load : int
-        The most comparisons that a rater is asked for, attention checks apart.
-    n_checks : int
-        Attention checks a seat, spread over it and never first.
+    load, n_checks : int
+        The most comparisons that a rater is asked for, and attention checks besides, spread over the seat and never first.
     rng : numpy.random.Generator
         The source of chance.
 
@@ -200,10 +198,8 @@ def assign_writers(
     ----------
     histories : pandas.DataFrame
         With a column ``history_id``.
-    writers_per_history : int
-        HEART's design, from secondary sources, is three.
-    n_writers : int
-        The pool; HEART's is twelve.
+    writers_per_history, n_writers : int
+        HEART's design, from secondary sources, is three out of a pool of twelve.
     rng : numpy.random.Generator
         The source of chance.
 
@@ -257,14 +253,10 @@ def study_cost(
         One row each.
     load : int
         Comparisons a rater.
-    seconds_each : float
-        Time on one comparison, from a pilot.
-    minutes_around : float
-        Consent, instructions, practice and debrief, in minutes.
-    pay_per_hour : float
-        In any currency.
-    fee_share : float
-        What a platform adds to the pay, as a share of it.
+    seconds_each, minutes_around : float
+        Time on one comparison, from a pilot, and on consent, instructions, practice and debrief.
+    pay_per_hour, fee_share : float
+        In any currency, and what a platform adds to it, as a share.
 
     Returns
     -------

@@ -52,8 +52,7 @@ class ImportedStudy:
     def write(self, run: Run) -> None:
         """Write the answers into the run, as a part of their own, which only the same study or file replaces."""
         study = str(self.raters["study"].iloc[0])
-        part = f"people-{study}"
-        written = {name: getattr(self, name) for name in ("replies", "verdicts", "raters")}
+        part, written = f"people-{study}", {"replies": self.replies, "verdicts": self.verdicts, "raters": self.raters}
         for name, rows in written.items():
             _refuse_known(run, name, rows, part)
         for name, rows in written.items():
@@ -433,21 +432,17 @@ def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater")
     The key file is the only link between codes and people. Delete it, and the raw answers with it, and nobody can
     tell whose verdicts are whose; who is imported again then gets a new code.
     """
-    known = _read_keys(key_file)
-    taken = set(known["code"])
-    codes = {person: code for code, person in zip(known["code"], known["person"], strict=True) if code.startswith(f"{prefix}-")}
-    fresh = []
+    keys = _read_keys(key_file)
+    named = dict(zip(keys["code"], keys["person"], strict=True))
+    codes = {person: code for code, person in named.items() if code.startswith(f"{prefix}-")}
     for person in people:
         while person not in codes:
             code = f"{prefix}-{secrets.token_hex(4)}"
-            if code not in taken:
+            if named.setdefault(code, person) == person:
                 codes[person] = code
-                taken.add(code)
-                fresh.append((code, person))
-    if fresh:
-        both = pd.concat([known, pd.DataFrame(fresh, columns=["code", "person"])], ignore_index=True)
-        # By code, since the order of arrival would tell who is who to whoever watched.
-        write_atomically(key_file, csv_text(both.sort_values("code")).encode(), private=True)
+    if len(named) > len(keys):  # by code, since the order of arrival would tell who is who to whoever watched
+        table = pd.DataFrame(sorted(named.items()), columns=["code", "person"])
+        write_atomically(key_file, csv_text(table).encode(), private=True)
     return codes
 
 
@@ -483,10 +478,7 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
         raise StudyError(f"The key file {key_file} cannot be read ({error}). {said}") from None
     if list(keys.columns) != ["code", "person"]:
         raise StudyError(f"The key file {key_file} has the columns {list(keys.columns)}, expected code and person.")
-    twice = (
-        keys["code"].duplicated()
-        | pd.DataFrame({"kind": keys["code"].str.split("-").str[0], "person": keys["person"]}).duplicated()
-    )
+    twice = keys["code"].duplicated() | keys.assign(code=keys["code"].str.split("-").str[0]).duplicated()
     if twice.any():
         first = keys.loc[twice, "code"].iloc[0]
         raise StudyError(f"The key file {key_file} gives {first} or its person twice; each code belongs to one person.")

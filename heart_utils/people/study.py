@@ -86,22 +86,21 @@ def write_study(
         raise StudyError(f"The run {run.name!r} has no history of {said} that ends with the seeker.")
     turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
     rng = np.random.default_rng(int(settings["seed"]))
-    extra: dict[str, bytes] = {}
+    extra, shown = dict[str, bytes](), dict[str, tuple[str, str]]()
     if kind == "rating":
         replies = run.read("replies")
         assignment, comparisons = _rating_assignment(run, replies[replies["history_id"].isin(turns)], settings, rng, top_up)
         assignment = _with_checks(assignment, read_yaml(texts / "checks.yaml", list[dict[str, Any]], StudyError))
-        items = _rating_items(assignment, comparisons, turns, _texts_shown(replies))
+        texts_of = _texts_shown(replies)
+        pairs = comparisons[["pair_id", "reply_a", "reply_b"]].drop_duplicates("pair_id").itertuples(index=False)
+        shown = {pair: (texts_of[a], texts_of[b]) for pair, a, b in pairs}
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
         rules = settings["reply"]
         given = {"writers_per_history": rules["writers_per_history"], "n_writers": rules["n_writers"]}
         draw = partial(assign_writers, histories, **given, rng=rng)
         assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
-        items = [
-            _item(f"{row['seat']}.{row['position']:03d}.{row['history_id']}", title, turns[row["history_id"]])
-            for row, title in _titled(assignment)
-        ]
+    items = _items(assignment, turns, shown)
     assignment = assignment.assign(item_id=[item["id"] for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
     pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32))
@@ -238,7 +237,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write-only", action="store_true", help="write the folder and do not start it")
     options = parser.parse_args(arguments)
     try:
-        return _run(options)
+        run = open_run(options.run, create=False)
+        folder = run.folder / "study" / (options.name or options.kind)
+        if not options.resume:
+            write_study(run, options.kind, name=options.name, top_up=options.top_up)
+        elif not (folder / "study.json").is_file():
+            raise StudyError(f"There is no study in {folder} to resume. Leave --resume out and it will be written.")
+        print(_describe(folder))
+        return 0 if options.write_only else _serve(folder, options.host, options.port)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -247,21 +253,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _run(options: argparse.Namespace) -> int:
-    run = open_run(options.run, create=False)
-    folder = run.folder / "study" / (options.name or options.kind)
-    if not options.resume:
-        write_study(run, options.kind, name=options.name, top_up=options.top_up)
-    elif not (folder / "study.json").is_file():
-        raise StudyError(f"There is no study in {folder} to resume. Leave --resume out and it will be written.")
-    print(_describe(folder))
-    if options.write_only:
-        return 0
+def _serve(folder: Path, host: str, port: int) -> int:
     for word in ENDS:
         signal.signal(word, _end)
-    server = start_study(folder, host=options.host, port=options.port)
+    server = start_study(folder, host=host, port=port)
     try:
-        print(f"Open http://{options.host}:{options.port} . Ctrl-C stops the server and keeps all answers.", flush=True)
+        print(f"Open http://{host}:{port} . Ctrl-C stops the server and keeps all answers.", flush=True)
         return server.wait()
     finally:
         stop_study(server)
@@ -380,23 +377,26 @@ def _with_checks(assignment: pd.DataFrame, checks: list[dict[str, Any]]) -> pd.D
     return assignment.join(asked.set_axis(assignment.index).where(assignment["task"] == "check"))
 
 
-def _rating_items(
-    assignment: pd.DataFrame, comparisons: pd.DataFrame, turns: Mapping[str, Any], texts_of: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    pair = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
-    items = []
-    for row, title in _titled(assignment):
-        page = f"{row['seat']}.{row['position']:03d}"
+def _items(assignment: pd.DataFrame, turns: Mapping[str, Any], replies: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
+    """Make the pages of all seats: the conversation, and for a rater the replies in the order shown; titles count the pages."""
+    length, items = assignment.groupby("seat").size(), []
+    for row in assignment.to_dict("records"):
+        shown: Sequence[str] = ()
+        about = row.get("comparison_id", row["history_id"])
         if row["task"] == "check":
+            about = f"check-{row['check']}"
             asks = CHECK.format(side=row["check_side"], strength=row["check_strength"])
-            shown = ["Thank you for telling me. How was it?", asks]
+            shown = ("Thank you for telling me. How was it?", asks)[:: 1 if row["check_side"] == "B" else -1]
             said = [("supporter", "What has been on your mind?"), ("seeker", row["check_topic"])]
             talk = [{"speaker": speaker, "text": str(text)} for speaker, text in said]
-            items.append(_item(f"{page}.check-{row['check']}", title, talk, shown if row["check_side"] == "B" else shown[::-1]))
         else:
-            a, b = pair.loc[row["pair_id"]]
-            shown = [texts_of[a], texts_of[b]] if row["order"] == "ab" else [texts_of[b], texts_of[a]]
-            items.append(_item(f"{page}.{row['comparison_id']}", title, turns[row["history_id"]], shown))
+            talk = turns[row["history_id"]]
+            if row["task"] == "rate":
+                shown = replies[row["pair_id"]][:: 1 if row["order"] == "ab" else -1]
+        page = f"{row['seat']}.{row['position']:03d}.{about}"
+        item: dict[str, Any] = {"id": page, "title": f"{row['position']} of {length[row['seat']]}"}
+        item["conversation"] = [{"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in talk]
+        items.append(item | ({"replies": [_inert(text) for text in shown]} if shown else {}))
     return items
 
 
@@ -404,19 +404,6 @@ def _texts_shown(replies: pd.DataFrame) -> dict[str, str]:
     """Give each reply's words by its id, under the label that it has been given, if any."""
     rows = replies.reindex(columns=["reply_id", "text", "label"]).itertuples(index=False)
     return {name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text for name, text, label in rows}
-
-
-def _titled(assignment: pd.DataFrame) -> list[tuple[dict[Any, Any], str]]:
-    """Give each page of a seat the title that counts them."""
-    length = assignment.groupby("seat").size()
-    return [(row, f"{row['position']} of {length[row['seat']]}") for row in assignment.to_dict("records")]
-
-
-def _item(item_id: str, title: str, turns: Sequence[Mapping[str, str]], replies: Sequence[str] = ()) -> dict[str, Any]:
-    """Make one page of a seat: the conversation, and the replies in the order shown."""
-    talk = [{"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in turns]
-    item: dict[str, Any] = {"id": item_id, "title": title, "conversation": talk}
-    return item | ({"replies": [_inert(text) for text in replies]} if replies else {})
 
 
 def _inert(text: str) -> str:

@@ -100,16 +100,33 @@ PARITY = ("seeker", "supporter")  #: How the released judge prompt labels turns:
 def load_heart(*, twins: bool = False) -> pd.DataFrame:
     """Load HEART's histories: 280 standard ones, 20 adversarial ones, and on demand 20 calm twins."""
     dialogues = read_dialogues()
-    regular = _index("heart_regular_index.csv")
+
+    def cut(history_id: str, row: dict[Any, Any], n_turns: int) -> dict[str, Any]:
+        dialogue = dialogues[row["esconv_split"]][row["esconv_row"]]
+        return history_row(history_id, dialogue.dialogue_id, "heart", dialogue.turns[:n_turns], dialogue.about)
+
+    rows: list[dict[str, Any]] = []
+    for row in _index("heart_regular_index.csv"):
+        history = cut(f"heart-{row['item']:03d}", row, row["n_history"])
+        history["flags"] += ["baseline_misplaced"] if row["baseline_misplaced"] else []
+        history["flags"] += ["damaged_text"] if row["item"] in DAMAGED_TEXT else []
+        rows.append({**history, "slice": "standard"})
+    items = json.loads(find_data("heart")["dialogues_adversarial.json"].read_text(encoding="utf-8"))
     adversarial = _index("heart_adversarial_index.csv")
-    file = find_data("heart")["dialogues_adversarial.json"]
-    items = json.loads(file.read_text(encoding="utf-8"))
-    rows = [_regular(row, dialogues) for row in regular]
-    rows += [_adversarial(row, items, twins) for row in adversarial]
-    if twins:
-        rows += _calm_twins(adversarial, dialogues)
-    table = pd.DataFrame(rows).fillna({"slice": "standard"})
-    return check_table("histories", complete("histories", table))
+    for row in adversarial:
+        item, original = row["adversarial_item"], f"esconv-{row['esconv_split']}-{row['esconv_row']:04d}"
+        texts = items[item]["dialogue_history"]
+        turns = [{"speaker": PARITY[(n + 1) % 2], "text": text.strip()} for n, text in enumerate(texts)]
+        history = history_row(f"heart-adv-{item:02d}", original, "heart", turns, items[item])
+        twin = f"heart-calm-{item:02d}" if twins else None
+        rows.append({**history, "slice": "adversarial", "licence": "none stated", "twin_id": twin})
+    calm: list[list[dict[str, str]]] = []
+    for row in adversarial if twins else ():
+        history = cut(f"heart-calm-{row['adversarial_item']:02d}", row, row["calm_last_merged_turn"] + 1)
+        history["flags"] += ["repeated_history"] if history["turns"] in calm else []
+        calm.append(history["turns"])
+        rows.append({**history, "slice": "calm_twin", "twin_id": f"heart-adv-{row['adversarial_item']:02d}"})
+    return check_table("histories", complete("histories", pd.DataFrame(rows)))
 
 
 def count_role_swaps(histories: pd.DataFrame) -> pd.DataFrame:
@@ -138,44 +155,9 @@ def count_role_swaps(histories: pd.DataFrame) -> pd.DataFrame:
     return counted.agg(n_histories=("swapped", "size"), n_swapped=("swapped", "sum"))
 
 
-def _index(name: str) -> list[dict[str, Any]]:
+def _index(name: str) -> list[dict[Any, Any]]:
     """Read one of the project's own tables of facts about the release."""
-    table = pd.read_csv(find_root() / "data" / "heart" / name)
-    return [{str(column): value for column, value in row.items()} for row in table.to_dict("records")]
-
-
-def _dialogue(row: dict[str, Any], dialogues: dict[str, list[Dialogue]]) -> Dialogue:
-    return dialogues[row["esconv_split"]][int(row["esconv_row"])]
-
-
-def _regular(row: dict[str, Any], dialogues: dict[str, list[Dialogue]]) -> dict[str, Any]:
-    item, dialogue = int(row["item"]), _dialogue(row, dialogues)
-    turns = list(dialogue.turns[: int(row["n_history"])])
-    history = history_row(f"heart-{item:03d}", dialogue.dialogue_id, "heart", turns, dialogue.about)
-    history["flags"] += ["baseline_misplaced"] if row["baseline_misplaced"] else []
-    history["flags"] += ["damaged_text"] if item in DAMAGED_TEXT else []
-    return history
-
-
-def _adversarial(row: dict[str, Any], items: list[dict[str, Any]], twins: bool) -> dict[str, Any]:
-    item = int(row["adversarial_item"])
-    texts = items[item]["dialogue_history"]
-    turns = [{"speaker": PARITY[(n + 1) % 2], "text": text.strip()} for n, text in enumerate(texts)]
-    original = f"esconv-{row['esconv_split']}-{int(row['esconv_row']):04d}"
-    history = history_row(f"heart-adv-{item:02d}", original, "heart", turns, items[item])
-    twin = f"heart-calm-{item:02d}" if twins else None
-    return {**history, "slice": "adversarial", "licence": "none stated", "twin_id": twin}
-
-
-def _calm_twins(adversarial: list[dict[str, Any]], dialogues: dict[str, list[Dialogue]]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for row in adversarial:
-        item, dialogue = int(row["adversarial_item"]), _dialogue(row, dialogues)
-        turns = list(dialogue.turns[: int(row["calm_last_merged_turn"]) + 1])
-        history = history_row(f"heart-calm-{item:02d}", dialogue.dialogue_id, "heart", turns, dialogue.about)
-        history["flags"] += ["repeated_history"] if any(other["turns"] == turns for other in rows) else []
-        rows.append({**history, "slice": "calm_twin", "twin_id": f"heart-adv-{item:02d}"})
-    return rows
+    return pd.read_csv(find_root() / "data" / "heart" / name).to_dict("records")
 
 
 MAX_WORDS = 40
@@ -224,7 +206,7 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
     text : str
         The reply.
     n_before, n_after : int
-        How many turns of the supporter stand before and after it in its dialogue.
+        Turns of the supporter before and after it in its dialogue.
 
     Returns
     -------

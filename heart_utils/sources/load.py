@@ -190,7 +190,7 @@ def load_verdicts(
     ----------
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
-        :func:`scores_to_verdicts`), or a DataFrame or file of one's own: ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``.
+        :func:`scores_to_verdicts`), or one's own DataFrame or file: ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``.
     dimension : str, optional
         Keep one line of the rubric.
     raters : str or iterable of str, optional
