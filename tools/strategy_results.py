@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ from heart_utils.agreement.prediction_powered import LEAST_LABELLED, corrected_c
 from heart_utils.ratings.resampling import bootstrap_ci, check_level, estimate_rng
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.runs import find_root
-from heart_utils.sources.heart import load_strategy_turns
+from heart_utils.sources.catalogue import find_data
 
 SEED = 20260109
 N_BY_HAND = 60
@@ -81,6 +82,32 @@ def _margins_of(margins: Any, texts: pd.Series) -> np.ndarray:
 
 def _tokens(text: str) -> list[str]:
     return ["<start>", *TOKEN.findall(text.lower().replace("’", "'")), "<end>"]
+
+
+def load_strategy_turns() -> pd.DataFrame:
+    """Load every supporter turn of ESConv with its strategy.
+
+    Turns are not merged: a supporter who sends two messages in a row named a strategy for each. The
+    label is the writer's own choice, out of eight, one a message; nobody coded the turns a second time.
+
+    A row has ``turn_id``, ``dialogue_id``, ``split`` (ESConv's own: by dialogue), ``position`` (0 to 1, in the dialogue),
+    ``text``, ``strategy`` (in snake_case), and ``in_heart``: whether HEART took a history from the dialogue, or rewrote it.
+    """
+    heart = [pd.read_csv(find_root() / "data" / "heart" / f"heart_{name}_index.csv") for name in ("regular", "adversarial")]
+    held_out = {(split, row) for table in heart for split, row in zip(table["esconv_split"], table["esconv_row"], strict=True)}
+    files = find_data("esconv")
+    rows = []
+    for split in ("train", "valid", "test"):
+        for row, line in enumerate(files[f"{split}.json"].read_text(encoding="utf-8").splitlines()):
+            dialogue_id, turns = f"esconv-{split}-{row:04d}", json.loads(line)["dialog"]
+            rows += [
+                (
+                    f"{dialogue_id}-{number:03d}", dialogue_id, split, number / max(len(turns) - 1, 1), turn["text"].strip(),
+                    re.sub("[- ]", "_", turn["strategy"].lower()), (split, row) in held_out,
+                )
+                for number, turn in enumerate(turns) if turn["speaker"] == "sys"
+            ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["turn_id", "dialogue_id", "split", "position", "text", "strategy", "in_heart"])
 
 
 def strategy_results(turns: pd.DataFrame) -> dict[str, pd.DataFrame]:
