@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.agreement.agreement import A, B, VotePairs, author_baseline, pair_votes, sum_by_cluster, that_count
+from heart_utils.agreement.agreement import A, B, VotePairs, pair_votes
 from heart_utils.agreement.kappa import cluster_of_unit
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, sums_by
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, party, people_only, read_votes
@@ -88,19 +88,17 @@ def agreement_with_baselines(
     if "ambiguity" in by:
         raise AgreementError("by must be columns that all votes on a pair share, or 'rater'; ambiguity differs by vote.")
     votes = read_votes(verdicts, cluster=cluster)
-    pairs = pair_votes(votes, verdicts, between=between, by=by)
-    counts = that_count(pairs, "exclude")
-    if not counts.any():
-        raise AgreementError("Nothing is decided: every pair of votes holds a tie.")
+    pairs = pair_votes(votes, verdicts, between=between, by=by, ties="exclude")
     guesses = {**_from_gaps(votes, pairs, gaps), **_from_order(votes, verdicts, pairs, party(votes.rows, verdicts, between[0]))}
-    first = pairs.sides(counts)[0]
+    first = pairs.sides()[0]
     said = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
     right = pairs.sum_up(np.array(said).reshape(len(guesses), len(first)).T)
-    sums, names = sum_by_cluster(pairs, counts)[..., :2], author_baseline(pairs, counts, decided=True)
     weights = np.vstack([np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)])
-    total, equal = np.moveaxis(np.einsum("rc,cgk->rgk", weights, sums), -1, 0)
-    others = np.concatenate([names.count_right(weights)[..., None], np.einsum("rc,cgk->rgk", weights, right)], axis=-1)
-    share = np.concatenate([equal[..., None], others], axis=-1) / np.where(total > 0, total, np.nan)[..., None]
+    sums = pairs.sums()
+    total, equal = np.moveaxis(np.tensordot(weights, sums[..., :2], 1), -1, 0)
+    by_names = pairs.names().count_right(weights)
+    found = np.concatenate([np.stack([equal, by_names], axis=-1), np.tensordot(weights, right, 1)], axis=-1)
+    share = found / np.where(total > 0, total, np.nan)[..., None]
     lead = share[..., :1] - share
     lead[..., 0 if between[1] else slice(None)] = np.nan
     rows, n_clusters = [], (sums[..., 0] > 0).sum(axis=0)
@@ -111,8 +109,7 @@ def agreement_with_baselines(
         rows.append(row.assign(n_votes=np.rint(total[0]).astype(int), n_clusters=n_clusters))
     table = pd.concat(rows if between[1] else rows[1:], ignore_index=True)
     table = table.assign(ci_level=ci_level if n_resamples else np.nan, provisional=table["n_clusters"] < ENOUGH_CLUSTERS)
-    columns = [str(name) for name in pairs.groups]
-    return table.sort_values(columns, kind="stable", ignore_index=True) if columns else table
+    return table.sort_values(list(by), kind="stable", ignore_index=True) if by else table
 
 
 def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dict[str, Array]:
