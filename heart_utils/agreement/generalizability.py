@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -14,13 +12,13 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.ratings.resampling import check_level
-from heart_utils.ratings.verdicts import AgreementError, Array, won_by_a
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, won_by_a
 from heart_utils.tables import need_columns
 
 __all__ = ["Components", "check_reliability", "cheapest_design", "variance_components", "win_scores"]
 
 FACETS = ("responder", "dialogue", "rater")
-WHO = ("all", "one", "another")
+MOST_DIALOGUES = 10_000
 
 
 @dataclass(frozen=True)
@@ -30,8 +28,7 @@ class Components:
     # one row a component (``"responder"``, ``"responder:dialogue"``, ..., ``"rest"``): ``estimate``, ``variance`` (the
     # estimate, or 0 where it is negative), ``share`` of all variance, ``clipped`` (whether it was negative)
     table: pd.DataFrame
-    n_responders: int  # what entered
-    n_dialogues: int
+    n_dialogues: int  # what entered
     n_raters: int
     n_left_out: int  # dialogues left out, since a rater gave some responder no valid score
 
@@ -98,8 +95,7 @@ def variance_components(scores: pd.DataFrame) -> Components:
     estimate = pd.Series(_estimates(cells))
     variance = estimate.clip(lower=0.0)
     table = pd.DataFrame({"estimate": estimate, "variance": variance, "share": variance / variance.sum()})
-    n_responders, n_dialogues, n_raters = cells.shape
-    return Components(table.assign(clipped=estimate < 0), n_responders, n_dialogues, n_raters, left_out)
+    return Components(table.assign(clipped=estimate < 0), *cells.shape[1:], left_out)
 
 
 def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
@@ -141,7 +137,6 @@ def cheapest_design(
     cost_dialogue: float = 1.0,
     cost_rating: float = 1.0,
     most_raters: int | None = None,
-    most_dialogues: int = 10_000,
     same_raters: bool = True,
     power: float = 0.8,
     ci_level: float = 0.95,
@@ -160,8 +155,8 @@ def cheapest_design(
         Of one dialogue with a reply by each responder.
     cost_rating : float
         Of one rater who scores all replies to one dialogue.
-    most_raters, most_dialogues : int
-        Largest design to try; at most as many raters as in the scores, unless they are others like these.
+    most_raters : int, optional
+        Largest number to try; at most as many as in the scores, unless they are others like these.
     same_raters
         As in :meth:`Components.reliability`.
     power, ci_level : float
@@ -188,24 +183,19 @@ def cheapest_design(
     if (reliability is None) == (gap is None):
         raise AgreementError(f"Give either a reliability or a gap; got {reliability} and {gap}.")
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
-    variance = components.table["variance"]
-    rows = []
+    rows, n = [], np.arange(2, MOST_DIALOGUES + 1)
     for n_raters in range(1, most + 1):
-
-        def reached(n: int, m: int = n_raters) -> tuple[float, float]:
-            df = n - 1 if same_raters else min(n, m) - 1
-            reach = stats.t.ppf((1 + ci_level) / 2, df) + stats.t.ppf(power, df) if df else np.inf
-            error = _true_and_error(variance, n, m, same_raters)[1]
-            return components.reliability(n, m, same_raters=same_raters), float(reach * np.sqrt(2 * error))
-
-        def enough(n: int, reached: Callable[[int], tuple[float, float]] = reached) -> bool:
-            return reached(n)[0] >= reliability if reliability is not None else reached(n)[1] <= (gap or 0.0)
-
-        n = bisect_left(range(2, most_dialogues + 1), True, key=enough) + 2
-        if n <= most_dialogues:
-            rows.append((n_raters, n, n * (cost_dialogue + n_raters * cost_rating), *reached(n)))
+        true, error = _true_and_error(components.table["variance"], n, n_raters, same_raters)
+        df = n - 1 if same_raters else np.minimum(n, n_raters) - 1
+        reach = np.where(df > 0, stats.t.ppf((1 + ci_level) / 2, df) + stats.t.ppf(power, df), np.inf)
+        reached = true / (true + error), reach * np.sqrt(2 * error)
+        enough = reached[0] >= reliability if reliability is not None else reached[1] <= (gap or 0.0)
+        if enough.any():
+            first = enough.argmax()
+            cost = n[first] * (cost_dialogue + n_raters * cost_rating)
+            rows.append((n_raters, n[first], cost, *(one[first] for one in reached)))
     if not rows:
-        raise AgreementError(f"No design of up to {most_dialogues:,} dialogues and {most} raters is enough.")
+        raise AgreementError(f"No design of up to {MOST_DIALOGUES:,} dialogues and {most} raters is enough.")
     return pd.DataFrame(rows, columns=["n_raters", "n_dialogues", "cost", "reliability", "gap"]).sort_values("cost")
 
 
@@ -220,8 +210,8 @@ def check_reliability(
         As in :func:`variance_components`.
     n_dialogues : int
         Dialogues in a study; the other half must hold two studies or more.
-    raters : {"all", "one", "another"}
-        Who scores both studies: all raters; one of them; or one of them the first and another the second study.
+    raters : {"all", "another"}
+        Who scores both studies: all raters; or one of them the first and another the second study.
     n_halves : int
         Random halves.
     rng : numpy.random.Generator
@@ -244,9 +234,10 @@ def check_reliability(
     """
     cells, _ = _cells(scores)
     size, n_raters = (len(cells), -1, n_dialogues), cells.shape[2]
-    if (n_sets := cells.shape[1] // 2 // n_dialogues) < 2 or raters not in WHO or raters == "another" and n_raters < 2:
+    n_sets = cells.shape[1] // 2 // n_dialogues
+    if n_sets < 2 or raters not in ("all", "another") or raters == "another" and n_raters < 2:
         half = f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies"
-        raise AgreementError(f"{half} of {n_dialogues} with raters={raters!r} (one of {', '.join(WHO)}).")
+        raise AgreementError(f"{half} of {n_dialogues} with raters={raters!r} ('all' or 'another').")
     if raters == "all":
         cells = cells.mean(axis=2, keepdims=True)
     told = (n_dialogues, 1, raters != "another")
@@ -283,44 +274,31 @@ def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
 
 
 def _estimates(cells: Array) -> dict[str, float]:
-    """Estimate variance components; the last one, "rest", includes chance."""
-    cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
-    *named, (_, rest) = crossed_components(cells).items()
-    return {":".join(FACETS[axis] for axis in effect): value for effect, value in named} | {"rest": rest}
-
-
-def crossed_components(cells: Array) -> dict[tuple[int, ...], float]:
-    """Estimate the variance components of a crossed random design with one score a cell, by the axes that each varies with.
+    """Estimate the variance components of a crossed random design with one score a cell; the last, "rest", includes chance.
 
     From expected mean squares: the component of an effect is the alternating sum of the mean squares of all effects that
-    include it, over the number of scores in each of its cells. The last one includes chance. Source: Brennan (2001).
+    include it, over the number of scores in each of its cells. Source: Brennan (2001).
     """
-    cells = cells - cells.mean()
-    axes = range(cells.ndim)
-    behind = {
-        part: prod(size for axis, size in enumerate(cells.shape) if axis not in part)
-        for size in range(cells.ndim + 1)
-        for part in combinations(axes, size)
-    }
-    sums = {
-        part: (cells.mean(axis=tuple(axis for axis in axes if axis not in part)) ** 2).sum() * n for part, n in behind.items()
-    }
+    cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
+    parts: dict[tuple[int, ...], Array] = {(): cells}
+    for axis in range(cells.ndim):  # split each part into its mean over the axis and what is left
+        means = {effect: part.mean(axis=axis, keepdims=True) for effect, part in parts.items()}
+        parts = means | {(*effect, axis): part - means[effect] for effect, part in parts.items()}
+    behind = {effect: cells.size / part.size for effect, part in parts.items() if effect}
     squares = {
-        effect: sum((-1) ** (len(effect) - len(part)) * sums[part] for part in sums if set(part) <= set(effect))
-        / prod(cells.shape[axis] - 1 for axis in effect)
-        for effect in sums
-        if effect
+        effect: (parts[effect] ** 2).sum() * n / prod(cells.shape[axis] - 1 for axis in effect) for effect, n in behind.items()
     }
     found = {}
-    for effect in squares:
+    for effect in sorted(behind, key=lambda one: (len(one), one)):
         wider = [(-1) ** (len(one) - len(effect)) * square for one, square in squares.items() if set(effect) <= set(one)]
-        found[effect] = float(sum(wider)) / behind[effect]
+        name = ":".join(FACETS[axis] for axis in effect) if len(effect) < cells.ndim else "rest"
+        found[name] = float(sum(wider)) / behind[effect]
     return found
 
 
 def _true_and_error(
-    variance: Mapping[str, float] | pd.Series, n_dialogues: int, n_raters: int, same_raters: bool, absolute: bool = False
-) -> tuple[float, float]:
+    variance: Mapping[str, float] | pd.Series, n_dialogues: int | Codes, n_raters: int, same_raters: bool, absolute: bool = False
+) -> tuple[float, Any]:
     """Sum the variance of responders' means that another such study repeats, and the variance that it does not."""
     part = {name: max(one, 0.0) for name, one in dict(variance).items()}
     taste = part.get("responder:rater", 0.0) / n_raters

@@ -108,7 +108,7 @@ def test_other_raters_are_less_reliable_than_the_same_and_absolute_scores_least(
 def test_the_cheapest_design_is_that_of_brute_force(wanted, same_raters):
     parts = variance_components(draw(np.random.default_rng(4), {"responder": 10, "dialogue": 60, "rater": 4}, TRUE))
     price = {"cost_dialogue": 3.0, "cost_rating": 0.5}
-    settings = {"most_raters": 60, "most_dialogues": 80, "same_raters": same_raters}
+    settings = {"most_raters": 60, "same_raters": same_raters}
     found = cheapest_design(parts, **wanted, **price, **settings)
     for row in found.head(3).itertuples():
         if "reliability" in wanted:
@@ -121,8 +121,8 @@ def test_the_cheapest_design_is_that_of_brute_force(wanted, same_raters):
         assert row.cost == row.n_dialogues * (3 + row.n_raters / 2)
     assert found["cost"].is_monotonic_increasing
     assert found["n_raters"].max() <= (4 if same_raters else 60)
-    with pytest.raises(AgreementError, match="No design of up to 80 dialogues"):
-        cheapest_design(parts, reliability=0.9999, **settings)
+    with pytest.raises(AgreementError, match="No design of up to 10,000 dialogues"):
+        cheapest_design(parts, reliability=0.999999, **settings)
 
 
 def test_the_gap_is_the_formula_of_a_paired_test():
@@ -156,7 +156,7 @@ def test_wins_of_a_dialogue_share_its_votes_and_panels_meet_the_same_pairs():
     assert panels.columns.tolist() == ["panel 1", "panel 2"]
 
 
-@pytest.mark.parametrize("raters", ["all", "one", "another"])
+@pytest.mark.parametrize("raters", ["all", "another"])
 def test_prediction_and_measurement_agree_where_the_model_holds(raters):
     rng = np.random.default_rng(11)
     rows = draw(rng, {"responder": 12, "dialogue": 300, "rater": 4}, TRUE | {"responder:rater": 0.2})
