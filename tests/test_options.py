@@ -18,7 +18,6 @@ WITH_INTERVALS = (
     "icc",
     "krippendorff_alpha",
     "rate_writers",
-    "rater_reliability",
 )
 WITHOUT_DIALOGUES = (
     "cohen_kappa",

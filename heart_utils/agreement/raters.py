@@ -9,24 +9,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
+from scipy.special import softmax
 from scipy.stats import beta, binomtest, chi2
 
 from heart_utils.ratings.ratings import CENTRE, POINTS, Ratings, fit_ratings
-from heart_utils.ratings.resampling import Rng, as_rng, error_ends, interval_ends, interval_of, standard_error
-from heart_utils.ratings.verdicts import Array, RatingsError
+from heart_utils.ratings.resampling import Rng, as_rng, error_ends, interval_ends, interval_of, ratio, standard_error, sums_by
+from heart_utils.ratings.verdicts import AgreementError, Array, RatingsError
 from heart_utils.tables import need_columns
 
-__all__ = ["ExclusionRule", "QualityError", "WriterRatings", "decide_exclusions", "rate_writers", "rater_quality"]
+__all__ = ["ExclusionRule", "WriterRatings", "decide_exclusions", "rate_writers", "rater_quality"]
 
 SIDES = {"a": "b", "b": "a"}
 AVERAGE = "average writer"
 POOL = "human"
 """The responder for which several people write."""
 LARGEST_SD = 20.0
+ENOUGH_DIALOGUES = 10
+"""A writer judged in fewer has no row of their own on the board, but counts in the average."""
 
+PRIOR, CI_LEVEL = 1.0, 0.95
+"""Of reliabilities: what is added to each count of right and wrong answers, and how sure their intervals are."""
 
-class QualityError(ValueError):
-    """Raters cannot be judged from these tables."""
+MOST_STEPS, TOLERANCE = 20_000, 1e-6
 
 
 @dataclass(frozen=True)
@@ -60,19 +64,19 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     pandas.DataFrame
         One row per rater: ``rater``; ``n_verdicts`` (valid); ``median_seconds``; ``share_first``, of choices for the reply
         shown first, and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side, ties apart, and
-        ``run_p``, the chance of one as long in fair tosses; ``same_margin``, the share of the margin used most; ``tie_share``;
+        ``run_p``, the chance of one as long in fair tosses; ``tie_share``;
         ``agreement`` with the majority of the others on ``n_compared`` pairs, a split majority counting half; ``reliability``
         with ``ci_low``, ``ci_high`` and ``ci_level``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
 
     Raises
     ------
-    QualityError
+    AgreementError
         If no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters` lacks one.
 
     Examples
     --------
     >>> votes = pd.DataFrame({"pair_id": [1, 1, 1, 2, 2, 2], "rater": ["x", "y", "z"] * 2, "verdict": list("aabbba"),
-    ...     "order": "ab", "dimension": "overall", "state": "valid", "margin": 3.0, "repeat": 0})
+    ...     "order": "ab", "dimension": "overall", "state": "valid", "repeat": 0})
     >>> rater_quality(votes)[["rater", "share_first", "agreement"]].to_numpy().tolist()
     [['x', 0.5, 0.5], ['y', 0.5, 0.5], ['z', 0.5, 0.0]]
     """
@@ -81,18 +85,14 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     twice = rows.duplicated(["rater", "pair_id"])
     if twice.any():
         first = rows[twice].iloc[0]
-        raise QualityError(f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each.")
+        raise AgreementError(f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each.")
     if "position" in rows:
         rows = rows.sort_values(["rater", "position"], kind="stable")
     by_rater = rows.groupby("rater")
     table = pd.DataFrame({"n_verdicts": by_rater.size()})
     table["median_seconds"] = by_rater["seconds"].median() if "seconds" in rows else np.nan
-    table = table.join(_sides(rows))
-    table["same_margin"] = by_rater["margin"].agg(_top_share)
-    reliability = rater_reliability(rows, dimension=dimension).set_index("rater")
-    table = table.join([reliability["tie_share"], _leave_one_out(rows), reliability.drop(columns="tie_share")])
-    table["ci_level"] = 0.95
-    return table.join(_checks(table.index, raters)).rename_axis("rater").reset_index()
+    table = table.join([_sides(rows), _leave_one_out(rows), rater_reliability(rows), _checks(table.index, raters)])
+    return table.assign(ci_level=CI_LEVEL).rename_axis("rater").reset_index()
 
 
 def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) -> pd.DataFrame:
@@ -141,7 +141,7 @@ class WriterRatings:
     pooled: Ratings = field(repr=False)  # the board on which all writers are one responder
     split: Ratings = field(repr=False)  # the board on which each writer is a responder, named ``human/writer-1a2b``
     # one row per writer, best first: ``writer``, ``gap`` (strength less the mean of all who are no writers), ``ci_low``,
-    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (as many dialogues as were asked for,
+    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (ten dialogues or more,
     # and not penalised).
     writers: pd.DataFrame
     average: float  # the mean of the gaps, each writer weighing the same: the average human
@@ -177,7 +177,6 @@ def rate_writers(
     *,
     responders: pd.DataFrame | None = None,
     dimension: str = "overall",
-    min_dialogues: int = 10,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: Rng = None,
@@ -199,8 +198,6 @@ def rate_writers(
         The table of that name, for kinds on boards.
     dimension : str
         A line of the rubric.
-    min_dialogues : int
-        A writer judged in fewer has no row of their own on the board, but counts in the average.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -253,7 +250,7 @@ def rate_writers(
     low, high = interval_ends(gaps, drawn, n_dialogues, ci_level)
     table = pd.DataFrame({"writer": writers, "gap": gaps, "ci_low": low, "ci_high": high, "n_dialogues": n_dialogues})
     table["n_verdicts"] = about["n_verdicts"].to_numpy()
-    table["enough"] = (n_dialogues >= min_dialogues) & ~about["penalised"].to_numpy(dtype=bool)
+    table["enough"] = (n_dialogues >= ENOUGH_DIALOGUES) & ~about["penalised"].to_numpy(dtype=bool)
     # What all share, such as the others' luck, is no spread between writers.
     variances = (drawn - drawn.mean(axis=1, keepdims=True)).var(axis=0, ddof=1) * count / (count - 1)
     sd, sd_low, sd_high = paule_mandel(gaps, variances, ci_level=ci_level)
@@ -268,13 +265,12 @@ def rate_writers(
 
 def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame) -> pd.DataFrame:
     """Make each writer a responder of their own."""
-    shown = comparisons.set_index("comparison_id")[["reply_a", "reply_b"]]
-    author = replies.set_index("reply_id")["author_id"]
+    if POOL not in _names(verdicts):
+        raise RatingsError(f"No verdict is about {POOL!r}; judged were {', '.join(_names(verdicts)[:5])}.")
+    shown, author = comparisons.set_index("comparison_id"), replies.set_index("reply_id")["author_id"]
     split = verdicts.copy()
-    found = False
     for side in ("a", "b"):
         ours = verdicts[f"responder_{side}"] == POOL
-        found = found or bool(ours.any())
         writer = verdicts.loc[ours, "comparison_id"].map(shown[f"reply_{side}"]).map(author)
         if writer.isna().any():
             first = verdicts.loc[writer.index[writer.isna()][0], "comparison_id"]
@@ -283,8 +279,6 @@ def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd
                 f"comparison {first}. Fill in author_id, or leave those verdicts out."
             )
         split.loc[ours, f"responder_{side}"] = f"{POOL}/" + writer.astype(str)
-    if not found:
-        raise RatingsError(f"No verdict is about {POOL!r}; judged were {', '.join(_names(verdicts)[:5])}.")
     return split
 
 
@@ -312,99 +306,64 @@ def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) ->
     return solve(df), solve(chi2.ppf(1 - tail, df)), solve(chi2.ppf(tail, df))
 
 
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """A fitted model: shares of the classes, each rater's errors (long), and each item's class probabilities."""
+def dawid_skene(answers: pd.DataFrame, *, mirror: Mapping[str, str] | None = None, prior: float = 0.0) -> pd.DataFrame:
+    r"""Fit true classes of items and each rater's errors by expectation and maximisation, with `prior` added to each count.
 
-    prevalence: pd.Series
-    confusion: pd.DataFrame = field(repr=False)
-    posterior: pd.DataFrame = field(repr=False)
-
-
-def dawid_skene(
-    answers: pd.DataFrame,
-    *,
-    item: str = "item",
-    rater: str = "rater",
-    answer: str = "answer",
-    mirror: Mapping[str, str] | None = None,
-    prior: float = 0.0,
-    max_steps: int = 20_000,
-    tolerance: float = 1e-6,
-) -> Reliability:
-    r"""Fit true classes and each rater's errors by expectation and maximisation, with `prior` added to each count.
-
-    Under a `mirror`, such as a for b, a rater errs alike on a class and on its image.
+    From columns ``item``, ``rater`` and ``answer``; gives for each ``rater``, ``truth`` and ``answer`` the ``probability`` and
+    the ``count`` of such answers. Under a `mirror`, such as a for b, a rater errs alike on a class and on its image.
     Source: Dawid and Skene (1979), https://doi.org/10.2307/2346806
     """
-    need_columns(answers, [item, rater, answer], QualityError)
-    if answers.empty:
-        raise QualityError("There are no answers.")
-    for column in (item, rater, answer):
-        if answers[column].isna().any():
-            raise QualityError(f"{column} is empty in {int(answers[column].isna().sum())} rows; drop failed answers first.")
-    items, item_names = pd.factorize(answers[item], sort=True)
-    raters, rater_names = pd.factorize(answers[rater], sort=True)
-    names = {str(name) for name in answers[answer]}
-    classes = sorted(names | {mirror.get(name, name) for name in names} if mirror else names)
+    columns = ["item", "rater", "answer"]
+    need_columns(answers, columns, AgreementError)
+    if answers.empty or answers[columns].isna().any(axis=None):
+        empty = int(answers[columns].isna().any(axis=1).sum())
+        raise AgreementError(f"{empty} of {len(answers)} answers lack an item, a rater or the answer; drop failed ones first.")
+    (items, item_names), (raters, rater_names) = (pd.factorize(answers[column], sort=True) for column in columns[:2])
+    classes = sorted({*answers["answer"].astype(str), *(mirror or ())})
     unpaired = [name for name in classes if mirror and mirror.get(mirror.get(name, "")) != name]
     if unpaired:
-        raise QualityError(f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back.")
-    said = pd.Index(classes).get_indexer(pd.Index(answers[answer].astype(str)))
+        raise AgreementError(f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back.")
+    said = pd.Index(classes).get_indexer(pd.Index(answers["answer"].astype(str)))
     swap = [classes.index(mirror[name]) for name in classes] if mirror else None
-    posterior = np.zeros((len(item_names), len(classes)))
-    np.add.at(posterior, (items, said), 1.0)
+    posterior = sums_by((items, said), 1.0, len(item_names), len(classes))
     posterior /= posterior.sum(axis=1, keepdims=True)
-    for _ in range(max_steps):
-        prevalence, counts = posterior.mean(axis=0), np.zeros((len(rater_names), len(classes), len(classes)))
-        np.add.at(counts.transpose(0, 2, 1), (raters, said), posterior[items])
+    for _ in range(MOST_STEPS):
+        prevalence = posterior.mean(axis=0)
+        counts = sums_by((raters, said), posterior[items], len(rater_names), len(classes)).transpose(0, 2, 1)
         if swap is not None:
             prevalence, counts = (prevalence + prevalence[swap]) / 2, counts + counts[:, swap][:, :, swap]
-        totals = (counts + prior).sum(axis=2, keepdims=True)
         # A class that a rater never met has equal probabilities.
-        errors = np.divide(counts + prior, totals, out=np.full_like(counts, 1 / len(classes)), where=totals > 0)
+        errors = ratio(counts + prior, (counts + prior).sum(axis=2, keepdims=True), 1 / len(classes))
         log_joint = np.tile(np.log(np.maximum(prevalence, 1e-300)), (len(item_names), 1))
         np.add.at(log_joint, items, np.log(np.maximum(errors, 1e-300))[raters, :, said])
-        weight = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
-        weight /= weight.sum(axis=1, keepdims=True)
-        moved = float(np.abs(weight - posterior).max())
-        posterior = weight
-        if moved < tolerance:
+        before, posterior = posterior, softmax(log_joint, axis=1)
+        moved = float(np.abs(posterior - before).max())
+        if moved < TOLERANCE:
             index = pd.MultiIndex.from_product([rater_names, classes, classes], names=["rater", "truth", "answer"])
-            return Reliability(
-                pd.Series(prevalence, index=pd.Index(classes, name="class"), name="prevalence"),
-                pd.DataFrame({"probability": errors.ravel(), "count": counts.ravel()}, index=index).reset_index(),
-                pd.DataFrame(posterior, index=pd.Index(item_names, name=item), columns=classes),
-            )
-    raise QualityError(f"After {max_steps} steps a posterior still moves by {moved:.1e}. Allow more steps, or add a prior.")
+            return pd.DataFrame({"probability": errors.ravel(), "count": counts.ravel()}, index=index).reset_index()
+    raise AgreementError(f"After {MOST_STEPS} steps a posterior still moves by {moved:.1e}. Add a prior, or more answers.")
 
 
-def rater_reliability(
-    verdicts: pd.DataFrame, *, dimension: str = "overall", prior: float = 1.0, ci_level: float = 0.95
-) -> pd.DataFrame:
+def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
     """Tell how often each rater, on choosing a side at all, chooses the one that is truly preferred."""
-    rows = _valid(verdicts, dimension)
     table = pd.DataFrame({"tie_share": (rows["verdict"] == "tie").groupby(rows["rater"]).mean()})
-    sided = rows[rows["verdict"] != "tie"]
+    sided = rows.loc[rows["verdict"] != "tie", ["pair_id", "rater", "verdict"]].set_axis(["item", "rater", "answer"], axis=1)
     if sided.empty:
-        table[["reliability", "ci_low", "ci_high"]] = np.nan
-    else:
-        confusion = dawid_skene(sided, item="pair_id", rater="rater", answer="verdict", mirror=SIDES, prior=prior).confusion
-        hit = confusion["truth"] == confusion["answer"]
-        right, wrong = (
-            (confusion[which].groupby("rater")["count"].sum() / 2 + prior).reindex(table.index) for which in (hit, ~hit)
-        )
-        tail = (1 - ci_level) / 2
-        table["reliability"] = right / (right + wrong)
-        table["ci_low"], table["ci_high"] = beta.ppf(tail, right, wrong), beta.ppf(1 - tail, right, wrong)
-    return table.rename_axis("rater").reset_index()
+        return table.assign(reliability=np.nan, ci_low=np.nan, ci_high=np.nan)
+    fitted = dawid_skene(sided, mirror=SIDES, prior=PRIOR)
+    right, wrong = (
+        (fitted[hit].groupby("rater")["count"].sum() / 2 + PRIOR).reindex(table.index)
+        for hit in (fitted["truth"] == fitted["answer"], fitted["truth"] != fitted["answer"])
+    )
+    low, high = (beta.ppf(p, right, wrong) for p in ((1 - CI_LEVEL) / 2, (1 + CI_LEVEL) / 2))
+    return table.assign(reliability=right / (right + wrong), ci_low=low, ci_high=high)
 
 
 def _valid(verdicts: pd.DataFrame, dimension: str) -> pd.DataFrame:
     rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
     if rows.empty:
         there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
-        raise QualityError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
+        raise AgreementError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
     return rows
 
 
@@ -438,11 +397,6 @@ def _run_probability(n: int, length: int) -> float:
     return float(1 - ending.sum())
 
 
-def _top_share(margins: pd.Series) -> float:
-    counts = margins.value_counts()
-    return float(counts.iloc[0] / counts.sum()) if len(counts) else np.nan
-
-
 def _leave_one_out(rows: pd.DataFrame) -> pd.DataFrame:
     """Compare each choice with the majority of the others on the same pair."""
     lean = rows["verdict"].map({"a": 1, "b": -1, "tie": 0})
@@ -457,12 +411,11 @@ def _leave_one_out(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _checks(index: pd.Index, raters: pd.DataFrame | None) -> pd.DataFrame:
     if raters is None:
-        nothing = pd.Series(pd.NA, index=index, dtype="Int64")
-        return pd.DataFrame({"n_checks": nothing, "n_checks_failed": nothing})
+        return pd.DataFrame({"n_checks": pd.NA, "n_checks_failed": pd.NA}, index=index, dtype="Int64")
     known = raters.groupby("rater")[["n_checks", "n_checks_passed"]].sum()
     unknown = sorted(set(index) - set(known.index))
     if unknown:
-        raise QualityError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
+        raise AgreementError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
     known = known.loc[index].astype("Int64")
     return pd.DataFrame({"n_checks": known["n_checks"], "n_checks_failed": known["n_checks"] - known["n_checks_passed"]})
 
