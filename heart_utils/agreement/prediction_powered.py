@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
-from heart_utils.ratings.resampling import check_level, ratio
+from heart_utils.ratings.resampling import check_level, ratio, sums_by
 from heart_utils.ratings.spread import Gaps, centring
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries, party, read_verdicts, refuse_ties_alone
 
@@ -32,9 +32,8 @@ class PoweredRatings:
     table: pd.DataFrame
     weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
     rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
-    labelled_share: float  # of the pairs that the judge saw, those that people judged too
-    # ``(1 - labelled_share) * rho_squared``: what no choice of weight can exceed; where raters vary too, times the
-    # dialogues' part of the variance
+    # the share of the judge's pairs that people did not judge, times ``rho_squared``: what no choice of weight can exceed;
+    # where raters vary too, times the dialogues' part of the variance
     most_saving: float
     saving: float  # estimated share of the people's verdicts that the judge saves: one minus a ratio of variances
     people_variance: float  # sum over responders of the variance of the strengths from people alone
@@ -63,11 +62,15 @@ class PoweredRatings:
 
 @dataclass(frozen=True, eq=False)
 class _Party:
-    """What one party said, one matrix a dialogue: wins, which pairs it saw, and its mean on each pair."""
+    """What one party said, one matrix a dialogue: wins, and which pairs it saw."""
 
     wins: Array
     seen: Array
-    mean: Array
+
+    @property
+    def mean(self) -> Array:
+        """Give the mean wins on each pair."""
+        return ratio(self.wins.sum(axis=0), self.seen.sum(axis=0), 0.0)
 
     def scores(self) -> Array:
         """Give how each dialogue moves each responder's mean wins, to shape (dialogues, responders)."""
@@ -155,21 +158,19 @@ def prediction_powered_ratings(
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)
     refuse_ties_alone(entries, dimension)
     mine = party(entries.rows, verdicts, "human")
-    wins_people, seen_people, counts = _count(entries, mine, verdicts[stands_for] if stands_for else None)
-    wins_judge, seen_judge, _ = _count(entries, party(entries.rows, verdicts, judge))
-    labelled, heard = (np.asarray(seen.any(axis=(1, 2))) for seen in (seen_people, seen_judge))
-    cells = float((seen_people > 0).sum() / seen_judge.sum())
+    people, counts = _count(entries, mine, verdicts[stands_for] if stands_for else None)
+    said, _ = _count(entries, party(entries.rows, verdicts, judge))
+    labelled, heard = (np.asarray(one.seen.any(axis=(1, 2))) for one in (people, said))
+    cells = float((people.seen > 0).sum() / said.seen.sum())
     _check(labelled, heard, cells if weight is None and stands_for is None else 0.0, entries.clusters, cluster, judge)
-    people = _as_party(wins_people[labelled], seen_people[labelled])
-    everywhere = _as_party(wins_judge[heard], seen_judge[heard])
-    beside = _as_party(wins_judge[labelled] * people.seen, seen_judge[labelled] * people.seen)
+    people, everywhere = (_Party(one.wins[some], one.seen[some]) for one, some in ((people, labelled), (said, heard)))
+    beside = _Party(said.wins[labelled] * people.seen, said.seen[labelled] * people.seen)
     check_comparable(people.wins.sum(axis=0), entries.responders)
     used = people.seen.sum(axis=0) > 0
     fit = _Fit(used, mine.sum() / (used.sum() / 2.0), find_separated(people.mean[None])[0])
-    alone = fit.strengths(people.mean)
-    share = int(labelled.sum()) / int(heard.sum())
-    own, apart = people.scores(), beside.scores() - share * everywhere.scores()[labelled[heard]]
-    elsewhere = everywhere.scores()
+    alone, share = fit.strengths(people.mean), int(labelled.sum()) / int(heard.sum())
+    own, elsewhere = people.scores(), everywhere.scores()
+    apart = beside.scores() - share * elsewhere[labelled[heard]]
     weights = labelled_weights(own, apart, elsewhere, share, fit.inverse(alone))
     weights = weights if weight is None else np.full(len(own), float(weight))
     theta = fit.strengths(_corrected(people, beside, everywhere, weights), alone)
@@ -178,17 +179,16 @@ def prediction_powered_ratings(
     rho_squared, by_dialogue, fewest = _rho_squared(own, beside.scores(), fit.inverse(alone)), float(np.trace(plain)), len(own)
     if entries.rater is not None:
         where, a, b = (part[mine] for part in (entries.cluster, entries.a, entries.b))
-        won, judged = entries.share[mine] - 0.5, (wins_judge - 0.5 * seen_judge)[where, a, b]
+        won, judged = entries.share[mine] - 0.5, (said.wins - 0.5 * said.seen)[where, a, b]
         votes = where, entries.rater[mine], a, b, counts
         powered = _add_raters(powered, *votes, won - float(weights.mean()) * judged, fit.inverse(theta))
         plain = _add_raters(plain, *votes, won, fit.inverse(alone))
         fewest = min(fewest, len(np.unique(entries.rater[mine])))
     names = entries.responders.astype("str")
     return PoweredRatings(
-        table=_table(entries.responders, (theta, powered), (alone, plain), everywhere, fit.penalised, fewest, ci_level),
+        table=_table(names, (theta, powered), (alone, plain), everywhere.mean, fit.penalised, fewest, ci_level),
         weight=float(weights.mean()),
         rho_squared=rho_squared,
-        labelled_share=cells,
         most_saving=(1.0 - cells) * rho_squared * (by_dialogue / float(np.trace(plain))),
         saving=1.0 - float(np.trace(powered) / np.trace(plain)),
         people_variance=float(np.trace(plain)),
@@ -217,27 +217,23 @@ class _Fit:
         return np.asarray(np.linalg.pinv(np.diag(information.sum(axis=1)) - information))
 
 
-def _count(entries: Entries, mine: NDArray[np.bool_], stands_for: pd.Series | None = None) -> tuple[Array, Array, Array]:
+def _count(entries: Entries, mine: NDArray[np.bool_], stands_for: pd.Series | None = None) -> tuple[_Party, Array]:
     """Give a party's wins on each pair of each dialogue and for how much they count; and for how much each verdict does."""
     where, a, b = (part[mine] for part in (entries.cluster, entries.a, entries.b))
+
+    def gather(won: Array, lost: Array) -> Array:
+        shape = len(entries.clusters), len(entries.responders), len(entries.responders)
+        return sums_by((where, a, b), won, *shape) + sums_by((where, b, a), lost, *shape)
+
     if stands_for is None:
-        total = _gather(where, len(entries.clusters), len(entries.responders), a, b, np.ones(len(a)), np.ones(len(a)))[1]
-        counts = 1.0 / total[where, a, b]
+        counts = 1.0 / gather(np.ones(len(a)), np.ones(len(a)))[where, a, b]
     else:
         counts = stands_for.to_numpy(float)[entries.rows][mine]
         if not (counts > 0).all():
             raise AgreementError(f"{stands_for.name} of people's verdicts must be above zero: one over a chance.")
-    wins, seen = _gather(where, len(entries.clusters), len(entries.responders), a, b, entries.share[mine], counts)
-    return (wins, seen, counts) if stands_for is not None else (wins, (seen > 0).astype(float), counts)
-
-
-def _gather(group: Codes, n_groups: int, size: int, a: Codes, b: Codes, won: Array, counts: Array) -> tuple[Array, Array]:
-    """Sum wins and weights into one matrix a group."""
-    wins, seen = np.zeros((2, n_groups, size, size))
-    for one, other, part in ((a, b, won), (b, a, 1.0 - won)):
-        np.add.at(wins, (group, one, other), counts * part)
-        np.add.at(seen, (group, one, other), counts)
-    return wins, seen
+    won, seen = entries.share[mine], gather(counts, counts)
+    seen = seen if stands_for is not None else (seen > 0).astype(float)
+    return _Party(gather(counts * won, counts * (1.0 - won)), seen), counts
 
 
 def _add_raters(
@@ -274,10 +270,6 @@ def _check(
         raise AgreementError(
             f"People judged every {name} and pair that {judge} did: there is nothing to save. Use `fit_ratings`."
         )
-
-
-def _as_party(wins: Array, seen: Array) -> _Party:
-    return _Party(wins, seen, ratio(wins.sum(axis=0), seen.sum(axis=0), 0.0))
 
 
 def labelled_weights(own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array) -> Array:
@@ -321,15 +313,15 @@ def _table(
     responders: pd.Index,
     with_judge: tuple[Array, Array],
     by_people: tuple[Array, Array],
-    everywhere: _Party,
+    judged: Array,
     penalised: NDArray[np.bool_],
     n: int,
     ci_level: float,
 ) -> pd.DataFrame:
     """Put intervals on strengths, given with their covariances, and lay them out beside the judge's own."""
-    reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(everywhere.mean[None])[0]
-    centre, judge = centring(penalised), fit_strengths(everywhere.mean[None], by_judge)[0]
-    columns: dict[str, Any] = {"responder": responders.astype("str")}
+    reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
+    centre, judge = centring(penalised), fit_strengths(judged[None], by_judge)[0]
+    columns: dict[str, Any] = {"responder": responders}
     for names, (theta, covariance) in zip((WITH_JUDGE, BY_PEOPLE), (with_judge, by_people), strict=True):
         variance = np.diag(centre @ covariance @ centre.T)
         half = np.where(penalised, np.nan, reach * np.sqrt(np.maximum(variance, 0.0)))
