@@ -21,7 +21,7 @@ from heart_utils.ratings.resampling import (
     standard_error,
     sums_by,
 )
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, name_codes, party, read_votes, unit_values
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, party, read_votes, unit_values
 from heart_utils.tables import RATER_KINDS, need_columns
 
 __all__ = ["Agreement", "pairwise_agreement"]
@@ -280,6 +280,8 @@ def pair_votes(
     met = met[(met["rater"] == met["rater_other"]) == alone]
     if met.empty:
         raise AgreementError(f"{between[0]} and {between[1]} share no pair: no two raters of them judged the same.")
+    a, b = (table[f"responder_{side}"].astype("str") for side in "ab")
+    responders = a.where(a < b, b) + " and " + b.where(a < b, a)
     shared = [column for column in by if column not in VOTE_COLUMNS]
     of_unit = pd.DataFrame({column: unit_values(votes, table, column) for column in shared}, index=votes.units.index)
     labels = of_unit.iloc[met["unit"].to_numpy()].reset_index(drop=True)
@@ -310,7 +312,7 @@ def pair_votes(
         own=_labels_of_units(votes, first),
         unit_cluster=cluster_of_unit(votes),
         unit_group=number_groups(of_unit)[0],
-        unit_authors=_authors(votes, table),
+        unit_authors=pd.factorize(unit_values(votes, table.assign(responders=responders), "responders"))[0],
         n_clusters=len(votes.clusters),
         symmetric=symmetric,
         met=(met["rater"].to_numpy(), met["rater_other"].to_numpy(), place),
@@ -340,22 +342,6 @@ def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
         return np.zeros(len(labels), np.intp), pd.DataFrame(index=[0])
     codes = labels.groupby(list(labels), dropna=False).ngroup().to_numpy()
     return codes, labels.iloc[np.unique(codes, return_index=True)[1]].reset_index(drop=True)
-
-
-def _authors(votes: Votes, table: pd.DataFrame) -> Codes:
-    """Give a code to each unit's pair of responders, whichever of them is called a."""
-    names, (a, b) = name_codes(table, ["responder_a", "responder_b"], votes.rows)
-    pair = np.minimum(a, b) * len(names) + np.maximum(a, b)
-    first = np.zeros(len(votes.units), np.intp)
-    first[votes.unit] = pair
-    differs = np.flatnonzero(first[votes.unit] != pair)
-    if len(differs):
-        place = differs[0]
-        raise AgreementError(
-            f"Row {table.index[votes.rows[place]]} compares {names[a[place]]} and {names[b[place]]}, but its pair "
-            f"{dict(votes.units.iloc[votes.unit[place]])} holds other responders in other rows."
-        )
-    return np.unique(first, return_inverse=True)[1]
 
 
 def _measures(sums: Array, margins: Array, right: Array) -> Array:

@@ -177,11 +177,7 @@ ENOUGH_VOTES = 5
 class Ceiling:
     """How often the best possible judge would agree with one person, where neither calls a tie."""
 
-    agreement: float  # of two people, the mean over pairs of replies
-    agreement_low: float
-    agreement_high: float
-    bound_low: float  # between which the ceiling lies if that agreement is right, whatever the pairs are like
-    bound_high: float
+    agreement: float  # of two people, the mean over pairs of replies; `ceiling_bounds` says what that leaves open
     estimate: float  # the ceiling, from how the votes on a pair split
     ci_low: float
     ci_high: float
@@ -189,8 +185,7 @@ class Ceiling:
     # the ends are then those of the bounds, and the estimate is a guess.
     decides: bool
     ci_level: float
-    n_pairs: int  # pairs of replies with three decided votes or more, and what they hold
-    n_votes: int
+    n_pairs: int  # pairs of replies with three decided votes or more
     n_clusters: int
     provisional: bool
 
@@ -259,7 +254,7 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     >>> votes = pd.DataFrame({"pair_id": np.repeat(["p", "q"], 4), "dialogue_id": np.repeat(["d", "e"], 4),
     ...     "rater": list("wxyz") * 2, "rater_kind": "human", "verdict": ["a"] * 4 + ["a", "a", "b", "b"]})
     >>> found = estimate_ceiling(votes, n_resamples=0)
-    >>> round(found.agreement, 3), found.bound_low < found.estimate < found.bound_high
+    >>> round(found.agreement, 3), found.agreement < found.estimate < ceiling_bounds(found.agreement)[1]
     (0.667, True)
     """
     votes = read_votes(people_only(verdicts))
@@ -275,7 +270,10 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
             f"With fewer, only `ceiling_bounds` of their agreement can be had."
         )
     present, where = np.unique(cluster_of_unit(votes)[kept], return_inverse=True)
-    kinds, sums, agree = _splits(decided[kept], np.maximum(for_a, decided - for_a)[kept], where, len(present))
+    split = np.column_stack([decided, np.maximum(for_a, decided - for_a)])[kept]
+    kinds, number = np.unique(split, axis=0, return_inverse=True)
+    sums, (n, most) = sums_by((where, number.ravel()), 1.0, len(present), len(kinds)), kinds.T
+    agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (n * (n - 1.0))  # of two of its votes
     weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
     drawn = weights @ sums
     agreement = drawn @ agree / drawn.sum(axis=1)
@@ -286,24 +284,13 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     ends = interval_of(float(ceiling[0]), ceiling[1:], len(present), ci_level, most=1.0)
     if not decides:
         ends = max(low, 0.5), float(_highest(np.array(high)))
-    bounds = ceiling_bounds(float(np.clip(agreement[0], 0.5, 1.0)))
-    found = (float(agreement[0]), low, high, *bounds, float(ceiling[0]), *ends)
-    counts = int(kept.sum()), int(decided[kept].sum()), len(present)
-    return Ceiling(*found, decides, ci_level, *counts, provisional=len(present) < ENOUGH_CLUSTERS)
+    found = float(agreement[0]), float(ceiling[0]), *ends, decides, ci_level, int(kept.sum()), len(present)
+    return Ceiling(*found, provisional=len(present) < ENOUGH_CLUSTERS)
 
 
 def _highest(agreement: Array) -> Array:
     """Give the ceiling if all pairs are equally hard."""
     return np.asarray((1.0 + np.sqrt(np.maximum(2.0 * agreement - 1.0, 0.0))) / 2.0)
-
-
-def _splits(decided: Codes, larger: Codes, cluster: Codes, n_clusters: int) -> tuple[Codes, Array, Array]:
-    """Count pairs by cluster and split; give the splits, and how often two of their votes agree."""
-    kinds, number = np.unique(np.column_stack([decided, larger]), axis=0, return_inverse=True)
-    sums = sums_by((cluster, number.ravel()), 1.0, n_clusters, len(kinds))
-    n, most = kinds[:, 0], kinds[:, 1]
-    agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (n * (n - 1.0))
-    return kinds, sums, agree
 
 
 def _mean_of_mixture(counts: Array, kinds: Codes) -> Array:

@@ -95,8 +95,7 @@ def cohen_kappa(
     votes, scale = _read(table, cluster)
     if len(votes.raters) != 2:
         raise AgreementError(
-            f"Cohen's kappa is of two raters; the table holds {len(votes.raters)} ({', '.join(map(str, votes.raters[:5]))}"
-            f"{', ...' if len(votes.raters) > 5 else ''}). Keep the rows of two, or use krippendorff_alpha."
+            f"Cohen's kappa is of two raters; the table holds {len(votes.raters)}. Keep the rows of two, or use krippendorff_alpha."
         )
     place = np.full((2, len(votes.units)), -1)
     place[votes.rater, votes.unit] = votes.value

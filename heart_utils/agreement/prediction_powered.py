@@ -173,7 +173,9 @@ def prediction_powered_ratings(
     apart = beside.scores() - share * elsewhere[labelled[heard]]
     weights = labelled_weights(own, apart, elsewhere, share, fit.inverse(alone))
     weights = weights if weight is None else np.full(len(own), float(weight))
-    theta = fit.strengths(_corrected(people, beside, everywhere, weights), alone)
+    # People's mean on each pair moves by how the judge's verdicts beside theirs differ from its mean everywhere.
+    moved = (weights[:, None, None] * (beside.wins - beside.seen * everywhere.mean)).sum(axis=0)
+    theta = fit.strengths(people.mean - ratio(moved, beside.seen.sum(axis=0), 0.0), alone)
     powered = corrected_covariance(own, apart, elsewhere, weights, share, fit.inverse(theta))
     plain = corrected_covariance(own, apart, elsewhere, np.zeros(len(own)), share, fit.inverse(alone))
     rho_squared, by_dialogue, fewest = _rho_squared(own, beside.scores(), fit.inverse(alone)), float(np.trace(plain)), len(own)
@@ -286,12 +288,6 @@ def _left_out(one: Array, other: Array) -> Array:
     products = (one * other).sum(axis=1)
     without_one, without_other = one.sum(axis=0) - one, other.sum(axis=0) - other
     return np.asarray((products.sum() - products - (without_one * without_other).sum(axis=1) / n) / (n - 1))
-
-
-def _corrected(people: _Party, beside: _Party, everywhere: _Party, weights: Array) -> Array:
-    """Move people's mean on each pair by how the judge's verdicts beside theirs differ from its mean everywhere."""
-    moved = beside.wins - beside.seen * everywhere.mean
-    return people.mean - ratio((weights[:, None, None] * moved).sum(axis=0), beside.seen.sum(axis=0), 0.0)
 
 
 def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:

@@ -80,7 +80,10 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     >>> rater_quality(votes)[["rater", "share_first", "agreement"]].to_numpy().tolist()
     [['x', 0.5, 0.5], ['y', 0.5, 0.5], ['z', 0.5, 0.0]]
     """
-    rows = _valid(verdicts, dimension)
+    rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
+    if rows.empty:
+        there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
+        raise AgreementError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
     rows = rows[rows["repeat"] == 0]
     twice = rows.duplicated(["rater", "pair_id"])
     if twice.any():
@@ -159,14 +162,13 @@ class WriterRatings:
         few = self.writers.loc[~self.writers["enough"], "writer"]
         table = self.split.table[~self.split.table["responder"].isin(few)]
         mean = self.split.strength[self.writers["writer"]].mean()
-        low, high = mean - self.average + self.ci_low, mean - self.average + self.ci_high
-        spot = np.array([mean, low, high])
-        row = self.split.table[self.split.table["responder"].isin(self.writers["writer"])].head(1)
-        places = dict(zip(["strength", "ci_low", "ci_high"], spot, strict=True))
-        places |= dict(zip(["rating", "rating_low", "rating_high"], CENTRE + POINTS * spot, strict=True))
-        row = row.assign(responder=AVERAGE, population="dialogues_and_writers", **places, penalised=False)
-        row = row.assign(rank_low=None, rank_high=None, win_probability=np.nan, n_clusters=self.split.n_clusters)
-        row = row.assign(n_verdicts=int(self.writers["n_verdicts"].sum()), provisional=bool(table["provisional"].any()))
+        spot = {"strength": mean, "ci_low": mean - self.average + self.ci_low, "ci_high": mean - self.average + self.ci_high}
+        spot |= dict(zip(["rating", "rating_low", "rating_high"], CENTRE + POINTS * np.array([*spot.values()]), strict=True))
+        row = self.split.table[self.split.table["responder"].isin(self.writers["writer"])].head(1).assign(
+            **spot, responder=AVERAGE, population="dialogues_and_writers", penalised=False, rank_low=None, rank_high=None,
+            win_probability=np.nan, n_clusters=self.split.n_clusters, n_verdicts=int(self.writers["n_verdicts"].sum()),
+            provisional=bool(table["provisional"].any()),
+        )  # fmt: skip
         return pd.concat([table, row]).sort_values("strength", ascending=False, ignore_index=True)
 
 
@@ -357,14 +359,6 @@ def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
     )
     low, high = (beta.ppf(p, right, wrong) for p in ((1 - CI_LEVEL) / 2, (1 + CI_LEVEL) / 2))
     return table.assign(reliability=right / (right + wrong), ci_low=low, ci_high=high)
-
-
-def _valid(verdicts: pd.DataFrame, dimension: str) -> pd.DataFrame:
-    rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
-    if rows.empty:
-        there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
-        raise AgreementError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
-    return rows
 
 
 def _sides(rows: pd.DataFrame) -> pd.DataFrame:

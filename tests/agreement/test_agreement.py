@@ -269,7 +269,7 @@ BAD = {
     "a repeated vote": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p1", "b"), ("x-y", "d", "m1", "a")], "more than once"),
     "a word unknown": ([("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")], "must be one of a, tie, b; row 0"),
     "no judge": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")], "No answer that counts is by 'model'"),
-    "two responders in one pair": ([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")], "holds other responders"),
+    "two responders in one pair": ([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")], "responders differs within .*: 'x and y' and 'x and z'"),
 }
 
 

@@ -233,9 +233,3 @@ def test_verdicts_without_ties_have_two_categories():
         assert coefficient(table, cluster=None, n_resamples=0).value == pytest.approx((3 / 4 - 1 / 2) / (1 / 2))
     # Alpha: six of eight answers meet an equal one; two answers drawn from 4 a and 4 b differ in 4 of 7.
     assert krippendorff_alpha(table, cluster=None, n_resamples=0).value == pytest.approx(1 - (1 / 4) / (4 / 7))
-
-
-@pytest.mark.parametrize(("n", "said"), [(5, r"holds 5 \(\w+, \w+, \w+, \w+, \w+\)\."), (6, r"holds 6 \((\w+, ){5}\.\.\.\)\.")])
-def test_no_more_than_five_raters_are_named(n, said):
-    with pytest.raises(AgreementError, match=said):
-        cohen_kappa(scores([range(n), range(n)]), cluster=None)
