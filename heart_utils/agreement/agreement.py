@@ -22,7 +22,7 @@ from heart_utils.ratings.resampling import (
     sums_by,
 )
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, party, read_votes, unit_values
-from heart_utils.tables import RATER_KINDS, need_columns
+from heart_utils.tables import need_columns
 
 __all__ = ["Agreement", "pairwise_agreement"]
 
@@ -32,13 +32,9 @@ CHUNK_CELLS = 4_000_000
 SPLIT = 0.6
 """People who split no wider than 60 to 40 make a pair ambiguous."""
 
-MEASURES = {
-    "agreement": (0.0, 1.0),
-    "author_only": (0.0, 1.0),
-    "advantage": (-1.0, 1.0),
-    "kappa": (-1.0, 1.0),
-    "kappa_within": (-np.inf, 1.0),
-}
+MEASURES = {"agreement": (0.0, 1.0), "author_only": (0.0, 1.0), "advantage": (-1.0, 1.0), "kappa": (-1.0, 1.0)}
+MEASURES |= {"kappa_within": (-np.inf, 1.0)}
+"""What is measured -> its range."""
 
 VOTE_COLUMNS = ("rater", "ambiguity")
 """What `by` may name that belongs to a vote (or to two), not to the pair of replies."""
@@ -269,9 +265,7 @@ def pair_votes(
         raise AgreementError("The table holds scores. Turn them with `scores_to_verdicts`, or use `rank_agreement`.")
     if len(tuple(between)) != 2 or isinstance(between, str):
         raise AgreementError(f"between names two parties, such as ('human', 'model'); got {between!r}.")
-    kind = ["rater_kind"] if set(between) & set(RATER_KINDS) else []
-    needed = ["responder_a", "responder_b", *(column for column in by if column != "ambiguity"), *kind]
-    need_columns(table, needed, AgreementError)
+    need_columns(table, ["responder_a", "responder_b", *(name for name in by if name != "ambiguity")], AgreementError)
     alone = between[1] is None
     first, second = (party(votes.rows, table, who or between[0]) for who in between)
     symmetric = bool((first == second).all()) and not alone
@@ -295,8 +289,8 @@ def pair_votes(
     if ties == "exclude":
         if not decided.any():
             raise AgreementError(
-                f"Nothing is decided: each of the {len(met) // (1 + symmetric)} pairs of votes by {between[0]} and {between[1]} holds a tie. "
-                f"Count ties as answers (ties='include'), or collect votes that decide."
+                f"Nothing is decided: each of the {len(met) // (1 + symmetric)} pairs of votes by {between[0]} and "
+                f"{between[1]} holds a tie. Count ties as answers (ties='include'), or collect votes that decide."
             )
         met, group = met[decided], group[decided]
     cells, where = np.unique(met["unit"].to_numpy() * len(groups) + group, return_inverse=True)
@@ -340,7 +334,7 @@ def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
     """Give a code to each combination of labels that occurs; with no labels all rows are one group."""
     if not len(labels.columns):
         return np.zeros(len(labels), np.intp), pd.DataFrame(index=[0])
-    codes = labels.groupby(list(labels), dropna=False).ngroup().to_numpy()
+    codes = labels.groupby(list(labels), dropna=False).ngroup().to_numpy(np.intp)
     return codes, labels.iloc[np.unique(codes, return_index=True)[1]].reset_index(drop=True)
 
 

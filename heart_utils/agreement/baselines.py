@@ -16,7 +16,7 @@ from scipy import stats
 from heart_utils.agreement.agreement import A, B, VotePairs, pair_votes
 from heart_utils.agreement.kappa import cluster_of_unit
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, sums_by
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, party, people_only, read_votes
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, party, people_only, read_votes
 
 __all__ = ["Ceiling", "agreement_with_baselines", "ceiling_bounds", "estimate_ceiling"]
 
@@ -257,9 +257,7 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     >>> round(found.agreement, 3), found.agreement < found.estimate < ceiling_bounds(found.agreement)[1]
     (0.667, True)
     """
-    votes = read_votes(people_only(verdicts))
-    if votes.kind != "verdict":
-        raise AgreementError("The ceiling is estimated from verdicts; the table holds scores.")
+    votes = read_votes(people_only(need(verdicts, ["verdict"], "The ceiling is that of verdicts, not of scores.")))
     n_units = len(votes.units)
     for_a = np.bincount(votes.unit[votes.value == 0], minlength=n_units)
     decided = for_a + np.bincount(votes.unit[votes.value == 2], minlength=n_units)

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from heart_utils.ratings.resampling import check_level
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, won_by_a
+from heart_utils.ratings.verdicts import AgreementError, Array, won_by_a
 from heart_utils.tables import need_columns
 
 __all__ = ["Components", "check_reliability", "cheapest_design", "variance_components", "win_scores"]
@@ -51,7 +49,7 @@ class Components:
         """
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
             raise AgreementError("One rater does not show how raters differ; expected n_raters=1 and same_raters=True.")
-        return _reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute)
+        return float(_reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute))
 
 
 def variance_components(scores: pd.DataFrame) -> Components:
@@ -95,7 +93,7 @@ def variance_components(scores: pd.DataFrame) -> Components:
     estimate = pd.Series(_estimates(cells))
     variance = estimate.clip(lower=0.0)
     table = pd.DataFrame({"estimate": estimate, "variance": variance, "share": variance / variance.sum()})
-    return Components(table.assign(clipped=estimate < 0), *cells.shape[1:], left_out)
+    return Components(table.assign(clipped=estimate < 0), cells.shape[1], cells.shape[2], left_out)
 
 
 def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
@@ -132,45 +130,36 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
 def cheapest_design(
     components: Components,
     *,
-    reliability: float | None = None,
-    gap: float | None = None,
+    reliability: float,
     cost_dialogue: float = 1.0,
     cost_rating: float = 1.0,
     most_raters: int | None = None,
     same_raters: bool = True,
-    power: float = 0.8,
-    ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    """List the designs that reach a wanted reliability, or find a wanted gap, the cheapest first.
+    """List the designs that reach a wanted reliability of the differences between responders (Eρ²), the cheapest first.
 
     Parameters
     ----------
     components : Components
         From :func:`variance_components`.
-    reliability : float, optional
-        Wanted reliability of the differences between responders (Eρ²); either this or `gap`.
-    gap : float, optional
-        Difference between the mean scores of two responders named beforehand, which is to be found with probability `power`.
-    cost_dialogue : float
-        Of one dialogue with a reply by each responder.
-    cost_rating : float
-        Of one rater who scores all replies to one dialogue.
+    reliability : float
+        From 0 to 1.
+    cost_dialogue, cost_rating : float
+        Of one dialogue with a reply by each responder, and of one rater who scores all replies to one dialogue.
     most_raters : int, optional
         Largest number to try; at most as many as in the scores, unless they are others like these.
     same_raters
         As in :meth:`Components.reliability`.
-    power, ci_level : float
-        For `gap`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``, ``gap``.
+        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``.
 
     Raises
     ------
     AgreementError
-        If not one of `reliability` and `gap` is given, or no design is enough.
+        If no design of up to 10,000 dialogues is enough.
 
     Examples
     --------
@@ -179,24 +168,17 @@ def cheapest_design(
     >>> cheapest_design(variance_components(scores), reliability=0.95)[["n_raters", "n_dialogues", "cost"]].values.tolist()
     [[1.0, 5.0, 10.0]]
     """
-    check_level(ci_level)
-    if (reliability is None) == (gap is None):
-        raise AgreementError(f"Give either a reliability or a gap; got {reliability} and {gap}.")
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
     rows, n = [], np.arange(2, MOST_DIALOGUES + 1)
     for n_raters in range(1, most + 1):
-        true, error = _true_and_error(components.table["variance"], n, n_raters, same_raters)
-        df = n - 1 if same_raters else np.minimum(n, n_raters) - 1
-        reach = np.where(df > 0, stats.t.ppf((1 + ci_level) / 2, df) + stats.t.ppf(power, df), np.inf)
-        reached = true / (true + error), reach * np.sqrt(2 * error)
-        enough = reached[0] >= reliability if reliability is not None else reached[1] <= (gap or 0.0)
-        if enough.any():
-            first = enough.argmax()
-            cost = n[first] * (cost_dialogue + n_raters * cost_rating)
-            rows.append((n_raters, n[first], cost, *(one[first] for one in reached)))
+        enough = np.flatnonzero(_reliability(components.table["variance"], n, n_raters, same_raters) >= reliability)
+        if len(enough):
+            n_dialogues = int(n[enough[0]])
+            reached = components.reliability(n_dialogues, n_raters, same_raters=same_raters)
+            rows.append((n_raters, n_dialogues, n_dialogues * (cost_dialogue + n_raters * cost_rating), reached))
     if not rows:
         raise AgreementError(f"No design of up to {MOST_DIALOGUES:,} dialogues and {most} raters is enough.")
-    return pd.DataFrame(rows, columns=["n_raters", "n_dialogues", "cost", "reliability", "gap"]).sort_values("cost")
+    return pd.DataFrame(rows, columns=["n_raters", "n_dialogues", "cost", "reliability"]).sort_values("cost")
 
 
 def check_reliability(
@@ -296,19 +278,15 @@ def _estimates(cells: Array) -> dict[str, float]:
     return found
 
 
-def _true_and_error(
-    variance: Mapping[str, float] | pd.Series, n_dialogues: int | Codes, n_raters: int, same_raters: bool, absolute: bool = False
-) -> tuple[float, Any]:
-    """Sum the variance of responders' means that another such study repeats, and the variance that it does not."""
+def _reliability(
+    variance: Mapping[str, float] | pd.Series, n_dialogues: Any, n_raters: int, same_raters: bool, absolute: bool = False
+) -> Any:
+    """Divide the variance of responders' means that another such study repeats by all of it."""
     part = {name: max(one, 0.0) for name, one in dict(variance).items()}
     taste = part.get("responder:rater", 0.0) / n_raters
     error = part.get("responder:dialogue", 0.0) / n_dialogues + part["rest"] / (n_dialogues * n_raters)
     if absolute:
         error += part["dialogue"] / n_dialogues + part.get("dialogue:rater", 0.0) / (n_dialogues * n_raters)
         error += 0.0 if same_raters else part.get("rater", 0.0) / n_raters
-    return part["responder"] + taste * same_raters, error + taste * (not same_raters)
-
-
-def _reliability(variance: Mapping[str, float] | pd.Series, *study: Any) -> float:
-    true, error = _true_and_error(variance, *study)
-    return true / (true + error) if true else 0.0
+    true = part["responder"] + taste * same_raters
+    return true / (true + error + taste * (not same_raters)) if true else 0.0 * error

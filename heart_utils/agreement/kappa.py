@@ -22,8 +22,6 @@ KINDS = ("C,1", "A,1", "C,k", "A,k")
 POWERS = {None: 0, "linear": 1, "quadratic": 2}
 Parts = Callable[[Array], tuple[Array, Array]]
 """Turns sums over units into the disagreement that is seen and the one that chance brings."""
-How = tuple[int, float, Rng]
-"""Resamples, level of the interval, source of chance."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +92,7 @@ def cohen_kappa(
         raise AgreementError(f"weights must be 'linear' or 'quadratic'; got {weights!r}.")
     votes, scale = _read(table, cluster)
     if len(votes.raters) != 2:
-        raise AgreementError(
-            f"Cohen's kappa is of two raters; the table holds {len(votes.raters)}. Keep the rows of two, or use krippendorff_alpha."
-        )
+        raise AgreementError(f"Cohen's kappa is of two raters; the table holds {len(votes.raters)}. Or use krippendorff_alpha.")
     place = np.full((2, len(votes.units)), -1)
     place[votes.rater, votes.unit] = votes.value
     both = (place >= 0).all(axis=0)
@@ -287,8 +283,6 @@ def icc(
     >>> icc(scores, kind="C,1", cluster=None, n_resamples=0).value
     1.0
     """
-    if kind not in KINDS:
-        raise AgreementError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
     votes = read_votes(need(scores, ["score"], "This needs scores."), cluster=cluster)
     one_dimension(votes)
     chosen = list(votes.raters) if raters is None else list(raters)
@@ -297,8 +291,7 @@ def icc(
     table = answer_sheet(votes)[:, votes.raters.get_indexer(pd.Index(chosen))]
     complete = ~np.isnan(table).any(axis=1)
     if complete.sum() < 2:
-        named = ", ".join(map(str, chosen))
-        raise AgreementError(f"An intraclass correlation needs two replies or more that all of {named} scored: {complete.sum()}.")
+        raise AgreementError(f"{' and '.join(map(str, chosen))} share {complete.sum()} replies; this needs two or more.")
     sums = sums_by(cluster_of_unit(votes)[complete], _squares(table[complete]), len(votes.clusters))
     how = (n_resamples, ci_level, rng)
     found = _coefficient(f"ICC({kind})", sums, lambda cells: _variances(cells, kind), int(complete.sum()), votes, how)
@@ -341,8 +334,6 @@ def judge_reliability(
     >>> judge_reliability(scores, person="ann")[["judge", "value"]].round(2).values.tolist()
     [['judge', 0.75]]
     """
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise AgreementError(f"kinds must be of {', '.join(KINDS)}; got {', '.join(map(repr, unknown))}.")
     found = []
     for dimension, rows in need(scores, ["score", "dimension", "responder"], "This needs scores.").groupby("dimension"):
         votes = read_votes(rows, cluster=None)
@@ -363,7 +354,7 @@ def judge_reliability(
 
 def one_dimension(votes: Votes) -> None:
     """Refuse answers on several dimensions."""
-    found = votes.units["dimension"].unique() if "dimension" in votes.units else []
+    found = list(votes.units.get("dimension", pd.Series(dtype=object)).unique())
     if len(found) > 1:
         names = ", ".join(map(str, found[:6]))
         raise AgreementError(f"The table holds several dimensions ({names}); a coefficient is of one. Choose one.")
@@ -445,6 +436,8 @@ def _squares(table: Array) -> Array:
 
 def _variances(sums: Array, kind: str) -> tuple[Array, Array]:
     """Give the variance that an intraclass correlation leaves over, and the whole, from sums over rows."""
+    if kind not in KINDS:
+        raise AgreementError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
     n, squares, row_squares, by_rater = sums[..., 0], sums[..., 1], sums[..., 2], sums[..., 3:]
     n_raters = by_rater.shape[-1]
     centre = by_rater.sum(axis=-1) ** 2 / (n * n_raters)
@@ -458,7 +451,7 @@ def _variances(sums: Array, kind: str) -> tuple[Array, Array]:
     return np.asarray(whole - (rows - rest)), np.asarray(whole)
 
 
-def _coefficient(name: str, sums: Array, parts: Parts, n_units: int, votes: Votes, how: How) -> Coefficient:
+def _coefficient(name: str, sums: Array, parts: Parts, n_units: int, votes: Votes, how: tuple[int, float, Rng]) -> Coefficient:
     """Turn sums over clusters into one less a ratio of two parts, and resample the clusters that hold something of it."""
     n_resamples, ci_level, rng = how
     sums = sums[sums.reshape(len(sums), -1).any(axis=1)]

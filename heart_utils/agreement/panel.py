@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_level, draw_weights, interval_of, ratio, sums_by
-from heart_utils.ratings.verdicts import WORDS, AgreementError, Array, Codes, Votes, need, people_only, read_votes
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_of, ratio, sums_by
+from heart_utils.ratings.verdicts import WORDS, AgreementError, Array, Votes, need, people_only, read_votes
 
 __all__ = ["alternative_annotator_test", "calibrate_abstention", "combine_judges", "effective_judges"]
 
@@ -253,16 +253,17 @@ def _correlation(sums: Array, reliability: float, *, centred: bool) -> Array:
 COVERAGES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Shares of verdicts to accept, each the threshold of a test; equal confidences are accepted together."""
 
+EXCEEDED = 0.05
+"""Probability that the risk is exceeded all the same."""
 
-def calibrate_abstention(
-    wrong: ArrayLike, confidence: ArrayLike, cluster: ArrayLike, *, risk: float = 0.1, error: float = 0.05
-) -> pd.DataFrame:
+
+def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: ArrayLike, *, risk: float = 0.1) -> pd.DataFrame:
     r"""Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
     Thresholds are tested one after another, from the fewest accepted verdicts to the most, until one fails: those that accept
     30, 40, ... 100 % of the verdicts (learn then test, with a fixed sequence [1]_). A threshold passes if the upper bound on
     its risk, the share of accepted verdicts that people contradict, is at most `risk`. Then the risk among all such questions
-    exceeds `risk` with a probability of at most `error`. The bound is Clopper and Pearson's; as votes on one question err
+    exceeds `risk` with a probability of at most 5 %. The bound is Clopper and Pearson's; as votes on one question err
     together, it is taken at the number of independent votes that would vary as much (Korn and Graubard [2]_).
 
     Parameters
@@ -276,8 +277,6 @@ def calibrate_abstention(
         What was sampled, such as the question.
     risk : float
         Highest share of wrong verdicts among the accepted ones.
-    error : float
-        Probability that the risk is exceeded all the same.
 
     Returns
     -------
@@ -310,7 +309,6 @@ def calibrate_abstention(
     >>> found[["threshold", "coverage", "risk", "passed"]].values.tolist()
     [[0.9, 0.5, 0.1, True], [0.1, 1.0, 0.3, False]]
     """
-    check_level(1.0 - error)
     wrong, confidence = np.asarray(wrong, float), np.asarray(confidence, float)
     where, clusters = pd.factorize(np.asarray(cluster))
     same = len(wrong) == len(confidence) == len(where)
@@ -324,7 +322,7 @@ def calibrate_abstention(
         n = np.bincount(where[taken], minlength=len(clusters)).astype(float)
         said = np.bincount(where[taken], wrong[taken], len(clusters)).astype(float)
         share = said.sum() / n.sum()
-        found = {"threshold": threshold, "coverage": taken.mean(), "risk": share, "risk_high": risk_bound(said, n, error)}
+        found = {"threshold": threshold, "coverage": taken.mean(), "risk": share, "risk_high": risk_bound(said, n, EXCEEDED)}
         rows.append({**found, "n_votes": int(n.sum()), "n_clusters": int((n > 0).sum())})
     table = pd.DataFrame(rows)
     return table.assign(passed=(table["risk_high"] <= risk).cummin())

@@ -19,6 +19,9 @@ from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries, 
 __all__ = ["PoweredRatings", "prediction_powered_ratings"]
 
 LEAST_LABELLED = 5
+Fitted = tuple[Array, Array]
+"""Strengths and their covariance."""
+
 WITH_JUDGE, BY_PEOPLE = ("strength", "ci_low", "ci_high"), ("people_strength", "people_low", "people_high")
 
 
@@ -262,15 +265,14 @@ def _add_raters(
 def _check(
     labelled: NDArray[np.bool_], heard: NDArray[np.bool_], cells: float, clusters: pd.Index, name: str, judge: str
 ) -> None:
-    deaf = labelled & ~heard
-    if deaf.any():
-        first = f"{name} {clusters[np.flatnonzero(deaf)[0]]}, which people judged ({int(deaf.sum())} such)"
+    if len(deaf := np.flatnonzero(labelled & ~heard)):
+        first = f"{name} {clusters[deaf[0]]}, which people judged ({len(deaf)} such)"
         raise AgreementError(f"{judge} gave no verdict on {first}. Where people judged, the judge must too.")
     if labelled.sum() < LEAST_LABELLED:
         raise AgreementError(f"People judged {labelled.sum()} {name}; {LEAST_LABELLED} or more are needed to weigh the judge.")
     if cells >= 1.0:
         raise AgreementError(
-            f"People judged every {name} and pair that {judge} did: there is nothing to save. Use `fit_ratings`."
+            f"People judged every {name} and pair that {judge} did; nothing is left to save: use `fit_ratings`."
         )
 
 
@@ -306,22 +308,16 @@ def _rho_squared(own: Array, beside: Array, inverse: Array) -> float:
 
 
 def _table(
-    responders: pd.Index,
-    with_judge: tuple[Array, Array],
-    by_people: tuple[Array, Array],
-    judged: Array,
-    penalised: NDArray[np.bool_],
-    n: int,
-    ci_level: float,
+    names: pd.Index, powered: Fitted, plain: Fitted, judged: Array, penalised: NDArray[np.bool_], n: int, ci_level: float
 ) -> pd.DataFrame:
     """Put intervals on strengths, given with their covariances, and lay them out beside the judge's own."""
     reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
     centre, judge = centring(penalised), fit_strengths(judged[None], by_judge)[0]
-    columns: dict[str, Any] = {"responder": responders}
-    for names, (theta, covariance) in zip((WITH_JUDGE, BY_PEOPLE), (with_judge, by_people), strict=True):
+    columns: dict[str, Any] = {"responder": names}
+    for three, (theta, covariance) in zip((WITH_JUDGE, BY_PEOPLE), (powered, plain), strict=True):
         variance = np.diag(centre @ covariance @ centre.T)
         half = np.where(penalised, np.nan, reach * np.sqrt(np.maximum(variance, 0.0)))
-        columns |= dict(zip(names, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True))
+        columns |= dict(zip(three, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True))
     table = pd.DataFrame({**columns, "judge_strength": centring(by_judge) @ judge})
     table.insert(4, "ci_level", ci_level)
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)

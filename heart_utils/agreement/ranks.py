@@ -9,16 +9,7 @@ import pandas as pd
 
 from heart_utils.agreement.agreement import number_groups
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit
-from heart_utils.ratings.resampling import (
-    ENOUGH_CLUSTERS,
-    Rng,
-    as_rng,
-    draw_weights,
-    interval_columns,
-    interval_of,
-    ratio,
-    sums_by,
-)
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, ratio, sums_by
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, need, party, read_votes, unit_values
 from heart_utils.tables import need_columns
 
@@ -79,8 +70,8 @@ def rank_agreement(
     meetings = sorted({(min(one, two), max(one, two)) for one in first for two in second if one != two})
     # A conversation is a history on a dimension and item.
     conversation, _ = number_groups(votes.units.iloc[:, 1:].assign(history_id=unit_values(votes, scores, "history_id")))
-    found = [_taus(answer_sheet(votes), conversation, *two) for two in meetings]
-    sums = np.concatenate(found) if found else np.zeros((0, 3))
+    sheet = answer_sheet(votes)
+    sums = np.concatenate([np.zeros((0, 3)), *(_taus(sheet, conversation, *two) for two in meetings)])
     where = np.tile(np.unique(conversation, return_index=True)[1], len(meetings))[sums[:, 2] > 0]
     if not len(where):
         raise AgreementError(f"{between[0]} and {between[1]} share no history with two replies that two raters of them scored.")
@@ -93,14 +84,14 @@ def rank_agreement(
     columns = interval_columns({"tau": (-1.0, 1.0)}, tau[0], tau[1:], n_clusters, ci_level)
     counts = dict(zip(["n_defined", "n_histories"], again[0, :, 1:].T.astype(int), strict=True))
     level, provisional = ci_level if len(tau) > 1 else np.nan, n_clusters < ENOUGH_CLUSTERS
-    found = groups.assign(**columns, ci_level=level, **counts, n_clusters=n_clusters, provisional=provisional)
-    return found[found["n_histories"] > 0].reset_index(drop=True)
+    table = groups.assign(**columns, ci_level=level, **counts, n_clusters=n_clusters, provisional=provisional)
+    return table.query("n_histories > 0").reset_index(drop=True)
 
 
 def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:
     """Give for each conversation of two raters: tau, whether it has one, and whether both scored two replies."""
     units = pd.DataFrame({"conversation": conversation, "unit": np.arange(len(conversation))})
-    units = units[~np.isnan(sheet[:, [first, second]]).any(axis=1)]
+    units = units.loc[~np.isnan(sheet[:, [first, second]]).any(axis=1)]
     pairs = units.merge(units, on="conversation", suffixes=("", "_other")).query("unit < unit_other")
     one, two = np.sign(sheet[pairs["unit"]] - sheet[pairs["unit_other"]])[:, [first, second]].T
     parts = np.column_stack([one * two, one**2, two**2, np.ones(len(one))])
@@ -176,7 +167,6 @@ def track_recipients(
     joined = values.dropna(subset="value").merge(told[["history_id", "dialogue_id", *outcomes]], on="history_id")
     if joined.empty or joined[list(outcomes)].isna().to_numpy().all():
         raise AgreementError("No history with a value has an outcome by its seeker.")
-    rng = as_rng(rng)
     rows = []
     for outcome in outcomes:
         # One draw serves all groups: the dialogues are the same.

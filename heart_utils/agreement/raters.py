@@ -122,18 +122,18 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
     [[True, ['fast', 'unreliable']]]
     """
     rule = ExclusionRule() if rule is None else rule
-    failed = quality["n_checks_failed"] > rule.max_failed_checks
-    fast, unreliable = quality["median_seconds"] < rule.min_median_seconds, quality["reliability"] < rule.min_reliability
-    by_side = {"one_sided": quality["side_p"] < rule.max_p, "straight_line": quality["run_p"] < rule.max_p}
-    seen = pd.DataFrame({"fast": fast, **by_side, "unreliable": unreliable}).fillna(False)
+    words = {
+        "failed_checks": quality["n_checks_failed"] > rule.max_failed_checks,
+        "fast": quality["median_seconds"] < rule.min_median_seconds,
+        "one_sided": quality["side_p"] < rule.max_p,
+        "straight_line": quality["run_p"] < rule.max_p,
+        "unreliable": quality["reliability"] < rule.min_reliability,
+    }
+    seen = pd.DataFrame(words).fillna(False).astype(bool)
     # A long run is one side chosen often: both show the same thing, so they count once.
     count = seen["fast"].astype(int) + (seen["one_sided"] | seen["straight_line"]) + seen["unreliable"]
-    failed = failed.fillna(False).astype(bool)
-    signs = [
-        [*(["failed_checks"] if bad else []), *(word for word in seen.columns if seen.loc[row, word])]
-        for row, bad in zip(seen.index, failed, strict=True)
-    ]
-    excluded = failed | (count >= rule.signs_needed)
+    signs = [list(seen.columns[row]) for row in seen.to_numpy()]
+    excluded = seen["failed_checks"] | (count >= rule.signs_needed)
     return pd.DataFrame({"rater": quality["rater"], "excluded": excluded, "signs": signs, "n_verdicts": quality["n_verdicts"]})
 
 
@@ -291,7 +291,6 @@ def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) ->
     expectation :math:`k - 1` at the true value; where it equals quantiles of :math:`\chi^2_{k-1}` lie the ends of the interval.
     Source: Paule and Mandel (1982), https://doi.org/10.6028/jres.087.022 Viechtbauer (2007), https://doi.org/10.1002/sim.2514
     """
-    effects, variances = np.asarray(effects, float), np.asarray(variances, float)
     df = len(effects) - 1
 
     def excess(sd: float, target: float) -> float:

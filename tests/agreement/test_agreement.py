@@ -269,7 +269,10 @@ BAD = {
     "a repeated vote": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p1", "b"), ("x-y", "d", "m1", "a")], "more than once"),
     "a word unknown": ([("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")], "must be one of a, tie, b; row 0"),
     "no judge": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")], "No answer that counts is by 'model'"),
-    "two responders in one pair": ([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")], "responders differs within .*: 'x and y' and 'x and z'"),
+    "two responders in one pair": (
+        [("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")],
+        "responders differs within .*: 'x and y' and",
+    ),
 }
 
 
@@ -350,9 +353,7 @@ def test_a_pair_cannot_lie_in_two_dialogues():
         pairwise_agreement(table)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"ties": "drop"}, {"between": "human"}, {"by": ["colour"]}, {"cluster": "street"}]
-)
+@pytest.mark.parametrize("wrong", [{"ties": "drop"}, {"between": "human"}, {"by": ["colour"]}, {"cluster": "street"}])
 def test_a_choice_that_does_not_exist_is_refused(wrong):
     with pytest.raises(AgreementError):
         pairwise_agreement(votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]), **wrong)

@@ -31,9 +31,7 @@ def test_p_values_and_rejections_are_scipys_and_statsmodels(rng):
 
 
 def test_a_good_judge_passes_and_a_poor_one_does_not(rng):
-    good, poor = (
-        alternative_annotator_test(study(rng, noise=1, judge_noise=s), "m", epsilon=0.1) for s in (0.2, 4)
-    )
+    good, poor = (alternative_annotator_test(study(rng, noise=1, judge_noise=s), "m", epsilon=0.1) for s in (0.2, 4))
     assert good["rejected"].all()
     assert not poor["rejected"].any()
     assert poor["judge_wins"].mean() < 0.3 < good["judge_wins"].mean()

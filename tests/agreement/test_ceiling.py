@@ -83,7 +83,7 @@ def test_ties_and_models_do_not_count():
         (lambda table: table.assign(rater_kind="model"), "No answer is by a person"),
         (
             lambda table: table.drop(columns="verdict").assign(score=1.0, reply_id=table["pair_id"]),
-            "from verdicts; the table holds scores",
+            "lack the column verdict.*not of scores",
         ),
     ],
 )

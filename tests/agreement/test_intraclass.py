@@ -81,9 +81,9 @@ def test_a_shift_of_one_rater_lowers_agreement_and_not_consistency(rng):
     ("sheet", "settings", "message"),
     [
         ([[1, 2], [2, 3]], {"kind": "1,1"}, "kind must be one of"),
-        ([[1, None], [None, 3]], {}, "needs two replies or more that all of 0, 1 scored: 0"),
+        ([[1, None], [None, 3]], {}, "0 and 1 share 0 replies"),
         ([[1], [2]], {}, "Name two raters or more"),
-        ([[1, 2]], {}, "needs two replies or more that all of 0, 1 scored: 1"),
+        ([[1, 2]], {}, "0 and 1 share 1 replies"),
         ([[2, 2], [2, 2]], {}, "without variance"),
     ],
 )

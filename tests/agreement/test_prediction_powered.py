@@ -133,7 +133,7 @@ def test_names_of_responders_change_nothing(rng):
             lambda table: table[(table["rater_kind"] == "model") | (table["dialogue_id"] < "d04")],
             "People judged 4 dialogue_id; 5 or more",
         ),
-        (lambda table: table[table["dialogue_id"] < "d10"], "there is nothing to save"),
+        (lambda table: table[table["dialogue_id"] < "d10"], "nothing is left to save"),
         (
             lambda table: table[(table["rater_kind"] == "human") | (table["dialogue_id"] > "d00")],
             "no verdict on dialogue_id d00, which people judged",

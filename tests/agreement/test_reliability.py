@@ -164,5 +164,5 @@ def test_the_interval_of_a_rater_whom_all_agree_with_is_that_of_a_beta():
 def test_with_a_mirror_no_side_is_the_likelier_one():
     rows = [(k, f"r{n}", "ab"[(k + (n == k % 5)) % 4 == 0]) for k in range(20) for n in range(5)]
     found = dawid_skene(pd.DataFrame(rows, columns=["item", "rater", "answer"]), mirror={"a": "b", "b": "a"})
-    met = found.groupby(["rater", "truth"])["count"].sum().unstack()
+    met = found.pivot_table("count", "rater", "truth", aggfunc="sum")
     assert met["a"].tolist() == pytest.approx(met["b"].tolist())
