@@ -62,29 +62,26 @@ def pairwise_agreement(
 ) -> Agreement:
     r"""Measure how often two parties say the same of a pair of replies, and what that is worth.
 
-    Every vote of one party is compared with every vote of the other on the same pair of replies [1]_.
-    Beside the share of equal votes stands what needs no reading: for each pair of votes, what the first
-    party said most often of the same two authors in *other* dialogues. And
-    :math:`\kappa = (p_o - p_e) / (1 - p_e)` twice: with :math:`p_e` from the share of ties alone, since
-    a and b are arbitrary names (without ties this is :math:`2 p_o - 1`, and so are Scott's pi and
-    Gwet's AC1), and with :math:`p_e` from each pair of authors' own margins.
+    Every vote of one party is compared with every vote of the other on the same pair of replies, as by Zheng et al. (2023),
+    https://arxiv.org/abs/2306.05685. Beside the share of equal votes stands what needs no reading: for each pair of votes,
+    what the first party said most often of the same two authors in *other* dialogues. And
+    :math:`\kappa = (p_o - p_e) / (1 - p_e)` twice: with :math:`p_e` from the share of ties alone, since a and b are arbitrary
+    names (without ties this is :math:`2 p_o - 1`), and with :math:`p_e` from each pair of authors' own margins.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The verdicts table. Two orders of a pair are joined before, by ``combine_orders``; a pair on which they contradict
-        each other is a tie.
+        The verdicts table, two orders of a pair joined by ``combine_orders``; where these contradict each other it is a tie.
     between : tuple of str
-        Two parties: ``"human"``, ``"model"``, or a rater's name. People come first: the answer from the
-        authors' names is learnt from the first party's votes and held against them. Where both parties
-        are the same raters, it is held against both votes, and the mean is taken.
+        Two parties: ``"human"``, ``"model"``, or a rater's name. People come first: the answer from the authors' names is
+        learnt from the first party's votes and held against them; where both parties are the same, against both votes.
     ties : {"include", "exclude"}
         Whether a tie is an answer like the others, or only pairs of votes count that both decided.
     by : sequence of str
         What divides the rows: columns that all votes on a pair share, such as ``"dimension"``, ``"slice"``, ``"group"``; or
         ``"rater"`` (of the second party), ``"ambiguity"``: ``"ambiguous"`` if the other people, whose votes are not the ones
-        compared, split no wider than 60 to 40 (a tie half to each), ``"clear"`` if they do not, ``"unknown"`` if they are
-        fewer than two. With the same raters on both sides, ``"rater"`` counts a pair of votes from either side.
+        compared, split no wider than 60 to 40 (a tie half to each), else ``"clear"``; ``"unknown"`` if they are fewer than
+        two. With the same raters on both sides, ``"rater"`` counts a pair of votes from either side.
     cluster : str or two str
         Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
         and people like these, as in ``crossed_error``. Judges stay the same.
@@ -97,31 +94,23 @@ def pairwise_agreement(
         ``.table`` has one row a group: the columns of `by`; ``agreement``, the share of pairs of votes that are the same;
         ``author_only``, the share that an answer from the two authors' names alone would reach on the very same pairs;
         ``advantage``, the first minus the second; ``kappa``, where chance knows neither a from b nor the authors;
-        ``kappa_within``, beyond what habits within each pair of authors bring; each with ``_low`` and ``_high``, by the rule
-        of ``interval_ends``; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of replies on a dimension),
-        ``n_clusters``; ``decided_share`` (pairs of votes in which neither is a tie); ``provisional`` (fewer than 30 clusters).
-        What the names predict is learnt anew in each resample, never from a copy of the dialogue that it is held against;
-        a resample holds fewer different dialogues, so only its spread is used and the interval stays about the estimate.
-        A measure with no value (kappa where chance alone is 1, a group in which no vote counts) is ``nan``.
+        ``kappa_within``, beyond what habits within each pair of authors bring; each with ``_low`` and ``_high``, and ``nan``
+        without a value; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of replies on a dimension), ``n_clusters``;
+        ``decided_share`` (pairs of votes in which neither is a tie); ``provisional`` (fewer than 30 clusters). What the names
+        predict is learnt anew in each resample, never from a copy of the dialogue that it is held against.
 
     Raises
     ------
     AgreementError
-        If a party has no vote, nobody shares a pair, a rater answers a pair twice or in two orders, the table holds
-        scores, or `ties` are excluded and all are ties; with two clusters, if people are fewer than 20, belong to one
-        dialogue each, or are no party.
-
-    References
-    ----------
-    .. [1] Zheng et al. (2023), https://arxiv.org/abs/2306.05685, count in this way.
+        If a party has no vote, nobody shares a pair, a rater answers a pair twice or in two orders, the table holds scores, or
+        nothing is decided; with two clusters, if people are fewer than 20, belong to one dialogue each, or are no party.
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": ["p", "p", "q", "q"], "dialogue_id": ["d", "d", "e", "e"],
-    ...     "responder_a": "human", "responder_b": "model", "rater": ["ann", "llm"] * 2,
-    ...     "rater_kind": ["human", "model"] * 2, "verdict": ["a", "a", "a", "b"]})
-    >>> pairwise_agreement(votes, by=[], n_resamples=0).table[["agreement", "author_only", "n_votes"]].to_dict("records")
-    [{'agreement': 0.5, 'author_only': 1.0, 'n_votes': 2}]
+    >>> votes = pd.DataFrame({"pair_id": list("ppqq"), "dialogue_id": list("ddee"), "responder_a": "x", "responder_b": "y",
+    ...     "rater": ["ann", "llm"] * 2, "rater_kind": ["human", "model"] * 2, "verdict": list("aaab")})
+    >>> pairwise_agreement(votes, by=[], n_resamples=0).table[["agreement", "author_only"]].values.tolist()
+    [[0.5, 1.0]]
     """
     if ties not in ("include", "exclude"):
         raise AgreementError(f"ties must be 'include' or 'exclude'; got {ties!r}.")
@@ -216,9 +205,8 @@ class VotePairs:
 class AuthorBaseline:
     """What somebody who knows the two authors and reads nothing would answer, and how often that is right.
 
-    For a unit in cluster d, by responders i and j, the first party's votes on i against j in all other clusters (of the same
-    group, where groups divide units) are counted; the commonest label is the answer. Labels that are equally common share it,
-    and where nobody judged i against j elsewhere all labels do: the answer is then a coin.
+    The answer is the commonest label of the first party's votes on the same two authors (of the same group, where groups divide
+    units) in all other clusters. Labels that are equally common share it: where nobody judged these two it is a coin.
     """
 
     told: Array  # (clusters, families, labels): what the first party said of each pair of authors
@@ -334,20 +322,17 @@ def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
     """Give a code to each combination of labels that occurs; with no labels all rows are one group."""
     if not len(labels.columns):
         return np.zeros(len(labels), np.intp), pd.DataFrame(index=[0])
-    codes = labels.groupby(list(labels), dropna=False).ngroup().to_numpy(np.intp)
+    codes = np.asarray(labels.groupby(list(labels), dropna=False).ngroup(), dtype=np.intp)
     return codes, labels.iloc[np.unique(codes, return_index=True)[1]].reset_index(drop=True)
 
 
 def _measures(sums: Array, margins: Array, right: Array) -> Array:
-    r"""Turn sums over clusters, and what the names got right, into the five measures, to shape (..., groups, 5).
-
-    Within a pair of authors, two raters that answer by their own habits alone agree in :math:`\sum_k p_k q_k` of
-    their votes; pairs of authors weigh as many votes as they have.
-    """
+    """Turn sums over clusters, and what the names got right, into the five measures, to shape (..., groups, 5)."""
     n_votes = np.where(sums[..., 0] > 0, sums[..., 0], np.nan)
     agreement, tie_one, tie_two = (sums[..., column] / n_votes for column in (1, 2, 3))
     # a and b are names without meaning: what is not a tie falls on either with the same chance.
     by_chance = tie_one * tie_two + (1.0 - tie_one) * (1.0 - tie_two) / 2.0
+    # Two raters of one pair of authors that answer by their own habits alone agree in sum p q of their votes.
     first, second = margins[..., :N_LABELS], margins[..., N_LABELS:]
     by_habit = ratio((first * second).sum(axis=-1), first.sum(axis=-1), 0.0).sum(axis=-1) / n_votes
     kappas = [
@@ -361,8 +346,8 @@ def _vary_people(
 ) -> tuple[Array, Codes]:
     """Give what other people would add to the variance of each measure, (groups, measures), and how many there are.
 
-    A pair of votes counts for each person in it. What a person adds is a derivative: by how much the measures move
-    with the weight of the pairs of votes that the person is in; what the names say is kept.
+    What a person adds is a derivative: by how much the measures move with the weight of the pairs of votes that the person
+    is in (a pair of votes counts for each person in it); what the names say is kept.
     """
     if "human" not in between:
         raise AgreementError(f"Raters are drawn anew only where a party is people ('human'); got {between!r}.")

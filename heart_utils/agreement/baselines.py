@@ -15,7 +15,7 @@ from scipy import stats
 
 from heart_utils.agreement.agreement import A, B, VotePairs, pair_votes
 from heart_utils.agreement.kappa import cluster_of_unit
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, sums_by
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, ratio, sums_by
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, party, people_only, read_votes
 
 __all__ = ["Ceiling", "agreement_with_baselines", "ceiling_bounds", "estimate_ceiling"]
@@ -35,33 +35,23 @@ def agreement_with_baselines(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    r"""Put a judge's agreement with people beside that of guesses that read nothing, on the very same votes.
+    """Put a judge's agreement with people beside that of guesses that read nothing, on the very same votes.
 
-    Only pairs of votes that both decided are compared. Each baseline learns from people's votes in *other* clusters:
-
-    - ``author_only``: whom people preferred more often of these two authors;
-    - each column of `gaps`, such as the difference in length: whether people prefer more of it or less;
-    - ``style``: all columns of `gaps` at once, by logistic regression, if there are several;
-    - ``first_shown``: whether people prefer the reply that they saw first, if their votes have an ``order``.
-
-    A baseline without an answer, such as length where both replies are as long, is a coin; a feature in which no two
-    replies differ has no row.
+    Only pairs of votes that both decided are compared. Each baseline learns from people's votes in *other* clusters; without an
+    answer, such as length where both replies are as long, it is a coin. They are ``author_only`` (whom people preferred more
+    often of these two authors), each column of `gaps` (whether people prefer more of it or less; a feature in which no two
+    replies differ has no row), ``style`` (all of several such columns at once, by logistic regression) and ``first_shown``
+    (whether people prefer the reply that they saw first, if their votes have an ``order``).
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table. Two orders of a judge are joined before, by ``combine_orders``.
     between : tuple of str
         People, and who is compared with them. ``("human", None)`` gives the baselines alone, where no judge was asked.
     gaps : pandas.DataFrame, optional
-        What is measured of the replies, a minus b: indexed by ``pair_id``, one column a feature, as
-        ``feature_gaps`` gives them. A missing value is a gap of zero.
-    by : sequence of str
-        Columns that all votes on a pair share, such as ``"dimension"``; or ``"rater"``, of the second party.
-    cluster : str
-        Column of what is left out and resampled together.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+        What is measured of the replies, a minus b, as ``feature_gaps`` gives them: indexed by ``pair_id``, one column a
+        feature. A missing value is a gap of zero.
+    verdicts, by, cluster, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
 
     Returns
     -------
@@ -73,15 +63,14 @@ def agreement_with_baselines(
     Raises
     ------
     AgreementError
-        As :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides, or `by` names the ambiguity.
+        As :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides.
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("pqrs") * 2, "dialogue_id": list("defg") * 2,
-    ...     "responder_a": "human", "responder_b": "model", "rater": ["ann"] * 4 + ["llm"] * 4,
-    ...     "rater_kind": ["human"] * 4 + ["model"] * 4, "verdict": list("aaab") + list("aabb")})
-    >>> gaps = pd.DataFrame({"words": [3, 5, 4, -2]}, index=list("pqrs"))
-    >>> found = agreement_with_baselines(votes, gaps=gaps, by=[], n_resamples=0)
+    >>> votes = pd.DataFrame({"pair_id": list("pqrs") * 2, "dialogue_id": list("defg") * 2, "responder_a": "x",
+    ...     "responder_b": "y", "rater": ["ann"] * 4 + ["llm"] * 4, "rater_kind": ["human"] * 4 + ["model"] * 4,
+    ...     "verdict": list("aaabaabb")})
+    >>> found = agreement_with_baselines(votes, gaps=pd.DataFrame({"words": [3, 5, 4, -2]}, list("pqrs")), by=[], n_resamples=0)
     >>> dict(zip(found["who"], found["agreement"]))
     {'model': 0.75, 'author_only': 0.75, 'words': 1.0}
     """
@@ -155,14 +144,12 @@ def _from_order(votes: Votes, table: pd.DataFrame, pairs: VotePairs, mask: np.nd
     shown = np.select([order == "ab", order == "ba"], [1.0, -1.0], 0.0)
     if not shown.any():
         return {}
-    unit, value, cluster = votes.unit[mask], votes.value[mask], votes.cluster[mask]
-    leans = shown * (1.0 - value)  # 1: the reply that was shown first won
+    cells, cluster = (votes.unit[mask], votes.value[mask]), votes.cluster[mask]
+    leans = shown * (1.0 - cells[1])  # 1: the reply that was shown first won
     by_cluster = np.bincount(cluster, leans, pairs.n_clusters)
     right = (1.0 + leans * np.sign(by_cluster.sum() - by_cluster)[cluster]) / 2.0
-    cell = unit * 3 + value
-    n_votes = np.bincount(cell, minlength=3 * len(votes.units))
-    share = np.bincount(cell, right, 3 * len(votes.units)) / np.maximum(n_votes, 1)
-    return {"first_shown": share.reshape(-1, 3)}
+    said, n_votes = (sums_by(cells, values, len(votes.units), 3) for values in (right, 1.0))
+    return {"first_shown": ratio(said, n_votes, 0.0)}
 
 
 GRID = np.linspace(0.5, 1.0, 41)
@@ -193,16 +180,14 @@ class Ceiling:
 def ceiling_bounds(agreement: float) -> tuple[float, float]:
     r"""Bound the agreement of the best judge with one person, given how often two people agree.
 
-    If a share p of people prefers a, two of them agree with probability :math:`p^2 + (1-p)^2`, and a
-    judge who knows what most prefer agrees with one of them with probability :math:`\max(p, 1-p)`. So
-    with agreement A the ceiling lies between A (each pair is either clear to all or a coin) and
-    :math:`(1 + \sqrt{2A - 1}) / 2` (all pairs are equally hard). A judge can agree with a person more
-    often than a second person does.
+    If a share p of people prefers a, two of them agree with probability :math:`p^2 + (1-p)^2`, and a judge who knows what most
+    prefer agrees with one of them with probability :math:`\max(p, 1-p)`. So with agreement A the ceiling lies between A (each
+    pair is clear to all or a coin) and :math:`(1 + \sqrt{2A - 1}) / 2` (all pairs are equally hard).
 
     Parameters
     ----------
     agreement : float
-        Of two people, without ties; from 0.5 to 1.
+        Of two people, without ties.
 
     Returns
     -------
@@ -225,24 +210,21 @@ def ceiling_bounds(agreement: float) -> tuple[float, float]:
 
 
 def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> Ceiling:
-    r"""Estimate the ceiling from pairs of replies that three or more people judged.
+    r"""Estimate the ceiling from pairs of replies that three or more people judged, each pair weighing the same.
 
-    How the votes on a pair split tells of the distribution of :math:`m = \max(p, 1-p)` over pairs: it is
-    fitted without assuming a shape (a mixture over a grid of m, 500 EM steps from a flat start), and its
-    mean is the ceiling. With three votes a pair the data say no more than A itself, and the estimate
-    leans on the flat start: the interval is then that of the two bounds. From five on they decide.
+    How the votes on a pair split tells of the distribution of :math:`m = \max(p, 1-p)` over pairs: it is fitted without a
+    shape (a mixture over a grid of m, 500 EM steps from a flat start), and its mean is the ceiling. With three votes a pair the
+    data say no more than A itself, and the interval is that of the two bounds; from five on they decide.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table; people's decided verdicts count, ties do not.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    verdicts, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`; people's decided verdicts count.
 
     Returns
     -------
     Ceiling
-        Each pair of replies weighs the same.
+        How often the best possible judge would agree with one person.
 
     Raises
     ------
@@ -252,7 +234,7 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     Examples
     --------
     >>> votes = pd.DataFrame({"pair_id": np.repeat(["p", "q"], 4), "dialogue_id": np.repeat(["d", "e"], 4),
-    ...     "rater": list("wxyz") * 2, "rater_kind": "human", "verdict": ["a"] * 4 + ["a", "a", "b", "b"]})
+    ...     "rater": list("wxyz") * 2, "rater_kind": "human", "verdict": list("aaaaaabb")})
     >>> found = estimate_ceiling(votes, n_resamples=0)
     >>> round(found.agreement, 3), found.agreement < found.estimate < ceiling_bounds(found.agreement)[1]
     (0.667, True)

@@ -33,7 +33,7 @@ class Coefficient:
     ci_low: float  # the ends are ``nan`` where no interval can be had
     ci_high: float
     ci_level: float
-    disagreement: float  # `value` is one minus this over what chance brings; ``nan`` for intraclass correlations
+    disagreement: float  # `value` is one minus this over what chance brings, or over the whole variance
     n_units: int  # what entered
     n_clusters: int
     n_undefined: int  # resamples in which it has no value (one category only), left out of the interval
@@ -52,35 +52,29 @@ def cohen_kappa(
 ) -> Coefficient:
     r"""Compute Cohen's kappa of two raters, plain or weighted.
 
-    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`
-    [1]_: chance means that each rater keeps their own habits. Of verdicts the names a and b mean
-    nothing, so the table is averaged with itself turned round; without ties kappa, pi and AC1 are then
-    one number, :math:`2 p_o - 1`.
+    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`: chance means that each
+    rater keeps their own habits. Of verdicts the names a and b mean nothing, so the table is averaged with itself turned
+    round; without ties kappa, pi and AC1 are then one number, :math:`2 p_o - 1`.
+    Source: Cohen (1968), https://doi.org/10.1037/h0026256
 
     Parameters
     ----------
     table : pandas.DataFrame
-        Verdicts or scores on one dimension.
+        Verdicts or scores on one dimension. Units that only one of the two answered do not enter.
     weights : {"linear", "quadratic"}, optional
         Credit for near misses, by the distance of the categories' values. None gives no credit.
-    cluster : str or None
-        Column of what is resampled together; None takes each unit as its own.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    cluster, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; without a cluster each unit is its own.
 
     Returns
     -------
     Coefficient
-        Units that only one of the two answered do not enter.
+        1 is full agreement, 0 what chance brings.
 
     Raises
     ------
     AgreementError
         If the table does not hold two raters who share a unit, or only one category occurs.
-
-    References
-    ----------
-    .. [1] Cohen (1968), https://doi.org/10.1037/h0026256
 
     Examples
     --------
@@ -120,30 +114,25 @@ def gwet_ac(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Coefficient:
-    r"""Compute Gwet's AC1 of any number of raters.
+    r"""Compute Gwet's AC1, which does not collapse as kappa does where nearly all answers are the same.
 
-    Chance means a blind guess, as likely as the unit is hard to call:
-    :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)` [1]_, with q categories that occur. It
-    does not collapse where nearly all answers are the same, as kappa does.
+    Chance means a blind guess, as likely as the unit is hard to call: :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`,
+    with q categories that occur. Source: Gwet (2008), https://doi.org/10.1348/000711006X126600
 
     Parameters
     ----------
     table, cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`.
+        As in :func:`cohen_kappa`. Units with one answer enter the shares :math:`\pi`, not the agreement.
 
     Returns
     -------
     Coefficient
-        Units with one answer enter the shares :math:`\pi`, not the agreement.
+        1 is full agreement, 0 what chance brings.
 
     Raises
     ------
     AgreementError
-        As in :func:`cohen_kappa`.
-
-    References
-    ----------
-    .. [1] Gwet (2008), https://doi.org/10.1348/000711006X126600
+        If no two raters share a unit, or only one category occurs.
 
     Examples
     --------
@@ -180,29 +169,25 @@ def krippendorff_alpha(
 ) -> Coefficient:
     r"""Compute Krippendorff's alpha of any number of raters, with answers missing anywhere.
 
-    :math:`\alpha = 1 - D_o / D_e` [1]_, where both are mean squared distances between answers: within
-    units, and between any two answers whatever the unit. Each unit weighs as many answers as it has.
+    :math:`\alpha = 1 - D_o / D_e`, where both are mean squared distances between answers: within units, and between any two
+    answers whatever the unit. Source: Krippendorff (2011), https://repository.upenn.edu/asc_papers/43
 
     Parameters
     ----------
     level : {"nominal", "ordinal", "interval"}
         What distance means. Verdicts are ordered a, tie, b.
     table, cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`.
+        As in :func:`cohen_kappa`. Units with one answer do not enter.
 
     Returns
     -------
     Coefficient
-        Units with one answer do not enter.
+        1 is full agreement, 0 what chance brings.
 
     Raises
     ------
     AgreementError
-        If fewer than two raters share a unit, only one category occurs, or the level is unknown.
-
-    References
-    ----------
-    .. [1] Krippendorff (2011), https://repository.upenn.edu/asc_papers/43
+        If no two raters share a unit, only one category occurs, or the level is unknown.
 
     Examples
     --------
@@ -221,7 +206,10 @@ def krippendorff_alpha(
         table = _turned(cells, votes)
         margin = table.sum(axis=-1)
         total = margin.sum(axis=-1)
-        distance = _squared_distance(level, scale, margin)
+        # Of ordinal answers: how many there are from the middle of one category to the middle of the other.
+        place = np.cumsum(margin, axis=-1) - margin / 2.0 if level == "ordinal" else scale
+        apart = place[..., :, None] - place[..., None, :]
+        distance = np.sign(apart**2) if level == "nominal" else apart**2
         between = margin[..., :, None] * margin[..., None, :]
         observed = (table * distance).sum(axis=(-1, -2)) / np.where(total > 0, total, np.nan)
         return observed, (between * distance).sum(axis=(-1, -2)) / np.where(total > 1, total * (total - 1.0), np.nan)
@@ -242,20 +230,15 @@ def icc(
 ) -> Coefficient:
     r"""Compute an intraclass correlation: the share of the variance that raters have in common.
 
-    From the mean squares of rows, raters and rest in a two-way table with n rows and k raters [1]_,
-
-    .. math::
-
-        ICC(C,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E}, \\
-        ICC(A,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E + \frac{k}{n} (MS_C - MS_E)}
-
-    and for the mean of k raters :math:`(MS_R - MS_E) / MS_R`, and with
-    :math:`(MS_C - MS_E) / n` added below. A constant shift of one rater lowers A, not C.
+    From the mean squares of n rows, k raters and rest, :math:`ICC(C,1) = (MS_R - MS_E) / (MS_R + (k - 1) MS_E)`, with
+    :math:`\frac{k}{n} (MS_C - MS_E)` added below for ICC(A,1), which a constant shift of one rater lowers; for the mean of k
+    raters :math:`(MS_R - MS_E) / MS_R`, with :math:`(MS_C - MS_E) / n`.
+    Source: McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
 
     Parameters
     ----------
     scores : pandas.DataFrame
-        The scores table, one dimension.
+        The scores table, one dimension. Only replies that all raters scored enter.
     kind : {"A,1", "C,1", "A,k", "C,k"}
         Absolute agreement or consistency, of a single rater or of the mean of all.
     raters : sequence of str, optional
@@ -266,16 +249,12 @@ def icc(
     Returns
     -------
     Coefficient
-        Only replies that all raters scored enter.
+        At most 1.
 
     Raises
     ------
     AgreementError
         If there are fewer than two raters or rows that all of them scored, or no variance.
-
-    References
-    ----------
-    .. [1] McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
 
     Examples
     --------
@@ -297,7 +276,7 @@ def icc(
     found = _coefficient(f"ICC({kind})", sums, lambda cells: _variances(cells, kind), int(complete.sum()), votes, how)
     if np.isnan(found.value):
         raise AgreementError("All rows have the same score: without variance there is nothing to have in common.")
-    return replace(found, disagreement=float("nan"))
+    return found
 
 
 def judge_reliability(
@@ -308,8 +287,7 @@ def judge_reliability(
     Parameters
     ----------
     scores : pandas.DataFrame
-        The scores table, with a column ``dimension``. A row without its score, such as a judge's of its own replies, takes
-        the reply out for that judge.
+        The scores table. A row left out, such as a judge's score of its own reply, takes the reply out for that judge.
     person : str
         The rater whom all others are held against.
     of : str or None
@@ -331,8 +309,8 @@ def judge_reliability(
     --------
     >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "responder": list("uvw") * 2, "dimension": "warmth",
     ...     "rater": ["ann"] * 3 + ["judge"] * 3, "score": [1, 2, 3, 2, 3, 3]})
-    >>> judge_reliability(scores, person="ann")[["judge", "value"]].round(2).values.tolist()
-    [['judge', 0.75]]
+    >>> judge_reliability(scores, person="ann")["value"].round(2).tolist()
+    [0.75]
     """
     found = []
     for dimension, rows in need(scores, ["score", "dimension", "responder"], "This needs scores.").groupby("dimension"):
@@ -418,15 +396,6 @@ def _coincidences(counts: Array, cluster: Codes, n_clusters: int) -> Array:
     sums = np.stack([sums_by(cluster, share[:, None] * counts, n_clusters) for share in one.T], axis=1)
     sums[:, range(counts.shape[1]), range(counts.shape[1])] -= sums_by(cluster, one, n_clusters)
     return sums
-
-
-def _squared_distance(level: str, scale: Array, margin: Array) -> Array:
-    if level == "nominal":
-        return 1.0 - np.eye(len(scale))
-    if level == "ordinal":
-        # The number of answers from the middle of one category to the middle of the other.
-        scale = np.cumsum(margin, axis=-1) - margin / 2.0
-    return np.asarray((scale[..., :, None] - scale[..., None, :]) ** 2)
 
 
 def _squares(table: Array) -> Array:

@@ -46,13 +46,7 @@ class PoweredRatings:
     fewest: int  # dialogues that people judged; or raters, where they vary and are fewer
 
     def ranks(self, *, judge: bool = True) -> pd.DataFrame:
-        """Give the ranks that each responder may hold, all at once: with the judge, or from people alone.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``responder``, ``rank_low`` and ``rank_high``, in the order of ``table``.
-        """
+        """Give ``rank_low`` and ``rank_high`` of each ``responder``, all at once: with the judge, or from people alone."""
         names, n = self.table["responder"], self.fewest
         covariance = self.covariances[0 if judge else 1].loc[names, names].to_numpy()
         values, vectors = np.linalg.eigh(covariance)
@@ -93,21 +87,17 @@ def prediction_powered_ratings(
 ) -> PoweredRatings:
     r"""Rate responders as people would, from some dialogues that people judged and all that a judge did.
 
-    With s the score of a dialogue (wins minus expected wins of each responder, each pair weighing the
-    same), strengths solve :math:`g(\theta) = 0` for [1]_
-
-    .. math:: g(\theta) = \overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N)
-
-    where n dialogues hold people's verdicts and N the judge's. On the n dialogues the judge counts on the
-    very pairs that people judged, so that the difference is of the same replies. Whatever the judge's
-    bias, it cancels; :math:`\lambda` only decides how much is gained. It is
+    With s the score of a dialogue (wins minus expected wins of each responder, each pair weighing the same), strengths solve
+    :math:`g(\theta) = \overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0`, where n dialogues hold
+    people's verdicts and N the judge's. On the n dialogues the judge counts on the very pairs that people judged, so that
+    the difference is of the same replies: whatever the judge's bias, it cancels; :math:`\lambda` only decides how much is
+    gained. It is
     :math:`tr(A^{-1} Cov(s^H, d) A^{-1}) / tr(A^{-1} (Var(d) + \tfrac nN (1 - \tfrac nN) Var(s^J)) A^{-1})`,
-    :math:`d = s^{J'} - \tfrac nN s^J`, with A the information and :math:`s^{J'}` the judge's score on the
-    pairs that people judged, each dialogue's weight being estimated without it; where people judged all
-    pairs of their dialogues this is
-    :math:`tr(A^{-1} Cov(s^H, s^J) A^{-1}) / tr(A^{-1} Var(s^J) A^{-1})`. The variance of g is
+    :math:`d = s^{J'} - \tfrac nN s^J`, with A the information and :math:`s^{J'}` the judge's score on the pairs that people
+    judged, each dialogue's weight being estimated without it. The variance of g is
     :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2`. With unequal chances each pair of a dialogue counts
-    for one over its chance [2]_.
+    for one over its chance. Sources: Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453, for the weight;
+    Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Parameters
     ----------
@@ -142,20 +132,16 @@ def prediction_powered_ratings(
     NotComparableError
         If people's comparisons do not link all responders.
 
-    References
-    ----------
-    .. [1] Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453, for the weight.
-    .. [2] Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
-
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all",
-    ...     panels=[Panel("human", 9, 3), Panel("model", 1, 1)])
-    >>> labelled = study.verdicts["dialogue_id"].isin(study.histories["dialogue_id"][:20])
-    >>> found = prediction_powered_ratings(study.verdicts[labelled | (study.verdicts["rater_kind"] == "model")])
-    >>> found.n_labelled, found.n_dialogues, found.saving <= found.most_saving + 0.1
-    (20, 60, True)
+    >>> panels = [Panel("human", 9, 3), Panel("model", 1, 1)]
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all", panels=panels)
+    >>> votes = study.verdicts
+    >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
+    >>> found = prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")])
+    >>> found.n_labelled, found.n_dialogues
+    (20, 60)
     """
     check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)
@@ -181,7 +167,10 @@ def prediction_powered_ratings(
     theta = fit.strengths(people.mean - ratio(moved, beside.seen.sum(axis=0), 0.0), alone)
     powered = corrected_covariance(own, apart, elsewhere, weights, share, fit.inverse(theta))
     plain = corrected_covariance(own, apart, elsewhere, np.zeros(len(own)), share, fit.inverse(alone))
-    rho_squared, by_dialogue, fewest = _rho_squared(own, beside.scores(), fit.inverse(alone)), float(np.trace(plain)), len(own)
+    # The correlation of people's and the judge's scores, in the metric of strengths.
+    one, other = ((part - part.mean(axis=0)) @ fit.inverse(alone) for part in (own, beside.scores()))
+    rho_squared = float(ratio((one * other).sum() ** 2, (one**2).sum() * (other**2).sum()))
+    by_dialogue, fewest = float(np.trace(plain)), len(own)
     if entries.rater is not None:
         where, a, b = (part[mine] for part in (entries.cluster, entries.a, entries.b))
         won, judged = entries.share[mine] - 0.5, (said.wins - 0.5 * said.seen)[where, a, b]
@@ -244,10 +233,7 @@ def _count(entries: Entries, mine: NDArray[np.bool_], stands_for: pd.Series | No
 def _add_raters(
     covariance: Array, where: Codes, rater: Codes, a: Codes, b: Codes, counts: Array, left: Array, inverse: Array
 ) -> Array:
-    """Add the variance of drawing raters again, less that of dialogues by raters, which both contain.
-
-    Source: Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
-    """
+    """Add the variance of other raters, less that of dialogues by raters, which both contain, as in ``crossed_error``."""
     size, pair = len(inverse), np.minimum(a, b) * len(inverse) + np.maximum(a, b)
     left = np.where(a < b, left, -left)
     total, off = (np.bincount(pair, part, size**2) for part in (counts, counts * left))
@@ -298,13 +284,6 @@ def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Ar
     labelled = np.atleast_2d(np.cov(own - weights[:, None] * apart, rowvar=False)) / n
     rest = weights.mean() ** 2 * (1.0 - share) / n_all * np.cov(elsewhere, rowvar=False)
     return np.asarray(inverse @ (labelled + rest) @ inverse)
-
-
-def _rho_squared(own: Array, beside: Array, inverse: Array) -> float:
-    """Give the squared correlation of people's and the judge's scores, in the metric of strengths."""
-    one, other = ((part - part.mean(axis=0)) @ inverse for part in (own, beside))
-    spread = float((one**2).sum() * (other**2).sum())
-    return float((one * other).sum() ** 2 / spread) if spread > 0 else float("nan")
 
 
 def _table(

@@ -28,20 +28,17 @@ def rank_agreement(
     r"""Compare how two parties order the replies of one history, history by history.
 
     Ten scores give 45 pairs that hang together, so the unit is the history: Kendall's
-    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}` over its pairs of replies [1]_,
-    where s and t are the signs of the two raters' differences, averaged over histories in which
-    both raters told some replies apart.
+    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}` over its pairs of replies, where s and t are the
+    signs of the two raters' differences, averaged over histories in which both raters told some replies apart.
+    Source: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239
 
     Parameters
     ----------
     scores : pandas.DataFrame
         The scores table.
-    between : tuple of str
-        Two parties: ``"human"``, ``"model"``, or a rater's name. Every rater of one meets every other rater of the other.
-    cluster : str
-        Column of what is resampled together: ``"dialogue_id"``, or ``"group"`` for blocks.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    between, cluster, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`. Every rater of one party meets every other rater of
+        the other.
 
     Returns
     -------
@@ -54,16 +51,12 @@ def rank_agreement(
     AgreementError
         If a party has no score, or the parties share no history.
 
-    References
-    ----------
-    .. [1] Kendall (1945), https://doi.org/10.1093/biomet/33.3.239
-
     Examples
     --------
     >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "history_id": "h", "dialogue_id": "d", "dimension": "empathy",
     ...     "rater": ["ann"] * 3 + ["llm"] * 3, "score": [1, 2, 3, 2, 2, 4]})
-    >>> rank_agreement(scores, between=("ann", "llm"), n_resamples=0)[["dimension", "tau"]].round(3).to_dict("records")
-    [{'dimension': 'empathy', 'tau': 0.816}]
+    >>> rank_agreement(scores, between=("ann", "llm"), n_resamples=0)["tau"].round(3).tolist()
+    [0.816]
     """
     votes = read_votes(need(scores, ["score", "history_id"], "This needs scores of replies to histories."), cluster=cluster)
     first, second = (np.unique(votes.rater[party(votes.rows, scores, who)]) for who in between)
@@ -91,7 +84,7 @@ def rank_agreement(
 def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:
     """Give for each conversation of two raters: tau, whether it has one, and whether both scored two replies."""
     units = pd.DataFrame({"conversation": conversation, "unit": np.arange(len(conversation))})
-    units = units.loc[~np.isnan(sheet[:, [first, second]]).any(axis=1)]
+    units = units[~np.isnan(sheet[:, first] + sheet[:, second])]
     pairs = units.merge(units, on="conversation", suffixes=("", "_other")).query("unit < unit_other")
     one, two = np.sign(sheet[pairs["unit"]] - sheet[pairs["unit_other"]])[:, [first, second]].T
     parts = np.column_stack([one * two, one**2, two**2, np.ones(len(one))])
@@ -114,33 +107,30 @@ def track_recipients(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    r"""Correlate what observers saw in a dialogue with what its seeker said.
+    """Correlate what observers saw in a dialogue with what its seeker said.
 
-    Spearman's correlation, over dialogues, of a value (the share of raters who preferred the supporter's
-    reply, a judge's score, how often a strategy was used) with each of the seeker's outcomes. It is no
-    effect: supporters choose strategies by how the talk goes. Two things keep it small whatever the
-    truth: most seekers give the highest score, and not all gave one (``n_missing``).
+    Spearman's correlation, over dialogues, of a value (the share of raters who preferred the supporter's reply, a judge's
+    score, how often a strategy was used) with each of the seeker's outcomes. It is no effect: supporters choose strategies
+    by how the talk goes. Most seekers give the highest score, which keeps it small whatever the truth.
 
     Parameters
     ----------
     values : pandas.DataFrame
         ``history_id``, ``value`` and the columns of `by`; one row a history and combination of these.
     histories : pandas.DataFrame
-        ``history_id``, ``dialogue_id`` and ``seeker_empathy``, ``seeker_relevance``,
-        ``distress_before`` and ``distress_after`` as far as `outcomes` need them.
-    by : sequence of str
-        Columns of `values`.
-    outcomes : sequence of str
-        Of :data:`OUTCOMES`.
+        ``history_id``, ``dialogue_id`` and, as far as `outcomes` need them, ``seeker_empathy``, ``seeker_relevance``,
+        ``distress_before`` and ``distress_after``.
+    by, outcomes : sequence of str
+        Columns of `values`, and which of :data:`OUTCOMES`.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``, ``ci_low``, ``ci_high``,
-        ``ci_level``, ``n`` (with an outcome), ``n_missing`` (without), ``n_clusters``, ``provisional``. Where a value or an
-        outcome does not vary, ``nan``.
+        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation`` (``nan`` where one of the two does
+        not vary), ``ci_low``, ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters`` and
+        ``provisional``.
 
     Raises
     ------
@@ -151,9 +141,8 @@ def track_recipients(
     --------
     >>> told = pd.DataFrame({"history_id": list("ghij"), "dialogue_id": list("ghij"), "seeker_empathy": [2, 3, 5, None]})
     >>> seen = pd.DataFrame({"history_id": list("ghij"), "code": "Question", "value": [0.1, 0.2, 0.4, 0.3]})
-    >>> found = track_recipients(seen, told, outcomes=["seeker_empathy"], n_resamples=0)
-    >>> found[["correlation", "n", "n_missing"]].values.tolist()
-    [[1.0, 3.0, 1.0]]
+    >>> track_recipients(seen, told, outcomes=["seeker_empathy"], n_resamples=0)[["correlation", "n"]].values.tolist()
+    [[1.0, 3.0]]
     """
     drop = ["distress_before", "distress_after"] if "distress_drop" in outcomes else []
     asked = [name for name in outcomes if name != "distress_drop"]
@@ -179,30 +168,25 @@ def track_recipients(
 
 
 def _correlate(part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float) -> dict[str, object]:
+    """Give Spearman's correlation, ties at their middle, in the data and under each row of weights."""
     there = part[outcome].notna().to_numpy()
     rows, where = part[there], where[there]
     n_clusters = len(np.unique(where))
     x, y = (np.unique(rows[column].to_numpy(float), return_inverse=True)[1] for column in ("value", outcome))
     weights = np.vstack([np.ones(len(rows)), drawn[:, where]])
-    found = _spearman(x, y, weights) if len(rows) else np.array([np.nan])
-    low, high = interval_of(float(found[0]), found[1:], n_clusters, ci_level, least=-1.0, most=1.0)
+    ranks, total = np.stack([_ranks(x, weights), _ranks(y, weights)]), np.maximum(weights.sum(axis=-1, keepdims=True), 1.0)
+    ranks = ranks - (weights * ranks).sum(axis=-1, keepdims=True) / total
+    (xx, xy), (_, yy) = np.einsum("irn,jrn->ijr", ranks, weights * ranks)
+    found = ratio(xy, np.where(xx * yy > 1e-18, np.sqrt(xx * yy), 0.0))
+    low, high = interval_of(float(found[0]), found[1:], max(n_clusters, 1), ci_level, least=-1.0, most=1.0)
     counts = {"n": len(rows), "n_missing": int((~there).sum()), "n_clusters": n_clusters}
     ends = {"correlation": float(found[0]), "ci_low": low, "ci_high": high, "ci_level": ci_level}
     return {**ends, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS}
 
 
-def _spearman(x: Codes, y: Codes, weights: Array) -> Array:
-    """Correlate ranks, ties at their middle, under each row of weights."""
-    ranks = np.stack([_ranks(x, weights), _ranks(y, weights)])
-    ranks = ranks - (weights * ranks).sum(axis=-1, keepdims=True) / weights.sum(axis=-1, keepdims=True)
-    (xx, xy), (_, yy) = np.einsum("irn,jrn->ijr", ranks, weights * ranks)
-    room = np.sqrt(xx * yy)
-    return ratio(xy, np.where(room > 1e-9, room, 0.0))
-
-
 def _ranks(codes: Codes, weights: Array) -> Array:
     """Give the middle rank of each entry, where an entry counts as often as its weight."""
     order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[order], np.arange(int(codes.max()) + 1))
+    starts = np.searchsorted(codes[order], np.unique(codes))
     counts = np.add.reduceat(weights[:, order], starts, axis=1)
     return np.asarray((np.cumsum(counts, axis=1) - counts / 2.0)[:, codes])

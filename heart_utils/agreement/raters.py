@@ -20,7 +20,6 @@ from heart_utils.tables import need_columns
 __all__ = ["ExclusionRule", "WriterRatings", "decide_exclusions", "rate_writers", "rater_quality"]
 
 SIDES = {"a": "b", "b": "a"}
-AVERAGE = "average writer"
 POOL = "human"
 """The responder for which several people write."""
 LARGEST_SD = 20.0
@@ -64,9 +63,9 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     pandas.DataFrame
         One row per rater: ``rater``; ``n_verdicts`` (valid); ``median_seconds``; ``share_first``, of choices for the reply
         shown first, and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side, ties apart, and
-        ``run_p``, the chance of one as long in fair tosses; ``tie_share``;
-        ``agreement`` with the majority of the others on ``n_compared`` pairs, a split majority counting half; ``reliability``
-        with ``ci_low``, ``ci_high`` and ``ci_level``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
+        ``run_p``, the chance of one as long in fair tosses; ``agreement`` with the majority of the others on ``n_compared``
+        pairs, a split majority counting half; ``tie_share``; ``reliability`` (Dawid and Skene's) with ``ci_low``, ``ci_high``
+        and ``ci_level``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
 
     Raises
     ------
@@ -77,8 +76,8 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     --------
     >>> votes = pd.DataFrame({"pair_id": [1, 1, 1, 2, 2, 2], "rater": ["x", "y", "z"] * 2, "verdict": list("aabbba"),
     ...     "order": "ab", "dimension": "overall", "state": "valid", "repeat": 0})
-    >>> rater_quality(votes)[["rater", "share_first", "agreement"]].to_numpy().tolist()
-    [['x', 0.5, 0.5], ['y', 0.5, 0.5], ['z', 0.5, 0.0]]
+    >>> rater_quality(votes)["agreement"].tolist()
+    [0.5, 0.5, 0.0]
     """
     rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
     if rows.empty:
@@ -94,12 +93,18 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     by_rater = rows.groupby("rater")
     table = pd.DataFrame({"n_verdicts": by_rater.size()})
     table["median_seconds"] = by_rater["seconds"].median() if "seconds" in rows else np.nan
-    table = table.join([_sides(rows), _leave_one_out(rows), rater_reliability(rows), _checks(table.index, raters)])
-    return table.assign(ci_level=CI_LEVEL).rename_axis("rater").reset_index()
+    counted = pd.DataFrame({"rater": table.index}) if raters is None else raters
+    counted = counted.reindex(columns=["rater", "n_checks", "n_checks_passed"]).groupby("rater").sum(min_count=1)
+    if unknown := sorted(set(table.index) - set(counted.index)):
+        raise AgreementError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
+    counted = counted.loc[table.index].astype("Int64")
+    checks = {"n_checks": counted["n_checks"], "n_checks_failed": counted["n_checks"] - counted["n_checks_passed"]}
+    table = table.join([_sides(rows), _leave_one_out(rows), rater_reliability(rows)])
+    return table.assign(ci_level=CI_LEVEL, **checks).rename_axis("rater").reset_index()
 
 
 def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) -> pd.DataFrame:
-    """Apply the rule, and say why for each rater.
+    """Apply the rule, and say why for each rater. What was not measured is no sign.
 
     Parameters
     ----------
@@ -111,8 +116,7 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
     Returns
     -------
     pandas.DataFrame
-        One row per rater: ``rater``, ``excluded``, ``signs`` (a list of words) and ``n_verdicts``. What
-        was not measured is no sign.
+        One row per rater: ``rater``, ``excluded``, ``signs`` (a list of words) and ``n_verdicts``.
 
     Examples
     --------
@@ -165,9 +169,9 @@ class WriterRatings:
         spot = {"strength": mean, "ci_low": mean - self.average + self.ci_low, "ci_high": mean - self.average + self.ci_high}
         spot |= dict(zip(["rating", "rating_low", "rating_high"], CENTRE + POINTS * np.array([*spot.values()]), strict=True))
         row = self.split.table[self.split.table["responder"].isin(self.writers["writer"])].head(1).assign(
-            **spot, responder=AVERAGE, population="dialogues_and_writers", penalised=False, rank_low=None, rank_high=None,
-            win_probability=np.nan, n_clusters=self.split.n_clusters, n_verdicts=int(self.writers["n_verdicts"].sum()),
-            provisional=bool(table["provisional"].any()),
+            **spot, responder="average writer", population="dialogues_and_writers", penalised=False, rank_low=None,
+            rank_high=None, win_probability=np.nan, n_clusters=self.split.n_clusters,
+            n_verdicts=int(self.writers["n_verdicts"].sum()), provisional=bool(table["provisional"].any()),
         )  # fmt: skip
         return pd.concat([table, row]).sort_values("strength", ascending=False, ignore_index=True)
 
@@ -185,12 +189,11 @@ def rate_writers(
 ) -> WriterRatings:
     r"""Rate writers together and apart, and the average human as the mean over writers.
 
-    Each writer :math:`w` has a strength :math:`\theta_w`; :math:`\theta_w` less the mean strength of
-    those who are no writers is the writer's gap, and the mean of the gaps is the average human. Writers
-    are a sample of people, so its standard error for writers like these is
-    :math:`\sqrt{s^2 + \tau^2 / W}`, with s from resampling dialogues and :math:`\tau` the standard
-    deviation between writers (``paule_mandel``). Intervals follow the one rule of ``interval_ends``; that for
-    writers like these has as many clusters as there are writers.
+    A writer's strength less the mean strength of those who are no writers is the writer's gap, and the mean of the gaps is the
+    average human. Writers are a sample of people, so its standard error for writers like these is
+    :math:`\sqrt{s^2 + \tau^2 / W}`, with s from resampling dialogues, :math:`\tau` the standard deviation between writers
+    (``paule_mandel``), and as many clusters as there are writers. In 200 simulated studies (12 writers, three a history, 60
+    dialogues, two raters a pair, a spread of 0.5) this interval held the truth in 92.5 %, that for these writers in 95 %.
 
     Parameters
     ----------
@@ -213,21 +216,13 @@ def rate_writers(
     RatingsError
         If there are fewer than three writers, nobody else, or a writer is not known.
 
-    Notes
-    -----
-    In 200 simulated studies (12 writers, three a history, 60 dialogues, two raters a pair, a spread of 0.5) the interval for
-    writers like these held the truth in 92.5%, that for these writers in 95%, and that of the spread in 95%; they said 95%.
-
     Examples
     --------
-    >>> from heart_utils.simulate.study import simulate_study
-    >>> strengths = {"human": 0.3, "m": 0.0, "n": -0.3}
-    >>> study = simulate_study(rng=np.random.default_rng(1), strengths=strengths, n_dialogues=40, pairs="all")
-    >>> authors = ["writer-" + "abc"[place // 3 % 3] if who == "human" else None
-    ...     for place, who in enumerate(study.replies["responder"])]
-    >>> found = rate_writers(study.verdicts, study.comparisons, study.replies.assign(author_id=authors), n_resamples=50)
+    >>> from heart_utils.simulate.study import simulate_writers
+    >>> study = simulate_writers({"m": 0.0, "n": -0.3}, rng=np.random.default_rng(1), n_dialogues=40)
+    >>> found = rate_writers(study.verdicts, study.comparisons, study.replies, n_resamples=50)
     >>> len(found.writers), bool(found.ci_low < found.average < found.ci_high)
-    (3, True)
+    (12, True)
     """
     rng = as_rng(rng)
     apart = split_writers(verdicts, comparisons, replies)
@@ -377,10 +372,7 @@ def _longest_run(values: np.ndarray) -> int:
 
 
 def _run_probability(n: int, length: int) -> float:
-    """Give the chance that n fair tosses hold a run of one side at least so long.
-
-    Sequences without such a run are counted by the length of the run they end in.
-    """
+    """Give the chance that n fair tosses hold a run of one side at least so long, by the length of the run that they end in."""
     if length <= 1:
         return 1.0
     ending = np.zeros(length - 1)  # chance that no run is long enough yet, and the present one has length 1, 2, ...
@@ -400,17 +392,6 @@ def _leave_one_out(rows: pd.DataFrame) -> pd.DataFrame:
     same = (np.sign(others) * lean + 1) / 2
     by_rater = same[compared].groupby(rows.loc[compared, "rater"])
     return pd.DataFrame({"agreement": by_rater.mean(), "n_compared": by_rater.size()})
-
-
-def _checks(index: pd.Index, raters: pd.DataFrame | None) -> pd.DataFrame:
-    if raters is None:
-        return pd.DataFrame({"n_checks": pd.NA, "n_checks_failed": pd.NA}, index=index, dtype="Int64")
-    known = raters.groupby("rater")[["n_checks", "n_checks_passed"]].sum()
-    unknown = sorted(set(index) - set(known.index))
-    if unknown:
-        raise AgreementError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
-    known = known.loc[index].astype("Int64")
-    return pd.DataFrame({"n_checks": known["n_checks"], "n_checks_failed": known["n_checks"] - known["n_checks_passed"]})
 
 
 def _names(verdicts: pd.DataFrame) -> list[str]:
