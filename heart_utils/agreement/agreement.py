@@ -121,12 +121,10 @@ def pairwise_agreement(
     pairs = pair_votes(votes, verdicts, between=between, by=by, ties=ties)
     weights = np.vstack([np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)])
     sums, margins, names = pairs.sums(), pairs.margins(), pairs.names()
-    measures = np.concatenate(
-        [
-            _measures(np.tensordot(some, sums, 1), np.tensordot(some, margins, 1), names.count_right(some))
-            for some in np.array_split(weights, np.ceil(len(weights) * margins[0].size / CHUNK_CELLS))
-        ]
-    )
+    measures = np.empty((len(weights), len(pairs.groups), len(MEASURES)))
+    for some in np.array_split(np.arange(len(weights)), np.ceil(len(weights) * margins[0].size / CHUNK_CELLS)):
+        drawn = weights[some]
+        measures[some] = _measures(np.tensordot(drawn, sums, 1), np.tensordot(drawn, margins, 1), names.count_right(drawn))
     n_clusters = (sums[:, :, 0] > 0).sum(axis=0)
     columns = interval_columns(MEASURES, measures[0], measures[1:], n_clusters, ci_level)
     if len(clusters) > 1 and len(measures) > 1:
@@ -245,10 +243,7 @@ def _commonest(counts: Array) -> Array:
 def pair_votes(
     votes: Votes, table: pd.DataFrame, *, between: tuple[str, str | None], by: Sequence[str], ties: str
 ) -> VotePairs:
-    """Pair what two parties said of the same replies, as counts. With "rater" in `by` the second party is told apart.
-
-    Without a second party each vote is paired with itself.
-    """
+    """Pair what two parties said of the same replies, as counts; without a second party each vote is paired with itself."""
     if votes.kind != "verdict":
         raise AgreementError("The table holds scores. Turn them with `scores_to_verdicts`, or use `rank_agreement`.")
     if len(tuple(between)) != 2 or isinstance(between, str):

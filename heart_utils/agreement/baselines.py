@@ -1,8 +1,4 @@
-"""What agreement with people is compared with: guesses that read nothing, and the ceiling.
-
-A guess knows who wrote, which reply is longer, how it looks or which came first. The ceiling is what a judge without noise
-would reach, since it still meets one noisy person.
-"""
+"""What agreement with people is compared with: guesses that read nothing, and the ceiling that one noisy person sets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Coefficients of agreement beyond chance: one body for kappa, AC1, alpha and intraclass correlations.
 
-`krippendorff`, statsmodels, scikit-learn and pingouin give the same values (tests hold that); here the clusters of
-42,000 votes are resampled a thousand times in half a second.
+`krippendorff`, statsmodels, scikit-learn and pingouin give the same values (tests hold that), without clusters.
 """
 
 from __future__ import annotations

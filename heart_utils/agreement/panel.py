@@ -1,8 +1,4 @@
-"""Several judges as one, and a judge for a person.
-
-Panels and how many independent judges they equal; the annotator test; how confident a judge that may abstain must be, so that
-its error against people stays below a stated risk.
-"""
+"""Several judges as one, and a judge for a person: panels, the annotator test, and when a judge should abstain."""
 
 from __future__ import annotations
 
@@ -178,8 +174,7 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
     single = not (complete & (n_people >= 2)).any()
     used = complete & (n_people >= (1 if single else 2))
     if not used.any():
-        judges = ", ".join(map(str, votes.raters[by_judge]))
-        raise AgreementError(f"No unit was answered by all judges ({judges}) and by a person.")
+        raise AgreementError(f"No unit was answered by all judges ({', '.join(votes.raters[by_judge])}) and by a person.")
     present, where = np.unique(cluster_of_unit(votes)[used], return_inverse=True)
     people = by_people[used]
     if votes.kind == "score" and not np.isnan(people).any():

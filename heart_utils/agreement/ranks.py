@@ -144,11 +144,11 @@ def track_recipients(
     >>> track_recipients(seen, told, outcomes=["seeker_empathy"], n_resamples=0)[["correlation", "n"]].values.tolist()
     [[1.0, 3.0]]
     """
-    drop = ["distress_before", "distress_after"] if "distress_drop" in outcomes else []
-    asked = [name for name in outcomes if name != "distress_drop"]
-    if missing := [name for name in ("history_id", "dialogue_id", *asked, *drop) if name not in histories]:
+    drop = ["distress_before", "distress_after"]
+    asked = [column for name in outcomes for column in (drop if name == "distress_drop" else [name])]
+    if missing := [name for name in ("history_id", "dialogue_id", *asked) if name not in histories]:
         raise AgreementError(f"histories have no column {', '.join(missing)}; only ESConv's seekers answered.")
-    told = histories.assign(distress_drop=histories[drop[0]] - histories[drop[1]]) if drop else histories
+    told = histories.assign(distress_drop=histories[drop[0]] - histories[drop[1]]) if drop[0] in asked else histories
     need_columns(values, ["history_id", "value", *by], AgreementError)
     if values.duplicated(["history_id", *by]).any():
         row = values.loc[values.duplicated(["history_id", *by]), ["history_id", *by]].iloc[0]

@@ -230,8 +230,7 @@ def rate_writers(
     writers = [name for name in names if name.startswith(f"{POOL}/")]
     count = len(writers)
     if count < 3 or count == len(names):
-        judged = f"{count} writers and {len(names) - count} others were judged"
-        raise RatingsError(f"{judged}; a spread between writers needs three writers, and a gap somebody else.")
+        raise RatingsError(f"{count} writers and {len(names) - count} others were judged; expected three or more, and one.")
     settings: dict[str, Any] = {"dimension": dimension, "n_resamples": n_resamples, "ci_level": ci_level}
     pooled = fit_ratings(verdicts, responders=responders, rng=rng, **settings)
     if responders is not None:  # each writer is described as the pool is
@@ -239,25 +238,23 @@ def rate_writers(
         responders = pd.concat([responders, ours.assign(responder=writers)], ignore_index=True)
     split = fit_ratings(apart, responders=responders, rng=rng, **settings)
     others = [name for name in split.strength.index if name not in writers]
-    theta, draws = split.strength, split.replicates
-    gaps = (theta[writers] - theta[others].mean()).to_numpy()
-    drawn = draws[writers].sub(draws[others].mean(axis=1), axis=0).to_numpy()
+    gaps = (split.strength[writers] - split.strength[others].mean()).to_numpy()
+    drawn = split.replicates[writers].sub(split.replicates[others].mean(axis=1), axis=0).to_numpy()
     about = split.table.set_index("responder").loc[writers]
     n_dialogues = about["n_clusters"].to_numpy(dtype=int)
     low, high = interval_ends(gaps, drawn, n_dialogues, ci_level)
     table = pd.DataFrame({"writer": writers, "gap": gaps, "ci_low": low, "ci_high": high, "n_dialogues": n_dialogues})
-    table["n_verdicts"] = about["n_verdicts"].to_numpy()
-    table["enough"] = (n_dialogues >= ENOUGH_DIALOGUES) & ~about["penalised"].to_numpy(dtype=bool)
+    enough = (n_dialogues >= ENOUGH_DIALOGUES) & ~about["penalised"].to_numpy(dtype=bool)
+    table = table.assign(n_verdicts=about["n_verdicts"].to_numpy(), enough=enough).sort_values("gap", ascending=False)
     # What all share, such as the others' luck, is no spread between writers.
     variances = (drawn - drawn.mean(axis=1, keepdims=True)).var(axis=0, ddof=1) * count / (count - 1)
     sd, sd_low, sd_high = paule_mandel(gaps, variances, ci_level=ci_level)
     average, means = float(gaps.mean()), drawn.mean(axis=1)
     n = int(split.n_clusters)
-    these_low, these_high = interval_of(average, means, n, ci_level)
     se = np.sqrt(float(standard_error(means[:, None], n)[0]) ** 2 + sd**2 / count)
-    ci_low, ci_high = map(float, error_ends(average, se, min(n, count), ci_level))
-    table, ends = table.sort_values("gap", ascending=False, ignore_index=True), (these_low, these_high, ci_low, ci_high)
-    return WriterRatings(pooled, split, table, average, *ends, ci_level, sd, sd_low, sd_high)
+    these, like = interval_of(average, means, n, ci_level), error_ends(average, se, min(n, count), ci_level)
+    ends = *these, float(like[0]), float(like[1])
+    return WriterRatings(pooled, split, table.reset_index(drop=True), average, *ends, ci_level, sd, sd_low, sd_high)
 
 
 def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame) -> pd.DataFrame:
@@ -389,8 +386,7 @@ def _leave_one_out(rows: pd.DataFrame) -> pd.DataFrame:
     others = lean.groupby(rows["pair_id"]).transform("sum") - lean
     n_others = sided.groupby(rows["pair_id"]).transform("sum") - sided
     compared = (lean != 0) & (n_others > 0)
-    same = (np.sign(others) * lean + 1) / 2
-    by_rater = same[compared].groupby(rows.loc[compared, "rater"])
+    by_rater = ((np.sign(others) * lean + 1) / 2)[compared].groupby(rows.loc[compared, "rater"])
     return pd.DataFrame({"agreement": by_rater.mean(), "n_compared": by_rater.size()})
 
 
