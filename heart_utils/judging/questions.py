@@ -66,7 +66,7 @@ class Question(NamedTuple):
         if not self.in_json:
             options = LETTER_OPTIONS
         elif not self.judge.limits_room:
-            options["max_tokens"] = self.form.room
+            options["max_tokens"] = self.form.room[0] + self.form.room[1] * len(self.form.cells)
         if schema and self.in_json:
             what = {"name": self.form.title, "strict": True, "schema": self.form.schema}
             options["response_format"] = {"type": "json_schema", "json_schema": what}

@@ -13,7 +13,7 @@ from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.calls.outcomes import CUT
 from heart_utils.calls.prices import price, text_bound
-from heart_utils.judging.prompts import PROMPTS, REPLY_INSTRUCTIONS, item_reply_messages, reply_messages
+from heart_utils.judging.prompts import PROMPTS, REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.judging.questions import count_calls
 from heart_utils.sources.files import check_last_speaker
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS, flag_reply
@@ -183,10 +183,8 @@ def _check_responders(responders: Sequence[Model | str]) -> None:
 
 
 def _request(history: Mapping[Any, Any], model: Model, repeat: int, instructions: str, language: str | None) -> Request:
-    free = language is not None
-    options = {} if model.limits_room else FREE_OPTIONS if free else REPLY_OPTIONS
-    turns = history["turns"]
-    messages = item_reply_messages(turns, language) if language is not None else reply_messages(turns, instructions)
+    options = {} if model.limits_room else REPLY_OPTIONS if language is None else FREE_OPTIONS
+    messages = reply_messages(history["turns"], instructions, language)
     return Request(model, messages, options, repeat, stream=True, tag=str(history["history_id"]))
 
 

@@ -441,7 +441,7 @@ def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkey
 
     assert chosen(2) == ["s1", "s2", "a1", "c1", "a2", "c2"]
     assert chosen(1) == ["s1", "s2", "a1", "c1", "a2"]
-    with pytest.raises(RecipeError, match="3 calm twins were asked for; the adversarial histories chosen have 2"):
+    with pytest.raises(RecipeError, match="3 calm_twin histories were asked for, and mine has 2 beside the adversarial"):
         chosen(3)
 
 
