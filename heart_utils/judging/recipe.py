@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -100,6 +101,11 @@ class Recipe:
     language: Literal["zh", "en"] = "zh"  #: ``zh`` or ``en``, of what models are told about them.
 
     @property
+    def models(self) -> tuple[Model, ...]:
+        """All who are asked."""
+        return (*self.responders, *self.judges, *self.coders)
+
+    @property
     def asked_language(self) -> str | None:
         """The language of HeartBench's prompts, where they are used."""
         return self.language if self.questions else None
@@ -127,12 +133,41 @@ def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Reci
     ('sample', ['SmolLM2-135M-judge'])
     """
     path = find_home() / "params" / f"{run}.yaml" if file is None else Path(file)
-    if not path.is_file():
-        raise RecipeError(f"{path} cannot be read; a run's settings stand in params/RUN.yaml.")
-    block = read_yaml(path, dict[str, Any], RecipeError).get("collect")
+    block, where = read_yaml(path, dict[str, Any], RecipeError).get("collect"), f"{path}, collect"
     if not isinstance(block, dict):
         raise RecipeError(f"{path} has no block `collect:`, so there is nothing to collect for {run!r}.")
-    return _read_block(run, block, f"{path}, collect")
+    given = {name: value for name, value in block.items() if value is not None}
+    if "run" in given:
+        raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
+    models: dict[str, Any] = {}
+    for name in MODELS:  # by themselves, since no message may repeat a key
+        entries = given.pop(name, [])
+        if not isinstance(entries, list):
+            raise RecipeError(f"{where}: {name} is {type(entries).__name__}, expected a list.")
+        models[name] = tuple(read_models(entries))
+    recipe: Recipe = replace(read_strictly(Recipe, {"run": run, **given}, where, RecipeError), **models)
+    shelf = find_root() / "data" / "protocols"
+    known = {"probes": PROBES, "slices": SLICES, "protocols": sorted(file.stem for file in shelf.glob("*.yaml"))}
+    known |= {"codebooks": load_codebooks()} if recipe.coders else {}
+    for name, words in known.items():
+        strange = [str(word) for word in given.get(name, ()) if word not in words]
+        if strange:
+            raise RecipeError(f"{where}: {name}: unknown {', '.join(strange)}. Known are {', '.join(words)}.")
+    absent = [name for name in MODELS[:2] if not models[name]] if recipe.questions else []
+    faults = {
+        "needs histories: sample, heart, esconv, or a file of your own": not (recipe.histories or recipe.questions),
+        f"no {' and no '.join(absent)}; name at least one model each": absent,
+        "rewrites: given replies are rewritten, and given_replies is false": recipe.rewrites and not recipe.given_replies,
+        "given_replies: no replies come with a file of histories; say given_replies: false": (
+            Path(recipe.histories).suffix and recipe.given_replies
+        ),
+    }
+    for fault, holds in faults.items():
+        if holds:
+            raise RecipeError(f"{where}: {fault}.")
+    if recipe.questions:
+        return replace(recipe, histories=recipe.questions, given_replies=False, protocols={})
+    return recipe
 
 
 def recipe_ledger(recipe: Recipe) -> Ledger:
@@ -217,7 +252,7 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        The table of responders.
+        The table ``responders``.
 
     Examples
     --------
@@ -242,16 +277,16 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     ledger : Ledger
         Where calls are kept.
     **how
-        As :func:`heart_utils.judging.respond.collect_replies` takes it: ``mode``, ``progress``, ...
+        As :func:`heart_utils.judging.respond.collect_replies` takes it: ``mode``, ``plan``, ``progress``, ...
 
     Returns
     -------
     pandas.DataFrame
-        The table of replies.
+        The table of replies, or the plan.
 
     Examples
     --------
-    >>> from heart_utils.calls.ledger import open_ledger
+    >>> from heart_utils import open_ledger
     >>> mine = Recipe("mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",))
     >>> recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))["responder"].value_counts().to_dict()
     {'echo': 13}
@@ -259,6 +294,8 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     responders: list[Model | str] = [*recipe.responders, *recipe.probes]
     asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
     replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
+    if how.get("plan"):
+        return replies[0]
     if recipe.given_replies:
         given = load_replies(recipe.histories, twins=recipe.twins)
         given = given[given["history_id"].isin(set(histories["history_id"]))]
@@ -285,11 +322,9 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from heart_utils.calls.models import Model
-    >>> mine = Recipe("mine", "sample", judges=(Model("judge", "openai/gpt-4o"),))
     >>> two = pd.DataFrame({"reply_id": ["r1", "r2"], "history_id": "h", "responder": ["x", "y"], "state": "valid"})
-    >>> recipe_comparisons(mine, two)[["reply_a", "reply_b", "order", "protocol"]].values.tolist()
-    [['r1', 'r2', 'ab', 'heart'], ['r1', 'r2', 'ba', 'heart']]
+    >>> recipe_comparisons(read_recipe("sample"), two)[["order", "protocol"]].values.tolist()
+    [['ab', 'heart'], ['ba', 'heart'], ['ab', 'heart-release']]
     """
     tables = []
     for protocol in _protocols(recipe, "pair"):
@@ -321,15 +356,13 @@ def recipe_verdicts(
 
     Examples
     --------
-    >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
-    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
-    >>> replies = recipe_replies(mine, histories, ledger=ledger)
-    >>> comparisons = recipe_comparisons(mine, replies)
-    >>> plan = recipe_verdicts(mine, histories, replies, comparisons, ledger=ledger, plan=True)
-    >>> plan[["rater", "n_calls", "n_recorded"]].values.tolist()
-    [['judge', 28, 0]]
+    >>> from heart_utils import open_ledger
+    >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
+    >>> histories = recipe_histories(recipe).head(2)
+    >>> replies = recipe_replies(recipe, histories, ledger=ledger, mode="dry")
+    >>> comparisons = recipe_comparisons(recipe, replies)
+    >>> recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True)["n_calls"].tolist()  # by protocol
+    [40, 20]
     """
     return ask_step("verdicts", recipe, histories, replies, comparisons, **how)
 
@@ -438,27 +471,21 @@ def recipe_requests(
     return requests
 
 
-def _about_pairs(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> list[Question]:
-    asked: dict[str, Any] = {"responders": recipe_responders(recipe), "repeats": recipe.judge_repeats, "seed": recipe.seed}
+def _about(asks: str, recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *pairs: pd.DataFrame) -> list[Question]:
+    """Ask about pairs, or about each reply alone, under each protocol that does."""
+    asked: dict[str, Any] = {"responders": recipe_responders(recipe)}
+    if recipe.questions and asks == "reply":
+        return plan_hits(_chosen_questions(recipe), histories, replies, recipe.judges, language=recipe.language, **asked)
+    asked |= {"repeats": recipe.judge_repeats if asks == "pair" else 1, "seed": recipe.seed}
     questions = []
-    for protocol in _protocols(recipe, "pair"):
-        theirs, asked["dimensions"] = comparisons[comparisons["protocol"] == protocol.name], recipe.protocols[protocol.name]
+    for protocol in _protocols(recipe, asks):
+        theirs = pairs[0][pairs[0]["protocol"] == protocol.name] if asks == "pair" else None
+        asked |= {"protocol": protocol, "dimensions": recipe.protocols[protocol.name]}
         questions += plan_questions(histories, replies, theirs, recipe.judges, **asked)
     return questions
 
 
-def _about_replies(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, _: object = None) -> list[Question]:
-    asked: dict[str, Any] = {"responders": recipe_responders(recipe)}
-    if recipe.questions:
-        return plan_hits(_chosen_questions(recipe), histories, replies, recipe.judges, language=recipe.language, **asked)
-    questions = []
-    for protocol in _protocols(recipe, "reply"):
-        asked |= {"protocol": protocol, "dimensions": recipe.protocols[protocol.name], "seed": recipe.seed}
-        questions += plan_questions(histories, replies, None, recipe.judges, **asked)
-    return questions
-
-
-def _about_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, _: object = None) -> list[Question]:
+def _about_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *_: object) -> list[Question]:
     if not recipe.coders:
         return []
     books = load_codebooks()
@@ -480,8 +507,8 @@ def _about_again(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame,
 
 
 STEPS: dict[str, tuple[str, Callable[..., list[Question]]]] = {
-    "verdicts": ("verdicts", _about_pairs),
-    "scores": ("scores", _about_replies),
+    "verdicts": ("verdicts", partial(_about, "pair")),
+    "scores": ("scores", partial(_about, "reply")),
     "codes": ("codes", _about_codes),
     "probes": ("verdicts", _about_probes),
     "again": ("verdicts", _about_again),
@@ -504,37 +531,3 @@ def _chosen_questions(recipe: Recipe) -> pd.DataFrame:
         raise RecipeError(f"n_questions: {n} were asked for, and there are {there}.")
     size = questions.assign(size=questions["content"].str.len()).groupby("question_id").agg({"n_turns": "first", "size": "sum"})
     return questions[questions["question_id"].isin(size.sort_values(["n_turns", "size"]).index[:n])]
-
-
-def _read_block(run: str, block: Mapping[str, Any], where: str) -> Recipe:
-    """Read the block ``collect:`` strictly; models by themselves, since no message may repeat a key."""
-    given = {name: value for name, value in block.items() if value is not None}
-    models: dict[str, Any] = {}
-    for name in MODELS:
-        entries = given.pop(name, [])
-        if not isinstance(entries, list):
-            raise RecipeError(f"{where}: {name} is {type(entries).__name__}, expected a list.")
-        models[name] = tuple(read_models(entries))
-    if "run" in given:
-        raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
-    said: Recipe = read_strictly(Recipe, {"run": run, **given}, where, RecipeError)
-    recipe = replace(said, **models)
-    if not (recipe.histories or recipe.questions):
-        raise RecipeError(f"{where}: needs histories: sample, heart, esconv, or a file of your own.")
-    shelf = find_root() / "data" / "protocols"
-    known = {"probes": PROBES, "slices": SLICES, "protocols": sorted(file.stem for file in shelf.glob("*.yaml"))}
-    known |= {"codebooks": load_codebooks()} if recipe.coders else {}
-    for name, words in known.items():
-        strange = [str(word) for word in given.get(name, ()) if word not in words]
-        if strange:
-            raise RecipeError(f"{where}: {name}: unknown {', '.join(strange)}. Known are {', '.join(words)}.")
-    if recipe.questions:
-        absent = [name for name in MODELS[:2] if not models[name]]
-        if absent:
-            raise RecipeError(f"{where}: no {' and no '.join(absent)}; name at least one model each.")
-        return replace(recipe, histories=recipe.questions, given_replies=False, protocols={})
-    if recipe.rewrites and not recipe.given_replies:
-        raise RecipeError(f"{where}: rewrites: given replies are rewritten, and given_replies is false.")
-    if Path(recipe.histories).suffix and recipe.given_replies:
-        raise RecipeError(f"{where}: given_replies: no replies come with a file of histories; say given_replies: false.")
-    return recipe
