@@ -49,9 +49,9 @@ __all__: list[str] = []
 
 INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
 
-TOKENS = {"prompt tokens": "prompt_tokens", "of them cached": "cached_tokens", "answer tokens": "completion_tokens"}
-"""Columns of the table that ends a run, and what they sum."""
-USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS.values())
+TOKENS = {"prompt_tokens": "prompt tokens", "cached_tokens": "of them cached", "completion_tokens": "answer tokens"}
+USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS)
+"""Columns of the calls that the table at the end of a run is made of, tokens under other names."""
 
 SAID = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
 
@@ -331,17 +331,18 @@ def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
 
 def _used(ledger: Ledger, recipe: Recipe) -> pd.DataFrame:
     """Read how the calls that this run looked up ended and what they took, each with its model's names in the run."""
-    names: dict[str, list[str]] = {}
+    names: dict[str, dict[str, None]] = {}
     for model in recipe.models:
-        names.setdefault(model.identity_digest, []).append(model.name)
-    shown = {digest: ", ".join(dict.fromkeys(mine)) for digest, mine in names.items()}
+        names.setdefault(model.identity_digest, {})[model.name] = None
     wanted = sa.select(*(calls.c[name] for name in USED)).where(calls.c.status != "claimed")
     rows: list[Any] = []
     with ledger.reading() as connection:
         for keys in chunks(sorted(ledger.used)):
             rows += connection.execute(wanted.where(keys_in(ledger.engine, calls.c.key, keys))).all()
     table = pd.DataFrame(rows, columns=list(USED))
-    return table.assign(model=table["model"].map(shown).fillna("(of an earlier recipe)"))
+    return table.assign(
+        model=table["model"].map({digest: ", ".join(mine) for digest, mine in names.items()}).fillna("(of an earlier recipe)")
+    )
 
 
 def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
@@ -356,12 +357,14 @@ def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
 
 def _by_model(used: pd.DataFrame) -> str:
     """Lay out what this run's calls took, model by model, whenever they were made; and who answered under its name."""
-    lines, notes = [], []
+    if used.empty:
+        return "No call of this run is recorded."
+    ends = {"refused": used["status"] == "refused", "failed": used["status"] == "error"}
+    table = used.assign(calls=1, **ends)[["model", "calls", *TOKENS, "cost_usd", *ends]].groupby("model").sum()
+    usd = table["cost_usd"].map("{:.4f}".format)
+    table = table.map("{:,.0f}".format).assign(cost_usd=usd).rename(columns={**TOKENS, "cost_usd": "USD"}).reset_index()
+    notes = [f"The calls of this run, whenever they were made\n{table.to_string(index=False)}"]
     for name, rows in used.groupby("model"):
-        ends = rows["status"].value_counts()
-        cells = {title: f"{int(rows[column].sum()):,}" for title, column in TOKENS.items()}
-        lines.append({"model": name, "calls": f"{len(rows):,}", **cells, "USD": f"{rows['cost_usd'].sum():.4f}",
-                      "refused": ends.get("refused", 0), "failed": ends.get("error", 0)})  # fmt: skip
         guessed = int(rows["estimated"].eq(True).sum())
         if guessed:
             notes.append(f"{name}: of {guessed} answers no tokens were counted; their cost is an estimate.")
@@ -370,9 +373,7 @@ def _by_model(used: pd.DataFrame) -> str:
             if len(met) > 1:
                 told = ", ".join(f"{word} ({n} calls)" for word, n in met.items())
                 notes.append(f"{name}: its {what} changed in the middle of the run: {told}.")
-    if not lines:
-        return "No call of this run is recorded."
-    return "\n".join([f"The calls of this run, whenever they were made\n{pd.DataFrame(lines).to_string(index=False)}", *notes])
+    return "\n".join(notes)
 
 
 def _show_warning(said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -271,12 +271,7 @@ def plan_questions(
 
 
 def plan_codes(
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    coders: Sequence[Model],
-    *,
-    codebooks: Mapping[str, Codebook],
-    seed: int = 0,
+    histories: pd.DataFrame, replies: pd.DataFrame, coders: Sequence[Model], *, codebooks: Mapping[str, Codebook], seed: int = 0
 ) -> list[Question]:
     """Ask which labels hold of every reply, one call a codebook, sorted by history."""
 
@@ -401,9 +396,9 @@ def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, asked: pd.DataFram
 def _drawn_forms(protocol: Protocol, rubric: Rubric, repeats: int, seed: int) -> Forms:
     """Draw the forms of each pair, or of each reply alone, once: they are the same in both orders and for every judge."""
     drawn: dict[tuple[str, int, str], list[Form]] = {}
+    alone = protocol.asks == "reply"
 
     def forms(judge: Model, about: Mapping[str, Any], history: str) -> Iterator[tuple[Form, int]]:
-        alone = protocol.asks == "reply"
         for repeat in range(repeats):
             key = about["reply_id" if alone else "pair_id"], repeat, judge.answer_format
             if key not in drawn:
@@ -422,22 +417,19 @@ def draw_form(
     protocol: Protocol, rubric: Rubric, seed: int, about: str, repeat: int, *, texts: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
     """Draw the codes and the order of dimensions for a pair, or for a reply alone."""
-    generator = seeded(seed, about, protocol.name, repeat)
+    generator, order = seeded(seed, about, protocol.name, repeat), rubric.dimensions
     codes = protocol.codes or draw_codes(generator, texts)  # first: which dimensions are asked must not change them
-    dimensions = rubric.dimensions
-    if protocol.dimension_order == "shuffled":
-        dimensions = tuple(sorted(dimensions, key=lambda _: generator.random()))
-    return codes, dimensions
+    shuffled = protocol.dimension_order == "shuffled"
+    return codes, tuple(sorted(order, key=lambda _: generator.random())) if shuffled else order
 
 
 def _history_blocks(histories: pd.DataFrame, protocol: Protocol) -> Said:
     """Write every conversation as judges read it, and say where the labels are wrong."""
-    blocks: dict[str, tuple[str, tuple[str, ...]]] = {}
+    blocks = {}
     for row in _rows_of(histories):
-        swapped = protocol.turn_labels == "parity" and any(
-            turn["speaker"] != SPEAKERS[number % 2] for number, turn in enumerate(row["turns"])
-        )
-        blocks[row["history_id"]] = (history_block(row, protocol), ("roles_swapped",) if swapped else ())
+        true = [turn["speaker"] for turn in row["turns"]] == [SPEAKERS[at % 2] for at in range(len(row["turns"]))]
+        swapped = ("roles_swapped",) if protocol.turn_labels == "parity" and not true else ()
+        blocks[row["history_id"]] = (history_block(row, protocol), swapped)
     return blocks
 
 

@@ -28,19 +28,8 @@ from heart_utils.settings import Text, read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.tables import SPEAKERS
 
-__all__ = [
-    "REPLY_INSTRUCTIONS",
-    "Dimension",
-    "Form",
-    "Protocol",
-    "ProtocolError",
-    "Rubric",
-    "RubricError",
-    "load_codebooks",
-    "load_protocol",
-    "load_rubric",
-    "prompt_hash",
-]
+__all__ = ["REPLY_INSTRUCTIONS", "Dimension", "Form", "Protocol", "ProtocolError", "Rubric", "RubricError"]
+__all__ += ["load_codebooks", "load_protocol", "load_rubric", "prompt_hash"]
 
 T = TypeVar("T")
 Line = Annotated[Text, StringConstraints(strip_whitespace=True)]
@@ -182,6 +171,11 @@ class Protocol:
         if self.codes and (len(self.codes) != 2 or len(set(self.codes)) < 2 or not all(self.codes)):
             raise ValueError(f"codes is {list(self.codes)!r}, expected two different texts, for the first and second reply.")
 
+    @property
+    def answers(self) -> str:
+        """What is said of each dimension: a ``score``, or which is better by a ``number`` or by ``plus`` signs."""
+        return "score" if self.asks == "reply" else self.margin
+
 
 def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     """Read a protocol and check it.
@@ -312,7 +306,7 @@ class Form:
         cells = {"score": scale} if self.protocol.asks == "reply" else cells
         reasoning = {"reasoning": {"type": "string"}}
         value: dict[str, Any] = _object(cells if once else reasoning | cells)
-        if self.protocol.asks == "pair" and self.protocol.margin == "plus":
+        if self.protocol.answers == "plus":
             value = {"type": "string", "enum": [code + "+" * n for code in self.codes for n in range(1, 6)]}
         verdicts = {dimension.name: value for dimension in self.dimensions}
         return _object(reasoning | verdicts if once else verdicts)
@@ -549,28 +543,15 @@ def _lines(dimensions: tuple[Dimension, ...]) -> str:
 @lru_cache(maxsize=2_048)
 def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
     """Say how to answer, with places for the codes."""
+    words, (first, second) = PROMPTS["answer"], PLACES
+    ties = words["ties"] if protocol.ties else dict.fromkeys(words["ties"], "")
+    how = words[protocol.answers].format(first=first, second=second, **ties)
+    plus = f"{first} or {second}, then + to +++++"
+    cells: Any = {"score": {"score": 0}, "number": {"winner": "...", "margin": 0}, "plus": plus}[protocol.answers]
     once = protocol.reasoning == "once"
-    if protocol.asks == "reply":
-        cells: Any = {"score": 0}
-        how = "score it from 1 (the low end) to 5 (the high end)"
-    else:
-        first, second = PLACES
-        tie = ' or "tie"' if protocol.ties else ""
-        how = f'say which reply does better on it, "{first}" or "{second}"{tie}'
-        if protocol.margin == "plus":
-            cells = f"{first} or {second}, then + to +++++"
-            how += ", followed by one plus sign (hardly better) to five (far better)"
-        else:
-            cells = {"winner": "...", "margin": 0}
-            how += ", and by what margin, from 1 (hardly better) to 5 (far better)"
-            how += "; for a tie the margin does not count" if tie else ""
-    if once:
-        said = f"First give your reasoning in a few sentences; then, for each dimension, {how}."
-    else:
-        said = f"For each dimension first give your reasoning in one sentence, then {how}."
     values = dict.fromkeys((one.name for one in dimensions), cells if once else {"reasoning": "...", **cells})
     pattern = json.dumps({"reasoning": "...", **values} if once else values, ensure_ascii=False)
-    return f"{said} Answer with one JSON object and nothing else, filled in after this pattern:\n{pattern}"
+    return f"{words[protocol.reasoning].format(how=how)} {words['form']}:\n{pattern}"
 
 
 def text_markers(texts: Sequence[str]) -> tuple[str, str]:

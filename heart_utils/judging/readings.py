@@ -62,7 +62,7 @@ def read_dimensions(call: Call, form: Form) -> tuple[list[Reading], str | None]:
         failed = call.status in ("error", "refused")
         return [Reading(call.status) if failed else _read_letter(call, form.codes)], None
     names = [dimension.name for dimension in form.dimensions]
-    found, failure = _answer(call, names, lambda text: find_object(text, names), "of the form asked for")
+    found, failure = _answer(call, names, len(names), "of the form asked for")
     if found is None:
         return failure
     shared = _text(found.get("reasoning")) if form.protocol.reasoning == "once" else None
@@ -75,7 +75,7 @@ def read_dimensions(call: Call, form: Form) -> tuple[list[Reading], str | None]:
 
 def read_labels(call: Call, names: Sequence[str]) -> tuple[list[Reading], str | None]:
     """Read which labels hold; one that is left out is ``unparsed``, never absent."""
-    found, failure = _answer(call, names, lambda text: last_object(text, names), "with the labels")
+    found, failure = _answer(call, names, len(names), "with the labels")
     if found is None:
         return failure
     said = {name: found.get(name) for name in names}
@@ -87,7 +87,7 @@ def read_labels(call: Call, names: Sequence[str]) -> tuple[list[Reading], str | 
 
 def read_hits(call: Call, n: int) -> tuple[list[Reading], str | None]:
     """Read exactly as many hits as items, each 1, 0 or null, or none at all."""
-    found, failure = _answer(call, range(n), lambda text: last_object(text, ["hits"]), "with hits")
+    found, failure = _answer(call, ["hits"], n, "with hits")
     if found is None:
         return failure
     hits, fault = found["hits"], None
@@ -105,15 +105,16 @@ def read_hits(call: Call, n: int) -> tuple[list[Reading], str | None]:
 
 
 def _answer(
-    call: Call, cells: Sequence[Any], find: Callable[[str], dict[str, Any] | None], form: str
+    call: Call, names: Sequence[str], n_cells: int, form: str
 ) -> tuple[dict[str, Any] | None, tuple[list[Reading], str | None]]:
     """Find the object in an answer; where there is none, what every cell is then, and what is wrong."""
+    found, fault = find_object(call.text, names), f"it holds no JSON object {form}"
+    state = "unparsed"
     if call.status not in ("ok", "truncated"):
-        return None, ([Reading("refused" if call.status == "refused" else "error")] * len(cells), None)
-    found = find(call.text)
-    if found is None and REFUSAL.match(call.text):
-        return None, ([Reading("refused")] * len(cells), None)
-    return found, ([Reading("unparsed")] * len(cells), f"it holds no JSON object {form}")
+        found, state = None, "refused" if call.status == "refused" else "error"
+    elif found is None and REFUSAL.match(call.text):
+        state = "refused"
+    return found, ([Reading(state)] * n_cells, fault if state == "unparsed" else None)
 
 
 def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
@@ -137,11 +138,6 @@ def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
 def _letter(token: str) -> str:
     """Strip what tokenizers and models put around a letter."""
     return token.strip(" \t\n▁Ġ*\"'().")
-
-
-def last_object(text: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """Find the last object in a text that has any of these keys."""
-    return _last(text, lambda content: content if isinstance(content, dict) and set(names) & set(content) else None)
 
 
 def find_object(text: str, names: Sequence[str]) -> dict[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,21 +26,8 @@ from heart_utils.sources.heartbench import load_question_histories, load_questio
 from heart_utils.sources.load import load_histories, load_replies, load_responders
 from heart_utils.tables import SLICES, check_table, empty_table
 
-__all__ = [
-    "Recipe",
-    "RecipeError",
-    "read_recipe",
-    "recipe_again",
-    "recipe_codes",
-    "recipe_comparisons",
-    "recipe_histories",
-    "recipe_ledger",
-    "recipe_probes",
-    "recipe_replies",
-    "recipe_responders",
-    "recipe_scores",
-    "recipe_verdicts",
-]
+__all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_again", "recipe_codes", "recipe_comparisons", "recipe_histories"]
+__all__ += ["recipe_ledger", "recipe_probes", "recipe_replies", "recipe_responders", "recipe_scores", "recipe_verdicts"]
 
 TWINNED = "calm_twin"
 MODELS = ("responders", "judges", "coders")
@@ -111,15 +97,13 @@ class Recipe:
         return self.language if self.questions else None
 
 
-def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Recipe:
+def read_recipe(run: str) -> Recipe:
     """Read what a run collects.
 
     Parameters
     ----------
     run : str
         Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
-    file : str or path, optional
-        Another file.
 
     Returns
     -------
@@ -132,7 +116,7 @@ def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Reci
     >>> recipe.histories, [judge.name for judge in recipe.judges]
     ('sample', ['SmolLM2-135M-judge'])
     """
-    path = find_home() / "params" / f"{run}.yaml" if file is None else Path(file)
+    path = find_home() / "params" / f"{run}.yaml"
     block, where = read_yaml(path, dict[str, Any], RecipeError).get("collect"), f"{path}, collect"
     if not isinstance(block, dict):
         raise RecipeError(f"{path} has no block `collect:`, so there is nothing to collect for {run!r}.")

@@ -159,15 +159,12 @@ def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
     """Make the table of responders."""
     _check_responders(responders)
     rows = []
-    for responder in responders:
-        row: dict[str, Any] = dict.fromkeys(("family", "model", "size", "released", "price"))
-        if isinstance(responder, Model):
-            rates = price(responder)
-            known = {"family": responder.family, "model": responder.model, "price": None if rates is None else rates[1] * 1e6}
-            row |= {"responder": responder.name, "responder_kind": "model", **known}
-        else:
-            row |= {"responder": responder, "responder_kind": "probe"}
-        rows.append({**row, "simulated": False})
+    for one in responders:
+        rates = None if isinstance(one, str) else price(one)
+        about: dict[str, Any] = {"responder_kind": "probe", "responder": one}
+        if not isinstance(one, str):
+            about = {"responder_kind": "model", "responder": one.name, "family": one.family, "model": one.model}
+        rows.append({**about, "price": rates and rates[1] * 1e6})
     return check_table("responders", pd.DataFrame(rows)) if rows else empty_table("responders")
 
 

@@ -83,10 +83,10 @@ def test_what_cannot_be_asked_is_said(monkeypatch):
 def test_a_recipe_without_the_setting_asks_nothing_again_and_a_negative_number_is_refused(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("collect: {histories: sample}\n")
-    assert read_recipe("mine", file=file).asked_again == 0
+    assert read_recipe(str(file.with_suffix(""))).asked_again == 0
     file.write_text("collect: {histories: sample, asked_again: -1}\n")
     with pytest.raises(RecipeError, match="asked_again is -1, expected 0 or more"):
-        read_recipe("mine", file=file)
+        read_recipe(str(file.with_suffix("")))
 
 
 def recorded(run):

@@ -14,18 +14,18 @@ JUDGE = {"name": "judge", "model": "openai/none", "family": "none"}
 
 @pytest.fixture(scope="module")
 def texts():
-    return make_probes().replies.set_index(["history_id", "responder"])["text"].unstack()  # noqa: PD010
+    return make_probes()["replies"].set_index(["history_id", "responder"])["text"].unstack()  # noqa: PD010
 
 
 def test_each_history_has_every_probe_beside_its_reference_in_both_orders():
     probes = make_probes()
-    assert probes.histories["slice"].eq("standard").all()
-    met = probes.comparisons.groupby(["history_id", "order"]).size()
+    assert probes["histories"]["slice"].eq("standard").all()
+    met = probes["comparisons"].groupby(["history_id", "order"]).size()
     assert (met == len(CHECKS)).all()
-    assert len(met) == 2 * len(probes.histories)
-    sides = probes.comparisons[["responder_a", "responder_b"]].eq("reference").sum(axis=1)
+    assert len(met) == 2 * len(probes["histories"])
+    sides = probes["comparisons"][["responder_a", "responder_b"]].eq("reference").sum(axis=1)
     assert (sides == 1).all()
-    for table in vars(probes).values():
+    for table in probes.values():
         assert table.index.tolist() == list(range(len(table)))
 
 
@@ -40,7 +40,7 @@ def test_the_four_that_add_leave_the_reply_whole(texts):
 
 
 def test_a_reply_from_another_history_is_the_next_ones_reference(texts):
-    there = texts.loc[make_probes().histories["history_id"]]
+    there = texts.loc[make_probes()["histories"]["history_id"]]
     assert there["other-history"].tolist() == [*there["reference"].iloc[1:], there["reference"].iloc[0]]
 
 
@@ -56,7 +56,7 @@ def test_what_is_bare_is_about_as_long_and_shares_fewer_words_with_the_conversat
         history: {
             word.strip(".,?!\"'").lower() for turn in turns if turn["speaker"] == "seeker" for word in turn["text"].split()
         }
-        for history, turns in zip(probes.histories["history_id"], probes.histories["turns"], strict=True)
+        for history, turns in zip(probes["histories"]["history_id"], probes["histories"]["turns"], strict=True)
     }
 
     def shared(column):
