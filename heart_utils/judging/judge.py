@@ -452,7 +452,7 @@ def _judge_flags(judge: Model, responders: pd.DataFrame | None, present: set[str
 
 def _rows_of(table: pd.DataFrame) -> Rows:
     """Give rows as mappings, several times faster than pandas does for text kept in Arrow."""
-    columns = list(table)
+    columns = [str(name) for name in table]
     cells = [table[column].to_numpy(dtype=object) for column in columns]
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
