@@ -632,7 +632,7 @@ class _Flow:
             patience, silence = request.model.patience_s, lane.silence(clock())
             lane.turned_down += failure.kind == "never"
             if not lane.heard and (silence > UNHEARD_S or lane.turned_down >= DEAF):
-                lane.heard = await self._on_ledger(self.ledger.knows, request)
+                lane.heard = await self._on_ledger(self.ledger.knows, lane.model)
                 patience = patience if lane.heard else min(patience, UNHEARD_S)
             if failure.kind == "closed" or silence > patience or (failure.after_s or 0.0) > patience:
                 wait = f" (it asks to wait {failure.after_s:g} s)" if failure.after_s else ""
