@@ -8,6 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,6 @@ at Gemini's own address and at Mistral it makes none, and those of Vertex AI go 
 
 DISCOUNT = 0.5
 NOTED = ("name", "model", "api_base", "api_key_env", "checksum", "served_id", "price_prompt", "price_completion")
-TOLD = ("finish_reason", "logprobs", "prompt_tokens", "completion_tokens")
 LINES = 10_000
 ENDED = ("completed", "failed", "expired", "cancelled")
 CREATE_S = 600.0  #: A batch that its provider does not know so long after it was to be created never reached it.
@@ -145,12 +145,10 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     body = json.loads(json.dumps(response["body"]), object_hook=lambda entry: SimpleNamespace(**entry))
     answer = read_plain(body, time.perf_counter())
     usd = cost(model, answer.prompt_tokens, answer.completion_tokens)
-    truncated = answer.finish_reason == "length" and answer.logprobs is None
-    status = "refused" if answer.refused else "error" if truncated or not answer.text else "ok"
-    told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD}
-    told |= {"text": redact(answer.text, secrets_of(model)), "cost_usd": None if usd is None else usd * DISCOUNT}
-    error = "truncated in a batch; a plain run asks again with more room" if truncated else None
-    return Call(key, status, attempts=1, error=error, **told)
+    told: dict[str, Any] = {"text": redact(answer.text, secrets_of(model)), "cost_usd": None if usd is None else usd * DISCOUNT}
+    if answer.status == "truncated":
+        told |= {"status": "error", "error": "truncated in a batch; a plain run asks again with more room"}
+    return replace(answer, call_id=key, total_ms=None, attempts=1, **told)
 
 
 def _provider(model: Model) -> tuple[str, str]:

@@ -40,7 +40,7 @@ def ledger(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.engine._WHOLE", set())
+    monkeypatch.setattr("heart_utils.calls.outcomes._WHOLE", set())
     monkeypatch.setattr("heart_utils.calls.engine._SILENT", {})
     monkeypatch.setattr("heart_utils.calls.engine.FIRST_PAUSE_S", 0.01)
 
