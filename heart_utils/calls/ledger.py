@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, wraps
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -27,6 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.runs import Run, RunError, open_run, write_atomically
+from heart_utils.settings import read_yaml
 
 __all__ = ["Claim", "Ledger", "LedgerError", "Money", "ReplayError", "open_ledger"]
 
@@ -37,69 +38,25 @@ SCHEMES = ("sqlite", "postgresql")
 WAIT_S = 60  #: How long a process waits for another one's transaction.
 
 metadata = sa.MetaData()
+KINDS = {"text": sa.Text, "real": sa.Float, "count": sa.Integer, "bytes": sa.LargeBinary, "flag": sa.Boolean}
 
 
-def _key(name: str, length: int) -> sa.Column[str]:
-    return sa.Column(name, sa.String(length), primary_key=True)
+def _table(name: str, columns: Mapping[str, Any]) -> sa.Table:
+    """Make a table of what ``ledger.yaml`` says of it."""
+    table = sa.Table(name, metadata)
+    for column, holds in columns.items():
+        kind, _, none = str(holds).partition(" or ")
+        held = KINDS[kind]() if kind in KINDS else sa.String(int(kind))
+        table.append_column(sa.Column(column, held, primary_key=not table.columns, nullable=bool(none)))
+    return table
 
 
-def _columns(kind: Any, names: str, *, nullable: bool = False) -> list[sa.Column[Any]]:
-    return [sa.Column(name, kind, nullable=nullable) for name in names.split()]
-
-
-_may_be = partial(_columns, nullable=True)
-
-about = sa.Table("about", metadata, _key("name", 40), *_columns(sa.Text(), "value"))
-calls = sa.Table(
-    "calls",
-    metadata,
-    _key("key", 32),
-    *_columns(sa.String(12), "status"),  # claimed, or what became of the call
-    *_may_be(sa.String(64), "owner"),
-    *_may_be(sa.Float(), "reserved_usd"),
-    *_may_be(sa.Text(), "tag"),
-    *_may_be(sa.String(16), "model asked options"),  # digests; `parts` has what the first and the third stand for
-    *_may_be(sa.Integer(), "repeat"),
-    *_may_be(sa.LargeBinary(), "messages answer"),  # zstandard
-    *_may_be(sa.String(40), "finish_reason"),
-    *_may_be(sa.Text(), "logprobs"),
-    *_may_be(sa.Float(), "ttft_ms total_ms"),
-    *_may_be(sa.Integer(), "prompt_tokens completion_tokens"),
-    *_may_be(sa.Float(), "cost_usd"),
-    *_may_be(sa.Integer(), "attempts in_flight"),
-    *_may_be(sa.Text(), "error"),
-    *_may_be(sa.Float(), "finished_at"),  # by the database's clock
-    *_may_be(sa.Text(), "served_model fingerprint"),
-    *_may_be(sa.Integer(), "cached_tokens"),
-    *_may_be(sa.Boolean(), "estimated"),
-    *_may_be(sa.String(16), "digest"),  # of all that the row says of the answer
-)
+_tables = read_yaml(Path(__file__).parents[1] / "ledger.yaml", dict[str, dict[str, str | int]], ValueError)
+about, calls, owners, parts, batches, paces = (_table(name, columns) for name, columns in _tables.items())
 # What is claimed is a few hundred rows of perhaps a million: this finds them.
 # What a model's calls cost together is read from this alone, for a budget of its own.
 sa.Index("spending", calls.c.model, calls.c.cost_usd, calls.c.reserved_usd)
 sa.Index("claims", calls.c.owner, sqlite_where=calls.c.status == "claimed", postgresql_where=calls.c.status == "claimed")
-
-owners = sa.Table(
-    "owners",
-    metadata,
-    _key("owner", 64),
-    *_columns(sa.String(200), "host"),
-    *_may_be(sa.Integer(), "pid"),
-    *_may_be(sa.Float(), "started"),
-    *_columns(sa.Float(), "seen_at spent_usd unsettled_usd"),
-)
-parts = sa.Table("parts", metadata, _key("digest", 16), *_columns(sa.Text(), "body"))
-batches = sa.Table(
-    "batches",
-    metadata,
-    _key("batch", 200),  # as the provider calls it; its owner until that is known
-    *_columns(sa.String(64), "owner"),  # of its claims
-    *_columns(sa.Text(), "model"),  # what is needed to ask for it again; never a key
-    *_columns(sa.String(20), "status"),  # creating, open, or how it ended
-    *_columns(sa.Integer(), "n"),
-    *_columns(sa.Float(), "submitted_at"),
-)
-paces = sa.Table("paces", metadata, _key("name", 40), *_columns(sa.Float(), "next_at"))  # a queue, and when it is free
 
 ANSWERED = calls.c.status != "claimed"
 
