@@ -62,9 +62,9 @@ class Lane:
     """One model's queue; it changes as the work goes on.
 
     Tasks are `waiting` until this process claims them, then `ready`; `elsewhere` are those that another process claimed.
-    `closed` says why nothing more is asked. `failures` are attempts in a row without any answer, the first of which ended at
-    `silent_since`. `turned_down` are requests that the provider will not answer: if the first few all are, and the model was
-    never `heard` on this ledger, the fault is in the settings.
+    `closed` says why nothing more is asked, `short` of how many for want of money. `failures` are attempts in a row without
+    any answer, the first of which ended at `silent_since`. `turned_down` are requests that the provider will not answer: if
+    the first few all are, and the model was never `heard` on this ledger, the fault is in the settings.
     """
 
     model: Model
@@ -73,8 +73,9 @@ class Lane:
     waiting: deque[Task]
     ready: deque[Task] = field(default_factory=deque)
     elsewhere: list[Task] = field(default_factory=list)
-    refill: asyncio.Task[None] | None = None
+    claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     closed: str | None = None
+    short: int = 0
     answers: int = 0
     failures: int = 0
     silent_since: float | None = None
@@ -84,7 +85,6 @@ class Lane:
     limits: tuple[Limit, ...] = ()
     held_until: float = 0.0
     _gap_s: float = 0.0
-    _look_at: float = 0.0
 
     @property
     def rest(self) -> str:
@@ -102,6 +102,7 @@ class Lane:
 
     def answered(self) -> None:
         """Note an answer: the model is there, and may be asked a little faster."""
+        self.held_until = 0.0 if self.out else self.held_until
         self.answers, self.failures, self.silent_since = self.answers + 1, 0, None
         _SILENT.pop((self.model.identity, self.model.api_base), None)
         self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
@@ -119,7 +120,7 @@ class Lane:
         self.failures, self.said = self.failures + 1, failure.words
         self.silent_since = clock if self.silent_since is None else self.silent_since
         if self.failures == DEAF:
-            self._look_at = clock + MIN_LOOK_S
+            self.held_until = max(self.held_until, clock + MIN_LOOK_S)
         return None
 
     def gives_up(self, failure: Failure, clock: float) -> bool:
@@ -136,14 +137,16 @@ class Lane:
         self.closed = self.closed or f"{failure.words}{wait}"
         return True
 
-    def look(self, clock: float) -> float:
-        """Tell how many seconds a call waits while the model is out; 0 lets this one look, and no other for a while.
+    def wait(self, clock: float) -> float:
+        """Tell how many seconds a call waits; while the model is out, 0 lets this one look, and no other for a while.
 
-        The pauses are a quarter of the silence so far, so they grow with it.
+        The pauses between looks are a quarter of the silence so far, so they grow with it.
         """
-        if clock < self._look_at:
-            return self._look_at - clock
-        self._look_at = clock + min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4)) * random.uniform(0.8, 1.2)
+        if clock < self.held_until:
+            return self.held_until - clock
+        if self.out:
+            pause = min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4))
+            self.held_until = clock + pause * random.uniform(0.8, 1.2)
         return 0.0
 
     def places(self, tokens: int) -> dict[str, float]:
@@ -243,30 +246,22 @@ def ask_all(
         submit_batches(missing, ledger=ledger, budget_usd=budget_usd)
     if mode in ("dry", "batch"):
         recorded |= {request.key: plan_call(request) for request in missing}
-    elif missing:
-        how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
-        ask: Callable[..., dict[str, Call]] = run
-        if scheduler is not None:
-            from heart_utils.calls.cluster import run_on_cluster
+        return [recorded[request.key] for request in requests]
+    ask: Callable[..., dict[str, Call]] = run
+    if scheduler is not None:
+        from heart_utils.calls.cluster import run_on_cluster
 
-            ask = partial(run_on_cluster, ask_shard=_ask_shard, scheduler=scheduler)
-        recorded |= _ask_until_recorded(missing, ask, ledger=ledger, **how)
+        ask = partial(run_on_cluster, ask_shard=_ask_shard, scheduler=scheduler)
+    how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
+    recorded = {key: call for key, call in recorded.items() if key not in todo}
+    rounds = 0
+    while missing and rounds < ROUNDS:
+        recorded |= ask(missing, ledger=ledger, **how) | ledger.find(list(todo))
+        missing, rounds = [request for request in missing if request.key not in recorded], rounds + 1
+    if missing:
+        said = f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}"
+        raise LedgerError(f"{said}: another program deletes from it.")
     return [recorded[request.key] for request in requests]
-
-
-def _ask_until_recorded(
-    requests: Sequence[Request], ask: Callable[..., dict[str, Call]], *, ledger: Ledger, **how: Any
-) -> dict[str, Call]:
-    """Ask, and once more what is not in the ledger afterwards."""
-    recorded: dict[str, Call] = {}
-    missing = list(requests)
-    for _ in range(ROUNDS):
-        recorded |= ask(missing, ledger=ledger, **how) | ledger.find([request.key for request in requests])
-        missing = [request for request in missing if request.key not in recorded]
-        if not missing:
-            return recorded
-    said = f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}"
-    raise LedgerError(f"{said}: another program deletes from it.")
 
 
 def _ask_shard(
@@ -274,31 +269,23 @@ def _ask_shard(
 ) -> tuple[int, list[Call]]:
     """Ask for a shard's requests, in a worker of a cluster; give the calls that could not be made at all."""
     ledger = _shared_ledger(os.environ.get("HEART_LEDGER") or address)
-    known = ledger.find([request.key for request in requests])
-    todo = [request for request in requests if request.key not in known or known[request.key].status == "error"]
-    how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": False}
-    calls = _ask_until_recorded(todo, run, ledger=ledger, **how) if todo else {}
-    recorded = ledger.find(list(calls))
-    return len(requests), [call for key, call in calls.items() if key not in recorded]
+    calls = ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=False)
+    recorded = ledger.statuses([call.call_id for call in calls])
+    return len(requests), [call for call in calls if call.call_id not in recorded]
 
 
 _shared_ledger = lru_cache(maxsize=1)(open_ledger)
 
 
 def run(
-    requests: Sequence[Request],
-    *,
-    ledger: Ledger,
-    max_concurrency: int | None,
-    budget_usd: float | None,
-    progress: bool,
+    requests: Sequence[Request], *, ledger: Ledger, max_concurrency: int | None, budget_usd: float | None, progress: bool
 ) -> dict[str, Call]:
     """Ask for all of these requests and record what comes."""
     from tqdm.auto import tqdm
 
     load_litellm()
-    with _embedded(requests) as served, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
-        flow = _Flow(ledger, served.api_base if served else None, max_concurrency, budget_usd, bar)
+    with _embedded(requests) as address, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+        flow = _Flow(ledger, address, max_concurrency, budget_usd, bar)
         loop = event_loop(os.getpid())
         future = asyncio.run_coroutine_threadsafe(flow.run(requests), loop)
         try:
@@ -316,16 +303,17 @@ def run(
             raise
     for lane in flow.lanes:
         if lane.closed is not None:
-            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=4)
-    if flow.short:
+            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=3)
+    short = [lane for lane in flow.lanes if lane.short]
+    if short:
+        caps = {f"{lane.model.name}'s own": lane.model.budget_usd for lane in short}
+        budgets = [f"{whose} {usd:g}".strip() for whose, usd in {"": budget_usd, **caps}.items() if usd is not None]
         money = ledger.money()
-        own = [f"{lane.model.name}'s own {lane.model.budget_usd:g}" for lane in flow.lanes
-               if lane.model.name in flow.short and lane.model.budget_usd is not None]  # fmt: skip
-        budget = " or ".join([*([] if budget_usd is None else [f"{budget_usd:g}"]), *own])
         raise BudgetError(
-            f"The budget of {budget} USD does not reach for another call: {money.spent:.4f} spent, {money.unsettled:.4f} "
-            f"perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests in batches. "
-            f"{sum(flow.short.values())} calls were not made. What was answered is recorded; raise budget_usd and run again."
+            f"The budget of {' or '.join(budgets)} USD does not reach for another call: {money.spent:.4f} spent, "
+            f"{money.unsettled:.4f} perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests "
+            f"in batches. {sum(lane.short for lane in short)} calls were not made. What was answered is recorded; raise "
+            f"budget_usd and run again."
         )
     if flow.in_batches:
         said = f"{flow.in_batches} of the requests are in a provider's batch that has not been collected"
@@ -346,7 +334,6 @@ class _Flow:
         self.stopping = asyncio.Event()
         self._finished = asyncio.Event()
         self.gone = threading.Event()
-        self.short: dict[str, int] = {}
         self.in_batches = self.in_flight = self._failed = self._throttled = 0
         self._spent = self._since = self._unsettled = self._written_at = 0.0
         self._asked: dict[str, Request] = {}
@@ -387,21 +374,14 @@ class _Flow:
             self.gone.set()
 
     async def _run_lanes(self) -> None:
+        for lane in self.lanes:
+            lane.heard = await self._on_ledger(self.ledger.knows, lane.model)
+            if any(task.request.stream for task in lane.tasks):
+                await warm_up(lane.model.model)
         async with asyncio.TaskGroup() as group:
             for lane in self.lanes:
-                group.create_task(self._run_lane(lane))
-
-    async def _run_lane(self, lane: Lane) -> None:
-        lane.heard = await self._on_ledger(self.ledger.knows, lane.model)
-        if any(task.request.stream for task in lane.tasks):
-            await warm_up(lane.model.model)
-        width = min(lane.model.max_concurrency, self.max_concurrency or len(lane.tasks), len(lane.tasks))
-        while lane.waiting and not self._over(lane):
-            async with asyncio.TaskGroup() as group:
-                for _ in range(width):
+                for _ in range(min(lane.model.max_concurrency, self.max_concurrency or len(lane.tasks), len(lane.tasks))):
                     group.create_task(self._work(lane))
-            if lane.elsewhere and not self._over(lane):
-                await self._look_elsewhere(lane)
 
     def _over(self, lane: Lane) -> bool:
         return self.stopping.is_set() or lane.closed is not None
@@ -432,32 +412,32 @@ class _Flow:
     async def _next(self, lane: Lane) -> Task | None:
         """Take the next task that this process has claimed, and claim more before they run out."""
         while not self._over(lane):
-            if lane.waiting and lane.refill is None and len(lane.ready) <= lane.batch // 2:
-                lane.refill = asyncio.create_task(self._claim(lane))
+            if len(lane.ready) <= lane.batch // 2 and not (lane.ready and lane.claiming.locked()):
+                async with lane.claiming:
+                    if lane.waiting and len(lane.ready) <= lane.batch // 2:
+                        await self._claim(lane)
+                    elif lane.elsewhere and not lane.ready:
+                        await self._look_elsewhere(lane)
             if lane.ready:
                 return lane.ready.popleft()
-            if lane.refill is None:
+            if not (lane.waiting or lane.elsewhere):
                 return None
-            await asyncio.shield(lane.refill)
         return None
 
     async def _claim(self, lane: Lane) -> None:
-        try:
-            batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
-            requests, reserves = [task.request for task in batch], [task.usd for task in batch]
-            step = partial(self.ledger.claim, requests, reserves, since=self._since, budget_usd=self.budget_usd)
-            claim = await self._on_ledger(step)
-            fit = batch[: len(batch) - claim.unfit]
-            lane.waiting.extendleft(reversed(batch[len(fit) :]))
-            for task in fit:
-                (lane.ready if task.request.key in claim.won else lane.elsewhere).append(task)
-            if not fit and claim.money.in_flight > 0:  # calls in flight may cost less than was reserved for them
-                await self._pause(POLL_S)
-            elif not fit:
-                self.short[lane.model.name] = len(lane.waiting)
-                lane.waiting.clear()
-        finally:
-            lane.refill = None
+        batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
+        requests, reserves = [task.request for task in batch], [task.usd for task in batch]
+        step = partial(self.ledger.claim, requests, reserves, since=self._since, budget_usd=self.budget_usd)
+        claim = await self._on_ledger(step)
+        fit = batch[: len(batch) - claim.unfit]
+        lane.waiting.extendleft(reversed(batch[len(fit) :]))
+        for task in fit:
+            (lane.ready if task.request.key in claim.won else lane.elsewhere).append(task)
+        if not fit and claim.money.in_flight > 0:  # calls in flight may cost less than was reserved for them
+            await self._pause(POLL_S)
+        elif not fit:
+            lane.short = len(lane.waiting)
+            lane.waiting.clear()
 
     async def _ask(self, lane: Lane, task: Task) -> Call | None:
         """Ask until there is an answer, or no use in asking; None if the task was given back."""
@@ -510,9 +490,7 @@ class _Flow:
     async def _turn(self, lane: Lane, task: Task) -> None:
         """Wait until a task may be asked: its model is there, and neither its limits nor others' refusals forbid it."""
         clock = asyncio.get_running_loop().time
-        while lane.out and not self._over(lane) and (wait := lane.look(clock())) > 0:
-            await self._pause(min(wait, TELL_S))
-        while (wait := lane.held_until - clock()) > 0 and not self._over(lane):
+        while not self._over(lane) and (wait := lane.wait(clock())) > 0:
             await self._pause(min(wait, TELL_S))
         places = lane.places(task.tokens)
         if places:
@@ -582,7 +560,7 @@ class _Flow:
         """Say what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
         waits = [f"{self._throttled} throttled"] if self._throttled else []
-        held = {lane.model.name: lane.held_until - clock for lane in self.lanes if lane.held_until > clock}
+        held = {lane.model.name: lane.held_until - clock for lane in self.lanes if lane.held_until > clock and not lane.out}
         waits += [f"{name} held for {seconds:.0f} s" for name, seconds in held.items()]
         for lane in (lane for lane in self.lanes if lane.out and lane.closed is None):
             waits.append(f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})")
@@ -601,7 +579,7 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _embedded(requests: Sequence[Request]) -> AbstractContextManager[Model | None]:
+def _embedded(requests: Sequence[Request]) -> AbstractContextManager[str | None]:
     """Serve the embedded model while it is asked something."""
     if not any(request.model.embedded for request in requests):
         return nullcontext()

@@ -847,7 +847,6 @@ def _message_difference(packed: bytes | None, request: Request) -> str:
     for number, (before, after) in enumerate(zip(was, request.messages, strict=False)):
         old, new = before["content"], after["content"]
         if old != new:
-            at = len(os.path.commonprefix([old, new]))
-            start = max(0, at - 20)
-            return f"message {number} read {old[start : at + 40]!r}, now {new[start : at + 40]!r}"
+            at = max(0, len(os.path.commonprefix([old, new])) - 20)
+            return f"message {number} read {old[at : at + 60]!r}, now {new[at : at + 60]!r}"
     return f"{len(was)} messages became {len(request.messages)}"

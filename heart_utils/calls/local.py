@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import importlib.util
 import os
@@ -13,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from heart_utils.calls.models import CHECKSUM, Model, ModelError, local_model
+from heart_utils.calls.models import CHECKSUM, ModelError, local_model
 from heart_utils.runs import checksum
 
 __all__ = ["NotInstalledError"]
@@ -31,14 +30,13 @@ class NotInstalledError(ModelError):
 
 
 @contextmanager
-def serve_local() -> Iterator[Model]:
-    """Serve the embedded model on loopback, one server at a time on the whole machine."""
+def serve_local() -> Iterator[str]:
+    """Serve the embedded model on loopback, one server at a time on the whole machine, and give the address."""
     weights = _weights()
     with _only_one():
         server = _start(weights)
         try:
-            address = str(server.listening_address).rstrip("/")
-            yield dataclasses.replace(local_model(), api_base=f"{address}/v1")
+            yield f"{str(server.listening_address).rstrip('/')}/v1"
         finally:
             del server  # its destructor ends it, before the lock is free
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from heart_utils.settings import read_strictly
+from heart_utils.settings import Text, read_strictly
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -53,8 +53,8 @@ class ModelError(ValueError):
 class Model:
     """A language model, and how it may be called."""
 
-    name: str  # as it stands in the tables
-    model: str  # as litellm names it, such as "openai/gpt-4o"
+    name: Text  # as it stands in the tables
+    model: Text  # as litellm names it, such as "openai/gpt-4o"
     api_base: str | None = None  # the address of a server of one's own
     api_key_env: str | None = None  # the environment variable that holds the key; litellm's usual one if absent
     family: str | None = None  # who made it; a judge of a responder's family is flagged
@@ -245,9 +245,6 @@ def _read_model(number: int, entry: Any) -> Model:
         raise ModelError(f"{where}: expected a name, a model and options, got {type(entry).__name__}.")
     where = str(entry.get("name", where))
     _refuse_keys(where, entry)
-    missing = [name for name in ("name", "model") if not isinstance(entry.get(name), str) or not entry[name].strip()]
-    if missing:
-        raise ModelError(f"{where}: needs {' and '.join(missing)}, as text.")
     whole = {name: int(value) for name, value in entry.items() if isinstance(value, float) and value.is_integer()}
     given = {name: value for name, value in {**entry, **whole}.items() if value is not None}
     model: Model = read_strictly(Model, given, where, ModelError)

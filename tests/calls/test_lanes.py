@@ -85,13 +85,13 @@ def test_one_call_at_a_time_looks_whether_a_model_is_back_and_the_pauses_grow():
     one = lane()
     for _ in range(5):
         fail(one)
-    assert one.look(100.2) == pytest.approx(0.3)  # half a second after the last failure
-    assert one.look(100.5) == 0.0  # this one looks
-    assert 0.4 <= one.look(100.5) <= 0.6  # the others wait
-    assert one.look(108.0) == 0.0
-    assert 0.8 * 2 <= one.look(108.0) <= 1.2 * 2  # a quarter of eight seconds
-    assert one.look(1000.0) == 0.0
-    assert 0.8 * 30 <= one.look(1000.0) <= 1.2 * 30
+    assert one.wait(100.2) == pytest.approx(0.3)  # half a second after the last failure
+    assert one.wait(100.5) == 0.0  # this one looks
+    assert 0.4 <= one.wait(100.5) <= 0.6  # the others wait
+    assert one.wait(108.0) == 0.0
+    assert 0.8 * 2 <= one.wait(108.0) <= 1.2 * 2  # a quarter of eight seconds
+    assert one.wait(1000.0) == 0.0
+    assert 0.8 * 30 <= one.wait(1000.0) <= 1.2 * 30
 
 
 def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_puts_a_look_off(monkeypatch):
@@ -99,10 +99,10 @@ def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_p
     one = lane()
     for clock in (100.0, 101.0, 102.0, 103.0, 104.0, 104.4):
         fail(one, clock)
-    assert one.look(104.5) == 0.0  # half a second after the fifth
-    assert one.look(104.5) == pytest.approx(4.5 / 4)
-    assert one.look(1000.0) == 0.0
-    assert one.look(1000.0) == 30.0
+    assert one.wait(104.5) == 0.0  # half a second after the fifth
+    assert one.wait(104.5) == pytest.approx(4.5 / 4)
+    assert one.wait(1000.0) == 0.0
+    assert one.wait(1000.0) == 30.0
 
 
 def test_who_is_asked_for_whole_answers_is_asked_for_a_stream_again_where_that_fails(monkeypatch):
