@@ -22,8 +22,8 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, open_ledger
-from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, forgo_records, load_litellm
-from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, attempt, marks_in, warm_up
+from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, forgo_records, key_fault, load_litellm
+from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, attempt, marks_in
 from heart_utils.calls.prices import MAX_GROWTH, BudgetError, check_money, plan_call, reserve
 
 __all__ = ["Lane"]
@@ -173,12 +173,13 @@ def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list
         by_model.setdefault(request.model.name + request.model.identity, []).append(request)
     lanes = []
     for queue in by_model.values():
-        model, tasks = queue[0].model, []
+        model, tasks, fault = queue[0].model, [], key_fault(queue[0].model)
         for request, marks in zip(queue, marks_in(queue), strict=True):
             plan = plan_call(request)
             tasks.append(Task(request, (plan.prompt_tokens or 0) + (plan.completion_tokens or 0), reserve(request), marks))
         batch = min(MAX_CLAIM, model.max_concurrency, max_concurrency or MAX_CLAIM)
-        lanes.append(Lane(model, tasks, batch, deque(tasks), silent_since=_SILENT.get((model.identity, model.api_base))))
+        silent_since = _SILENT.get((model.identity, model.api_base))
+        lanes.append(Lane(model, tasks, batch, deque(tasks), closed=fault, silent_since=silent_since))
     return lanes
 
 
@@ -376,8 +377,6 @@ class _Flow:
     async def _run_lanes(self) -> None:
         for lane in self.lanes:
             lane.heard = await self._on_ledger(self.ledger.knows, lane.model)
-            if any(task.request.stream for task in lane.tasks):
-                await warm_up(lane.model.model)
         async with asyncio.TaskGroup() as group:
             for lane in self.lanes:
                 for _ in range(min(lane.model.max_concurrency, self.max_concurrency or len(lane.tasks), len(lane.tasks))):

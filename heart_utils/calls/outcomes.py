@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
-from heart_utils.calls.models import KEY_NAMES, Call, Model, Request, key_fault, key_for, load_litellm
+from heart_utils.calls.models import KEY_NAMES, Call, Model, Request, key_for, load_litellm
 from heart_utils.calls.prices import cost, estimate, text_bound
 
 __all__ = ["CUT", "Answer", "Failure"]
@@ -83,8 +83,10 @@ class Failure:
 
 async def attempt(request: Request, growth: int, address: str | None, marks: Sequence[int] = ()) -> Answer | Failure:
     """Ask once, with so many times the room that the request's options give the answer."""
-    started, longest = time.perf_counter(), text_bound(request)
     streams = request.stream and request.model.identity not in _WHOLE
+    if streams:
+        await _warm_up(request.model.model)
+    started, longest = time.perf_counter(), text_bound(request)
     try:
         async with asyncio.timeout(request.model.timeout_s):
             response = await _send(request, growth, address, streams, marks)
@@ -104,18 +106,19 @@ async def attempt(request: Request, growth: int, address: str | None, marks: Seq
 
 
 def _priced(request: Request, answer: Answer) -> Answer | Failure:
-    """Price an answer by the tokens counted, or by an estimate where the provider counted none; take keys out of it."""
+    """Take keys out of an answer, and price it by the tokens counted, or by an estimate where the provider counted none."""
+    status, text = answer.status, redact(answer.text, secrets_of(request.model))
+    if request.letter and status == "truncated":  # a letter has room for one token, and fills it
+        status = "ok" if text else "error"
     counted = None not in (answer.prompt_tokens, answer.completion_tokens)
-    usd = estimate(request, answer.text)
     if counted:
         usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
-    # A letter has room for one token, and fills it.
-    letter = request.letter and answer.status == "truncated"
-    status = ("ok" if answer.text else "error") if letter else answer.status
+    else:
+        usd = estimate(request, answer.text)
     if status == "error":
         return Failure("empty", "the answer was empty", cost_usd=usd)
-    text, estimated = redact(answer.text, secrets_of(request.model)), None if counted else True
-    return replace(answer, call_id=request.key, status=status, text=text, cost_usd=usd, estimated=estimated)
+    told: dict[str, Any] = {"call_id": request.key, "cost_usd": usd, "estimated": None if counted else True}
+    return replace(answer, status=status, text=text, **told)
 
 
 def _is_stream(response: Any) -> bool:
@@ -124,7 +127,7 @@ def _is_stream(response: Any) -> bool:
     return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
 
 
-async def warm_up(name: str) -> None:
+async def _warm_up(name: str) -> None:
     """Let litellm load what a model's calls need: one it answers itself, one to an address where nobody answers.
 
     Else it does so in the first call, which takes a second or two: the time to the first text of the first reply
@@ -146,9 +149,6 @@ async def _send(request: Request, growth: int, address: str | None, streams: boo
     if streams:
         sampling |= {"stream": True, "stream_options": {"include_usage": True}}
     where = address if model.embedded else model.api_base
-    fault = key_fault(model)
-    if fault is not None:
-        raise load_litellm().exceptions.AuthenticationError(fault, model.model.split("/")[0], model.model)
     return await load_litellm().acompletion(
         model=model.model,
         messages=marked(request.messages, marks),
