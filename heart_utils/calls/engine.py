@@ -21,7 +21,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
+from heart_utils.calls.batch import collect_batches, submit_batches
+from heart_utils.calls.cluster import run_on_cluster
 from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, open_ledger
+from heart_utils.calls.local import serve_local
 from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, forgo_records, key_fault, load_litellm
 from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, attempt, marks_in
 from heart_utils.calls.prices import MAX_GROWTH, BudgetError, check_money, plan_call, reserve
@@ -224,8 +227,6 @@ def ask_all(
     if mode not in MODES:
         raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
     if mode == "batch":
-        from heart_utils.calls.batch import collect_batches, submit_batches
-
         collect_batches(ledger)
     recorded = ledger.find([request.key for request in requests])
     damaged = [request for request in requests if request.key in ledger.damaged]
@@ -250,8 +251,6 @@ def ask_all(
         return [recorded[request.key] for request in requests]
     ask: Callable[..., dict[str, Call]] = run
     if scheduler is not None:
-        from heart_utils.calls.cluster import run_on_cluster
-
         ask = partial(run_on_cluster, ask_shard=_ask_shard, scheduler=scheduler)
     how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
     recorded = {key: call for key, call in recorded.items() if key not in todo}
@@ -285,7 +284,9 @@ def run(
     from tqdm.auto import tqdm
 
     load_litellm()
-    with _embedded(requests) as address, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+    embedded = any(request.model.embedded for request in requests)
+    serving: AbstractContextManager[str | None] = serve_local() if embedded else nullcontext()
+    with serving as address, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
         flow = _Flow(ledger, address, max_concurrency, budget_usd, bar)
         loop = event_loop(os.getpid())
         future = asyncio.run_coroutine_threadsafe(flow.run(requests), loop)
@@ -558,15 +559,14 @@ class _Flow:
     def _standing(self) -> str:
         """Say what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
-        waits = [f"{self._throttled} throttled"] if self._throttled else []
-        held = {lane.model.name: lane.held_until - clock for lane in self.lanes if lane.held_until > clock and not lane.out}
-        waits += [f"{name} held for {seconds:.0f} s" for name, seconds in held.items()]
-        for lane in (lane for lane in self.lanes if lane.out and lane.closed is None):
-            waits.append(f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})")
-        waits += ["waiting for the ledger"] if self.ledger.waits else []
         elsewhere = sum(len(lane.elsewhere) for lane in self.lanes)
-        waits += [f"{elsewhere} asked by others"] if elsewhere else []
-        return ", ".join([f"{self._failed} failed", *waits, f"{self._spent:.2f} USD"])
+        waits = {f"{self._failed} failed": True, f"{self._throttled} throttled": self._throttled}
+        for lane in self.lanes:
+            name, held, silent = lane.model.name, lane.held_until - clock, lane.silence(clock)
+            waits[f"{name} held for {held:.0f} s"] = held > 0 and not lane.out
+            waits[f"waiting for {name}, silent for {silent:.0f} s ({lane.said[:60]})"] = lane.out and lane.closed is None
+        waits |= {"waiting for the ledger": self.ledger.waits is not None, f"{elsewhere} asked by others": elsewhere}
+        return ", ".join([*(words for words, is_so in waits.items() if is_so), f"{self._spent:.2f} USD"])
 
     async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
         # What was begun in the thread is not undone by a cancelled wait.
@@ -576,12 +576,3 @@ class _Flow:
 def _first(error: BaseException) -> BaseException:
     """Give what went wrong first, out of the group that a group of tasks raises."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
-def _embedded(requests: Sequence[Request]) -> AbstractContextManager[str | None]:
-    """Serve the embedded model while it is asked something."""
-    if not any(request.model.embedded for request in requests):
-        return nullcontext()
-    from heart_utils.calls.local import serve_local
-
-    return serve_local()

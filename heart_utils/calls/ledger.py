@@ -803,16 +803,12 @@ def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> R
     """Say of requests that are not recorded what changed since something like the first was."""
     first = missing[0]
     about_it = f" about {first.tag}" if first.tag else ""
+    file = Path(ledger.engine.url.database or "")
+    run = file.parent.name if file.name == "ledger.sqlite" else "..."
     return ReplayError(
         f"{len(missing)} of {total} requests are not in the ledger {ledger.url}; the first is to {first.model.name}{about_it}. "
-        f"{_what_changed(ledger, first)} `make collect RUN={_run(ledger)}` (or mode='missing') asks for what is not recorded."
+        f"{_what_changed(ledger, first)} `make collect RUN={run}` (or mode='missing') asks for what is not recorded."
     )
-
-
-def _run(ledger: Ledger) -> str:
-    """Name the run whose folder holds the ledger."""
-    file = Path(ledger.engine.url.database or "")
-    return file.parent.name if file.name == "ledger.sqlite" else "..."
 
 
 def _what_changed(ledger: Ledger, request: Request) -> str:
