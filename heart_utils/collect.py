@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import Ledger, calls, check_calls, chunks, export_calls, keys_in, merge_calls
+from heart_utils.calls.ledger import ANSWERED, Ledger, calls, check_calls, export_calls, merge_calls
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid
 from heart_utils.judging.design import DesignError
@@ -334,11 +334,7 @@ def _used(ledger: Ledger, recipe: Recipe) -> pd.DataFrame:
     names: dict[str, dict[str, None]] = {}
     for model in recipe.models:
         names.setdefault(model.identity_digest, {})[model.name] = None
-    wanted = sa.select(*(calls.c[name] for name in USED)).where(calls.c.status != "claimed")
-    rows: list[Any] = []
-    with ledger.reading() as connection:
-        for keys in chunks(sorted(ledger.used)):
-            rows += connection.execute(wanted.where(keys_in(ledger.engine, calls.c.key, keys))).all()
+    rows = ledger.rows(sa.select(*(calls.c[name] for name in USED)).where(ANSWERED), sorted(ledger.used))
     table = pd.DataFrame(rows, columns=list(USED))
     return table.assign(
         model=table["model"].map({digest: ", ".join(mine) for digest, mine in names.items()}).fillna("(of an earlier recipe)")
