@@ -136,13 +136,13 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
     size, n_dialogues, votes = design.n_responders, design.n_dialogues, design.votes
     pair = np.tile(np.arange(len(pairs[0])), (n_dialogues, 1))
     if design.pairs < pair.shape[1]:
-        pair = np.argpartition(rng.random(pair.shape), design.pairs, axis=1)[:, : design.pairs]
+        pair = np.argsort(rng.random(pair.shape), axis=1)[:, : design.pairs]
     dialogue = np.repeat(np.arange(n_dialogues), pair.shape[1] * votes)
     if votes == 1:
         rater = rng.integers(0, design.n_raters, pair.size)
     else:
         luck = rng.random((pair.size, design.n_raters))
-        rater = np.argpartition(luck, votes - 1, axis=1)[:, :votes].ravel()
+        rater = np.argsort(luck, axis=1)[:, :votes].ravel()
     there = theta + rng.normal(0.0, design.dialogue_sd, (n_dialogues, size))
     a, b = (side[np.repeat(pair.ravel(), votes)] for side in pairs)
     gap = there[dialogue, a] - there[dialogue, b] + tastes[rater, a] - tastes[rater, b]

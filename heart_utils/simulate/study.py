@@ -392,7 +392,7 @@ def _judge(
 
 def _show(rng: Generator, n_pairs: int, panel: Panel, orders: str) -> tuple[Codes, Codes, NDArray[np.bool_]]:
     """Hand each pair to some raters of a panel, none of them twice, in one order or both."""
-    rater = np.argpartition(rng.random((n_pairs, panel.n_raters)), panel.votes - 1, axis=1)[:, : panel.votes].ravel()
+    rater = np.argsort(rng.random((n_pairs, panel.n_raters)), axis=1)[:, : panel.votes].ravel()
     pair = np.repeat(np.arange(n_pairs), panel.votes)
     if orders == "both":
         return np.repeat(pair, 2), np.repeat(rater, 2), np.tile([True, False], len(pair))
