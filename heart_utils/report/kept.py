@@ -63,7 +63,8 @@ def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **setting
     except RunError:  # a package without its checkout keeps nothing
         return function(*args, **settings)
     file = folder / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.parquet"
-    entry, now = read_manifest(folder).get(name, {}), {"call": call, "code": code, "table": file.is_file() and checksum(file)}
+    entry = read_manifest(folder).get(name, {"call": call, "code": code})
+    now = {"call": call, "code": code, "table": file.is_file() and checksum(file)}
     changed = [part for part in now if entry.get(part) != now[part]]
     if not changed and os.environ.get(MODE) != "ignore":
         return pd.read_parquet(file)
