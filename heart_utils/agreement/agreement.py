@@ -474,7 +474,7 @@ def _vary_people(
     if pairs.symmetric and "rater" in by:
         raise AgreementError("Two people's agreement by rater cannot be resampled over raters; resample the dialogues alone.")
     person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
-    refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"), AgreementError)
+    refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"))
     n_groups, step = len(pairs.groups), 1e-4
     squares, n_people = np.zeros((n_groups, len(MEASURES))), np.zeros(n_groups, np.intp)
     for who in np.unique(votes.rater[person]):

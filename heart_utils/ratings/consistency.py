@@ -84,7 +84,7 @@ def consistency(
     n_clusters = len(entries.clusters)
     check_clusters(n_clusters, "dialogue_id")
     model = BradleyTerry.fit(entries, "pairs")
-    chance = model.chance()
+    chance = model.chance
     count, residual, same, apart = _products(entries, chance)
     told = count > 1
     weights = np.vstack([np.ones(n_clusters), draw_weights(n_clusters, n_resamples, rng)])
@@ -221,7 +221,7 @@ def head_to_head(
         if len(clusters) == 2:
             where = "".join(f" where {column} is {value!r}" for column, value in zip(by, group, strict=True))
             codes = [pd.factorize(of_group[column])[0] for column in clusters]
-            refuse_few_raters(codes[0], codes[1], (clusters[0], clusters[1]), RatingsError, where)
+            refuse_few_raters(codes[0], codes[1], (clusters[0], clusters[1]), where)
         for name in (*OUTCOMES, "models_of_decided"):
             decided = name == "models_of_decided"
             found = share_ci(said == ("models" if decided else name), said.isin(OUTCOMES[:2]) if decided else 1, cluster=drawn,

@@ -32,7 +32,6 @@ class TwinContrasts:
     # ``ci_level``, ``p_value`` (sign flips), ``n_clusters``, ``simulated``
     table: pd.DataFrame
     n_flips: int  # ways to flip signs behind each p value; with all of them it is exact
-    n_degenerate: int  # resamples in which someone separated; they were lent the weak prior there, and kept
     n_unpaired: int  # verdicts left out because their dialogue has no verdict on its twin
 
 
@@ -115,26 +114,26 @@ def twin_contrasts(
     flips = _flips(n_clusters, n_flips, rng)
     nobody, none = np.zeros_like(everyone), np.zeros_like(drawn)
     slices = [_cells(everyone, nobody), _cells(nobody, everyone)]
-    boards = [BradleyTerry.of_wins(entries, "pairs", tally.total(cells)[:, 0]) for cells in slices]
+    boards = [BradleyTerry.fit(entries, "pairs", counts=tally.total(cells)) for cells in slices]
 
-    def refit(board: BradleyTerry, cells: Array) -> tuple[Array, int]:
-        return board.refit(tally.total(cells))
+    def apart(adversarial: Array, calm: Array) -> Array:
+        """Fit both boards to the cells of each and give the contrasts of their strengths."""
+        found = [board.refit(tally.total(cells)) for board, cells in zip(boards, (adversarial, calm), strict=True)]
+        return np.asarray((found[0] - found[1]) @ matrix.T)
 
     gaps = [board.theta @ matrix.T for board in boards]
     delta = gaps[0] - gaps[1]
-    (one, apart), (other, apart_too) = refit(boards[0], _cells(drawn, none)), refit(boards[1], _cells(none, drawn))
-    again = (one - other) @ matrix.T
+    again = apart(_cells(drawn, none), _cells(none, drawn))
     # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far away the truth may be.
     held = ((matrix != 0) & (boards[0].penalised | boards[1].penalised)).any(axis=1)
     low, high = (np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level))
-    turned = refit(boards[0], _cells(~flips, flips))[0] - refit(boards[1], _cells(flips, ~flips))[0]
-    as_wide = np.abs(turned @ matrix.T) >= np.abs(delta) - SAME
+    as_wide = np.abs(apart(_cells(~flips, flips), _cells(flips, ~flips))) >= np.abs(delta) - SAME
     exact = len(flips) == 2**n_clusters
     p_value = as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips))
     table = pd.DataFrame({"contrast": list(chosen), "calm": gaps[1], "adversarial": gaps[0], "delta": delta})
     table = table.assign(se=standard_error(again, n_clusters), ci_low=low, ci_high=high, ci_level=ci_level)
     table = table.assign(penalised=held, p_value=p_value, n_clusters=n_clusters, simulated=is_simulated(used))
-    return TwinContrasts(table, len(flips), apart + apart_too, int((twin & ~kept).sum()))
+    return TwinContrasts(table, len(flips), int((twin & ~kept).sum()))
 
 
 def _cells(adversarial: NDArray[Any], calm: NDArray[Any]) -> Array:

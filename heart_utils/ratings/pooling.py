@@ -84,23 +84,22 @@ def pool_strengths(
     n_clusters, size = len(entries.clusters), len(entries.responders)
     check_clusters(n_clusters, cluster)
     plain = BradleyTerry.fit(entries, "verdicts")
-    wins, effect = plain.tally().total()[0, 0], 1.0
+    wins, effect = plain.counts[0, 0], 1.0
     for _ in range(2):  # the second time with the design effect that the first one found
         weight, strengths, covariances = _by_spread(wins, effect)
         strength = weight @ strengths
         variance = weight @ (np.diagonal(covariances, axis1=1, axis2=2) + (strengths - strength) ** 2)
         known, effect = effect, _design_effect(replace(plain, theta=strength, penalised=np.zeros(size, bool)))
     reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(variance)
-    n_verdicts = np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size)
     table = pd.DataFrame({"responder": entries.responders.astype("str"), "plain": plain.theta, "strength": strength})
-    table = table.assign(ci_low=strength - reach, ci_high=strength + reach, ci_level=ci_level, n_verdicts=n_verdicts)
+    table = table.assign(ci_low=strength - reach, ci_high=strength + reach, ci_level=ci_level, n_verdicts=entries.n_verdicts())
     table = table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
     return PooledRatings(table, float(weight @ SPREADS), known)
 
 
 def _design_effect(model: BradleyTerry) -> float:
     """Compare the variance of sums of scores over clusters with that of as many independent votes; one or more."""
-    n, bread = len(model.entries.clusters), np.linalg.pinv(model.information(), hermitian=True)
+    n, bread = len(model.entries.clusters), np.linalg.pinv(model.information, hermitian=True)
     sums = sums_of_scores(model, model.entries.cluster, n)
     return max(1.0, float(np.trace(bread @ sums.T @ sums)) / (len(model.theta) - 1) * n / (n - 1.0))
 

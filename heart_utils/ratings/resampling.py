@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from heart_utils.ratings.verdicts import Array, Codes
+from heart_utils.ratings.verdicts import Array, Codes, VerdictsError
 
 __all__ = ["Interval", "bootstrap_ci", "estimate_rng"]
 
@@ -341,21 +341,19 @@ def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
     return float(np.sqrt(max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)))
 
 
-def refuse_few_raters(
-    dialogue: Codes, rater: Codes, clusters: tuple[str, str], error: type[ValueError], where: str = ""
-) -> None:
-    """Raise `error` where raters are too few to stand for others, or cannot be told from dialogues."""
+def refuse_few_raters(dialogue: Codes, rater: Codes, clusters: tuple[str, str], where: str = "") -> None:
+    """Refuse raters where they are too few to stand for others, or cannot be told from dialogues."""
     inner, outer = clusters[1], clusters[0]
     n_dialogues, n_raters = len(np.unique(dialogue)), len(np.unique(rater))
     if n_raters < FEW_RATERS:
-        raise error(
+        raise VerdictsError(
             f"{n_raters} of {inner!r}{where} are too few to stand for others like them (at least {FEW_RATERS} are needed): "
             f"take them as fixed and resample dialogues alone (cluster={outer!r}), by rater if they differ."
         )
     n_cells = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)[1]
     if n_cells in (n_dialogues, n_raters):
         inner, outer = (inner, outer) if n_cells == n_raters else (outer, inner)
-        raise error(
+        raise VerdictsError(
             f"Each {inner} belongs to one {outer} only{where}, so the two cannot be told apart. "
             f"Resample the {outer} alone: it carries what is inside it (cluster={outer!r})."
         )

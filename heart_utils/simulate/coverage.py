@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -17,7 +18,7 @@ from heart_utils.gate import GateError, compare_anytime, compare_responders
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.ratings.resampling import FEW_RATERS, interval_ends
-from heart_utils.ratings.spread import bootstrap_draws, one_way, product_draws, two_way
+from heart_utils.ratings.spread import covariance, draw_strengths
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries
 from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
 from heart_utils.simulate.study import Panel, simulate_study
@@ -118,6 +119,7 @@ def _one_study(
     here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
     anywhere = tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs) if varying else here
     model = BradleyTerry.fit(entries, "pairs")
+    fixed = replace(model, entries=replace(entries, rater=None))  # raters are these
     found = {}
 
     def hold_draws(interval: str, draws: Array, n_clusters: int, truth: Array) -> None:
@@ -126,27 +128,27 @@ def _one_study(
         ends = interval_ends(_gaps(model.theta, pairs), gaps, n_clusters, ci_level)
         found[interval, "difference"] = _held(*ends, _gaps(truth, pairs))
 
-    def hold_covariance(interval: str, covariance: Array, n_clusters: int, truth: Array) -> None:
-        t, variance = stats.t.ppf((1 + ci_level) / 2, n_clusters - 1), np.diag(covariance)
+    def hold_covariance(interval: str, robust: Array, n_clusters: int, truth: Array) -> None:
+        t, variance = stats.t.ppf((1 + ci_level) / 2, n_clusters - 1), np.diag(robust)
         reach = t * np.sqrt(variance)
         found[interval, "strength"] = _held(model.theta - reach, model.theta + reach, truth)
-        spread = variance[pairs[0]] + variance[pairs[1]] - 2 * covariance[pairs]
+        spread = variance[pairs[0]] + variance[pairs[1]] - 2 * robust[pairs]
         gap, reach = _gaps(model.theta, pairs), t * np.sqrt(np.maximum(spread, 0.0))
         found[interval, "difference"] = _held(gap - reach, gap + reach, _gaps(truth, pairs))
 
-    draws = bootstrap_draws(model, n_resamples, rng)[0]
+    draws = draw_strengths(fixed, n_resamples, rng)
     hold_draws("dialogues", draws, n_dialogues, here)
     hold_draws("dialogues, for other raters", draws, n_dialogues, anywhere)
-    hold_covariance("dialogues, sandwich", one_way(model), n_dialogues, here)
+    hold_covariance("dialogues, sandwich", covariance(fixed), n_dialogues, here)
     fewest = min(n_dialogues, n_raters)
-    hold_covariance("dialogues and raters", two_way(model), fewest, anywhere)
-    weighted = product_draws(model, n_resamples // 2, rng)[0]
+    hold_covariance("dialogues and raters", covariance(model), fewest, anywhere)
+    weighted = draw_strengths(model, n_resamples // 2, rng)
     hold_draws("dialogues and raters, product weights", weighted, fewest, anywhere)
-    wins = model.tally().total()[0, 0]
+    wins = model.counts[0, 0]
     cells = rng.multinomial(len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
     single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
     hold_draws("verdicts", single, len(entries.rows), here)
-    reach = 1.96 / np.sqrt(np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size))
+    reach = 1.96 / np.sqrt(entries.n_verdicts())
     found["released formula", "strength"] = _held(model.theta - reach, model.theta + reach, here)
     return found
 
@@ -267,9 +269,9 @@ def simulate_power(
     for _ in range(n_studies):
         tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
         entries = draw_study(design, rng, theta, tastes, pairs)
-        model = BradleyTerry.fit(entries, "pairs")
-        covariance = two_way(model) if varying else one_way(model)
-        se = np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1], 0.0))
+        model = BradleyTerry.fit(entries if varying else replace(entries, rater=None), "pairs")
+        robust = covariance(model)
+        se = np.sqrt(max(robust[0, 0] + robust[1, 1] - 2.0 * robust[0, 1], 0.0))
         estimate = model.theta[0] - model.theta[1]
         rows.append({"estimate": estimate, "se": se, "found": estimate > reach * se})
     return pd.DataFrame(rows).assign(simulated=True)
