@@ -35,6 +35,7 @@ from heart_utils.ratings.verdicts import MAX_SHOWN, SHARES, Array, Codes, Entrie
 __all__ = ["BradleyTerry", "ConvergenceError", "NotComparableError"]
 
 Truths = NDArray[np.bool_]
+Ladder = tuple[Codes, Array]  # the level of each entry, and the scores of levels
 
 WIN = np.array([0.5])  # scores of the levels, where there is no other than a win
 PRIOR = 0.25  # wins and losses against the mean responder that someone who separates is lent, each
@@ -177,13 +178,7 @@ class BradleyTerry:
 
     @classmethod
     def fit(
-        cls,
-        entries: Entries,
-        weights: str,
-        levels: tuple[Codes, Array] | None = None,
-        *,
-        counts: Array | None = None,
-        ridge: float = 0.0,
+        cls, entries: Entries, weights: str, levels: Ladder | None = None, *, counts: Array | None = None, ridge: float = 0.0
     ) -> BradleyTerry:
         """Fit the entries, or another sum of their win matrices, once comparisons are known to link all responders."""
         level, scores = levels or (np.zeros(len(entries.rows), np.intp), WIN)

@@ -20,8 +20,7 @@ __all__ = ["TwinContrasts", "twin_contrasts"]
 
 TWINS = ("adversarial", "calm_twin")
 SAME = 1e-9
-ALL_FLIPS = 14
-"""Up to this number of dialogues every way to flip signs is tried; above, ways are drawn."""
+ALL_FLIPS = 14  # up to this number of dialogues every way to flip signs is tried; above, ways are drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +46,12 @@ def twin_contrasts(
 ) -> TwinContrasts:
     r"""Compare gaps of strength in adversarial histories with those in their calm twins.
 
-    Boards of slices have separate zero points, so a responder's strength in one cannot be set against
-    that in the other: only gaps can,
+    Boards of slices have separate zero points, so only gaps can be compared:
 
     .. math:: \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}.
 
-    Both boards are fitted to the same resampled dialogues. The interval follows the rule for few clusters
-    (``interval_ends``): HEART has 18 twins, so t has 17 degrees of freedom. The test flips, dialogue by dialogue, which twin
-    is called adversarial: if being adversarial changes nothing, all such ways are alike.
+    Both boards are fitted to the same resampled dialogues. The interval follows the rule for few clusters (``interval_ends``).
+    The test flips, dialogue by dialogue, which twin is called adversarial: if being so changes nothing, all ways are alike.
 
     Parameters
     ----------
@@ -62,9 +59,9 @@ def twin_contrasts(
         Of both slices; ``dialogue_id`` is that of the original, which twins share.
     contrasts : mapping, optional
         Name -> two lists of responders, whose means are compared; every pair of responders by default.
-    n_resamples, n_flips : int
-        Resamples, and ways to flip signs (all of them where dialogues are few).
-    dimension, ci_level, rng
+    n_flips : int
+        Ways to flip signs (all of them where dialogues are few).
+    dimension, n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
@@ -84,9 +81,8 @@ def twin_contrasts(
     --------
     >>> from heart_utils.simulate.study import simulate_study
     >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=2, n_dialogues=1, n_twins=20, pairs="all")
-    >>> found = twin_contrasts(study.verdicts, n_resamples=50, n_flips=200, rng=np.random.default_rng(1))
-    >>> found.table[["contrast", "delta", "n_clusters"]].round(2).values.tolist()
-    [['human_01 - model_01', 0.3, 20]]
+    >>> twin_contrasts(study.verdicts, n_resamples=50, n_flips=200).table[["contrast", "delta"]].round(2).values.tolist()
+    [['human_01 - model_01', 0.3]]
     """
     need(verdicts, ["slice", "dialogue_id"], "Twins are found by them.")
     entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")

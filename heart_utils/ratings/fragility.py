@@ -34,8 +34,8 @@ def find_fragility(
     """Find a small set of verdicts, or of dialogues, without which another is first.
 
     Each unit's influence on the gap between the first and a rival is known to first order. The most influential are taken
-    away in that order, and the number is settled by fitting without them, for the three rivals that seem nearest. The set
-    found flips the first place; a still smaller one may exist, so the size is an upper bound [1]_.
+    away in that order, and the number is settled by fitting without them, for the three rivals that seem nearest. A still
+    smaller set may exist, so the size is an upper bound [1]_.
 
     Parameters
     ----------
@@ -63,10 +63,9 @@ def find_fragility(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 6 + ["b"] * 4, "dialogue_id": "d"})
-    >>> found = find_fragility(votes, weights="verdicts")
-    >>> found.first, found.rival, found.n_removed  # 6 to 4 without three is 3 to 4
-    ('x', 'y', 3)
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaaaaabbbb")})
+    >>> find_fragility(votes, weights="verdicts").n_removed  # 6 to 4 without three is 3 to 4
+    3
     """
     need(verdicts, [] if unit == "verdict" else [unit])
     cluster = "dialogue_id" if "dialogue_id" in verdicts else None

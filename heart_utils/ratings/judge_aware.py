@@ -23,28 +23,11 @@ from scipy import optimize, sparse, stats
 from scipy.linalg import null_space
 from scipy.special import expit
 
-from heart_utils.ratings.bradley_terry import (
-    PRIOR,
-    ConvergenceError,
-    check_comparable,
-    count_wins,
-    find_separated,
-    fit_strengths,
-)
+from heart_utils.ratings.bradley_terry import PRIOR, BradleyTerry, ConvergenceError
 from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, check_level
 from heart_utils.ratings.spread import Gaps, centring
-from heart_utils.ratings.verdicts import (
-    Array,
-    Codes,
-    Entries,
-    RatingsError,
-    name_codes,
-    need,
-    read_verdicts,
-    refuse_ties_alone,
-    word_codes,
-)
+from heart_utils.ratings.verdicts import Array, Codes, Entries, RatingsError, need, read_verdicts, refuse_ties_alone, word_codes
 from heart_utils.tables import ORDERS
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
@@ -78,12 +61,9 @@ class RaterModel:
         side = np.zeros(len(rater))
         if "order" in verdicts:
             side = np.array([1.0, -1.0, 0.0])[word_codes(verdicts, "order", entries.rows, ORDERS, nullable=True)]
-        wins = count_wins(entries, weights="verdicts").total()[:, 0]
-        check_comparable(wins[0], entries.responders)
-        separated, tie = find_separated(wins), entries.tie.astype(float)
+        plain, tie = BradleyTerry.fit(entries, "verdicts"), entries.tie.astype(float)
         used, won = np.bincount(rater, weights=tie, minlength=len(anchors)) > 0, np.where(entries.tie, 0.0, entries.share - 0.5)
-        start = fit_strengths(wins, separated)[0]
-        return cls(entries, rater, side, won, tie, used, start, np.where(separated[0], PRIOR, 0.0), anchors)
+        return cls(entries, rater, side, won, tie, used, plain.theta, np.where(plain.penalised, PRIOR, 0.0), anchors)
 
     @property
     def size(self) -> int:
@@ -243,12 +223,10 @@ def fit_judge_aware(
     verdicts : pandas.DataFrame
         One row per answer, as it was given: two orders not yet joined, since their difference is what shows position bias.
         Columns as for :func:`heart_utils.ratings.ratings.fit_ratings`, and ``rater``, ``rater_kind`` and ``order``.
-    responders : pandas.DataFrame, optional
-        Names the ``responder_kind`` of each ``responder``.
+    responders, dimension, ci_level
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
     rng : numpy.random.Generator, optional
         For the rank ranges, which come from normal draws; by default one with a fixed seed.
-    dimension, ci_level
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------
@@ -269,18 +247,18 @@ def fit_judge_aware(
     >>> from heart_utils.simulate.study import Panel, simulate_study
     >>> panels = [Panel("human", 8, 4), Panel("model", 1, 1, discrimination=0.4, position_bias=1.0)]
     >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=5, n_dialogues=60, pairs=8, panels=panels)
-    >>> judges = fit_judge_aware(study.verdicts).raters.query("rater_kind == 'model'")
-    >>> bool(judges["discrimination"].item() < 0.8), bool(judges["position_bias"].item() > 0.6)
-    (True, True)
+    >>> judge = fit_judge_aware(study.verdicts).raters.query("rater_kind == 'model'")
+    >>> judge.eval("discrimination < 0.8 and position_bias > 0.6").tolist()
+    [True]
     """
     check_level(ci_level)
     need(verdicts, ["rater", "rater_kind"])
-    entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
+    entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id", rater="rater")
     refuse_ties_alone(entries, dimension)
     check_clusters(len(entries.clusters), "dialogue_id")
-    names, (rater,) = name_codes(verdicts, ["rater"], entries.rows)
-    kinds = verdicts["rater_kind"].iloc[entries.rows].groupby(rater).first()
-    people = (kinds == "human").to_numpy()
+    rater = np.asarray(entries.rater, dtype=np.intp)
+    kinds = verdicts.iloc[entries.rows].groupby("rater")["rater_kind"].first()
+    people, names = (kinds == "human").to_numpy(), kinds.index
     if len(names) < 2:
         raise RatingsError(f"There is one rater only ({names[0]}), and a rater is weighed against others. Use fit_ratings.")
     model = RaterModel.of(verdicts, entries, rater, people if people.any() else np.ones(len(names), bool))
@@ -302,7 +280,7 @@ def fit_judge_aware(
     columns["n_clusters"] = entries.met(entries.cluster, n_clusters)
     return JudgeAware(
         table=lay_out(verdicts, responders, entries, {**settings, "ci_level": ci_level}, columns),
-        raters=_raters(model, found, reach, names, kinds),
+        raters=_raters(model, found, reach, kinds),
         anchor="people" if people.any() else "consensus",
         common_order=_test_common_order(model, found),
         left_out=entries.left_out,
@@ -331,12 +309,12 @@ def _test_common_order(model: RaterModel, found: Array) -> CommonOrder:
     return CommonOrder(statistic, df, inflation, float(stats.chi2.sf(statistic / inflation, df)))
 
 
-def _raters(model: RaterModel, found: Array, reach: Array, names: pd.Index, kinds: pd.Series) -> pd.DataFrame:
+def _raters(model: RaterModel, found: Array, reach: Array, kinds: pd.Series) -> pd.DataFrame:
     _, gamma, delta, nu = model.split(found)
     n = len(gamma)
     log_reach, delta_reach = reach[model.size :].reshape(3, n)[:2]
     delta = np.where(np.bincount(model.rater, weights=model.side != 0, minlength=n) > 0, delta, np.nan)
-    table = pd.DataFrame({"rater": names.astype("str"), "rater_kind": kinds.to_numpy()})
+    table = pd.DataFrame({"rater": kinds.index.astype("str"), "rater_kind": kinds.to_numpy()})
     table["n_verdicts"] = np.bincount(model.rater, minlength=n)
     ends = {"discrimination": gamma, "discrimination_low": gamma * np.exp(-log_reach)}
     ends |= {"discrimination_high": gamma * np.exp(log_reach), "position_bias": delta}

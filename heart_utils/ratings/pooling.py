@@ -17,8 +17,7 @@ from heart_utils.ratings.verdicts import Array, read_verdicts, refuse_ties_alone
 __all__ = ["PooledRatings", "pool_strengths"]
 
 
-SPREADS = np.linspace(0.02, 2.5, 32)
-"""Standard deviations of strengths between responders that are tried, in even steps: the prior is flat."""
+SPREADS = np.linspace(0.02, 2.5, 32)  # of strengths between responders, those tried; the steps are even, so the prior is flat
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +45,8 @@ def pool_strengths(
     ----------
     verdicts : pandas.DataFrame
         As in :func:`fit_ratings`; every verdict counts the same.
-    dimension : str
-        A line of the rubric.
-    cluster : str
-        Column of what goes together.
+    dimension, cluster
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
     ci_level : float
         Of the intervals. They hold on average over responders, not for one that is far from all the others.
 
@@ -72,11 +69,9 @@ def pool_strengths(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"responder_a": list("xxyxxy"), "responder_b": list("yzzyzz"), "verdict": list("aaabab"),
-    ...     "dialogue_id": list("dddeee")})
-    >>> table = pool_strengths(votes).table
-    >>> table[["plain", "strength"]].max().round(2).to_dict()
-    {'plain': 0.76, 'strength': 0.32}
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaabab"), "dialogue_id": list("dddeee")})
+    >>> bool((pool_strengths(votes).table.eval("plain / strength") > 1).all())
+    True
     """
     check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)

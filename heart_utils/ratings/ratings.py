@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.ratings.bradley_terry import fit_model
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, as_rng, check_level, check_resamples, estimate_rng
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_level, check_resamples, estimate_rng
 from heart_utils.ratings.spread import Gaps, spread_of
 from heart_utils.ratings.verdicts import Entries, RatingsError, is_simulated, read_margins, read_verdicts, refuse_ties_alone
 from heart_utils.tables import RESPONDER_KINDS, TABLES
@@ -190,45 +190,35 @@ def fit_ratings(
     :math:`\sigma(\theta_i - \theta_j) = 1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie is half a win to
     each, an inconsistent pair of orders too, and ``p_a``, where an answer gives it, is a part of a win.
 
-    With ``weights="pairs"`` the wins are averaged before the fit: over the verdicts on a pair within a dialogue, then over
-    the dialogues that have the pair; each pair then weighs the same, whatever the number of its verdicts. So the board speaks
-    of dialogues like these and of an even tournament, not of who happened to be judged most. ``"verdicts"`` counts every
-    verdict once, as published tables and other programs do.
-
     Whoever always wins or always loses (more exactly: is outside the largest group that is linked by wins in both directions)
     has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data and
-    in every resample, and are flagged ``penalised`` and ``provisional``. Resamples cannot tell how far such a strength may be
-    off: its interval is one-sided (``one_sided_ends``), with an infinite end where nothing bounds it. Strengths have mean zero
-    over the others. Who separates in some resample only gets the same there; such resamples are kept and counted.
+    in every resample, and are ``penalised`` and ``provisional``; their interval is one-sided (``one_sided_ends``). Strengths
+    have mean zero over the others. Who separates in some resample only is lent the same there.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One row per verdict, with columns ``responder_a``, ``responder_b``, ``verdict`` (``"a"``,
-        ``"b"`` or ``"tie"``) and, where there are several dimensions, states or soft wins, ``dimension``, ``state`` and
-        ``p_a``. Two orders of a pair are joined by :func:`~heart_utils.ratings.verdicts.combine_orders`.
+        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or ``"tie"``), `cluster` and, where
+        there are several dimensions, states or soft wins, ``dimension``, ``state`` and ``p_a``; two orders of a pair joined by
+        :func:`~heart_utils.ratings.verdicts.combine_orders`.
     responders : pandas.DataFrame, optional
         Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``: unknown.
     dimension : str
         A line of the rubric.
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
         Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a
-        ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART
-        released, which speaks of no population and is there to be compared with.
+        ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART released.
     cluster : str or two of them
-        Column of what is resampled together. ``["dialogue_id", "rater"]`` lets raters vary too. A table
+        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too. A table
         that has no ``dialogue_id`` gets no interval.
     weights : {"pairs", "verdicts"}
-        What weighs the same.
+        Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair weighs the same, as in an even
+        tournament; or every verdict counts once, as in published tables and other programs.
     interval : {"bootstrap", "sandwich", "product"}, optional
         By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which the
         product-weight bootstrap is the conservative neighbour.
-    n_resamples : int
-        Bootstrap resamples; 0 for strengths alone.
-    ci_level : float
-        Of intervals and rank ranges, such as 0.95.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed, so that the same verdicts give the same table.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of rank ranges too.
 
     Returns
     -------
@@ -255,9 +245,8 @@ def fit_ratings(
     Examples
     --------
     >>> duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
-    >>> strength = fit_ratings(duel, n_resamples=0).strength
-    >>> float(round(strength["human"] - strength["model"], 3))  # log 3
-    1.099
+    >>> fit_ratings(duel, n_resamples=0).differences()["difference"].round(3).tolist()  # log 3
+    [1.099]
     """
     _check_choice("method", method, METHODS)
     _check_choice("weights", weights, WEIGHTS)
@@ -276,7 +265,7 @@ def fit_ratings(
     refuse_ties_alone(entries, dimension)
     margins = read_margins(verdicts, entries) if method in ("margins", "released-heart") else None
     model = fit_model(entries, method, weights, margins)
-    gaps, found = spread_of(model, clusters, chosen, n_resamples, ci_level, as_rng(rng))
+    gaps, found = spread_of(model, clusters, chosen, n_resamples, ci_level, rng)
     varies = "benchmark" if clusters == ("rater",) else "dialogues" if len(clusters) == 1 else "dialogues_and_raters"
     settings: dict[str, Any] = {"dimension": dimension, "method": method, "weights": model.weights, "interval": chosen}
     settings |= {"ci_level": ci_level, "population": varies if resampled else "none"}
@@ -325,15 +314,13 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     Raises
     ------
     RatingsError
-        As in :func:`fit_ratings`; the message names the group. If there is no verdict; and later, if a board is
-        taken by a group that has none: that message lists those there are.
+        As in :func:`fit_ratings`, naming the group; if there is no verdict; or later, if a group is taken that has no board.
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a", "a", "b", "a", "b", "b"],
-    ...     "dimension": ["attunement"] * 3 + ["overall"] * 3})
-    >>> {group: ratings.strength.index[0] for group, ratings in fit_boards(votes, by=["dimension"]).items()}
-    {('attunement',): 'human', ('overall',): 'model'}
+    >>> votes = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": list("aabb"), "rater": list("xyxx")})
+    >>> list(fit_boards(votes.head(3), by=["rater"], dimension="overall", n_resamples=0))
+    [('x',), ('y',)]
     """
     if verdicts.empty:
         raise RatingsError(f"There is no verdict to fit by {', '.join(by)}: whatever chose the rows left none.")
@@ -366,13 +353,11 @@ def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
     """Choose the interval if none was named: a bootstrap over one kind of cluster, a sandwich over two."""
     if len(clusters) not in (1, 2):
         raise RatingsError(f"cluster names {len(clusters)} columns, expected one, or two of which the second is the rater.")
-    chosen = interval or ("bootstrap" if len(clusters) == 1 else "sandwich")
     fits = ("bootstrap", "sandwich") if len(clusters) == 1 else ("sandwich", "product")
-    if chosen not in fits:
-        raise RatingsError(f"interval is {chosen!r}, expected one of {', '.join(fits)} where {' and '.join(clusters)} vary.")
-    return chosen
+    _check_choice("interval", interval or fits[0], fits, f" where {' and '.join(clusters)} vary")
+    return interval or fits[0]
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: str, choices: tuple[str, ...], where: str = "") -> None:
     if value not in choices:
-        raise RatingsError(f"{name} is {value!r}, expected one of {', '.join(choices)}.")
+        raise RatingsError(f"{name} is {value!r}, expected one of {', '.join(choices)}{where}.")

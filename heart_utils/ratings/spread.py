@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from heart_utils.ratings.bradley_terry import BradleyTerry
-from heart_utils.ratings.resampling import check_clusters, crossed, draw_weights, interval_ends, refuse_few_raters
+from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, crossed, draw_weights, interval_ends, refuse_few_raters
 from heart_utils.ratings.verdicts import Array, Codes
 
 __all__ = ["Gaps", "simultaneous_quantile"]
@@ -24,12 +24,7 @@ LARGEST = 700.0  # beyond this no log-odds is looked for
 
 
 def spread_of(
-    model: BradleyTerry,
-    clusters: tuple[str, ...],
-    interval: str | None,
-    n_resamples: int,
-    ci_level: float,
-    rng: np.random.Generator,
+    model: BradleyTerry, clusters: tuple[str, ...], interval: str | None, n_resamples: int, ci_level: float, rng: Rng
 ) -> tuple[Gaps, dict[str, Any]]:
     """Put intervals on the strengths of a model, and say which ranks they may hold, as columns of the ratings table."""
     entries, centre = model.entries, centring(model.penalised)
@@ -51,6 +46,7 @@ def spread_of(
     alone = one_sided_ends(model, met, ci_level)
     bounds = one_sided_ends(model, met, 1.0 - (1.0 - ci_level) / (size * (size - 1) // 2))
     n_effective = min(effective_clusters(model, *group) for group in groups)
+    rng = as_rng(rng)
     if interval == "sandwich":
         robust = centre @ covariance(model) @ centre.T
         reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(robust))
@@ -188,8 +184,8 @@ def sums_of_scores(model: BradleyTerry, group: Codes, n_groups: int) -> Array:
     return np.column_stack([gap.reshape(n_groups, size), *rest])
 
 
+# Degrees of freedom for which studies of equals are drawn; those between take the next smaller, which is the wider.
 DEGREES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 19, 25, 35, 50, 80, 150, 300)
-"""Degrees of freedom for which studies of equals are drawn; those between take the next smaller, which is the wider."""
 N_DRAWS = 10_000
 MOST_CELLS = 8_000_000
 
@@ -261,12 +257,9 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
     Parameters
     ----------
-    n_responders : int
-        Whose differences are compared.
-    n_clusters : float
-        Clusters that vary, or as many as they are worth (``Ratings.n_effective``).
-    ci_level : float
-        Such as 0.95.
+    n_responders, n_clusters, ci_level
+        Whose differences are compared; clusters that vary, or as many as they are worth (``Ratings.n_effective``); a level
+        such as 0.95.
 
     Returns
     -------

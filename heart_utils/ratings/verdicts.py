@@ -57,7 +57,7 @@ class Entries:
     rows: Codes  # positions in the table that came in
     left_out: pd.Series  # state -> answers that do not enter
     rater: Codes | None = None  # where raters vary too
-    n_raters: int = 0
+    raters: pd.Index | None = None
 
     @property
     def tie(self) -> NDArray[np.bool_]:
@@ -70,7 +70,8 @@ class Entries:
 
     def groups(self) -> list[tuple[Codes, int]]:
         """Give what is drawn again, clusters and where they vary raters: each entry's, and how many there are."""
-        return [(self.cluster, len(self.clusters)), *([] if self.rater is None else [(self.rater, self.n_raters)])]
+        found = [(self.cluster, len(self.clusters))]
+        return found if self.rater is None or self.raters is None else [*found, (self.rater, len(self.raters))]
 
     def met(self, codes: Codes, n: int) -> NDArray[np.int64]:
         """Count the clusters, or other groups, in which each responder was judged."""
@@ -119,7 +120,7 @@ def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None
         return entries
     need(verdicts, [rater])
     raters, (judged_by,) = name_codes(verdicts, [rater], rows)
-    return replace(entries, rater=judged_by, n_raters=len(raters))
+    return replace(entries, rater=judged_by, raters=raters)
 
 
 def read_margins(verdicts: pd.DataFrame, entries: Entries) -> Codes:
@@ -201,11 +202,7 @@ def unit_values(votes: Votes, table: pd.DataFrame, column: str) -> pd.Series:
 
 def people_only(table: pd.DataFrame) -> pd.DataFrame:
     """Keep the answers of people, and refuse a table that has none."""
-    need(table, ["rater_kind"], "So nobody is known to be a person.")
-    people = table[table["rater_kind"] == "human"]
-    if people.empty:
-        raise VerdictsError("No answer is by a person (rater_kind 'human').")
-    return people
+    return table[party(np.arange(len(table)), table, "human")]
 
 
 def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
@@ -377,8 +374,7 @@ def _code_rows(table: pd.DataFrame, keys: Sequence[str], rows: Codes) -> tuple[C
         # Whole columns are coded, then rows chosen among the codes: to take rows out of a column of texts costs far more.
         found, values = pd.factorize(pd.factorize(table[key], use_na_sentinel=False)[0][rows])
         codes = codes * max(len(values), 1) + found
-    dense, first = np.unique(codes, return_index=True)
-    unit = np.searchsorted(dense, codes).astype(np.intp)
+    _, first, unit = np.unique(codes, return_index=True, return_inverse=True)
     return unit, table[used].iloc[rows[first]].reset_index(drop=True)
 
 
@@ -443,10 +439,9 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> both = pd.DataFrame({"comparison_id": ["p/ab", "p/ba"], "pair_id": "p", "rater": "judge", "dimension": "overall",
-    ...     "repeat": 0, "order": ["ab", "ba"], "state": "valid", "verdict": ["a", "b"]})
-    >>> combine_orders(both)[["comparison_id", "state", "verdict"]].to_dict("records")
-    [{'comparison_id': 'p/ab', 'state': 'inconsistent', 'verdict': nan}]
+    >>> both = pd.DataFrame({"pair_id": "p", "rater": "judge", "order": ["ab", "ba"], "verdict": ["a", "b"]})
+    >>> combine_orders(both)["state"].tolist()
+    ['inconsistent']
     """
     need(verdicts, ["pair_id", "order", "verdict"], "Orders are joined by them.")
     every = np.arange(len(verdicts))
@@ -503,9 +498,7 @@ def _join(ab: tuple[pd.DataFrame, Codes, Array], ba: tuple[pd.DataFrame, Codes, 
         named, other_named = both & (word == lead.round()), both & (other_word == lead.round())
         margin = _numbers(one, "margin", np.where(both, (said < 2) & named, valid))
         other_margin = _numbers(two, "margin", np.where(both, (said < 2) & other_named, other_valid))
-        given = (~np.isnan(margin)).astype(int) + ~np.isnan(other_margin)
-        total = np.nan_to_num(margin) + np.nan_to_num(other_margin)
-        joined["margin"] = np.divide(total, given, out=np.full(len(total), np.nan), where=given > 0)
+        joined["margin"] = pd.DataFrame([margin, other_margin]).mean().to_numpy()
     if "flags" in one:
         lone = valid ^ other_valid
         joined["flags"] = [

@@ -173,8 +173,8 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
     word = np.where(luck < share - tie / 2.0, 0, np.where(luck < share + tie / 2.0, 1, 2))
     nobody = np.zeros(len(a), bool)
     names, rows = pd.Index([f"r{k}" for k in range(size)]), np.arange(len(a))
-    clusters, left_out = pd.RangeIndex(n_dialogues), pd.Series(dtype=int)
-    return Entries(names, clusters, a, b, dialogue, 1.0 - word / 2.0, word, nobody, rows, left_out, rater, design.n_raters)
+    clusters, raters, left_out = pd.RangeIndex(n_dialogues), pd.RangeIndex(design.n_raters), pd.Series(dtype=int)
+    return Entries(names, clusters, a, b, dialogue, 1.0 - word / 2.0, word, nobody, rows, left_out, rater, raters)
 
 
 def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
