@@ -108,8 +108,7 @@ def twin_contrasts(
     rng = as_rng(rng)
     everyone, drawn = np.ones((1, n_clusters)), draw_weights(n_clusters, n_resamples, rng)
     flips = _flips(n_clusters, n_flips, rng)
-    nobody, none = np.zeros_like(everyone), np.zeros_like(drawn)
-    slices = [_cells(everyone, nobody), _cells(nobody, everyone)]
+    slices = [_cells(everyone, 0 * everyone), _cells(0 * everyone, everyone)]
     boards = [BradleyTerry.fit(entries, "pairs", counts=tally.total(cells)) for cells in slices]
 
     def apart(adversarial: Array, calm: Array) -> Array:
@@ -119,7 +118,7 @@ def twin_contrasts(
 
     gaps = [board.theta @ matrix.T for board in boards]
     delta = gaps[0] - gaps[1]
-    again = apart(_cells(drawn, none), _cells(none, drawn))
+    again = apart(_cells(drawn, 0 * drawn), _cells(0 * drawn, drawn))
     # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far away the truth may be.
     held = ((matrix != 0) & (boards[0].penalised | boards[1].penalised)).any(axis=1)
     low, high = (np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level))

@@ -273,7 +273,7 @@ def fit_judge_aware(
     # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any rank is open.
     low, high = np.where(separated, [[-np.inf], [np.inf]], theta + np.outer([-1.0, 1.0], reach[:size]))
     ends = np.where(separated, [[-np.inf], [np.inf]], np.nan)
-    best, worst = Gaps(theta, draws, n_clusters, ci_level, ends=ends).ranks()
+    best, worst = Gaps(theta, draws, n_clusters, ci_level, n_clusters, ends).ranks()
     settings = {"dimension": dimension, "method": "judge-aware", "population": "dialogues", "interval": "sandwich"}
     columns: dict[str, Any] = {"strength": theta, "ci_low": low, "ci_high": high, "rank_low": best, "rank_high": worst}
     columns |= {"chance": expit(theta[:, None] - theta[None, :]), "penalised": separated}

@@ -34,15 +34,15 @@ def spread_of(
     found |= {"rank_low": None, "rank_high": None}
     if interval is None or interval == "released":
         reach = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
-        return Gaps(theta, np.empty((0, size)), 0, ci_level), {**found, "ci_low": theta - reach, "ci_high": theta + reach}
+        return Gaps(theta, np.empty((0, size)), 0, ci_level, 0.0), {**found, "ci_low": theta - reach, "ci_high": theta + reach}
     check_clusters(groups[0][1], clusters[0])
     if len(groups) > 1:
         refuse_few_raters(groups[0][0], groups[1][0], (clusters[0], clusters[1]))
     met, n_clusters = np.min([entries.met(*group) for group in groups], axis=0), min(n for _, n in groups)
     found["n_clusters"] = met
     if not (entries.share != 0.5).any():  # nobody was told apart, so nothing can be said about how well
-        gaps = Gaps(theta, np.empty((0, size)), n_clusters, ci_level)
-        return gaps, {**found, "rank_low": gaps.ranks()[0], "rank_high": gaps.ranks()[1]}
+        gaps = Gaps(theta, np.empty((0, size)), n_clusters, ci_level, 0.0)
+        return gaps, found | dict(zip(("rank_low", "rank_high"), gaps.ranks(), strict=True))
     alone = one_sided_ends(model, met, ci_level)
     bounds = one_sided_ends(model, met, 1.0 - (1.0 - ci_level) / (size * (size - 1) // 2))
     n_effective = min(effective_clusters(model, *group) for group in groups)
@@ -56,7 +56,7 @@ def spread_of(
         ends = interval_ends(theta, draws, met, ci_level)
     gaps = Gaps(theta, draws, n_clusters, ci_level, n_effective, bounds)
     low, high = np.where(model.penalised, alone, ends)
-    return gaps, {**found, "ci_low": low, "ci_high": high, "rank_low": gaps.ranks()[0], "rank_high": gaps.ranks()[1]}
+    return gaps, found | dict(zip(("ci_low", "ci_high", "rank_low", "rank_high"), (low, high, *gaps.ranks()), strict=True))
 
 
 def centring(penalised: NDArray[np.bool_]) -> Array:
@@ -198,14 +198,9 @@ class Gaps:
     replicates: Array
     n_clusters: int
     ci_level: float
-    n_effective: float = 0.0  # clusters of even information; where it is not known, `n_clusters`
+    n_effective: float  # clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
     # low and high of strengths that only have one-sided bounds; nan for the others
     ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))
-
-    @property
-    def worth(self) -> float:
-        """Give the number of clusters that sets the degrees of freedom."""
-        return self.n_effective or self.n_clusters
 
     def take(self, order: Codes) -> Gaps:
         """Put the responders in another order."""
@@ -221,7 +216,7 @@ class Gaps:
     def reach(self) -> Array:
         """Give how far below the difference row less column its simultaneous interval reaches; above, it is the transpose."""
         spread, se = self.errors()
-        quantile, bounded = simultaneous_quantile(len(spread), self.worth, self.ci_level), ~np.isnan(self.ends[0])
+        quantile, bounded = simultaneous_quantile(len(spread), self.n_effective, self.ci_level), ~np.isnan(self.ends[0])
         below = np.where(bounded, self.strength - self.ends[0], quantile * spread)
         above = np.where(bounded, self.ends[1] - self.strength, quantile * spread)
         return np.where(bounded[:, None] | bounded, below[:, None] + above, se * quantile)
@@ -237,7 +232,7 @@ class Gaps:
         open_ = ~np.eye(size, dtype=bool)
         if len(self.replicates) < 2:
             return np.ones(size, np.int64), np.full(size, size)
-        gap, se, df = self.strength[:, None] - self.strength[None, :], self.errors()[1], self.worth - 1.0
+        gap, se, df = self.strength[:, None] - self.strength[None, :], self.errors()[1], self.n_effective - 1.0
         statistic = np.divide(gap, se, out=np.where(gap > 0, np.inf, -np.inf), where=se > 0)
         statistic[np.abs(gap) <= 1e-12] = 0.0
         by_ends = np.where(gap > self.reach(), np.inf, -np.inf)
