@@ -51,7 +51,7 @@ _PUBLIC = {
         "agreement.agreement": "Agreement pairwise_agreement",
         "agreement.baselines": "agreement_with_baselines ceiling_bounds estimate_ceiling",
         "agreement.generalizability": "cheapest_design check_reliability variance_components win_scores",
-        "agreement.kappa": "cohen_kappa fleiss_kappa gwet_ac icc judge_reliability krippendorff_alpha",
+        "agreement.kappa": "cohen_kappa gwet_ac icc judge_reliability krippendorff_alpha",
         "agreement.panel": "alternative_annotator_test calibrate_abstention combine_judges effective_judges",
         "agreement.prediction_powered": "prediction_powered_ratings",
         "agreement.ranks": "rank_agreement track_recipients",

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,27 +23,24 @@ import sqlalchemy as sa
 
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import Ledger, calls, check_calls, chunks, export_calls, keys_in, merge_calls
+from heart_utils.calls.ledger import ANSWERED, Ledger, calls, check_calls, export_calls, merge_calls
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid
 from heart_utils.judging.design import DesignError
 from heart_utils.judging.questions import takes_schema
 from heart_utils.judging.recipe import (
+    STEPS,
     Recipe,
+    ask_step,
     read_recipe,
-    recipe_again,
-    recipe_codes,
     recipe_comparisons,
     recipe_histories,
     recipe_ledger,
-    recipe_probes,
     recipe_replies,
     recipe_requests,
     recipe_responders,
-    recipe_scores,
-    recipe_verdicts,
 )
-from heart_utils.judging.respond import collect_replies, lengthen_planned, skipped_histories
+from heart_utils.judging.respond import lengthen_planned, skipped_histories
 from heart_utils.people.raters import add_people
 from heart_utils.runs import Run, open_run, strictest_licence
 from heart_utils.tables import empty_table
@@ -52,15 +49,19 @@ __all__: list[str] = []
 
 INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
 
-TOKENS = {"prompt tokens": "prompt_tokens", "of them cached": "cached_tokens", "answer tokens": "completion_tokens"}
-"""Columns of the table that ends a run, and what they sum."""
-USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS.values())
+TOKENS = {"prompt_tokens": "prompt tokens", "cached_tokens": "of them cached", "completion_tokens": "answer tokens"}
+USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS)
+"""Columns of the calls that the table at the end of a run is made of, tokens under other names."""
 
 SAID = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
 
 ASSUMED_S = (1.0, 30.0)  #: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
 
 COMMONEST = 5  #: So many causes of failure are told, the commonest first.
+
+
+class NotAllowedError(Exception):
+    """Nobody said that money may be spent."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,6 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.filterwarnings("ignore", "Item .* on TypedDict class", UserWarning)  # pydantic's, of no use here
             warnings.showwarning = partial(_show_warning, options.said)
             return _collect(options)
+    except NotAllowedError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
     except KeyboardInterrupt:
         print("\nStopped. What was answered is recorded; the same command goes on where this ended.", file=sys.stderr)
         return INTERRUPTED
@@ -97,7 +101,6 @@ def _collect(options: argparse.Namespace) -> int:
     if options.export is not None:
         print(f"{export_calls(ledger, options.export)} calls written to {options.export}.")
         return 0
-    budget = recipe.budget_usd if options.budget is None else options.budget
     histories = recipe_histories(recipe)
     skipped = len(skipped_histories(histories))
     print(f"{recipe.run}: {len(histories)} histories{f', {skipped} of them without a turn to answer' if skipped else ''}.")
@@ -109,26 +112,25 @@ def _collect(options: argparse.Namespace) -> int:
     if options.check:
         return _check(plan, ledger)
     print(_describe(plan, ledger))
-    if (plan["n_calls"] > plan["n_recorded"]).any():
-        print(_describe_time(plan, recipe, ledger, options.reply_concurrency))
+    to_ask = plan[plan["n"] > 0]
+    if len(to_ask):
+        print(_describe_time(to_ask, recipe, ledger, options.reply_concurrency))
     if n := len(ledger.damaged):
         print(f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with ARGS=--check it says which.")
     if not recipe.judges:
         print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
-    to_ask = set(plan.loc[plan["n_calls"] > plan["n_recorded"], "model"])
-    asked_now = [model for model in (*recipe.responders, *recipe.judges, *recipe.coders) if model.name in to_ask]
+    asked_now = [model for model in recipe.models if model.name in set(to_ask["model"])]
     faults = sorted({fault for model in asked_now if (fault := key_fault(model))})
     if options.dry_run:
         print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
         return 0
     if faults:
         raise ModelError(f"Nothing was asked: {'; '.join(faults)}. A model's key is looked for there.")
-    allowed, budget = _settle_money(asked_now, plan, budget, options.yes)
-    if not allowed:
-        return REFUSED
-    started = time.monotonic()
-    how: dict[str, Any] = {"mode": "missing", "budget_usd": budget, "progress": not options.quiet}
-    answered = recipe_replies(recipe, histories, ledger=ledger, max_concurrency=options.reply_concurrency, **how)
+    budget = recipe.budget_usd if options.budget is None else options.budget
+    budget = _settle_money([model for model in asked_now if is_paid(model)], to_ask, budget, options.yes)
+    started, origin = time.monotonic(), "live" if asked_now else "replayed"
+    how: dict[str, Any] = {"ledger": ledger, "budget_usd": budget, "progress": not options.quiet}
+    answered = recipe_replies(recipe, histories, max_concurrency=options.reply_concurrency, **how)
     replies = add_people(run, answered, histories)
     _tell_states("replies", replies, "responder")
     try:
@@ -136,19 +138,16 @@ def _collect(options: argparse.Namespace) -> int:
     except DesignError as error:
         raise DesignError(f"{error}{_causes(_used(ledger, recipe), options.said)}") from None
     made = {"histories": histories, "responders": recipe_responders(recipe), "replies": answered, "comparisons": comparisons}
-    _keep(run, recipe, made, "live" if asked_now else "replayed")
+    _keep(run, recipe, made, origin)
     if options.batch:
         return _batch(recipe_requests(recipe, histories, replies, comparisons, ledger=ledger), ledger, budget)
-    if options.scheduler is not None:
-        how["scheduler"] = options.scheduler
-    judging: dict[str, Any] = {"ledger": ledger, "max_concurrency": recipe.max_concurrency, **how}
+    how |= {"scheduler": options.scheduler, "max_concurrency": recipe.max_concurrency}
     tables = {"replies": replies}
-    for name, step in _steps(recipe, histories, replies, comparisons).items():
-        tables[name] = step(**judging)
+    for name in STEPS:
+        tables[name] = ask_step(name, recipe, histories, replies, comparisons, **how)
         _tell_states(SAID.get(name, name), tables[name], "coder" if name == "codes" else "rater")
         if name == "scores":  # codes stay in the ledger: chapter 12 writes that table, with those that a program computes
-            kept = {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]}
-            _keep(run, recipe, kept, "live" if asked_now else "replayed")
+            _keep(run, recipe, {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]}, origin)
             # Which form a judge is asked in decides its requests; the ledger notes it, and other ledgers need not agree.
             in_json = [model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"]
             run.record(json_schema={model.name: takes_schema(model, ledger) for model in in_json})
@@ -225,28 +224,14 @@ def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> 
     plan = _plan_for(recipe, histories, replies, ledger)
     if longest is not replies and len(plan):
         plan["at_most_usd"] = _plan_for(recipe, histories, longest, ledger)["at_most_usd"]
-    return plan
-
-
-def _steps(
-    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame
-) -> dict[str, Callable[..., pd.DataFrame]]:
-    """Name what is asked once the replies are there, in this order."""
-    return {
-        "verdicts": partial(recipe_verdicts, recipe, histories, replies, comparisons),
-        "scores": partial(recipe_scores, recipe, histories, replies),
-        "codes": partial(recipe_codes, recipe, histories, replies),
-        "probes": partial(recipe_probes, recipe),
-        "again": partial(recipe_again, recipe, histories, replies, comparisons),
-    }
+    return plan.assign(n=plan["n_calls"] - plan["n_recorded"])
 
 
 def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
-    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
-    plan: dict[str, Any] = {"ledger": ledger, "plan": True}
-    steps = {"replies": collect_replies(histories, recipe.responders, **plan, **asked)}
-    judging = _steps(recipe, histories, replies, recipe_comparisons(recipe, replies))
-    steps |= {name: step(**plan) for name, step in judging.items()}
+    how: dict[str, Any] = {"ledger": ledger, "plan": True}
+    comparisons = recipe_comparisons(recipe, replies)
+    steps = {"replies": recipe_replies(recipe, histories, **how)}
+    steps |= {name: ask_step(name, recipe, histories, replies, comparisons, **how) for name in STEPS}
     columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     names = {"responder": "model", "rater": "model"}
     tables = [table.assign(step=step).rename(columns=names) for step, table in steps.items() if len(table)]
@@ -255,8 +240,8 @@ def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, le
 
 def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
     """Say what of a run is damaged, doubled or missing."""
-    missing = plan.assign(n=plan["n_calls"] - plan["n_recorded"]).query("n > 0")
     faults = check_calls(ledger)
+    missing = plan[plan["n"] > 0]
     faults += [f"{row.n} {row.step} of {row.model} are missing, failed or damaged." for row in missing.itertuples()]
     print("\n".join(faults) if faults else f"All {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}, and sound.")
     return INCOMPLETE if faults else 0
@@ -264,13 +249,12 @@ def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
 
 def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     """Write the plan as text."""
-    if plan.empty or not (plan["n_calls"] > plan["n_recorded"]).any():
+    if not plan["n"].sum():
         return f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
-    names = ["cost_usd", "at_most_usd"]
-    usd = plan[names].map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known")
-    total, most = plan[names].sum()
-    cost = "a price that is not known: give each model price_prompt and price_completion, in USD for a million tokens"
-    if plan[names].isna().any(axis=None):
+    money = plan[["cost_usd", "at_most_usd"]]
+    total, most = money.sum()
+    if money.isna().any(axis=None):
+        cost = "a price that is not known: give each model price_prompt and price_completion, in USD for a million tokens"
         cost += f" (what is known comes to {total:.2f}, at most {most:.2f})" if most else ""
     else:
         cost = (
@@ -278,75 +262,64 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
             f"characters to a token and answers that fill their room; the second takes all replies to be as long as they may "
             f"be, all answers to be asked for again with more room, and all to be repaired"
         )
-    return (
-        f"{plan.assign(**usd).to_string(index=False)}\n"
-        f"{int(plan['n_calls'].sum() - plan['n_recorded'].sum())} calls to make, for {cost}."
-    )
+    shown = plan.drop(columns="n").assign(**money.map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known"))
+    return f"{shown.to_string(index=False)}\n{int(plan['n'].sum())} calls to make, for {cost}."
 
 
 def _describe_time(plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_concurrency: int) -> str:
     """Bound the time that a plan takes: one step after the other, the models of a step side by side."""
-    models = {model.name: model for model in (*recipe.responders, *recipe.judges, *recipe.coders)}
+    models = {model.name: model for model in recipe.models}
     seconds = {name: ledger.quick_and_slow(models[name]) for name in plan["model"].unique()}
-    left = plan.assign(n=plan["n_calls"] - plan["n_recorded"], tokens=plan["prompt_tokens"] + plan["completion_tokens"])
+    plan = plan.assign(tokens=plan["prompt_tokens"] + plan["completion_tokens"])
     ends = [0.0, 0.0]
-    for step, rows in left[left["n"] > 0].groupby("step"):
+    for step, rows in plan.groupby(["step", "model"], as_index=False)[["n", "tokens"]].sum().groupby("step"):
         together = reply_concurrency if step == "replies" else recipe.max_concurrency
         for end in (0, 1):  # an answer that cannot be read is asked for once more: at the most, each is
             busy, longest = 0.0, 0.0
-            for name, (n, tokens) in rows.groupby("model")[["n", "tokens"]].sum().iterrows():
-                model, n, tokens = models[str(name)], (1 + end) * n, (1 + end) * tokens
-                each = (seconds[name] or ASSUMED_S)[end]
-                at_once = min(model.max_concurrency, n / (1 + end))
-                limits = 60 * max(n / (model.requests_per_minute or math.inf), tokens / (model.tokens_per_minute or math.inf))
-                busy, longest = busy + n * each, max(longest, n * each / at_once, limits)
+            for name, n, tokens in rows[["model", "n", "tokens"]].itertuples(index=False):
+                model, takes = models[name], (1 + end) * n * (seconds[name] or ASSUMED_S)[end]
+                minutes = max(n / (model.requests_per_minute or math.inf), tokens / (model.tokens_per_minute or math.inf))
+                longest = max(longest, takes / min(model.max_concurrency, n), 60 * (1 + end) * minutes)
+                busy += takes
             ends[end] += max(longest, busy / (together or math.inf))
     scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
-    assumed = sorted(name for name, found in seconds.items() if found is None)
-    said = f"{ASSUMED_S[0]:g} and {ASSUMED_S[1]:g} s are assumed"
-    guess = f" (of {', '.join(assumed)} too little is recorded: {said})" if assumed else ""
+    assumed = ", ".join(sorted(name for name, found in seconds.items() if found is None))
+    said = f" (of {assumed} too little is recorded: {ASSUMED_S[0]:g} and {ASSUMED_S[1]:g} s are assumed)" if assumed else ""
     return (
         f"Between {ends[0] / scale:.1f} and {ends[1] / scale:.1f} {unit}. The first takes each call to be asked once and "
         f"to last as long as the quickest tenth of the model's recorded answers, the second twice and as long as the slowest "
-        f"tenth{guess}. Both keep to the limits in the settings; limits of a provider's own and outages come on top."
+        f"tenth{said}. Both keep to the limits in the settings; limits of a provider's own and outages come on top."
     )
 
 
-def _settle_money(
-    models: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
-) -> tuple[bool, float | None]:
-    """Ask before money is spent, and never let it be spent without a price and a budget."""
-    paid = [model for model in models if is_paid(model)]
+def _settle_money(paid: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool) -> float | None:
+    """Ask before money is spent, and never let it be spent without a price and a budget; give the budget."""
     if not paid:
-        return True, budget_usd
+        return budget_usd
     try:
         check_prices(paid, math.inf if budget_usd is None else budget_usd)
     except BudgetError as error:
         raise BudgetError(f"Nothing was asked. {error}") from None
     theirs = plan[plan["model"].isin([model.name for model in paid])]
-    what = f"{int((theirs['n_calls'] - theirs['n_recorded']).sum())} calls cost money"
-    most = theirs["at_most_usd"].sum()
-    there = sys.stdin is not None and sys.stdin.isatty()
-    if budget_usd is None and not there:
-        said = "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
-        print(f"collect: {what}, at most {most:.2f} USD, and no budget is set. {said}", file=sys.stderr)
-        return False, None
+    what, there = f"{int(theirs['n'].sum())} calls cost money", sys.stdin is not None and sys.stdin.isatty()
     if budget_usd is None:
+        what += f", at most {theirs['at_most_usd'].sum():.2f} USD"
+        if not there:
+            said = "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
+            raise NotAllowedError(f"collect: {what}, and no budget is set. {said}")
         try:
-            budget_usd = float(input(f"{what}, at most {most:.2f} USD. What may they cost, in USD? [nothing] ").strip() or 0)
+            budget_usd = float(input(f"{what}. What may they cost, in USD? [nothing] ").strip() or 0)
         except ValueError as error:
             raise BudgetError(f"Nothing was asked: a budget is a number of USD ({error}).") from None
         if not (math.isfinite(budget_usd) and budget_usd > 0):
-            print("Nothing was asked.", file=sys.stderr)
-            return False, None
-        return True, budget_usd
-    if yes:
-        return True, budget_usd
-    question = f"{what}, and no more than {budget_usd:g} USD."
-    if not there:
-        print(f"collect: {question} Nobody is there to ask; --yes allows it.", file=sys.stderr)
-        return False, budget_usd
-    return input(f"{question} Make them? [y/N] ").strip().lower() in ("y", "yes"), budget_usd
+            raise NotAllowedError("Nothing was asked.")
+    elif not yes:
+        question = f"{what}, and no more than {budget_usd:g} USD."
+        if not there:
+            raise NotAllowedError(f"collect: {question} Nobody is there to ask; --yes allows it.")
+        if input(f"{question} Make them? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise NotAllowedError("Nothing was asked.")
+    return budget_usd
 
 
 def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
@@ -358,17 +331,14 @@ def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
 
 def _used(ledger: Ledger, recipe: Recipe) -> pd.DataFrame:
     """Read how the calls that this run looked up ended and what they took, each with its model's names in the run."""
-    names: dict[str, list[str]] = {}
-    for model in (*recipe.responders, *recipe.judges, *recipe.coders):
-        names.setdefault(model.identity_digest, []).append(model.name)
-    shown = {digest: ", ".join(dict.fromkeys(mine)) for digest, mine in names.items()}
-    wanted = sa.select(*(calls.c[name] for name in USED)).where(calls.c.status != "claimed")
-    rows: list[Any] = []
-    with ledger.reading() as connection:
-        for keys in chunks(sorted(ledger.used)):
-            rows += connection.execute(wanted.where(keys_in(ledger.engine, calls.c.key, keys))).all()
+    names: dict[str, dict[str, None]] = {}
+    for model in recipe.models:
+        names.setdefault(model.identity_digest, {})[model.name] = None
+    rows = ledger.rows(sa.select(*(calls.c[name] for name in USED)).where(ANSWERED), sorted(ledger.used))
     table = pd.DataFrame(rows, columns=list(USED))
-    return table.assign(model=table["model"].map(shown).fillna("(of an earlier recipe)"))
+    return table.assign(
+        model=table["model"].map({digest: ", ".join(mine) for digest, mine in names.items()}).fillna("(of an earlier recipe)")
+    )
 
 
 def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
@@ -383,12 +353,14 @@ def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
 
 def _by_model(used: pd.DataFrame) -> str:
     """Lay out what this run's calls took, model by model, whenever they were made; and who answered under its name."""
-    lines, notes = [], []
+    if used.empty:
+        return "No call of this run is recorded."
+    ends = {"refused": used["status"] == "refused", "failed": used["status"] == "error"}
+    table = used.assign(calls=1, **ends)[["model", "calls", *TOKENS, "cost_usd", *ends]].groupby("model").sum()
+    usd = table["cost_usd"].map("{:.4f}".format)
+    table = table.map("{:,.0f}".format).assign(cost_usd=usd).rename(columns={**TOKENS, "cost_usd": "USD"}).reset_index()
+    notes = [f"The calls of this run, whenever they were made\n{table.to_string(index=False)}"]
     for name, rows in used.groupby("model"):
-        ends = rows["status"].value_counts()
-        cells = {title: f"{int(rows[column].sum()):,}" for title, column in TOKENS.items()}
-        lines.append({"model": name, "calls": f"{len(rows):,}", **cells, "USD": f"{rows['cost_usd'].sum():.4f}",
-                      "refused": ends.get("refused", 0), "failed": ends.get("error", 0)})  # fmt: skip
         guessed = int(rows["estimated"].eq(True).sum())
         if guessed:
             notes.append(f"{name}: of {guessed} answers no tokens were counted; their cost is an estimate.")
@@ -397,9 +369,7 @@ def _by_model(used: pd.DataFrame) -> str:
             if len(met) > 1:
                 told = ", ".join(f"{word} ({n} calls)" for word, n in met.items())
                 notes.append(f"{name}: its {what} changed in the middle of the run: {told}.")
-    if not lines:
-        return "No call of this run is recorded."
-    return "\n".join([f"The calls of this run, whenever they were made\n{pd.DataFrame(lines).to_string(index=False)}", *notes])
+    return "\n".join(notes)
 
 
 def _show_warning(said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import pandas as pd
 
-from heart_utils.tables import TABLES, TableError, check_table
+from heart_utils.tables import TABLES, TableError, check_table, table_columns
 
-__all__ = ["FORMAT", "MissingTableError", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
+__all__ = ["FORMAT", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
 
 FORMAT = 1  #: The version of a run folder. A folder of a higher version is refused, never guessed at.
 
@@ -54,10 +54,6 @@ class RunError(ValueError):
     """A run folder cannot be opened or written."""
 
 
-class MissingTableError(RunError):
-    """A run does not hold the table that was asked for."""
-
-
 @dataclass(frozen=True)
 class Run:
     """One folder of tables."""
@@ -76,16 +72,15 @@ class Run:
         return bool(self._files(table, part))
 
     def read(self, table: str, part: str | None = None) -> pd.DataFrame:
-        """Read a table, all its parts as one, or ``<table>/<part>.parquet`` alone, such as the part ``"people-rating"``.
+        """Read a table, all its parts as one, or one part alone, such as ``"people-rating"``.
 
-        Where it is not there a :class:`MissingTableError` says what makes it; a damaged file, or one that holds something else
-        than its columns promise, is a :class:`~heart_utils.tables.TableError`.
+        A missing one is a :class:`RunError`; a damaged one, or one at fault, a :class:`~heart_utils.tables.TableError`.
         """
         files = self._files(table, part)
         if not files:
             said = f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). It holds"
             make = f"`make book RUN={self.name}` or `make collect RUN={self.name}` writes them, or `run.write` yours."
-            raise MissingTableError(f"{said} {', '.join(self.tables()) or 'no table yet'}. {make}")
+            raise RunError(f"{said} {', '.join(self.tables()) or 'no table yet'}. {make}")
         frames = [read_parquet(file) for file in files]
         try:
             return check_table(table, pd.concat(frames, ignore_index=True))
@@ -95,8 +90,8 @@ class Run:
     def write(self, table: str, rows: pd.DataFrame, part: str | None = None) -> bool:
         """Write a table or a part of it, checked, whole or not at all, and tell whether the file was replaced.
 
-        A file whose content stays keeps its time, so that `make` runs nothing that depends on it. Where the disk is full or
-        read-only, a :class:`RunError` says so, and what stood there before still stands.
+        A file whose content stays keeps its time, so that `make` runs nothing that depends on it. What the disk refuses is a
+        :class:`RunError`.
         """
         checked = check_table(table, rows)
         file = self.folder / f"{table}.parquet" if part is None else self.folder / table / f"{part}.parquet"
@@ -121,12 +116,9 @@ class Run:
         return [table for table in TABLES if self._files(table, None)]
 
     def _files(self, table: str, part: str | None) -> list[Path]:
-        if table not in TABLES:
-            raise TableError(f"There is no table called {table!r}. The tables are {', '.join(TABLES)}.")
-        if part is not None:
-            files = [self.folder / table / f"{part}.parquet"]
-        else:
-            files = [self.folder / f"{table}.parquet", *sorted((self.folder / table).glob("*.parquet"))]
+        table_columns(table)  # an error that lists the tables, if there is none of this name
+        whole, parts = self.folder / f"{table}.parquet", self.folder / table
+        files = [whole, *sorted(parts.glob("*.parquet"))] if part is None else [parts / f"{part}.parquet"]
         return [file for file in files if file.is_file()]
 
 
@@ -136,9 +128,8 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     Parameters
     ----------
     name_or_path : str or path
-        A bare name means ``runs/<name>`` under the project's root (under the current folder, where the package is installed
-        without the project), and ``"public"`` the published sets in ``data/public``; anything with a separator is a path
-        taken from the caller's folder. All are made absolute here, once.
+        A bare name means ``runs/<name>`` under the project's root (or the current folder, where there is no project), and
+        ``"public"`` the published sets in ``data/public``; anything with a separator is a path from the caller's folder.
     create : bool
         Whether a run that is not there yet is opened empty (its folder appears with the first table written) or is an error.
 
@@ -179,12 +170,10 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
 def find_root() -> Path:
     """Find the folder with ``data/``: ``HEART_ROOT``, else the checkout that holds this package or the current folder.
 
-    Where neither is there, it is the installed package itself, whose wheel has the data inside.
-
     Returns
     -------
     pathlib.Path
-        Absolute.
+        Absolute; without a checkout the installed package itself, whose wheel has the data inside.
 
     Raises
     ------
@@ -215,12 +204,12 @@ def find_home() -> Path:
 
 
 def strictest_licence(licences: list[str]) -> str:
-    """Tell which of several licences binds the most; one that is not known binds most of all.
+    """Tell which of several licences binds the most.
 
     Parameters
     ----------
     licences : list of str
-        Names as in ``LICENCES``.
+        Names as in ``LICENCES``; one that is not known binds most of all.
 
     Returns
     -------
@@ -236,12 +225,12 @@ def strictest_licence(licences: list[str]) -> str:
 
 
 def may_publish(licence: str) -> bool:
-    """Tell whether words under a licence may stand in a published page; under one that is not known they may not.
+    """Tell whether words under a licence may stand in a published page.
 
     Parameters
     ----------
     licence : str
-        A name as in ``LICENCES``.
+        A name as in ``LICENCES``; under one that is not known they may not.
 
     Returns
     -------

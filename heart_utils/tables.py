@@ -95,8 +95,7 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     name : str
         One of :data:`TABLES`, such as ``"verdicts"``.
     table : pandas.DataFrame
-        One row per observation. Columns marked optional may be absent, and of responders all but
-        ``responder`` and ``responder_kind``: what is not said is empty, and nobody is simulated.
+        One row per observation. Columns marked optional may be absent, and of responders all but two, and are then empty.
 
     Returns
     -------
@@ -106,8 +105,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     TableError
-        If a column is missing or unknown, a value does not fit, an id appears twice, a verdict stands beside a failed state,
-        or a responder meets itself. The message names the table, the column, the first bad rows, and what was expected.
+        If a column is missing or unknown, a value does not fit, an id appears twice, or cells of a row contradict each other;
+        the message names the table, the column, the first bad rows, and what was expected.
 
     Examples
     --------
@@ -117,17 +116,15 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     ...
     heart_utils.tables.TableError: codes.probability: expected a number from 0 to 1, or nothing; row 0 has 1.7.
     """
-    columns = _columns(name)
+    columns = table_columns(name)
     said = dict(table.attrs)  # which pandas would copy with each column
-    table = table.assign(
-        **{column: value for column, value in SAID["tables"][name].get("unsaid", {}).items() if column not in table}
-    )
+    unsaid = SAID["tables"][name].get("unsaid", {})
+    table = table.assign(**{column: value for column, value in unsaid.items() if column not in table})
     table.attrs = {}
     missing = [column for column, what in columns.items() if column not in table and not what.optional]
     unknown = [str(column) for column in table.columns if column not in columns]
     if missing or unknown:
-        parts = [f"missing {', '.join(missing)}"] if missing else []
-        parts += [f"unknown {', '.join(unknown)}"] if unknown else []
+        parts = [f"{kind} {', '.join(names)}" for kind, names in {"missing": missing, "unknown": unknown}.items() if names]
         hint = f" From a file, `load_{name}` fills in what has one evident value (data/README.md)." if name in LOADED else ""
         raise TableError(f"{name}: {'; '.join(parts)}. A table of {name} has the columns {', '.join(columns)}.{hint}")
     rows = table if table.index.is_unique else table.reset_index(drop=True)  # messages name rows by their labels
@@ -160,10 +157,11 @@ def _empty(name: str) -> pd.DataFrame:
 
 def needed_columns(name: str) -> list[str]:
     """List the columns of a table that are not optional, in the order of writing."""
-    return [column for column, what in _columns(name).items() if not what.optional]
+    return [column for column, what in table_columns(name).items() if not what.optional]
 
 
-def _columns(name: str) -> dict[str, Column]:
+def table_columns(name: str) -> dict[str, Column]:
+    """Give the columns of a table, or say which tables there are."""
     if name not in TABLES:
         raise TableError(f"There is no table called {name!r}. The tables are {', '.join(TABLES)}.")
     return TABLES[name]
@@ -178,11 +176,12 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
     if values.dtype == kinds[what.kind]:
         return values
     if what.kind == "text":  # numbers would silently become text
-        strange = not isinstance(values.dtype, pd.StringDtype) and bool(len(values))
-        wrong = (
-            values.map(lambda cell: not isinstance(cell, str)) & values.notna() if strange else pd.Series(False, values.index)
+        text = isinstance(values.dtype, pd.StringDtype)
+        numbers, wrong = (
+            values,
+            pd.Series([not text and not isinstance(cell, str) for cell in values], values.index, dtype=bool),
         )
-        numbers = values
+        wrong &= values.notna()
     elif what.kind == "truth":
         numbers, wrong = values, ~values.isin([True, False])
     else:
@@ -199,14 +198,9 @@ def _lists(values: pd.Series) -> pd.Series:
     """Turn arrays that Parquet gives back into plain lists."""
 
     def plain(cell: Any) -> Any:
-        # An array gives its list twice as fast by itself, and MentalAlign has 350,000 of them.
-        return (
-            cell.tolist()
-            if hasattr(cell, "tolist")
-            else list(cell)
-            if isinstance(cell, Collection) and not isinstance(cell, str)
-            else cell
-        )
+        if hasattr(cell, "tolist"):  # twice as fast as list(cell), and MentalAlign has 350,000 of them
+            return cell.tolist()
+        return list(cell) if isinstance(cell, Collection) and not isinstance(cell, str) else cell
 
     return pd.Series([plain(cell) for cell in values], index=values.index, dtype=object)
 
@@ -237,7 +231,7 @@ def _check_keys(name: str, table: pd.DataFrame) -> None:
     twice = table.duplicated(keys, keep=False)
     if twice.any():
         rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
-        shown = "; ".join(f"row {row}: {dict(values.dropna())}" for row, values in rows.iterrows())
+        shown = "; ".join(f"{called(row)}: {dict(values.dropna())}" for row, values in rows.iterrows())
         raise TableError(
             f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each to appear once. {shown}.",
             table.index[twice],
@@ -261,8 +255,8 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
         refuse("p_a", against, "p_a", "the chance that a is better, which does not contradict the verdict")
         failed = table["state"].isin(["abstained", "refused", "unparsed", "error"])
         refuse("verdict", failed & said, "state", "no verdict where the state is a failure")
-    if name == "scores":
-        refuse("score", (table["state"] == "valid") & table["score"].isna(), "state", "a score where valid")
+    if answer := {"scores": "score", "replies": "text"}.get(name):
+        refuse(answer, (table["state"] == "valid") & table[answer].isna(), "state", f"a {answer} where the state is valid")
     if name == "histories":
         _check_turns(table)
     if name == "effects":
@@ -299,13 +293,18 @@ def refuse_rows(name: str, column: str, wrong: pd.Series | NDArray[np.bool_], va
     if not wrong.any():
         return
     bad = values[wrong]
-    shown = ", ".join(f"row {row} has {_shown(value)}" for row, value in bad.head(MAX_ROWS_SHOWN).items())
+    shown = ", ".join(f"{called(row)} has {_shown(value)}" for row, value in bad.head(MAX_ROWS_SHOWN).items())
     more = f" ({len(bad) - MAX_ROWS_SHOWN} more rows)" if len(bad) > MAX_ROWS_SHOWN else ""
     raise TableError(f"{name}.{column}: expected {expected}; {shown}{more}.", bad.index)
+
+
+def called(row: object) -> str:
+    """Name a row by its number, or as the reader of its file has named it."""
+    return row if isinstance(row, str) else f"row {row}"
 
 
 def _shown(value: object) -> str:
     if isinstance(value, float) and value != value:
         return "nothing"
-    text = repr(value)
+    text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -9,7 +9,7 @@ import pandas as pd
 
 from heart_utils.calls.models import Call, Model
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import code_rows, collect, plan_codes, plan_hits, score_rows
+from heart_utils.judging.judge import collect, plan_codes, plan_hits
 from heart_utils.judging.prompts import CODEBOOKS, load_codebooks
 
 HISTORIES = {
@@ -59,12 +59,12 @@ def make_replies(texts=TEXTS) -> pd.DataFrame:
 
 def collect_codes(histories, replies, coders, *, codebooks=None, **how):
     books = codebooks or {name: load_codebooks()[name] for name in CODEBOOKS}
-    return collect(plan_codes(histories, replies, coders, codebooks=books), code_rows, **how)
+    return collect("codes", plan_codes(histories, replies, coders, codebooks=books), **how)
 
 
 def collect_hits(questions, histories, replies, judges, *, responders=None, language="zh", **how):
     asked = plan_hits(questions, histories, replies, judges, responders=responders, language=language)
-    return collect(asked, score_rows, **how)
+    return collect("scores", asked, **how)
 
 
 def make_study(**options):

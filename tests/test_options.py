@@ -14,18 +14,14 @@ from test_docs import public_functions
 WITH_INTERVALS = (
     "cohen_kappa",
     "fit_judge_aware",
-    "fleiss_kappa",
     "gwet_ac",
     "icc",
     "krippendorff_alpha",
     "rate_writers",
-    "rater_reliability",
 )
 WITHOUT_DIALOGUES = (
     "cohen_kappa",
-    "complete_scores",
     "fit_ratings",
-    "fleiss_kappa",
     "gwet_ac",
     "icc",
     "krippendorff_alpha",

@@ -15,7 +15,7 @@ from heart_utils import collect
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_verdicts
 from heart_utils.people import raters
-from heart_utils.people.raters import import_ratings
+from heart_utils.people.raters import import_study
 from heart_utils.people.study import write_study
 from heart_utils.ratings.consistency import head_to_head
 from heart_utils.report.provenance import read_glued
@@ -71,7 +71,7 @@ def own(tmp_path, monkeypatch):
 def write_replies(run, name="reply"):
     """Have two people write a reply to each of the four histories in a writing study, and import it as the book says."""
     (run.folder / "study.yaml").write_text("reply: {writers_per_history: 2, n_writers: 2, spare: 0}\n")
-    study = write_study(run, "reply", name=name).folder
+    study = write_study(run, "reply", name=name)
     for seat, person in (("seat-001", "ann"), ("seat-002", "ben")):
         items = assignment(study).query("seat == @seat")["item_id"]
         answer_seat(study, seat, person, {item: {"reply": f"{person} hears you, and asks about {item}."} for item in items})
@@ -169,7 +169,7 @@ def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_
         if number == "11":
             run = open_run("own")
             vote(run.read("comparisons"), root / "mine" / "votes.csv")
-            import_ratings(run, root / "mine" / "votes.csv", statement=WHO, simulated=True).write(run)
+            import_study(run, root / "mine" / "votes.csv", statement=WHO, simulated=True).write(run)
         copy = tmp_path / chapter.name
         execute_notebook(chapter, copy, {"run": "own", **QUICK[number]}, root=root)
         said[number] = read_glued(copy)

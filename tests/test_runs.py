@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from builders import histories, verdicts
 
-from heart_utils.runs import FORMAT, MissingTableError, RunError, find_root, open_run, strictest_licence, write_atomically
+from heart_utils.runs import FORMAT, RunError, find_root, open_run, strictest_licence, write_atomically
 from heart_utils.tables import TableError
 
 GOOD = verdicts([("d1", "x", "y", "a"), ("d2", "y", "z", "b")])
@@ -77,7 +77,7 @@ def test_others_may_read_what_the_umask_lets_them(tmp_path, monkeypatch):
 
 def test_a_table_that_is_not_there_says_what_makes_it(run):
     run.write("histories", histories())
-    with pytest.raises(MissingTableError, match=r"has no verdicts .*holds histories\. `make book RUN=trial`"):
+    with pytest.raises(RunError, match=r"has no verdicts .*holds histories\. `make book RUN=trial`"):
         run.read("verdicts")
 
 

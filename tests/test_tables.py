@@ -43,6 +43,7 @@ def test_lists_come_back_as_lists_through_a_file(tmp_path):
         ({"simulated": ["yes", "no", "no"]}, r"simulated: expected true or false.*row 0 has 'yes'"),
         ({"repeat": [0.5, 0, 0]}, r"repeat: expected a whole number.*row 0 has 0\.5"),
         ({"repeat": [None, 0, 0]}, r"repeat: expected a whole number.*row 0 has nothing"),
+        ({"dimension_position": pd.array([-7, 0, 0], dtype="Int64")}, r"position: expected a whole number.*row 0 has -7\."),
         ({"repeat": pd.array([None, 0, 0], dtype="Int64")}, r"repeat: expected a whole number.*row 0 has <NA>"),
         ({"rater": [1, 2, 3]}, r"rater: expected text.*row 0 has 1"),
         ({"rater": ["", "r", "r"]}, r"rater: expected text.*row 0 has ''"),

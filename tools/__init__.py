@@ -1,1 +1,20 @@
 """Programs of the project's upkeep, not installed with it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+__all__ = ["current_commit"]
+
+
+def current_commit(root: Path) -> str:
+    """Tell the commit that the project stands at, ``+changes`` if files differ from it."""
+    try:
+        said = [
+            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return said[0] + ("+changes" if said[1] else "")

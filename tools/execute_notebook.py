@@ -22,6 +22,7 @@ import yaml
 
 from heart_utils.report.kept import LOG
 from heart_utils.runs import find_root, open_run, write_atomically
+from tools import current_commit
 from tools.notebooks import NotebookError, read_cells, read_chapter
 from tools.plan import stamp_table
 
@@ -184,7 +185,7 @@ def main(arguments: list[str]) -> int:
 
 def _record(root: Path, notebook: Path, parameters: dict[str, Any]) -> None:
     """Write parameters, versions and commit into the run's manifest, and stamp the tables it wrote."""
-    from heart_utils.report.provenance import current_commit, versions
+    from heart_utils.report.provenance import versions
 
     run = open_run(parameters["run"])
     run.record(parameters={notebook.stem: parameters}, commit=current_commit(root), versions=versions())

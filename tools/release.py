@@ -23,8 +23,9 @@ import yaml
 
 from heart_utils.ratings.ratings import fit_boards
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report.provenance import current_commit, methods
+from heart_utils.report.provenance import methods
 from heart_utils.runs import Run, find_root, may_publish, open_run, strictest_licence, write_atomically
+from tools import current_commit
 from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
 from tools.settings import read_settings
 

@@ -38,8 +38,7 @@ def main() -> int:
     """Take them all; say what is missing if they cannot be taken."""
     root = find_root()
     pictures = root / "book" / "images" / "study"
-    program = potato_program()
-    if program is None:
+    if potato_program() is None:
         print("error: Potato is not installed; `make study` installs it.", file=sys.stderr)
         return 1
     try:
@@ -53,7 +52,7 @@ def main() -> int:
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", 0))
                     port = probe.getsockname()[1]
-                server = start_study(study, port=port, potato=program)
+                server = start_study(study, port=port)
                 try:
                     visitor = Visitor(chromium, f"http://127.0.0.1:{port}", width=WIDTH, height=700)
                     _rating(visitor, pictures) if kind == "rating" else _reply(visitor, pictures)

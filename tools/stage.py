@@ -21,8 +21,8 @@ from typing import Any
 import yaml
 
 import heart_utils
-from heart_utils.report.provenance import current_commit
 from heart_utils.runs import Run, find_root, open_run, write_atomically
+from tools import current_commit
 from tools.absent import page_without, unglue
 from tools.build_html import BUILT_ON
 from tools.evidence import Evidence, check_chips, mark_chapter

@@ -5,25 +5,109 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.naive_bayes import ComplementNB
 from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
 
 from heart_utils.agreement.prediction_powered import LEAST_LABELLED, corrected_covariance, labelled_weights
 from heart_utils.ratings.resampling import bootstrap_ci, check_level, estimate_rng
 from heart_utils.ratings.verdicts import AgreementError
-from heart_utils.replies.codes import train_coder
 from heart_utils.runs import find_root
-from heart_utils.sources.heart import load_strategy_turns
+from heart_utils.sources.catalogue import find_data
 
 SEED = 20260109
 N_BY_HAND = 60
+
+LONGEST = 3
+"""Words in a row that make a feature, chosen on ESConv's validation split among 2 and 3."""
+PENALTY = 0.15
+TOKEN = re.compile(r"\w+(?:'\w+)?|[?!.,]")
+
+
+@dataclass(frozen=True, eq=False)
+class StrategyCoder:
+    """A trained coder: two pipelines of scikit-learn, of which the second, for probabilities, goes on from the first."""
+
+    _margins: Any
+    _scale: Any
+
+    def label(self, texts: pd.Series) -> pd.Series:
+        """Give each text the strategy with the largest margin."""
+        return pd.Series(self._margins.predict(texts), index=texts.index, dtype="str")
+
+    def probabilities(self, texts: pd.Series) -> pd.DataFrame:
+        """Give each text a probability for each strategy; a row sums to 1."""
+        chances = self._scale.predict_proba(_margins_of(self._margins, texts)) if len(texts) else None
+        return pd.DataFrame(chances, index=texts.index, columns=list(self._scale.classes_), dtype=float)
+
+
+def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder:
+    """Train a coder on labelled turns (``dialogue_id``, ``text``, ``strategy``), calibrated on turns of other dialogues.
+
+    Linear support vectors on words and word pairs, with a mark for where a turn begins and ends. Its label is the class with
+    the largest margin, which serves rare strategies too; its probabilities serve shares.
+    """
+    shared = set(turns["dialogue_id"]) & set(calibration["dialogue_id"])
+    if shared:
+        raise ValueError(f"{len(shared)} dialogues, such as {min(shared)!r}, stand on both sides; split by dialogue.")
+    apart = set(turns["strategy"]) ^ set(calibration["strategy"])
+    if apart:
+        raise ValueError(f"Strategies {', '.join(sorted(apart))} stand on one side only; both need all of them.")
+    words = TfidfVectorizer(
+        tokenizer=_tokens, token_pattern=None, lowercase=False, ngram_range=(1, LONGEST), min_df=2, sublinear_tf=True
+    )
+    margins = make_pipeline(words, LinearSVC(C=PENALTY, class_weight="balanced", random_state=0))
+    margins.fit(turns["text"], turns["strategy"])
+    scale = LogisticRegression(C=10.0, tol=1e-8, max_iter=1_000)
+    scale.fit(_margins_of(margins, calibration["text"]), calibration["strategy"])
+    return StrategyCoder(margins, scale)
+
+
+def _margins_of(margins: Any, texts: pd.Series) -> np.ndarray:
+    """Give the distances from the borders, one column for two classes, else one a class."""
+    distances = np.asarray(margins.decision_function(texts))
+    return distances.reshape(len(distances), -1)
+
+
+def _tokens(text: str) -> list[str]:
+    return ["<start>", *TOKEN.findall(text.lower().replace("’", "'")), "<end>"]
+
+
+def load_strategy_turns() -> pd.DataFrame:
+    """Load every supporter turn of ESConv with its strategy.
+
+    Turns are not merged: a supporter who sends two messages in a row named a strategy for each. The
+    label is the writer's own choice, out of eight, one a message; nobody coded the turns a second time.
+
+    A row has ``turn_id``, ``dialogue_id``, ``split`` (ESConv's own: by dialogue), ``position`` (0 to 1, in the dialogue),
+    ``text``, ``strategy`` (in snake_case), and ``in_heart``: whether HEART took a history from the dialogue, or rewrote it.
+    """
+    heart = [pd.read_csv(find_root() / "data" / "heart" / f"heart_{name}_index.csv") for name in ("regular", "adversarial")]
+    held_out = {(split, row) for table in heart for split, row in zip(table["esconv_split"], table["esconv_row"], strict=True)}
+    files = find_data("esconv")
+    rows = []
+    for split in ("train", "valid", "test"):
+        for row, line in enumerate(files[f"{split}.json"].read_text(encoding="utf-8").splitlines()):
+            dialogue_id, turns = f"esconv-{split}-{row:04d}", json.loads(line)["dialog"]
+            rows += [
+                (
+                    f"{dialogue_id}-{number:03d}", dialogue_id, split, number / max(len(turns) - 1, 1), turn["text"].strip(),
+                    re.sub("[- ]", "_", turn["strategy"].lower()), (split, row) in held_out,
+                )
+                for number, turn in enumerate(turns) if turn["speaker"] == "sys"
+            ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["turn_id", "dialogue_id", "split", "position", "text", "strategy", "in_heart"])
 
 
 def strategy_results(turns: pd.DataFrame) -> dict[str, pd.DataFrame]:

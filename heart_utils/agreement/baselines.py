@@ -1,8 +1,4 @@
-"""What agreement with people is compared with: guesses that read nothing, and the ceiling.
-
-A guess knows who wrote, which reply is longer, how it looks or which came first. The ceiling is what a judge without noise
-would reach, since it still meets one noisy person.
-"""
+"""What agreement with people is compared with: guesses that read nothing, and the ceiling that one noisy person sets."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.agreement.agreement import A, B, VotePairs, author_baseline, pair_votes, sum_by_cluster, that_count
+from heart_utils.agreement.agreement import A, B, VotePairs, pair_votes
 from heart_utils.agreement.kappa import cluster_of_unit
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, sums_by
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, party, people_only, read_votes
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, ratio, sums_by
+from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, party, people_only, read_votes
 
 __all__ = ["Ceiling", "agreement_with_baselines", "ceiling_bounds", "estimate_ceiling"]
 
@@ -35,33 +31,23 @@ def agreement_with_baselines(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    r"""Put a judge's agreement with people beside that of guesses that read nothing, on the very same votes.
+    """Put a judge's agreement with people beside that of guesses that read nothing, on the very same votes.
 
-    Only pairs of votes that both decided are compared. Each baseline learns from people's votes in *other* clusters:
-
-    - ``author_only``: whom people preferred more often of these two authors;
-    - each column of `gaps`, such as the difference in length: whether people prefer more of it or less;
-    - ``style``: all columns of `gaps` at once, by logistic regression, if there are several;
-    - ``first_shown``: whether people prefer the reply that they saw first, if their votes have an ``order``.
-
-    A baseline without an answer, such as length where both replies are as long, is a coin; a feature in which no two
-    replies differ has no row.
+    Only pairs of votes that both decided are compared. Each baseline learns from people's votes in *other* clusters; without an
+    answer, such as length where both replies are as long, it is a coin. They are ``author_only`` (whom people preferred more
+    often of these two authors), each column of `gaps` (whether people prefer more of it or less; a feature in which no two
+    replies differ has no row), ``style`` (all of several such columns at once, by logistic regression) and ``first_shown``
+    (whether people prefer the reply that they saw first, if their votes have an ``order``).
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table. Two orders of a judge are joined before, by ``combine_orders``.
     between : tuple of str
         People, and who is compared with them. ``("human", None)`` gives the baselines alone, where no judge was asked.
     gaps : pandas.DataFrame, optional
-        What is measured of the replies, a minus b: indexed by ``pair_id``, one column a feature, as
-        ``feature_gaps`` gives them. A missing value is a gap of zero.
-    by : sequence of str
-        Columns that all votes on a pair share, such as ``"dimension"``; or ``"rater"``, of the second party.
-    cluster : str
-        Column of what is left out and resampled together.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+        What is measured of the replies, a minus b, as ``feature_gaps`` gives them: indexed by ``pair_id``, one column a
+        feature. A missing value is a gap of zero.
+    verdicts, by, cluster, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
 
     Returns
     -------
@@ -73,34 +59,31 @@ def agreement_with_baselines(
     Raises
     ------
     AgreementError
-        As :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides, or `by` names the ambiguity.
+        As :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides.
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("pqrs") * 2, "dialogue_id": list("defg") * 2,
-    ...     "responder_a": "human", "responder_b": "model", "rater": ["ann"] * 4 + ["llm"] * 4,
-    ...     "rater_kind": ["human"] * 4 + ["model"] * 4, "verdict": list("aaab") + list("aabb")})
-    >>> gaps = pd.DataFrame({"words": [3, 5, 4, -2]}, index=list("pqrs"))
-    >>> found = agreement_with_baselines(votes, gaps=gaps, by=[], n_resamples=0)
+    >>> votes = pd.DataFrame({"pair_id": list("pqrs") * 2, "dialogue_id": list("defg") * 2, "responder_a": "x",
+    ...     "responder_b": "y", "rater": ["ann"] * 4 + ["llm"] * 4, "rater_kind": ["human"] * 4 + ["model"] * 4,
+    ...     "verdict": list("aaabaabb")})
+    >>> found = agreement_with_baselines(votes, gaps=pd.DataFrame({"words": [3, 5, 4, -2]}, list("pqrs")), by=[], n_resamples=0)
     >>> dict(zip(found["who"], found["agreement"]))
     {'model': 0.75, 'author_only': 0.75, 'words': 1.0}
     """
     if "ambiguity" in by:
         raise AgreementError("by must be columns that all votes on a pair share, or 'rater'; ambiguity differs by vote.")
     votes = read_votes(verdicts, cluster=cluster)
-    pairs = pair_votes(votes, verdicts, between=between, by=by)
-    counts = that_count(pairs, "exclude")
-    if not counts.any():
-        raise AgreementError("Nothing is decided: every pair of votes holds a tie.")
+    pairs = pair_votes(votes, verdicts, between=between, by=by, ties="exclude")
     guesses = {**_from_gaps(votes, pairs, gaps), **_from_order(votes, verdicts, pairs, party(votes.rows, verdicts, between[0]))}
-    first = pairs.sides(counts)[0]
+    first = pairs.sides()[0]
     said = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
     right = pairs.sum_up(np.array(said).reshape(len(guesses), len(first)).T)
-    sums, names = sum_by_cluster(pairs, counts)[..., :2], author_baseline(pairs, counts, decided=True)
     weights = np.vstack([np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)])
-    total, equal = np.moveaxis(np.einsum("rc,cgk->rgk", weights, sums), -1, 0)
-    others = np.concatenate([names.count_right(weights)[..., None], np.einsum("rc,cgk->rgk", weights, right)], axis=-1)
-    share = np.concatenate([equal[..., None], others], axis=-1) / np.where(total > 0, total, np.nan)[..., None]
+    sums = pairs.sums()
+    total, equal = np.moveaxis(np.tensordot(weights, sums[..., :2], 1), -1, 0)
+    by_names = pairs.names().count_right(weights)
+    found = np.concatenate([np.stack([equal, by_names], axis=-1), np.tensordot(weights, right, 1)], axis=-1)
+    share = found / np.where(total > 0, total, np.nan)[..., None]
     lead = share[..., :1] - share
     lead[..., 0 if between[1] else slice(None)] = np.nan
     rows, n_clusters = [], (sums[..., 0] > 0).sum(axis=0)
@@ -111,8 +94,7 @@ def agreement_with_baselines(
         rows.append(row.assign(n_votes=np.rint(total[0]).astype(int), n_clusters=n_clusters))
     table = pd.concat(rows if between[1] else rows[1:], ignore_index=True)
     table = table.assign(ci_level=ci_level if n_resamples else np.nan, provisional=table["n_clusters"] < ENOUGH_CLUSTERS)
-    columns = [str(name) for name in pairs.groups]
-    return table.sort_values(columns, kind="stable", ignore_index=True) if columns else table
+    return table.sort_values(list(by), kind="stable", ignore_index=True) if by else table
 
 
 def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dict[str, Array]:
@@ -158,14 +140,12 @@ def _from_order(votes: Votes, table: pd.DataFrame, pairs: VotePairs, mask: np.nd
     shown = np.select([order == "ab", order == "ba"], [1.0, -1.0], 0.0)
     if not shown.any():
         return {}
-    unit, value, cluster = votes.unit[mask], votes.value[mask], votes.cluster[mask]
-    leans = shown * (1.0 - value)  # 1: the reply that was shown first won
+    cells, cluster = (votes.unit[mask], votes.value[mask]), votes.cluster[mask]
+    leans = shown * (1.0 - cells[1])  # 1: the reply that was shown first won
     by_cluster = np.bincount(cluster, leans, pairs.n_clusters)
     right = (1.0 + leans * np.sign(by_cluster.sum() - by_cluster)[cluster]) / 2.0
-    cell = unit * 3 + value
-    n_votes = np.bincount(cell, minlength=3 * len(votes.units))
-    share = np.bincount(cell, right, 3 * len(votes.units)) / np.maximum(n_votes, 1)
-    return {"first_shown": share.reshape(-1, 3)}
+    said, n_votes = (sums_by(cells, values, len(votes.units), 3) for values in (right, 1.0))
+    return {"first_shown": ratio(said, n_votes, 0.0)}
 
 
 GRID = np.linspace(0.5, 1.0, 41)
@@ -180,11 +160,7 @@ ENOUGH_VOTES = 5
 class Ceiling:
     """How often the best possible judge would agree with one person, where neither calls a tie."""
 
-    agreement: float  # of two people, the mean over pairs of replies
-    agreement_low: float
-    agreement_high: float
-    bound_low: float  # between which the ceiling lies if that agreement is right, whatever the pairs are like
-    bound_high: float
+    agreement: float  # of two people, the mean over pairs of replies; `ceiling_bounds` says what that leaves open
     estimate: float  # the ceiling, from how the votes on a pair split
     ci_low: float
     ci_high: float
@@ -192,8 +168,7 @@ class Ceiling:
     # the ends are then those of the bounds, and the estimate is a guess.
     decides: bool
     ci_level: float
-    n_pairs: int  # pairs of replies with three decided votes or more, and what they hold
-    n_votes: int
+    n_pairs: int  # pairs of replies with three decided votes or more
     n_clusters: int
     provisional: bool
 
@@ -201,16 +176,14 @@ class Ceiling:
 def ceiling_bounds(agreement: float) -> tuple[float, float]:
     r"""Bound the agreement of the best judge with one person, given how often two people agree.
 
-    If a share p of people prefers a, two of them agree with probability :math:`p^2 + (1-p)^2`, and a
-    judge who knows what most prefer agrees with one of them with probability :math:`\max(p, 1-p)`. So
-    with agreement A the ceiling lies between A (each pair is either clear to all or a coin) and
-    :math:`(1 + \sqrt{2A - 1}) / 2` (all pairs are equally hard). A judge can agree with a person more
-    often than a second person does.
+    If a share p of people prefers a, two of them agree with probability :math:`p^2 + (1-p)^2`, and a judge who knows what most
+    prefer agrees with one of them with probability :math:`\max(p, 1-p)`. So with agreement A the ceiling lies between A (each
+    pair is clear to all or a coin) and :math:`(1 + \sqrt{2A - 1}) / 2` (all pairs are equally hard).
 
     Parameters
     ----------
     agreement : float
-        Of two people, without ties; from 0.5 to 1.
+        Of two people, without ties.
 
     Returns
     -------
@@ -233,24 +206,21 @@ def ceiling_bounds(agreement: float) -> tuple[float, float]:
 
 
 def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> Ceiling:
-    r"""Estimate the ceiling from pairs of replies that three or more people judged.
+    r"""Estimate the ceiling from pairs of replies that three or more people judged, each pair weighing the same.
 
-    How the votes on a pair split tells of the distribution of :math:`m = \max(p, 1-p)` over pairs: it is
-    fitted without assuming a shape (a mixture over a grid of m, 500 EM steps from a flat start), and its
-    mean is the ceiling. With three votes a pair the data say no more than A itself, and the estimate
-    leans on the flat start: the interval is then that of the two bounds. From five on they decide.
+    How the votes on a pair split tells of the distribution of :math:`m = \max(p, 1-p)` over pairs: it is fitted without a
+    shape (a mixture over a grid of m, 500 EM steps from a flat start), and its mean is the ceiling. With three votes a pair the
+    data say no more than A itself, and the interval is that of the two bounds; from five on they decide.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table; people's decided verdicts count, ties do not.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    verdicts, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`; people's decided verdicts count.
 
     Returns
     -------
     Ceiling
-        Each pair of replies weighs the same.
+        How often the best possible judge would agree with one person.
 
     Raises
     ------
@@ -260,14 +230,12 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     Examples
     --------
     >>> votes = pd.DataFrame({"pair_id": np.repeat(["p", "q"], 4), "dialogue_id": np.repeat(["d", "e"], 4),
-    ...     "rater": list("wxyz") * 2, "rater_kind": "human", "verdict": ["a"] * 4 + ["a", "a", "b", "b"]})
+    ...     "rater": list("wxyz") * 2, "rater_kind": "human", "verdict": list("aaaaaabb")})
     >>> found = estimate_ceiling(votes, n_resamples=0)
-    >>> round(found.agreement, 3), found.bound_low < found.estimate < found.bound_high
+    >>> round(found.agreement, 3), found.agreement < found.estimate < ceiling_bounds(found.agreement)[1]
     (0.667, True)
     """
-    votes = read_votes(people_only(verdicts))
-    if votes.kind != "verdict":
-        raise AgreementError("The ceiling is estimated from verdicts; the table holds scores.")
+    votes = read_votes(people_only(need(verdicts, ["verdict"], "The ceiling is that of verdicts, not of scores.")))
     n_units = len(votes.units)
     for_a = np.bincount(votes.unit[votes.value == 0], minlength=n_units)
     decided = for_a + np.bincount(votes.unit[votes.value == 2], minlength=n_units)
@@ -278,7 +246,10 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
             f"With fewer, only `ceiling_bounds` of their agreement can be had."
         )
     present, where = np.unique(cluster_of_unit(votes)[kept], return_inverse=True)
-    kinds, sums, agree = _splits(decided[kept], np.maximum(for_a, decided - for_a)[kept], where, len(present))
+    split = np.column_stack([decided, np.maximum(for_a, decided - for_a)])[kept]
+    kinds, number = np.unique(split, axis=0, return_inverse=True)
+    sums, (n, most) = sums_by((where, number.ravel()), 1.0, len(present), len(kinds)), kinds.T
+    agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (n * (n - 1.0))  # of two of its votes
     weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
     drawn = weights @ sums
     agreement = drawn @ agree / drawn.sum(axis=1)
@@ -289,24 +260,13 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     ends = interval_of(float(ceiling[0]), ceiling[1:], len(present), ci_level, most=1.0)
     if not decides:
         ends = max(low, 0.5), float(_highest(np.array(high)))
-    bounds = ceiling_bounds(float(np.clip(agreement[0], 0.5, 1.0)))
-    found = (float(agreement[0]), low, high, *bounds, float(ceiling[0]), *ends)
-    counts = int(kept.sum()), int(decided[kept].sum()), len(present)
-    return Ceiling(*found, decides, ci_level, *counts, provisional=len(present) < ENOUGH_CLUSTERS)
+    found = float(agreement[0]), float(ceiling[0]), *ends, decides, ci_level, int(kept.sum()), len(present)
+    return Ceiling(*found, provisional=len(present) < ENOUGH_CLUSTERS)
 
 
 def _highest(agreement: Array) -> Array:
     """Give the ceiling if all pairs are equally hard."""
     return np.asarray((1.0 + np.sqrt(np.maximum(2.0 * agreement - 1.0, 0.0))) / 2.0)
-
-
-def _splits(decided: Codes, larger: Codes, cluster: Codes, n_clusters: int) -> tuple[Codes, Array, Array]:
-    """Count pairs by cluster and split; give the splits, and how often two of their votes agree."""
-    kinds, number = np.unique(np.column_stack([decided, larger]), axis=0, return_inverse=True)
-    sums = sums_by((cluster, number.ravel()), 1.0, n_clusters, len(kinds))
-    n, most = kinds[:, 0], kinds[:, 1]
-    agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (n * (n - 1.0))
-    return kinds, sums, agree
 
 
 def _mean_of_mixture(counts: Array, kinds: Codes) -> Array:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from math import prod
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
-from heart_utils.ratings.resampling import check_level
 from heart_utils.ratings.verdicts import AgreementError, Array, won_by_a
 from heart_utils.tables import need_columns
 
 __all__ = ["Components", "check_reliability", "cheapest_design", "variance_components", "win_scores"]
 
 FACETS = ("responder", "dialogue", "rater")
-WHO = ("all", "one", "another")
+MOST_DIALOGUES = 10_000
 
 
 @dataclass(frozen=True)
@@ -30,13 +26,12 @@ class Components:
     # one row a component (``"responder"``, ``"responder:dialogue"``, ..., ``"rest"``): ``estimate``, ``variance`` (the
     # estimate, or 0 where it is negative), ``share`` of all variance, ``clipped`` (whether it was negative)
     table: pd.DataFrame
-    n_responders: int  # what entered
-    n_dialogues: int
+    n_dialogues: int  # what entered
     n_raters: int
     n_left_out: int  # dialogues left out, since a rater gave some responder no valid score
 
     def reliability(self, n_dialogues: int, n_raters: int = 1, *, same_raters: bool = True, absolute: bool = False) -> float:
-        """Predict the reliability of responders' mean scores (D-study).
+        """Predict the reliability of responders' mean scores (D-study): the correlation of two such studies.
 
         Parameters
         ----------
@@ -50,18 +45,19 @@ class Components:
         Returns
         -------
         float
-            The correlation to be expected between two such studies.
+            From 0 to 1.
         """
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
             raise AgreementError("One rater does not show how raters differ; expected n_raters=1 and same_raters=True.")
-        return _reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute)
+        return float(_reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute))
 
 
 def variance_components(scores: pd.DataFrame) -> Components:
-    r"""Split the variance of scores into responders, dialogues, raters and what they do together (G-study).
+    """Split the variance of scores into responders, dialogues, raters and what they do together (G-study).
 
-    By the expected mean squares of a crossed design with random effects [1]_: the component of an effect is the
-    alternating sum of the mean squares of all effects that include it, over the number of scores in each of its cells.
+    By the expected mean squares of a crossed design with random effects. A negative estimate means that its component is near
+    0; it is set to 0 and marked ``clipped``. With one rater, ``"rest"`` includes how responders differ between dialogues.
+    Source: Brennan (2001), Generalizability Theory, https://doi.org/10.1007/978-1-4757-3456-0
 
     Parameters
     ----------
@@ -72,24 +68,16 @@ def variance_components(scores: pd.DataFrame) -> Components:
     Returns
     -------
     Components
-        With one rater, ``"rest"`` includes how responders differ between dialogues.
+        Their ``table``, and what entered.
 
     Raises
     ------
     AgreementError
         If there are several dimensions, or fewer than two responders or complete dialogues.
 
-    Notes
-    -----
-    A negative estimate means that its component is near 0; it is set to 0 and marked ``clipped``.
-
-    References
-    ----------
-    .. [1] Brennan (2001), Generalizability Theory, https://doi.org/10.1007/978-1-4757-3456-0
-
     Examples
     --------
-    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": ["d"] * 3 + ["e"] * 3, "rater": "ann",
+    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann",
     ...     "score": [1, 3, 5, 2, 3, 4]})
     >>> variance_components(scores).table["estimate"].round(3).to_dict()
     {'responder': 2.0, 'dialogue': -0.167, 'rest': 0.5}
@@ -98,8 +86,7 @@ def variance_components(scores: pd.DataFrame) -> Components:
     estimate = pd.Series(_estimates(cells))
     variance = estimate.clip(lower=0.0)
     table = pd.DataFrame({"estimate": estimate, "variance": variance, "share": variance / variance.sum()})
-    n_responders, n_dialogues, n_raters = cells.shape
-    return Components(table.assign(clipped=estimate < 0), n_responders, n_dialogues, n_raters, left_out)
+    return Components(table.assign(clipped=estimate < 0), cells.shape[1], cells.shape[2], left_out)
 
 
 def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
@@ -110,7 +97,7 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
     verdicts : pandas.DataFrame
         The verdicts table, one dimension, with the raters of interest.
     panels : int
-        Votes on a dialogue are dealt in turn to so many panels, pair by pair; each then counts as a rater.
+        Votes on a dialogue are given in turn to so many panels, pair by pair; each then counts as a rater.
 
     Returns
     -------
@@ -136,77 +123,55 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
 def cheapest_design(
     components: Components,
     *,
-    reliability: float | None = None,
-    gap: float | None = None,
+    reliability: float,
     cost_dialogue: float = 1.0,
     cost_rating: float = 1.0,
     most_raters: int | None = None,
-    most_dialogues: int = 10_000,
     same_raters: bool = True,
-    power: float = 0.8,
-    ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    """List the designs that reach a wanted reliability, or find a wanted gap, the cheapest first.
+    """List the designs that reach a wanted reliability of the differences between responders (Eρ²), the cheapest first.
 
     Parameters
     ----------
     components : Components
         From :func:`variance_components`.
-    reliability : float, optional
-        Wanted reliability of the differences between responders (Eρ²); either this or `gap`.
-    gap : float, optional
-        Difference between the mean scores of two responders named beforehand, which is to be found with probability `power`.
-    cost_dialogue : float
-        Of one dialogue with a reply by each responder.
-    cost_rating : float
-        Of one rater who scores all replies to one dialogue.
-    most_raters, most_dialogues : int
-        Largest design to try; at most as many raters as in the scores, unless they are others like these.
+    reliability : float
+        From 0 to 1.
+    cost_dialogue, cost_rating : float
+        Of one dialogue with a reply by each responder, and of one rater who scores all replies to one dialogue.
+    most_raters : int, optional
+        Largest number to try; at most as many as in the scores, unless they are others like these.
     same_raters
         As in :meth:`Components.reliability`.
-    power, ci_level : float
-        For `gap`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``, ``gap``.
+        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``.
 
     Raises
     ------
     AgreementError
-        If not one of `reliability` and `gap` is given, or no design is enough.
+        If no design of up to 10,000 dialogues is enough.
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": ["d"] * 3 + ["e"] * 3, "rater": "ann",
+    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann",
     ...     "score": [1, 3, 5, 2, 3, 4]})
     >>> cheapest_design(variance_components(scores), reliability=0.95)[["n_raters", "n_dialogues", "cost"]].values.tolist()
     [[1.0, 5.0, 10.0]]
     """
-    check_level(ci_level)
-    if (reliability is None) == (gap is None):
-        raise AgreementError(f"Give either a reliability or a gap; got {reliability} and {gap}.")
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
-    variance = components.table["variance"]
-    rows = []
+    rows, n = [], np.arange(2, MOST_DIALOGUES + 1)
     for n_raters in range(1, most + 1):
-
-        def reached(n: int, m: int = n_raters) -> tuple[float, float]:
-            df = n - 1 if same_raters else min(n, m) - 1
-            reach = stats.t.ppf((1 + ci_level) / 2, df) + stats.t.ppf(power, df) if df else np.inf
-            error = _true_and_error(variance, n, m, same_raters)[1]
-            return components.reliability(n, m, same_raters=same_raters), float(reach * np.sqrt(2 * error))
-
-        def enough(n: int, reached: Callable[[int], tuple[float, float]] = reached) -> bool:
-            return reached(n)[0] >= reliability if reliability is not None else reached(n)[1] <= (gap or 0.0)
-
-        n = bisect_left(range(2, most_dialogues + 1), True, key=enough) + 2
-        if n <= most_dialogues:
-            rows.append((n_raters, n, n * (cost_dialogue + n_raters * cost_rating), *reached(n)))
+        enough = np.flatnonzero(_reliability(components.table["variance"], n, n_raters, same_raters) >= reliability)
+        if len(enough):
+            n_dialogues = int(n[enough[0]])
+            reached = components.reliability(n_dialogues, n_raters, same_raters=same_raters)
+            rows.append((n_raters, n_dialogues, n_dialogues * (cost_dialogue + n_raters * cost_rating), reached))
     if not rows:
-        raise AgreementError(f"No design of up to {most_dialogues:,} dialogues and {most} raters is enough.")
-    return pd.DataFrame(rows, columns=["n_raters", "n_dialogues", "cost", "reliability", "gap"]).sort_values("cost")
+        raise AgreementError(f"No design of up to {MOST_DIALOGUES:,} dialogues and {most} raters is enough.")
+    return pd.DataFrame(rows, columns=["n_raters", "n_dialogues", "cost", "reliability"]).sort_values("cost")
 
 
 def check_reliability(
@@ -220,33 +185,32 @@ def check_reliability(
         As in :func:`variance_components`.
     n_dialogues : int
         Dialogues in a study; the other half must hold two studies or more.
-    raters : {"all", "one", "another"}
-        Who scores both studies: all raters; one of them; or one of them the first and another the second study.
-    n_halves : int
-        Random halves.
-    rng : numpy.random.Generator
-        Source of chance.
+    raters : {"all", "another"}
+        Who scores both studies: all raters; or one of them the first and another the second study.
+    n_halves, rng : int, numpy.random.Generator
+        Random halves, and their source of chance.
 
     Returns
     -------
     pandas.DataFrame
-        One row a half: ``predicted``; measured between disjoint sets of `n_dialogues` of the other half,
-        ``intraclass`` (mean covariance of responders' means over their mean variance) and ``correlation`` (mean Pearson
-        correlation, without sets in which all responders are equal); and ``components``, predicted by the other half.
+        One row a half: ``predicted``; measured between disjoint sets of `n_dialogues` of the other half, ``intraclass`` (mean
+        covariance of responders' means over their mean variance) and ``correlation`` (mean Pearson correlation, without sets
+        in which all responders are equal); and ``components``, predicted by the other half.
 
     Examples
     --------
     >>> rng = np.random.default_rng(1)
     >>> names = pd.MultiIndex.from_product([range(9), range(80)], names=["responder", "dialogue_id"])
     >>> scores = pd.Series(rng.normal(size=9).repeat(80) + 2 * rng.normal(size=720), names, name="score").reset_index()
-    >>> check_reliability(scores.assign(rater="ann"), 10, rng=rng).mean().round(2).to_dict()
-    {'predicted': 0.59, 'intraclass': 0.6, 'correlation': 0.62, 'components': 0.6}
+    >>> check_reliability(scores.assign(rater="ann"), 10, rng=rng)[["predicted", "intraclass"]].mean().round(2).tolist()
+    [0.59, 0.6]
     """
     cells, _ = _cells(scores)
     size, n_raters = (len(cells), -1, n_dialogues), cells.shape[2]
-    if (n_sets := cells.shape[1] // 2 // n_dialogues) < 2 or raters not in WHO or raters == "another" and n_raters < 2:
+    n_sets = cells.shape[1] // 2 // n_dialogues
+    if n_sets < 2 or raters not in ("all", "another") or raters == "another" and n_raters < 2:
         half = f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies"
-        raise AgreementError(f"{half} of {n_dialogues} with raters={raters!r} (one of {', '.join(WHO)}).")
+        raise AgreementError(f"{half} of {n_dialogues} with raters={raters!r} ('all' or 'another').")
     if raters == "all":
         cells = cells.mean(axis=2, keepdims=True)
     told = (n_dialogues, 1, raters != "another")
@@ -283,54 +247,36 @@ def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
 
 
 def _estimates(cells: Array) -> dict[str, float]:
-    """Estimate variance components; the last one, "rest", includes chance."""
-    cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
-    *named, (_, rest) = crossed_components(cells).items()
-    return {":".join(FACETS[axis] for axis in effect): value for effect, value in named} | {"rest": rest}
+    """Estimate the variance components; the last, "rest", includes chance.
 
-
-def crossed_components(cells: Array) -> dict[tuple[int, ...], float]:
-    """Estimate the variance components of a crossed random design with one score a cell, by the axes that each varies with.
-
-    From expected mean squares: the component of an effect is the alternating sum of the mean squares of all effects that
-    include it, over the number of scores in each of its cells. The last one includes chance. Source: Brennan (2001).
+    The component of an effect is the alternating sum of the mean squares of all effects that include it, over its cells' size.
     """
-    cells = cells - cells.mean()
-    axes = range(cells.ndim)
-    behind = {
-        part: prod(size for axis, size in enumerate(cells.shape) if axis not in part)
-        for size in range(cells.ndim + 1)
-        for part in combinations(axes, size)
-    }
-    sums = {
-        part: (cells.mean(axis=tuple(axis for axis in axes if axis not in part)) ** 2).sum() * n for part, n in behind.items()
-    }
+    cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
+    parts: dict[tuple[int, ...], Array] = {(): cells}
+    for axis in range(cells.ndim):  # split each part into its mean over the axis and what is left
+        means = {effect: part.mean(axis=axis, keepdims=True) for effect, part in parts.items()}
+        parts = means | {(*effect, axis): part - means[effect] for effect, part in parts.items()}
+    behind = {effect: cells.size / part.size for effect, part in parts.items() if effect}
     squares = {
-        effect: sum((-1) ** (len(effect) - len(part)) * sums[part] for part in sums if set(part) <= set(effect))
-        / prod(cells.shape[axis] - 1 for axis in effect)
-        for effect in sums
-        if effect
+        effect: (parts[effect] ** 2).sum() * n / prod(cells.shape[axis] - 1 for axis in effect) for effect, n in behind.items()
     }
     found = {}
-    for effect in squares:
+    for effect in sorted(behind, key=lambda one: (len(one), one)):
         wider = [(-1) ** (len(one) - len(effect)) * square for one, square in squares.items() if set(effect) <= set(one)]
-        found[effect] = float(sum(wider)) / behind[effect]
+        name = ":".join(FACETS[axis] for axis in effect) if len(effect) < cells.ndim else "rest"
+        found[name] = float(sum(wider)) / behind[effect]
     return found
 
 
-def _true_and_error(
-    variance: Mapping[str, float] | pd.Series, n_dialogues: int, n_raters: int, same_raters: bool, absolute: bool = False
-) -> tuple[float, float]:
-    """Sum the variance of responders' means that another such study repeats, and the variance that it does not."""
+def _reliability(
+    variance: Mapping[str, float] | pd.Series, n_dialogues: Any, n_raters: int, same_raters: bool, absolute: bool = False
+) -> Any:
+    """Divide the variance of responders' means that another such study repeats by all of it."""
     part = {name: max(one, 0.0) for name, one in dict(variance).items()}
     taste = part.get("responder:rater", 0.0) / n_raters
     error = part.get("responder:dialogue", 0.0) / n_dialogues + part["rest"] / (n_dialogues * n_raters)
     if absolute:
         error += part["dialogue"] / n_dialogues + part.get("dialogue:rater", 0.0) / (n_dialogues * n_raters)
         error += 0.0 if same_raters else part.get("rater", 0.0) / n_raters
-    return part["responder"] + taste * same_raters, error + taste * (not same_raters)
-
-
-def _reliability(variance: Mapping[str, float] | pd.Series, *study: Any) -> float:
-    true, error = _true_and_error(variance, *study)
-    return true / (true + error) if true else 0.0
+    true = part["responder"] + taste * same_raters
+    return true / (true + error + taste * (not same_raters)) if true else 0.0 * error

@@ -12,13 +12,16 @@ from scipy import stats
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
-from heart_utils.ratings.resampling import check_level, ratio
+from heart_utils.ratings.resampling import check_level, ratio, sums_by
 from heart_utils.ratings.spread import Gaps, centring
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries, party, read_verdicts, refuse_ties_alone
 
 __all__ = ["PoweredRatings", "prediction_powered_ratings"]
 
 LEAST_LABELLED = 5
+Fitted = tuple[Array, Array]
+"""Strengths and their covariance."""
+
 WITH_JUDGE, BY_PEOPLE = ("strength", "ci_low", "ci_high"), ("people_strength", "people_low", "people_high")
 
 
@@ -32,9 +35,8 @@ class PoweredRatings:
     table: pd.DataFrame
     weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
     rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
-    labelled_share: float  # of the pairs that the judge saw, those that people judged too
-    # ``(1 - labelled_share) * rho_squared``: what no choice of weight can exceed; where raters vary too, times the
-    # dialogues' part of the variance
+    # the share of the judge's pairs that people did not judge, times ``rho_squared``: what no choice of weight can exceed;
+    # where raters vary too, times the dialogues' part of the variance
     most_saving: float
     saving: float  # estimated share of the people's verdicts that the judge saves: one minus a ratio of variances
     people_variance: float  # sum over responders of the variance of the strengths from people alone
@@ -44,13 +46,7 @@ class PoweredRatings:
     fewest: int  # dialogues that people judged; or raters, where they vary and are fewer
 
     def ranks(self, *, judge: bool = True) -> pd.DataFrame:
-        """Give the ranks that each responder may hold, all at once: with the judge, or from people alone.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``responder``, ``rank_low`` and ``rank_high``, in the order of ``table``.
-        """
+        """Give ``rank_low`` and ``rank_high`` of each ``responder``, all at once: with the judge, or from people alone."""
         names, n = self.table["responder"], self.fewest
         covariance = self.covariances[0 if judge else 1].loc[names, names].to_numpy()
         values, vectors = np.linalg.eigh(covariance)
@@ -63,11 +59,15 @@ class PoweredRatings:
 
 @dataclass(frozen=True, eq=False)
 class _Party:
-    """What one party said, one matrix a dialogue: wins, which pairs it saw, and its mean on each pair."""
+    """What one party said, one matrix a dialogue: wins, and which pairs it saw."""
 
     wins: Array
     seen: Array
-    mean: Array
+
+    @property
+    def mean(self) -> Array:
+        """Give the mean wins on each pair."""
+        return ratio(self.wins.sum(axis=0), self.seen.sum(axis=0), 0.0)
 
     def scores(self) -> Array:
         """Give how each dialogue moves each responder's mean wins, to shape (dialogues, responders)."""
@@ -87,21 +87,17 @@ def prediction_powered_ratings(
 ) -> PoweredRatings:
     r"""Rate responders as people would, from some dialogues that people judged and all that a judge did.
 
-    With s the score of a dialogue (wins minus expected wins of each responder, each pair weighing the
-    same), strengths solve :math:`g(\theta) = 0` for [1]_
-
-    .. math:: g(\theta) = \overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N)
-
-    where n dialogues hold people's verdicts and N the judge's. On the n dialogues the judge counts on the
-    very pairs that people judged, so that the difference is of the same replies. Whatever the judge's
-    bias, it cancels; :math:`\lambda` only decides how much is gained. It is
+    With s the score of a dialogue (wins minus expected wins of each responder, each pair weighing the same), strengths solve
+    :math:`g(\theta) = \overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0`, where n dialogues hold
+    people's verdicts and N the judge's. On the n dialogues the judge counts on the very pairs that people judged, so that
+    the difference is of the same replies: whatever the judge's bias, it cancels; :math:`\lambda` only decides how much is
+    gained. It is
     :math:`tr(A^{-1} Cov(s^H, d) A^{-1}) / tr(A^{-1} (Var(d) + \tfrac nN (1 - \tfrac nN) Var(s^J)) A^{-1})`,
-    :math:`d = s^{J'} - \tfrac nN s^J`, with A the information and :math:`s^{J'}` the judge's score on the
-    pairs that people judged, each dialogue's weight being estimated without it; where people judged all
-    pairs of their dialogues this is
-    :math:`tr(A^{-1} Cov(s^H, s^J) A^{-1}) / tr(A^{-1} Var(s^J) A^{-1})`. The variance of g is
+    :math:`d = s^{J'} - \tfrac nN s^J`, with A the information and :math:`s^{J'}` the judge's score on the pairs that people
+    judged, each dialogue's weight being estimated without it. The variance of g is
     :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2`. With unequal chances each pair of a dialogue counts
-    for one over its chance [2]_.
+    for one over its chance. Sources: Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453, for the weight;
+    Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Parameters
     ----------
@@ -136,59 +132,57 @@ def prediction_powered_ratings(
     NotComparableError
         If people's comparisons do not link all responders.
 
-    References
-    ----------
-    .. [1] Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453, for the weight.
-    .. [2] Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
-
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all",
-    ...     panels=[Panel("human", 9, 3), Panel("model", 1, 1)])
-    >>> labelled = study.verdicts["dialogue_id"].isin(study.histories["dialogue_id"][:20])
-    >>> found = prediction_powered_ratings(study.verdicts[labelled | (study.verdicts["rater_kind"] == "model")])
-    >>> found.n_labelled, found.n_dialogues, found.saving <= found.most_saving + 0.1
-    (20, 60, True)
+    >>> panels = [Panel("human", 9, 3), Panel("model", 1, 1)]
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all", panels=panels)
+    >>> votes = study.verdicts
+    >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
+    >>> found = prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")])
+    >>> found.n_labelled, found.n_dialogues
+    (20, 60)
     """
     check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)
     refuse_ties_alone(entries, dimension)
     mine = party(entries.rows, verdicts, "human")
-    wins_people, seen_people, counts = _count(entries, mine, verdicts[stands_for] if stands_for else None)
-    wins_judge, seen_judge, _ = _count(entries, party(entries.rows, verdicts, judge))
-    labelled, heard = (np.asarray(seen.any(axis=(1, 2))) for seen in (seen_people, seen_judge))
-    cells = float((seen_people > 0).sum() / seen_judge.sum())
+    people, counts = _count(entries, mine, verdicts[stands_for] if stands_for else None)
+    said, _ = _count(entries, party(entries.rows, verdicts, judge))
+    labelled, heard = (np.asarray(one.seen.any(axis=(1, 2))) for one in (people, said))
+    cells = float((people.seen > 0).sum() / said.seen.sum())
     _check(labelled, heard, cells if weight is None and stands_for is None else 0.0, entries.clusters, cluster, judge)
-    people = _as_party(wins_people[labelled], seen_people[labelled])
-    everywhere = _as_party(wins_judge[heard], seen_judge[heard])
-    beside = _as_party(wins_judge[labelled] * people.seen, seen_judge[labelled] * people.seen)
+    people, everywhere = (_Party(one.wins[some], one.seen[some]) for one, some in ((people, labelled), (said, heard)))
+    beside = _Party(said.wins[labelled] * people.seen, said.seen[labelled] * people.seen)
     check_comparable(people.wins.sum(axis=0), entries.responders)
     used = people.seen.sum(axis=0) > 0
     fit = _Fit(used, mine.sum() / (used.sum() / 2.0), find_separated(people.mean[None])[0])
-    alone = fit.strengths(people.mean)
-    share = int(labelled.sum()) / int(heard.sum())
-    own, apart = people.scores(), beside.scores() - share * everywhere.scores()[labelled[heard]]
-    elsewhere = everywhere.scores()
+    alone, share = fit.strengths(people.mean), int(labelled.sum()) / int(heard.sum())
+    own, elsewhere = people.scores(), everywhere.scores()
+    apart = beside.scores() - share * elsewhere[labelled[heard]]
     weights = labelled_weights(own, apart, elsewhere, share, fit.inverse(alone))
     weights = weights if weight is None else np.full(len(own), float(weight))
-    theta = fit.strengths(_corrected(people, beside, everywhere, weights), alone)
+    # People's mean on each pair moves by how the judge's verdicts beside theirs differ from its mean everywhere.
+    moved = (weights[:, None, None] * (beside.wins - beside.seen * everywhere.mean)).sum(axis=0)
+    theta = fit.strengths(people.mean - ratio(moved, beside.seen.sum(axis=0), 0.0), alone)
     powered = corrected_covariance(own, apart, elsewhere, weights, share, fit.inverse(theta))
     plain = corrected_covariance(own, apart, elsewhere, np.zeros(len(own)), share, fit.inverse(alone))
-    rho_squared, by_dialogue, fewest = _rho_squared(own, beside.scores(), fit.inverse(alone)), float(np.trace(plain)), len(own)
+    # The correlation of people's and the judge's scores, in the metric of strengths.
+    one, other = ((part - part.mean(axis=0)) @ fit.inverse(alone) for part in (own, beside.scores()))
+    rho_squared = float(ratio((one * other).sum() ** 2, (one**2).sum() * (other**2).sum()))
+    by_dialogue, fewest = float(np.trace(plain)), len(own)
     if entries.rater is not None:
         where, a, b = (part[mine] for part in (entries.cluster, entries.a, entries.b))
-        won, judged = entries.share[mine] - 0.5, (wins_judge - 0.5 * seen_judge)[where, a, b]
+        won, judged = entries.share[mine] - 0.5, (said.wins - 0.5 * said.seen)[where, a, b]
         votes = where, entries.rater[mine], a, b, counts
         powered = _add_raters(powered, *votes, won - float(weights.mean()) * judged, fit.inverse(theta))
         plain = _add_raters(plain, *votes, won, fit.inverse(alone))
         fewest = min(fewest, len(np.unique(entries.rater[mine])))
     names = entries.responders.astype("str")
     return PoweredRatings(
-        table=_table(entries.responders, (theta, powered), (alone, plain), everywhere, fit.penalised, fewest, ci_level),
+        table=_table(names, (theta, powered), (alone, plain), everywhere.mean, fit.penalised, fewest, ci_level),
         weight=float(weights.mean()),
         rho_squared=rho_squared,
-        labelled_share=cells,
         most_saving=(1.0 - cells) * rho_squared * (by_dialogue / float(np.trace(plain))),
         saving=1.0 - float(np.trace(powered) / np.trace(plain)),
         people_variance=float(np.trace(plain)),
@@ -217,36 +211,29 @@ class _Fit:
         return np.asarray(np.linalg.pinv(np.diag(information.sum(axis=1)) - information))
 
 
-def _count(entries: Entries, mine: NDArray[np.bool_], stands_for: pd.Series | None = None) -> tuple[Array, Array, Array]:
+def _count(entries: Entries, mine: NDArray[np.bool_], stands_for: pd.Series | None = None) -> tuple[_Party, Array]:
     """Give a party's wins on each pair of each dialogue and for how much they count; and for how much each verdict does."""
     where, a, b = (part[mine] for part in (entries.cluster, entries.a, entries.b))
+
+    def gather(won: Array, lost: Array) -> Array:
+        shape = len(entries.clusters), len(entries.responders), len(entries.responders)
+        return sums_by((where, a, b), won, *shape) + sums_by((where, b, a), lost, *shape)
+
     if stands_for is None:
-        total = _gather(where, len(entries.clusters), len(entries.responders), a, b, np.ones(len(a)), np.ones(len(a)))[1]
-        counts = 1.0 / total[where, a, b]
+        counts = 1.0 / gather(np.ones(len(a)), np.ones(len(a)))[where, a, b]
     else:
         counts = stands_for.to_numpy(float)[entries.rows][mine]
         if not (counts > 0).all():
             raise AgreementError(f"{stands_for.name} of people's verdicts must be above zero: one over a chance.")
-    wins, seen = _gather(where, len(entries.clusters), len(entries.responders), a, b, entries.share[mine], counts)
-    return (wins, seen, counts) if stands_for is not None else (wins, (seen > 0).astype(float), counts)
-
-
-def _gather(group: Codes, n_groups: int, size: int, a: Codes, b: Codes, won: Array, counts: Array) -> tuple[Array, Array]:
-    """Sum wins and weights into one matrix a group."""
-    wins, seen = np.zeros((2, n_groups, size, size))
-    for one, other, part in ((a, b, won), (b, a, 1.0 - won)):
-        np.add.at(wins, (group, one, other), counts * part)
-        np.add.at(seen, (group, one, other), counts)
-    return wins, seen
+    won, seen = entries.share[mine], gather(counts, counts)
+    seen = seen if stands_for is not None else (seen > 0).astype(float)
+    return _Party(gather(counts * won, counts * (1.0 - won)), seen), counts
 
 
 def _add_raters(
     covariance: Array, where: Codes, rater: Codes, a: Codes, b: Codes, counts: Array, left: Array, inverse: Array
 ) -> Array:
-    """Add the variance of drawing raters again, less that of dialogues by raters, which both contain.
-
-    Source: Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
-    """
+    """Add the variance of other raters, less that of dialogues by raters, which both contain, as in ``crossed_error``."""
     size, pair = len(inverse), np.minimum(a, b) * len(inverse) + np.maximum(a, b)
     left = np.where(a < b, left, -left)
     total, off = (np.bincount(pair, part, size**2) for part in (counts, counts * left))
@@ -264,20 +251,15 @@ def _add_raters(
 def _check(
     labelled: NDArray[np.bool_], heard: NDArray[np.bool_], cells: float, clusters: pd.Index, name: str, judge: str
 ) -> None:
-    deaf = labelled & ~heard
-    if deaf.any():
-        first = f"{name} {clusters[np.flatnonzero(deaf)[0]]}, which people judged ({int(deaf.sum())} such)"
+    if len(deaf := np.flatnonzero(labelled & ~heard)):
+        first = f"{name} {clusters[deaf[0]]}, which people judged ({len(deaf)} such)"
         raise AgreementError(f"{judge} gave no verdict on {first}. Where people judged, the judge must too.")
     if labelled.sum() < LEAST_LABELLED:
         raise AgreementError(f"People judged {labelled.sum()} {name}; {LEAST_LABELLED} or more are needed to weigh the judge.")
     if cells >= 1.0:
         raise AgreementError(
-            f"People judged every {name} and pair that {judge} did: there is nothing to save. Use `fit_ratings`."
+            f"People judged every {name} and pair that {judge} did; nothing is left to save: use `fit_ratings`."
         )
-
-
-def _as_party(wins: Array, seen: Array) -> _Party:
-    return _Party(wins, seen, ratio(wins.sum(axis=0), seen.sum(axis=0), 0.0))
 
 
 def labelled_weights(own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array) -> Array:
@@ -296,12 +278,6 @@ def _left_out(one: Array, other: Array) -> Array:
     return np.asarray((products.sum() - products - (without_one * without_other).sum(axis=1) / n) / (n - 1))
 
 
-def _corrected(people: _Party, beside: _Party, everywhere: _Party, weights: Array) -> Array:
-    """Move people's mean on each pair by how the judge's verdicts beside theirs differ from its mean everywhere."""
-    moved = beside.wins - beside.seen * everywhere.mean
-    return people.mean - ratio((weights[:, None, None] * moved).sum(axis=0), beside.seen.sum(axis=0), 0.0)
-
-
 def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:
     """Give the covariance of strengths."""
     n, n_all = len(own), len(elsewhere)
@@ -310,30 +286,17 @@ def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Ar
     return np.asarray(inverse @ (labelled + rest) @ inverse)
 
 
-def _rho_squared(own: Array, beside: Array, inverse: Array) -> float:
-    """Give the squared correlation of people's and the judge's scores, in the metric of strengths."""
-    one, other = ((part - part.mean(axis=0)) @ inverse for part in (own, beside))
-    spread = float((one**2).sum() * (other**2).sum())
-    return float((one * other).sum() ** 2 / spread) if spread > 0 else float("nan")
-
-
 def _table(
-    responders: pd.Index,
-    with_judge: tuple[Array, Array],
-    by_people: tuple[Array, Array],
-    everywhere: _Party,
-    penalised: NDArray[np.bool_],
-    n: int,
-    ci_level: float,
+    names: pd.Index, powered: Fitted, plain: Fitted, judged: Array, penalised: NDArray[np.bool_], n: int, ci_level: float
 ) -> pd.DataFrame:
     """Put intervals on strengths, given with their covariances, and lay them out beside the judge's own."""
-    reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(everywhere.mean[None])[0]
-    centre, judge = centring(penalised), fit_strengths(everywhere.mean[None], by_judge)[0]
-    columns: dict[str, Any] = {"responder": responders.astype("str")}
-    for names, (theta, covariance) in zip((WITH_JUDGE, BY_PEOPLE), (with_judge, by_people), strict=True):
+    reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
+    centre, judge = centring(penalised), fit_strengths(judged[None], by_judge)[0]
+    columns: dict[str, Any] = {"responder": names}
+    for three, (theta, covariance) in zip((WITH_JUDGE, BY_PEOPLE), (powered, plain), strict=True):
         variance = np.diag(centre @ covariance @ centre.T)
         half = np.where(penalised, np.nan, reach * np.sqrt(np.maximum(variance, 0.0)))
-        columns |= dict(zip(names, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True))
+        columns |= dict(zip(three, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True))
     table = pd.DataFrame({**columns, "judge_strength": centring(by_judge) @ judge})
     table.insert(4, "ci_level", ci_level)
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)

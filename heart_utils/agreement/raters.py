@@ -9,24 +9,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
+from scipy.special import softmax
 from scipy.stats import beta, binomtest, chi2
 
 from heart_utils.ratings.ratings import CENTRE, POINTS, Ratings, fit_ratings
-from heart_utils.ratings.resampling import Rng, as_rng, error_ends, interval_ends, interval_of, standard_error
-from heart_utils.ratings.verdicts import Array, RatingsError
+from heart_utils.ratings.resampling import Rng, as_rng, error_ends, interval_ends, interval_of, ratio, standard_error, sums_by
+from heart_utils.ratings.verdicts import AgreementError, Array, RatingsError
 from heart_utils.tables import need_columns
 
-__all__ = ["ExclusionRule", "QualityError", "WriterRatings", "decide_exclusions", "rate_writers", "rater_quality"]
+__all__ = ["ExclusionRule", "WriterRatings", "decide_exclusions", "rate_writers", "rater_quality"]
 
 SIDES = {"a": "b", "b": "a"}
-AVERAGE = "average writer"
 POOL = "human"
 """The responder for which several people write."""
 LARGEST_SD = 20.0
+ENOUGH_DIALOGUES = 10
+"""A writer judged in fewer has no row of their own on the board, but counts in the average."""
 
+PRIOR, CI_LEVEL = 1.0, 0.95
+"""Of reliabilities: what is added to each count of right and wrong answers, and how sure their intervals are."""
 
-class QualityError(ValueError):
-    """Raters cannot be judged from these tables."""
+MOST_STEPS, TOLERANCE = 20_000, 1e-6
 
 
 @dataclass(frozen=True)
@@ -60,43 +63,48 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     pandas.DataFrame
         One row per rater: ``rater``; ``n_verdicts`` (valid); ``median_seconds``; ``share_first``, of choices for the reply
         shown first, and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side, ties apart, and
-        ``run_p``, the chance of one as long in fair tosses; ``same_margin``, the share of the margin used most; ``tie_share``;
-        ``agreement`` with the majority of the others on ``n_compared`` pairs, a split majority counting half; ``reliability``
-        with ``ci_low``, ``ci_high`` and ``ci_level``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
+        ``run_p``, the chance of one as long in fair tosses; ``agreement`` with the majority of the others on ``n_compared``
+        pairs, a split majority counting half; ``tie_share``; ``reliability`` (Dawid and Skene's) with ``ci_low``, ``ci_high``
+        and ``ci_level``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
 
     Raises
     ------
-    QualityError
+    AgreementError
         If no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters` lacks one.
 
     Examples
     --------
     >>> votes = pd.DataFrame({"pair_id": [1, 1, 1, 2, 2, 2], "rater": ["x", "y", "z"] * 2, "verdict": list("aabbba"),
-    ...     "order": "ab", "dimension": "overall", "state": "valid", "margin": 3.0, "repeat": 0})
-    >>> rater_quality(votes)[["rater", "share_first", "agreement"]].to_numpy().tolist()
-    [['x', 0.5, 0.5], ['y', 0.5, 0.5], ['z', 0.5, 0.0]]
+    ...     "order": "ab", "dimension": "overall", "state": "valid", "repeat": 0})
+    >>> rater_quality(votes)["agreement"].tolist()
+    [0.5, 0.5, 0.0]
     """
-    rows = _valid(verdicts, dimension)
+    rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
+    if rows.empty:
+        there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
+        raise AgreementError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
     rows = rows[rows["repeat"] == 0]
     twice = rows.duplicated(["rater", "pair_id"])
     if twice.any():
         first = rows[twice].iloc[0]
-        raise QualityError(f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each.")
+        raise AgreementError(f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each.")
     if "position" in rows:
         rows = rows.sort_values(["rater", "position"], kind="stable")
     by_rater = rows.groupby("rater")
     table = pd.DataFrame({"n_verdicts": by_rater.size()})
     table["median_seconds"] = by_rater["seconds"].median() if "seconds" in rows else np.nan
-    table = table.join(_sides(rows))
-    table["same_margin"] = by_rater["margin"].agg(_top_share)
-    reliability = rater_reliability(rows, dimension=dimension).set_index("rater")
-    table = table.join([reliability["tie_share"], _leave_one_out(rows), reliability.drop(columns="tie_share")])
-    table["ci_level"] = 0.95
-    return table.join(_checks(table.index, raters)).rename_axis("rater").reset_index()
+    counted = pd.DataFrame({"rater": table.index}) if raters is None else raters
+    counted = counted.reindex(columns=["rater", "n_checks", "n_checks_passed"]).groupby("rater").sum(min_count=1)
+    if unknown := sorted(set(table.index) - set(counted.index)):
+        raise AgreementError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
+    counted = counted.loc[table.index].astype("Int64")
+    checks = {"n_checks": counted["n_checks"], "n_checks_failed": counted["n_checks"] - counted["n_checks_passed"]}
+    table = table.join([_sides(rows), _leave_one_out(rows), rater_reliability(rows)])
+    return table.assign(ci_level=CI_LEVEL, **checks).rename_axis("rater").reset_index()
 
 
 def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) -> pd.DataFrame:
-    """Apply the rule, and say why for each rater.
+    """Apply the rule, and say why for each rater. What was not measured is no sign.
 
     Parameters
     ----------
@@ -108,8 +116,7 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
     Returns
     -------
     pandas.DataFrame
-        One row per rater: ``rater``, ``excluded``, ``signs`` (a list of words) and ``n_verdicts``. What
-        was not measured is no sign.
+        One row per rater: ``rater``, ``excluded``, ``signs`` (a list of words) and ``n_verdicts``.
 
     Examples
     --------
@@ -119,18 +126,18 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
     [[True, ['fast', 'unreliable']]]
     """
     rule = ExclusionRule() if rule is None else rule
-    failed = quality["n_checks_failed"] > rule.max_failed_checks
-    fast, unreliable = quality["median_seconds"] < rule.min_median_seconds, quality["reliability"] < rule.min_reliability
-    by_side = {"one_sided": quality["side_p"] < rule.max_p, "straight_line": quality["run_p"] < rule.max_p}
-    seen = pd.DataFrame({"fast": fast, **by_side, "unreliable": unreliable}).fillna(False)
+    words = {
+        "failed_checks": quality["n_checks_failed"] > rule.max_failed_checks,
+        "fast": quality["median_seconds"] < rule.min_median_seconds,
+        "one_sided": quality["side_p"] < rule.max_p,
+        "straight_line": quality["run_p"] < rule.max_p,
+        "unreliable": quality["reliability"] < rule.min_reliability,
+    }
+    seen = pd.DataFrame(words).fillna(False).astype(bool)
     # A long run is one side chosen often: both show the same thing, so they count once.
     count = seen["fast"].astype(int) + (seen["one_sided"] | seen["straight_line"]) + seen["unreliable"]
-    failed = failed.fillna(False).astype(bool)
-    signs = [
-        [*(["failed_checks"] if bad else []), *(word for word in seen.columns if seen.loc[row, word])]
-        for row, bad in zip(seen.index, failed, strict=True)
-    ]
-    excluded = failed | (count >= rule.signs_needed)
+    signs = [list(seen.columns[row]) for row in seen.to_numpy()]
+    excluded = seen["failed_checks"] | (count >= rule.signs_needed)
     return pd.DataFrame({"rater": quality["rater"], "excluded": excluded, "signs": signs, "n_verdicts": quality["n_verdicts"]})
 
 
@@ -141,7 +148,7 @@ class WriterRatings:
     pooled: Ratings = field(repr=False)  # the board on which all writers are one responder
     split: Ratings = field(repr=False)  # the board on which each writer is a responder, named ``human/writer-1a2b``
     # one row per writer, best first: ``writer``, ``gap`` (strength less the mean of all who are no writers), ``ci_low``,
-    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (as many dialogues as were asked for,
+    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (ten dialogues or more,
     # and not penalised).
     writers: pd.DataFrame
     average: float  # the mean of the gaps, each writer weighing the same: the average human
@@ -159,14 +166,13 @@ class WriterRatings:
         few = self.writers.loc[~self.writers["enough"], "writer"]
         table = self.split.table[~self.split.table["responder"].isin(few)]
         mean = self.split.strength[self.writers["writer"]].mean()
-        low, high = mean - self.average + self.ci_low, mean - self.average + self.ci_high
-        spot = np.array([mean, low, high])
-        row = self.split.table[self.split.table["responder"].isin(self.writers["writer"])].head(1)
-        places = dict(zip(["strength", "ci_low", "ci_high"], spot, strict=True))
-        places |= dict(zip(["rating", "rating_low", "rating_high"], CENTRE + POINTS * spot, strict=True))
-        row = row.assign(responder=AVERAGE, population="dialogues_and_writers", **places, penalised=False)
-        row = row.assign(rank_low=None, rank_high=None, win_probability=np.nan, n_clusters=self.split.n_clusters)
-        row = row.assign(n_verdicts=int(self.writers["n_verdicts"].sum()), provisional=bool(table["provisional"].any()))
+        spot = {"strength": mean, "ci_low": mean - self.average + self.ci_low, "ci_high": mean - self.average + self.ci_high}
+        spot |= dict(zip(["rating", "rating_low", "rating_high"], CENTRE + POINTS * np.array([*spot.values()]), strict=True))
+        row = self.split.table[self.split.table["responder"].isin(self.writers["writer"])].head(1).assign(
+            **spot, responder="average writer", population="dialogues_and_writers", penalised=False, rank_low=None,
+            rank_high=None, win_probability=np.nan, n_clusters=self.split.n_clusters,
+            n_verdicts=int(self.writers["n_verdicts"].sum()), provisional=bool(table["provisional"].any()),
+        )  # fmt: skip
         return pd.concat([table, row]).sort_values("strength", ascending=False, ignore_index=True)
 
 
@@ -177,19 +183,17 @@ def rate_writers(
     *,
     responders: pd.DataFrame | None = None,
     dimension: str = "overall",
-    min_dialogues: int = 10,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> WriterRatings:
     r"""Rate writers together and apart, and the average human as the mean over writers.
 
-    Each writer :math:`w` has a strength :math:`\theta_w`; :math:`\theta_w` less the mean strength of
-    those who are no writers is the writer's gap, and the mean of the gaps is the average human. Writers
-    are a sample of people, so its standard error for writers like these is
-    :math:`\sqrt{s^2 + \tau^2 / W}`, with s from resampling dialogues and :math:`\tau` the standard
-    deviation between writers (``paule_mandel``). Intervals follow the one rule of ``interval_ends``; that for
-    writers like these has as many clusters as there are writers.
+    A writer's strength less the mean strength of those who are no writers is the writer's gap, and the mean of the gaps is the
+    average human. Writers are a sample of people, so its standard error for writers like these is
+    :math:`\sqrt{s^2 + \tau^2 / W}`, with s from resampling dialogues, :math:`\tau` the standard deviation between writers
+    (``paule_mandel``), and as many clusters as there are writers. In 200 simulated studies (12 writers, three a history, 60
+    dialogues, two raters a pair, a spread of 0.5) this interval held the truth in 92.5 %, that for these writers in 95 %.
 
     Parameters
     ----------
@@ -199,8 +203,6 @@ def rate_writers(
         The table of that name, for kinds on boards.
     dimension : str
         A line of the rubric.
-    min_dialogues : int
-        A writer judged in fewer has no row of their own on the board, but counts in the average.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -214,21 +216,13 @@ def rate_writers(
     RatingsError
         If there are fewer than three writers, nobody else, or a writer is not known.
 
-    Notes
-    -----
-    In 200 simulated studies (12 writers, three a history, 60 dialogues, two raters a pair, a spread of 0.5) the interval for
-    writers like these held the truth in 92.5%, that for these writers in 95%, and that of the spread in 95%; they said 95%.
-
     Examples
     --------
-    >>> from heart_utils.simulate.study import simulate_study
-    >>> strengths = {"human": 0.3, "m": 0.0, "n": -0.3}
-    >>> study = simulate_study(rng=np.random.default_rng(1), strengths=strengths, n_dialogues=40, pairs="all")
-    >>> authors = ["writer-" + "abc"[place // 3 % 3] if who == "human" else None
-    ...     for place, who in enumerate(study.replies["responder"])]
-    >>> found = rate_writers(study.verdicts, study.comparisons, study.replies.assign(author_id=authors), n_resamples=50)
+    >>> from heart_utils.simulate.study import simulate_writers
+    >>> study = simulate_writers({"m": 0.0, "n": -0.3}, rng=np.random.default_rng(1), n_dialogues=40)
+    >>> found = rate_writers(study.verdicts, study.comparisons, study.replies, n_resamples=50)
     >>> len(found.writers), bool(found.ci_low < found.average < found.ci_high)
-    (3, True)
+    (12, True)
     """
     rng = as_rng(rng)
     apart = split_writers(verdicts, comparisons, replies)
@@ -236,8 +230,7 @@ def rate_writers(
     writers = [name for name in names if name.startswith(f"{POOL}/")]
     count = len(writers)
     if count < 3 or count == len(names):
-        judged = f"{count} writers and {len(names) - count} others were judged"
-        raise RatingsError(f"{judged}; a spread between writers needs three writers, and a gap somebody else.")
+        raise RatingsError(f"{count} writers and {len(names) - count} others were judged; expected three or more, and one.")
     settings: dict[str, Any] = {"dimension": dimension, "n_resamples": n_resamples, "ci_level": ci_level}
     pooled = fit_ratings(verdicts, responders=responders, rng=rng, **settings)
     if responders is not None:  # each writer is described as the pool is
@@ -245,36 +238,33 @@ def rate_writers(
         responders = pd.concat([responders, ours.assign(responder=writers)], ignore_index=True)
     split = fit_ratings(apart, responders=responders, rng=rng, **settings)
     others = [name for name in split.strength.index if name not in writers]
-    theta, draws = split.strength, split.replicates
-    gaps = (theta[writers] - theta[others].mean()).to_numpy()
-    drawn = draws[writers].sub(draws[others].mean(axis=1), axis=0).to_numpy()
+    gaps = (split.strength[writers] - split.strength[others].mean()).to_numpy()
+    drawn = split.replicates[writers].sub(split.replicates[others].mean(axis=1), axis=0).to_numpy()
     about = split.table.set_index("responder").loc[writers]
     n_dialogues = about["n_clusters"].to_numpy(dtype=int)
     low, high = interval_ends(gaps, drawn, n_dialogues, ci_level)
     table = pd.DataFrame({"writer": writers, "gap": gaps, "ci_low": low, "ci_high": high, "n_dialogues": n_dialogues})
-    table["n_verdicts"] = about["n_verdicts"].to_numpy()
-    table["enough"] = (n_dialogues >= min_dialogues) & ~about["penalised"].to_numpy(dtype=bool)
+    enough = (n_dialogues >= ENOUGH_DIALOGUES) & ~about["penalised"].to_numpy(dtype=bool)
+    table = table.assign(n_verdicts=about["n_verdicts"].to_numpy(), enough=enough).sort_values("gap", ascending=False)
     # What all share, such as the others' luck, is no spread between writers.
     variances = (drawn - drawn.mean(axis=1, keepdims=True)).var(axis=0, ddof=1) * count / (count - 1)
     sd, sd_low, sd_high = paule_mandel(gaps, variances, ci_level=ci_level)
     average, means = float(gaps.mean()), drawn.mean(axis=1)
     n = int(split.n_clusters)
-    these_low, these_high = interval_of(average, means, n, ci_level)
     se = np.sqrt(float(standard_error(means[:, None], n)[0]) ** 2 + sd**2 / count)
-    ci_low, ci_high = map(float, error_ends(average, se, min(n, count), ci_level))
-    table, ends = table.sort_values("gap", ascending=False, ignore_index=True), (these_low, these_high, ci_low, ci_high)
-    return WriterRatings(pooled, split, table, average, *ends, ci_level, sd, sd_low, sd_high)
+    these, like = interval_of(average, means, n, ci_level), error_ends(average, se, min(n, count), ci_level)
+    ends = *these, float(like[0]), float(like[1])
+    return WriterRatings(pooled, split, table.reset_index(drop=True), average, *ends, ci_level, sd, sd_low, sd_high)
 
 
 def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame) -> pd.DataFrame:
     """Make each writer a responder of their own."""
-    shown = comparisons.set_index("comparison_id")[["reply_a", "reply_b"]]
-    author = replies.set_index("reply_id")["author_id"]
+    if POOL not in _names(verdicts):
+        raise RatingsError(f"No verdict is about {POOL!r}; judged were {', '.join(_names(verdicts)[:5])}.")
+    shown, author = comparisons.set_index("comparison_id"), replies.set_index("reply_id")["author_id"]
     split = verdicts.copy()
-    found = False
     for side in ("a", "b"):
         ours = verdicts[f"responder_{side}"] == POOL
-        found = found or bool(ours.any())
         writer = verdicts.loc[ours, "comparison_id"].map(shown[f"reply_{side}"]).map(author)
         if writer.isna().any():
             first = verdicts.loc[writer.index[writer.isna()][0], "comparison_id"]
@@ -283,8 +273,6 @@ def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd
                 f"comparison {first}. Fill in author_id, or leave those verdicts out."
             )
         split.loc[ours, f"responder_{side}"] = f"{POOL}/" + writer.astype(str)
-    if not found:
-        raise RatingsError(f"No verdict is about {POOL!r}; judged were {', '.join(_names(verdicts)[:5])}.")
     return split
 
 
@@ -295,7 +283,6 @@ def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) ->
     expectation :math:`k - 1` at the true value; where it equals quantiles of :math:`\chi^2_{k-1}` lie the ends of the interval.
     Source: Paule and Mandel (1982), https://doi.org/10.6028/jres.087.022 Viechtbauer (2007), https://doi.org/10.1002/sim.2514
     """
-    effects, variances = np.asarray(effects, float), np.asarray(variances, float)
     df = len(effects) - 1
 
     def excess(sd: float, target: float) -> float:
@@ -312,100 +299,57 @@ def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) ->
     return solve(df), solve(chi2.ppf(1 - tail, df)), solve(chi2.ppf(tail, df))
 
 
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """A fitted model: shares of the classes, each rater's errors (long), and each item's class probabilities."""
+def dawid_skene(answers: pd.DataFrame, *, mirror: Mapping[str, str] | None = None, prior: float = 0.0) -> pd.DataFrame:
+    r"""Fit true classes of items and each rater's errors by expectation and maximisation, with `prior` added to each count.
 
-    prevalence: pd.Series
-    confusion: pd.DataFrame = field(repr=False)
-    posterior: pd.DataFrame = field(repr=False)
-
-
-def dawid_skene(
-    answers: pd.DataFrame,
-    *,
-    item: str = "item",
-    rater: str = "rater",
-    answer: str = "answer",
-    mirror: Mapping[str, str] | None = None,
-    prior: float = 0.0,
-    max_steps: int = 20_000,
-    tolerance: float = 1e-6,
-) -> Reliability:
-    r"""Fit true classes and each rater's errors by expectation and maximisation, with `prior` added to each count.
-
-    Under a `mirror`, such as a for b, a rater errs alike on a class and on its image.
+    From columns ``item``, ``rater`` and ``answer``; gives for each ``rater``, ``truth`` and ``answer`` the ``probability`` and
+    the ``count`` of such answers. Under a `mirror`, such as a for b, a rater errs alike on a class and on its image.
     Source: Dawid and Skene (1979), https://doi.org/10.2307/2346806
     """
-    need_columns(answers, [item, rater, answer], QualityError)
-    if answers.empty:
-        raise QualityError("There are no answers.")
-    for column in (item, rater, answer):
-        if answers[column].isna().any():
-            raise QualityError(f"{column} is empty in {int(answers[column].isna().sum())} rows; drop failed answers first.")
-    items, item_names = pd.factorize(answers[item], sort=True)
-    raters, rater_names = pd.factorize(answers[rater], sort=True)
-    names = {str(name) for name in answers[answer]}
-    classes = sorted(names | {mirror.get(name, name) for name in names} if mirror else names)
+    columns = ["item", "rater", "answer"]
+    need_columns(answers, columns, AgreementError)
+    if answers.empty or answers[columns].isna().any(axis=None):
+        empty = int(answers[columns].isna().any(axis=1).sum())
+        raise AgreementError(f"{empty} of {len(answers)} answers lack an item, a rater or the answer; drop failed ones first.")
+    (items, item_names), (raters, rater_names) = (pd.factorize(answers[column], sort=True) for column in columns[:2])
+    classes = sorted({*answers["answer"].astype(str), *(mirror or ())})
     unpaired = [name for name in classes if mirror and mirror.get(mirror.get(name, "")) != name]
     if unpaired:
-        raise QualityError(f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back.")
-    said = pd.Index(classes).get_indexer(pd.Index(answers[answer].astype(str)))
+        raise AgreementError(f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back.")
+    said = pd.Index(classes).get_indexer(pd.Index(answers["answer"].astype(str)))
     swap = [classes.index(mirror[name]) for name in classes] if mirror else None
-    posterior = np.zeros((len(item_names), len(classes)))
-    np.add.at(posterior, (items, said), 1.0)
+    posterior = sums_by((items, said), 1.0, len(item_names), len(classes))
     posterior /= posterior.sum(axis=1, keepdims=True)
-    for _ in range(max_steps):
-        prevalence, counts = posterior.mean(axis=0), np.zeros((len(rater_names), len(classes), len(classes)))
-        np.add.at(counts.transpose(0, 2, 1), (raters, said), posterior[items])
+    for _ in range(MOST_STEPS):
+        prevalence = posterior.mean(axis=0)
+        counts = sums_by((raters, said), posterior[items], len(rater_names), len(classes)).transpose(0, 2, 1)
         if swap is not None:
             prevalence, counts = (prevalence + prevalence[swap]) / 2, counts + counts[:, swap][:, :, swap]
-        totals = (counts + prior).sum(axis=2, keepdims=True)
         # A class that a rater never met has equal probabilities.
-        errors = np.divide(counts + prior, totals, out=np.full_like(counts, 1 / len(classes)), where=totals > 0)
+        errors = ratio(counts + prior, (counts + prior).sum(axis=2, keepdims=True), 1 / len(classes))
         log_joint = np.tile(np.log(np.maximum(prevalence, 1e-300)), (len(item_names), 1))
         np.add.at(log_joint, items, np.log(np.maximum(errors, 1e-300))[raters, :, said])
-        weight = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
-        weight /= weight.sum(axis=1, keepdims=True)
-        moved = float(np.abs(weight - posterior).max())
-        posterior = weight
-        if moved < tolerance:
+        before, posterior = posterior, softmax(log_joint, axis=1)
+        moved = float(np.abs(posterior - before).max())
+        if moved < TOLERANCE:
             index = pd.MultiIndex.from_product([rater_names, classes, classes], names=["rater", "truth", "answer"])
-            return Reliability(
-                pd.Series(prevalence, index=pd.Index(classes, name="class"), name="prevalence"),
-                pd.DataFrame({"probability": errors.ravel(), "count": counts.ravel()}, index=index).reset_index(),
-                pd.DataFrame(posterior, index=pd.Index(item_names, name=item), columns=classes),
-            )
-    raise QualityError(f"After {max_steps} steps a posterior still moves by {moved:.1e}. Allow more steps, or add a prior.")
+            return pd.DataFrame({"probability": errors.ravel(), "count": counts.ravel()}, index=index).reset_index()
+    raise AgreementError(f"After {MOST_STEPS} steps a posterior still moves by {moved:.1e}. Add a prior, or more answers.")
 
 
-def rater_reliability(
-    verdicts: pd.DataFrame, *, dimension: str = "overall", prior: float = 1.0, ci_level: float = 0.95
-) -> pd.DataFrame:
+def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
     """Tell how often each rater, on choosing a side at all, chooses the one that is truly preferred."""
-    rows = _valid(verdicts, dimension)
     table = pd.DataFrame({"tie_share": (rows["verdict"] == "tie").groupby(rows["rater"]).mean()})
-    sided = rows[rows["verdict"] != "tie"]
+    sided = rows.loc[rows["verdict"] != "tie", ["pair_id", "rater", "verdict"]].set_axis(["item", "rater", "answer"], axis=1)
     if sided.empty:
-        table[["reliability", "ci_low", "ci_high"]] = np.nan
-    else:
-        confusion = dawid_skene(sided, item="pair_id", rater="rater", answer="verdict", mirror=SIDES, prior=prior).confusion
-        hit = confusion["truth"] == confusion["answer"]
-        right, wrong = (
-            (confusion[which].groupby("rater")["count"].sum() / 2 + prior).reindex(table.index) for which in (hit, ~hit)
-        )
-        tail = (1 - ci_level) / 2
-        table["reliability"] = right / (right + wrong)
-        table["ci_low"], table["ci_high"] = beta.ppf(tail, right, wrong), beta.ppf(1 - tail, right, wrong)
-    return table.rename_axis("rater").reset_index()
-
-
-def _valid(verdicts: pd.DataFrame, dimension: str) -> pd.DataFrame:
-    rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
-    if rows.empty:
-        there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
-        raise QualityError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
-    return rows
+        return table.assign(reliability=np.nan, ci_low=np.nan, ci_high=np.nan)
+    fitted = dawid_skene(sided, mirror=SIDES, prior=PRIOR)
+    right, wrong = (
+        (fitted[hit].groupby("rater")["count"].sum() / 2 + PRIOR).reindex(table.index)
+        for hit in (fitted["truth"] == fitted["answer"], fitted["truth"] != fitted["answer"])
+    )
+    low, high = (beta.ppf(p, right, wrong) for p in ((1 - CI_LEVEL) / 2, (1 + CI_LEVEL) / 2))
+    return table.assign(reliability=right / (right + wrong), ci_low=low, ci_high=high)
 
 
 def _sides(rows: pd.DataFrame) -> pd.DataFrame:
@@ -425,10 +369,7 @@ def _longest_run(values: np.ndarray) -> int:
 
 
 def _run_probability(n: int, length: int) -> float:
-    """Give the chance that n fair tosses hold a run of one side at least so long.
-
-    Sequences without such a run are counted by the length of the run they end in.
-    """
+    """Give the chance that n fair tosses hold a run of one side at least so long, by the length of the run that they end in."""
     if length <= 1:
         return 1.0
     ending = np.zeros(length - 1)  # chance that no run is long enough yet, and the present one has length 1, 2, ...
@@ -438,11 +379,6 @@ def _run_probability(n: int, length: int) -> float:
     return float(1 - ending.sum())
 
 
-def _top_share(margins: pd.Series) -> float:
-    counts = margins.value_counts()
-    return float(counts.iloc[0] / counts.sum()) if len(counts) else np.nan
-
-
 def _leave_one_out(rows: pd.DataFrame) -> pd.DataFrame:
     """Compare each choice with the majority of the others on the same pair."""
     lean = rows["verdict"].map({"a": 1, "b": -1, "tie": 0})
@@ -450,21 +386,8 @@ def _leave_one_out(rows: pd.DataFrame) -> pd.DataFrame:
     others = lean.groupby(rows["pair_id"]).transform("sum") - lean
     n_others = sided.groupby(rows["pair_id"]).transform("sum") - sided
     compared = (lean != 0) & (n_others > 0)
-    same = (np.sign(others) * lean + 1) / 2
-    by_rater = same[compared].groupby(rows.loc[compared, "rater"])
+    by_rater = ((np.sign(others) * lean + 1) / 2)[compared].groupby(rows.loc[compared, "rater"])
     return pd.DataFrame({"agreement": by_rater.mean(), "n_compared": by_rater.size()})
-
-
-def _checks(index: pd.Index, raters: pd.DataFrame | None) -> pd.DataFrame:
-    if raters is None:
-        nothing = pd.Series(pd.NA, index=index, dtype="Int64")
-        return pd.DataFrame({"n_checks": nothing, "n_checks_failed": nothing})
-    known = raters.groupby("rater")[["n_checks", "n_checks_passed"]].sum()
-    unknown = sorted(set(index) - set(known.index))
-    if unknown:
-        raise QualityError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
-    known = known.loc[index].astype("Int64")
-    return pd.DataFrame({"n_checks": known["n_checks"], "n_checks_failed": known["n_checks"] - known["n_checks_passed"]})
 
 
 def _names(verdicts: pd.DataFrame) -> list[str]:

@@ -8,6 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,19 +26,15 @@ PROVIDERS = ("openai", "azure", "hosted_vllm")
 at Gemini's own address and at Mistral it makes none, and those of Vertex AI go through a bucket of Google's."""
 
 DISCOUNT = 0.5
-NOTED = ("name", "model", "api_base", "api_key_env", "checksum", "served_id", "price_prompt", "price_completion")
-TOLD = ("finish_reason", "logprobs", "prompt_tokens", "completion_tokens")
 LINES = 10_000
 ENDED = ("completed", "failed", "expired", "cancelled")
 CREATE_S = 600.0  #: A batch that its provider does not know so long after it was to be created never reached it.
 
 
 class BatchError(ValueError):
-    """A batch cannot be submitted or collected; `perhaps_taken` where a provider may have it all the same."""
+    """A batch cannot be submitted or collected."""
 
-    def __init__(self, words: str, perhaps_taken: bool = False) -> None:
-        super().__init__(words)
-        self.perhaps_taken = perhaps_taken
+    perhaps_taken = False  # by its provider, all the same
 
 
 def can_batch(model: Model) -> bool:
@@ -78,7 +75,7 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
     """Claim and note, upload, create. The provider is told the owner, by which a batch is found whose creator died."""
     owner, model = f"{os.getpid()}-batch-{secrets.token_hex(6)}", requests[0].model
     reserves = [reserve(request) * DISCOUNT for request in requests]
-    noted = json.dumps({name: getattr(model, name) for name in NOTED})
+    noted = json.dumps(asdict(model))
     won = ledger.claim(requests, reserves, since=0.0, budget_usd=budget_usd, owner=owner, batch=noted).won
     mine = [request for request in requests if request.key in won]
     if not mine:
@@ -124,13 +121,11 @@ def _name_batch(ledger: Ledger, owner: str, name: str) -> None:
 
 def _read_batch(model: Model, name: str, found: Any) -> list[Call]:
     calls = []
-    for file in (found.output_file_id, found.error_file_id):
-        said = _call(model, f"the answers of batch {name}", "afile_content", file_id=file).content if file else b""
-        for line in bytes(said).decode("utf-8").split("\n"):  # not splitlines: an answer may hold another break
-            call = _read_line(model, json.loads(line)) if line.strip() else None
-            if call is not None:
-                calls.append(call)
-    return calls
+    for file in filter(None, (found.output_file_id, found.error_file_id)):
+        said = bytes(_call(model, f"the answers of batch {name}", "afile_content", file_id=file).content).decode()
+        # Not splitlines: an answer may hold another break.
+        calls += [_read_line(model, json.loads(line)) for line in said.split("\n") if line.strip()]
+    return [call for call in calls if call is not None]
 
 
 def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
@@ -145,12 +140,10 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     body = json.loads(json.dumps(response["body"]), object_hook=lambda entry: SimpleNamespace(**entry))
     answer = read_plain(body, time.perf_counter())
     usd = cost(model, answer.prompt_tokens, answer.completion_tokens)
-    truncated = answer.finish_reason == "length" and answer.logprobs is None
-    status = "refused" if answer.refused else "error" if truncated or not answer.text else "ok"
-    told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD}
-    told |= {"text": redact(answer.text, secrets_of(model)), "cost_usd": None if usd is None else usd * DISCOUNT}
-    error = "truncated in a batch; a plain run asks again with more room" if truncated else None
-    return Call(key, status, attempts=1, error=error, **told)
+    told: dict[str, Any] = {"text": redact(answer.text, secrets_of(model)), "cost_usd": None if usd is None else usd * DISCOUNT}
+    if answer.status == "truncated":
+        told |= {"status": "error", "error": "truncated in a batch; a plain run asks again with more room"}
+    return replace(answer, call_id=key, total_ms=None, attempts=1, **told)
 
 
 def _provider(model: Model) -> tuple[str, str]:
@@ -162,27 +155,20 @@ def _provider(model: Model) -> tuple[str, str]:
     return provider, name
 
 
-def _where(model: Model) -> dict[str, Any]:
-    if fault := key_fault(model):
-        raise BatchError(f"{model.name}: {fault}.")
-    known = {"api_base": model.api_base, "api_key": key_for(model, model.api_base)}
-    return {"custom_llm_provider": _provider(model)[0], **known, "max_retries": 2}
-
-
 def _call(model: Model, what: str, step: str, **asked: Any) -> Any:
     """Take a step at a model's provider, through litellm."""
-
-    async def taken() -> Any:
-        return await getattr(load_litellm(), step)(**_where(model) | asked)
-
+    if fault := key_fault(model):
+        raise BatchError(f"{model.name}: {fault}.")
+    where = {"custom_llm_provider": _provider(model)[0], "api_base": model.api_base, "api_key": key_for(model, model.api_base)}
     try:
-        return asyncio.run_coroutine_threadsafe(taken(), event_loop(os.getpid())).result()
-    except BatchError:
-        raise
+        taken = getattr(load_litellm(), step)(**where | {"max_retries": 2} | asked)
+        return asyncio.run_coroutine_threadsafe(taken, event_loop(os.getpid())).result()
     except Exception as error:
         unsure = step == "acreate_batch" and not 400 <= int(getattr(error, "status_code", None) or 0) < 500
         said = f"its provider did not take or give {what}."
         if unsure:
             said = "nobody knows whether its provider took a batch. The same command looks for it there."
         words = redact(f"{type(error).__name__}: {error}", secrets_of(model))[:400]
-        raise BatchError(f"{model.name}: {said} {words}", perhaps_taken=unsure) from None
+        fault_of = BatchError(f"{model.name}: {said} {words}")
+        fault_of.perhaps_taken = unsure
+        raise fault_of from None

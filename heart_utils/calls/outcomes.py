@@ -1,30 +1,34 @@
-"""What a provider sent back, or how it failed: read once, into words that the rest of the program knows."""
+"""One attempt at a request: how it is sent, and what came of it, in words that the rest of the program knows."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
-from heart_utils.calls.models import KEY_NAMES, Model, Request, load_litellm
+from heart_utils.calls.models import KEY_NAMES, Call, Model, Request, key_for, load_litellm
+from heart_utils.calls.prices import cost, estimate, text_bound
 
 __all__ = ["CUT", "Answer", "Failure"]
 
 CUT = "cut"  #: The reason for an answer's end where this side ended it: it was longer than its room by far.
 
 FILTERED = re.compile(r"content_filter|content_policy|content management policy|ResponsibleAIPolicy|safety_violation", re.I)
-
 NO_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota")
 TOO_FAST = re.compile(r"rate.?limit|too many requests", re.I)
 TURNED_DOWN = re.compile(r"invalid|unsupported|not supported|not found|too long|too large|context.length", re.I)
+CLOSED = ("Authentication", "PermissionDenied", "NotFound", "PaymentRequired", "UnsupportedParams")
+"""Errors of litellm's by which nothing that a model is asked can be answered."""
 
 LIMIT = re.compile(
     r"(?:llm_provider-)?(?:x-ratelimit-(?P<x>remaining|reset)-(?P<of>requests|tokens)"
@@ -32,120 +36,228 @@ LIMIT = re.compile(
 )
 UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
-CLOSED = ("Authentication", "PermissionDenied", "NotFound", "PaymentRequired", "UnsupportedParams")
-"""Errors of litellm's by which nothing that a model is asked can be answered."""
+MARKED = re.compile(r"(anthropic|bedrock|vertex_ai)/.*claude")
+"""Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what repeats by themselves."""
+KEPT_FROM = 4096  #: Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens.
 
 NOTHING = SimpleNamespace(message=SimpleNamespace(content=""), finish_reason=None)  #: The choice where there is none.
+_WARM: set[str] = set()
+_WHOLE: set[str] = set()
+"""Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
 
 MAX_WORDS = 400  #: Characters of an error that are kept.
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What a provider's headers say of one of its limits: how much of what is left, and when it is full again, in seconds."""
+    """What a provider's headers say of one of its limits."""
 
-    of: str
+    of: str  # requests, tokens, input-tokens or output-tokens
     left: float
-    reset_s: float
+    reset_s: float  # until it is full again
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One answer as it came; tokens as the provider counted them, None where it did not."""
+class Answer(Call):
+    """One answer as it came, an ``error`` where it is empty; tokens as the provider counted them, None where it did not."""
 
-    text: str
-    finish_reason: str | None
-    refused: bool
-    logprobs: tuple[tuple[str, float], ...] | None
-    ttft_ms: float | None
-    total_ms: float
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    served_model: str | None = None
-    fingerprint: str | None = None
-    cached_tokens: int | None = None
-    written_tokens: int | None = None
+    written_tokens: int | None = None  # of the prompt's, those that the provider put into a cache
     limits: tuple[Limit, ...] = ()
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One attempt that gave no answer."""
+    """One attempt that gave no answer that can be used.
 
-    #: ``"again"``: may pass. ``"throttled"``: asked too fast. ``"never"``: this request cannot be answered, and was not billed.
-    #: ``"refused"``: the provider's filter. ``"closed"``: nothing that this model is asked can be answered: its key, its name
-    #: or its settings are not accepted.
+    Its kind is ``"again"`` (may pass), ``"throttled"`` (asked too fast), ``"empty"``, ``"never"`` (this request cannot be
+    answered, and was not billed), ``"refused"`` (by the provider's filter), or ``"closed"``: nothing that this model is asked
+    can be answered, since its key, its name or its settings are not accepted.
+    """
+
     kind: str
-    words: str  #: What happened, without keys.
-    after_s: float | None = None  #: How long the provider asks to wait.
-    billed: bool = False  #: Whether it may cost money all the same.
+    words: str  # what happened, without keys
+    after_s: float | None = None  # how long the provider asks to wait
+    billed: bool = False  # whether it may cost money all the same
+    cost_usd: float | None = None  # of an empty answer
+
+
+async def attempt(request: Request, growth: int, address: str | None, marks: Sequence[int] = ()) -> Answer | Failure:
+    """Ask once, with so many times the room that the request's options give the answer."""
+    streams = request.stream and request.model.identity not in _WHOLE
+    if streams:
+        await _warm_up(request.model.model)
+    started, longest = time.perf_counter(), text_bound(request)
+    try:
+        async with asyncio.timeout(request.model.timeout_s):
+            response = await _send(request, growth, address, streams, marks)
+            answer = await read_stream(response, started, longest) if streams else read_plain(response, started, longest)
+    except Exception as error:
+        failure = failure_of(error, request)
+        if streams and failure.kind == "never" and re.search(r"\bstream", failure.words, re.I):
+            _WHOLE.add(request.model.identity)
+            return replace(failure, kind="again")
+        if request.stream and not streams:
+            _WHOLE.discard(request.model.identity)  # it does not answer in this way either
+        return failure
+    if streams and answer.status == "error" and not _is_stream(response):
+        _WHOLE.add(request.model.identity)
+        return Failure("again", "the server did not stream its answer", billed=True)
+    return _priced(request, answer)
+
+
+def _priced(request: Request, answer: Answer) -> Answer | Failure:
+    """Take keys out of an answer, and price it by the tokens counted, or by an estimate where the provider counted none."""
+    status, text = answer.status, redact(answer.text, secrets_of(request.model))
+    if request.letter and status == "truncated":  # a letter has room for one token, and fills it
+        status = "ok" if text else "error"
+    counted = None not in (answer.prompt_tokens, answer.completion_tokens)
+    if counted:
+        usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
+    else:
+        usd = estimate(request, answer.text)
+    if status == "error":
+        return Failure("empty", "the answer was empty", cost_usd=usd)
+    told: dict[str, Any] = {"call_id": request.key, "cost_usd": usd, "estimated": None if counted else True}
+    return replace(answer, status=status, text=text, **told)
+
+
+def _is_stream(response: Any) -> bool:
+    """Tell whether a server said that it streams; one that does not say is believed to."""
+    headers = getattr(response, "_response_headers", None) or {}
+    return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
+
+
+async def _warm_up(name: str) -> None:
+    """Let litellm load what a model's calls need: one it answers itself, one to an address where nobody answers.
+
+    Else it does so in the first call, which takes a second or two: the time to the first text of the first reply
+    would be litellm's and not the model's.
+    """
+    nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none", "timeout": 5, "num_retries": 0, "max_retries": 0}
+    for mock in () if name in _WARM else ({"mock_response": "Yes."}, {}):
+        with suppress(Exception):
+            messages = [{"role": "user", "content": "."}]
+            async for _ in await load_litellm().acompletion(model=name, messages=messages, stream=True, **nowhere, **mock):
+                pass
+    _WARM.add(name)
+
+
+async def _send(request: Request, growth: int, address: str | None, streams: bool, marks: Sequence[int]) -> Any:
+    model, sampling = request.model, request.sampling
+    if growth > 1 and request.room is not None:
+        sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = growth * request.room
+    if streams:
+        sampling |= {"stream": True, "stream_options": {"include_usage": True}}
+    where = address if model.embedded else model.api_base
+    return await load_litellm().acompletion(
+        model=model.model,
+        messages=marked(request.messages, marks),
+        api_base=where,
+        api_key=key_for(model, where),
+        timeout=model.timeout_s + 5,
+        num_retries=0,  # litellm's own retries do not wait as told, and nobody would count them
+        max_retries=0,
+        **sampling,
+    )
+
+
+def marks_in(queue: Sequence[Request]) -> list[list[int]]:
+    """Say where to cut each request: what its neighbours ask too, where a provider keeps only what is marked."""
+    if not MARKED.match(queue[0].model.model):
+        return [[]] * len(queue)
+    shared = [0, *(shared_length(one, other) for one, other in pairwise(queue)), 0]
+    room = [range(KEPT_FROM, len(request.messages[-1]["content"])) for request in queue]
+    return [sorted({end for end in ends if end in may}) for ends, may in zip(pairwise(shared), room, strict=True)]
+
+
+def shared_length(one: Request, other: Request) -> int:
+    """Count the characters with which the last messages of two requests begin alike, if all before them is the same."""
+    if one.messages[:-1] != other.messages[:-1] or one.sampling != other.sampling:
+        return 0
+    return len(os.path.commonprefix([one.messages[-1]["content"], other.messages[-1]["content"]]))
+
+
+def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[dict[str, Any]]:
+    """Cut the last message where the provider is to keep what comes before; the words stay the same."""
+    whole: list[dict[str, Any]] = [dict(message) for message in messages]
+    if marks:
+        text, ends = whole[-1]["content"], [0, *marks]
+        kept = {"type": "text", "cache_control": {"type": "ephemeral"}}
+        blocks = [{**kept, "text": text[start:end]} for start, end in pairwise(ends)]
+        whole[-1]["content"] = [*blocks, {"type": "text", "text": text[ends[-1] :]}]
+    return whole
 
 
 def read_plain(response: Any, started: float, longest: int | None = None) -> Answer:
     """Read an answer that came whole."""
-    total_ms = (time.perf_counter() - started) * 1000
     choice = (getattr(response, "choices", None) or [NOTHING])[0]
-    refusal, reason = _refusal(choice.message), choice.finish_reason
-    text = choice.message.content or refusal
-    if longest is not None and len(text) > longest:
-        text, reason = text[:longest], CUT
-    refused, tokens = choice.finish_reason == "content_filter" or bool(refusal), _usage(getattr(response, "usage", None))
-    by: dict[str, Any] = {
-        "served_model": getattr(response, "model", None),
-        "fingerprint": getattr(response, "system_fingerprint", None),
-        "limits": _limits_told(response),
-    }
-    return Answer(text, reason, refused, _first_token(getattr(choice, "logprobs", None)), None, total_ms, **tokens, **by)
+    return _read(
+        response,
+        started,
+        longest,
+        text=choice.message.content or "",
+        refusal=_refusal(choice.message),
+        finish_reason=choice.finish_reason,
+        usage=getattr(response, "usage", None),
+        logprobs=_first_token(getattr(choice, "logprobs", None)),
+        served_model=getattr(response, "model", None),
+        fingerprint=getattr(response, "system_fingerprint", None),
+    )
 
 
 async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int | None = None) -> Answer:
     """Read an answer that comes in pieces, and note when the first text came."""
-    pieces: list[str] = []
-    refusal, length = "", 0
+    text, refusal = "", ""
     ttft_ms = finish_reason = usage = None
     heard = _listen(chunks)
     async for chunk in chunks:
         usage = getattr(chunk, "usage", None) or usage
-        if not chunk.choices:
-            continue
-        choice = chunk.choices[0]
-        if choice.delta.content:
-            if ttft_ms is None:
+        for choice in chunk.choices[:1]:
+            if choice.delta.content and ttft_ms is None:
                 ttft_ms = (time.perf_counter() - started) * 1000
-            pieces.append(choice.delta.content)
-            length += len(choice.delta.content)
-        refusal += _refusal(choice.delta)
-        finish_reason = choice.finish_reason or finish_reason
-        if longest is not None and length > longest:
-            finish_reason = CUT
+            text += choice.delta.content or ""
+            refusal += _refusal(choice.delta)
+            finish_reason = choice.finish_reason or finish_reason
+        if longest is not None and len(text) > longest:
             with suppress(Exception):  # what follows would be billed, and is not wanted
                 await chunks.aclose()  # type: ignore[attr-defined]
             break
-    refusal = heard.refusal if heard else refusal
-    text, refused = "".join(pieces)[:longest] or refusal, bool(refusal) or finish_reason == "content_filter"
-    total_ms = (time.perf_counter() - started) * 1000
-    tokens = _usage(usage if heard is None or heard.usage else None)  # litellm counts where the provider did not
-    by: dict[str, Any] = {"served_model": heard.model, "fingerprint": heard.fingerprint} if heard else {}
-    by["limits"] = _limits_told(chunks)
-    return Answer(text, finish_reason, refused, None, ttft_ms, total_ms, **tokens, **by)
+    return _read(
+        chunks,
+        started,
+        longest,
+        text=text,
+        refusal=heard.refusal or refusal,
+        finish_reason=finish_reason,
+        usage=usage if heard.usage else None,  # litellm counts where the provider did not
+        ttft_ms=ttft_ms,
+        served_model=heard.model,
+        fingerprint=heard.fingerprint,
+    )
 
 
-@dataclass
-class _Heard:
-    """What a provider's own pieces say, and litellm's do not pass on."""
+def _read(
+    response: Any, started: float, longest: int | None, *, text: str, refusal: str, finish_reason: str | None, usage: Any,
+    **told: Any,
+) -> Answer:  # fmt: skip
+    """Put together what was read, and say what became of the call."""
+    text = text or refusal
+    if longest is not None and len(text) > longest:
+        text, finish_reason = text[:longest], CUT
+    truncated = finish_reason in ("length", CUT) and told.get("logprobs") is None
+    status = "refused" if refusal or finish_reason == "content_filter" else "truncated" if truncated else "ok"
+    status = status if text or status != "ok" else "error"
+    limits = read_limits((getattr(response, "_hidden_params", None) or {}).get("additional_headers"))
+    told |= {"total_ms": (time.perf_counter() - started) * 1000, **_usage(usage)}
+    return Answer("", status, text, finish_reason, limits=limits, **told)
 
-    model: str | None = None
-    fingerprint: str | None = None
-    usage: bool = False
-    refusal: str = ""
 
-
-def _listen(response: Any) -> _Heard | None:
-    """Listen to the provider's pieces on their way through litellm's stream; None where there is no such stream."""
+def _listen(response: Any) -> SimpleNamespace:
+    """Listen to the provider's own pieces on their way through litellm's stream, which does not pass on all that they say."""
     inner: Any = getattr(response, "completion_stream", None)
-    if not hasattr(inner, "__aiter__"):
-        return None
-    heard = _Heard()
+    heard = SimpleNamespace(model=None, fingerprint=None, usage=not hasattr(inner, "__aiter__"), refusal="")
+    if heard.usage:  # there is no such stream
+        return heard
 
     async def listening() -> AsyncIterator[Any]:
         try:
@@ -191,32 +303,33 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     exceptions = load_litellm().exceptions
     text = str(getattr(error, "message", None) or error) or type(error).__name__
     words = redact(f"{type(error).__name__}: {text}", secrets_of(request.model))[:MAX_WORDS]
-    after_s = _retry_after(error)
-    code = _code_inside(error)
-    if code is not None:
-        kind = _kind_inside(code, text)
-        return Failure(kind, words, billed=kind == "again")
-    if isinstance(error, TimeoutError | exceptions.Timeout):
-        return Failure("again", f"no answer within {request.model.timeout_s:g} s", billed=True)
-    said = str(getattr(error, "status_code", 0))
-    status = int(said) if said.isdecimal() else 0
-    if isinstance(error, exceptions.RateLimitError) or status == 429:
-        return Failure("closed", words) if NO_QUOTA.search(text) else Failure("throttled", words, after_s=after_s)
-    if isinstance(error, exceptions.ContentPolicyViolationError) or (
-        isinstance(error, exceptions.BadRequestError) and is_filtered(f"{text} {getattr(error, 'body', None)}")
-    ):
-        return Failure("refused", words)
+    inside = _code_inside(error)
+    kind = type(error) if inside is None else Exception  # of what came with status 200, litellm's class says nothing
+    told = str(getattr(error, "status_code", 0) if inside is None else inside)
+    status = int(told) if told.isdecimal() else 0
+    vague = inside is not None and not status  # then its words say what it means, and what they do not say may pass
+    said = f"{getattr(error, 'body', None) if inside is None else inside} {text}"
+    turned_down = issubclass(kind, exceptions.BadRequestError | exceptions.UnprocessableEntityError)
+    too_fast = issubclass(kind, exceptions.RateLimitError) or status == 429 or (vague and TOO_FAST.search(said) is not None)
+    no_quota = (too_fast or inside is not None) and NO_QUOTA.search(said)
     settings = tuple(getattr(exceptions, f"{name}Error") for name in CLOSED)
-    if isinstance(error, settings) or "LLM Provider NOT provided" in text:
+    if issubclass(kind, TimeoutError | exceptions.Timeout):
+        return Failure("again", f"no answer within {request.model.timeout_s:g} s", billed=True)
+    filtered = issubclass(kind, exceptions.ContentPolicyViolationError) or is_filtered(said)
+    if filtered and (inside is not None or issubclass(kind, exceptions.BadRequestError)):
+        return Failure("refused", words)
+    if no_quota or status in (401, 402, 404) or issubclass(kind, settings) or "LLM Provider NOT provided" in text:
         return Failure("closed", words)
-    turned_down = isinstance(error, exceptions.BadRequestError | exceptions.UnprocessableEntityError)
-    if turned_down or (400 <= status < 500 and status != 408):  # 403, 409, 413, 451 and the like: the answer is no
+    if too_fast:
+        return Failure("throttled", words, after_s=_retry_after(error))
+    # 403, 409, 413, 451 and the like: the answer is no.
+    if turned_down or (400 <= status < 500 and status != 408) or (vague and TURNED_DOWN.search(said)):
         return Failure("never", words)
-    if _never_connected(error):
+    if inside is None and _never_connected(error):
         return Failure("again", f"nobody answers at {request.model.api_base or request.model.model} ({words})"[:MAX_WORDS])
     # A server's 500 costs nothing; a connection that broke, or an answer that could not be read, may have.
-    served = status >= 500 and not isinstance(error, exceptions.APIConnectionError)
-    return Failure("again", words, after_s=after_s, billed=not served)
+    served = status >= 500 and inside is None and not issubclass(kind, exceptions.APIConnectionError)
+    return Failure("again", words, after_s=_retry_after(error), billed=not served)
 
 
 def _code_inside(error: BaseException) -> str | None:
@@ -229,19 +342,6 @@ def _code_inside(error: BaseException) -> str | None:
         if status is None and isinstance(body, Mapping):  # as openai raises what it finds in a stream
             return str(body.get("code") or "")
     return None
-
-
-def _kind_inside(code: str, text: str) -> str:
-    """Tell what an error object means: by its code where that is a status, else by its words; what they do not say may pass."""
-    said = f"{code} {text}"
-    if is_filtered(said):
-        return "refused"
-    if code in ("401", "402", "404") or NO_QUOTA.search(said):
-        return "closed"
-    if code == "429" or TOO_FAST.search(said):
-        return "throttled"
-    turned_down = 400 <= int(code) < 500 and code != "408" if code.isdecimal() else TURNED_DOWN.search(said)
-    return "never" if turned_down else "again"
 
 
 def is_filtered(text: str) -> bool:
@@ -276,10 +376,6 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
     return None
 
 
-def _limits_told(response: Any) -> tuple[Limit, ...]:
-    return read_limits((getattr(response, "_hidden_params", None) or {}).get("additional_headers"))
-
-
 def read_limits(headers: Mapping[str, Any] | None) -> tuple[Limit, ...]:
     """Read what is left of a provider's limits, where its headers say so."""
     said: dict[str, dict[str, float]] = {}
@@ -292,27 +388,25 @@ def read_limits(headers: Mapping[str, Any] | None) -> tuple[Limit, ...]:
 
 
 def _seconds(said: str) -> float | None:
-    """Read a number, a time such as ``6m0.5s``, or seconds from now to a date."""
+    """Read a number, a time such as ``6m0.5s``, or seconds from now to a date; without a zone it is meant in UTC."""
     with suppress(ValueError):
         return max(0.0, float(said))
     times = re.findall(r"([\d.]+)(ms|[smhd])", said)
     if times and "".join(map("".join, times)) == said:
         return sum(float(number) * UNITS_S[unit] for number, unit in times)
-    with suppress(ValueError, TypeError):
-        return max(0.0, (datetime.fromisoformat(said) - datetime.now(UTC)).total_seconds())
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, TypeError):
+            until = read(said)
+            return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
     return None
 
 
 def _retry_after(error: BaseException) -> float | None:
     headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "litellm_response_headers", None)
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        said: Any = (headers or {}).get(name)
-        with suppress(TypeError, ValueError):
-            return max(0.0, float(said) * unit)
-        with suppress(TypeError, ValueError):  # a date, as HTTP allows; without a zone it is meant in UTC
-            until = parsedate_to_datetime(said)
-            until = until if until.tzinfo else until.replace(tzinfo=UTC)
-            return max(0.0, (until - datetime.now(UTC)).total_seconds())
+        seconds = _seconds(str((headers or {}).get(name)))
+        if seconds is not None:
+            return seconds * unit
     return max((limit.reset_s for limit in read_limits(headers) if limit.left == 0), default=None)
 
 

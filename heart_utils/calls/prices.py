@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from heart_utils.calls.models import ROOM_OPTIONS, Call, Model, Request, load_litellm
+from heart_utils.calls.models import Call, Model, Request, load_litellm
 
 __all__ = ["MAX_GROWTH", "BudgetError", "price"]
 
@@ -82,10 +82,10 @@ def estimate(request: Request, text: str) -> float | None:
     return cost(request.model, plan_call(request).prompt_tokens, len(text) // 4 + 1)
 
 
-def reserve(request: Request, room: int | None = None) -> float:
+def reserve(request: Request) -> float:
     """Give the most that one attempt can cost, in USD: every answer token used, few bytes to a prompt token."""
     rates = price(request.model)
-    return 0.0 if rates is None else prompt_bound(request) * rates[0] + (room or answer_bound(request)) * rates[1]
+    return 0.0 if rates is None else prompt_bound(request) * rates[0] + (request.room or DEFAULT_ROOM) * rates[1]
 
 
 def bound(request: Request) -> float | None:
@@ -93,19 +93,18 @@ def bound(request: Request) -> float | None:
     rates = price(request.model)
     if rates is None:
         return None
-    prompt, room = prompt_bound(request), answer_bound(request)
-    letter = bool(request.sampling.get("logprobs"))
-    grows = not letter and any(request.sampling.get(name) for name in ROOM_OPTIONS)
+    prompt, room = prompt_bound(request), request.room or DEFAULT_ROOM
+    grows = request.room is not None and not request.letter
     prompts, rooms = (3, 1 + 2 + MAX_GROWTH) if grows else (1, 1)
     asked = prompts * prompt
-    if not (letter or request.stream):
+    if not (request.letter or request.stream):
         asked, rooms = asked + prompts * (prompt + text_bound(request) // 2 + 256), 2 * rooms
     return asked * rates[0] + rooms * room * rates[1]
 
 
 def text_bound(request: Request) -> int:
     """Tell how many characters of an answer are kept, whatever the server sends: no reader is sent a book."""
-    return 200 + CHARACTERS_A_TOKEN * MAX_GROWTH * answer_bound(request, DEFAULT_ROOM // MAX_GROWTH)
+    return 200 + CHARACTERS_A_TOKEN * MAX_GROWTH * (request.room or DEFAULT_ROOM // MAX_GROWTH)
 
 
 def prompt_bound(request: Request) -> int:
@@ -113,15 +112,10 @@ def prompt_bound(request: Request) -> int:
     return sum(len(message["content"].encode("utf-8", "replace")) for message in request.messages) // 2 + 64
 
 
-def answer_bound(request: Request, default: int = DEFAULT_ROOM) -> int:
-    """Tell how many tokens an answer may have."""
-    return int(next((request.sampling[name] for name in ROOM_OPTIONS if request.sampling.get(name)), default))
-
-
 def plan_call(request: Request) -> Call:
     """Estimate a call that is not made: four characters to a token, an answer that fills its room."""
     prompt = sum(len(message["content"]) for message in request.messages) // 4 + 8 * (len(request.messages) + 1)
-    completion = answer_bound(request, EXPECTED_ANSWER)
+    completion = request.room or EXPECTED_ANSWER
     usd = cost(request.model, prompt, completion)
     return Call(request.key, "planned", prompt_tokens=prompt, completion_tokens=completion, cost_usd=usd)
 

@@ -9,18 +9,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.evidence import SAID
+from heart_utils.tables import need_columns
+
 __all__ = ["FINDINGS", "ClaimsError", "check_claims"]
 
-FINDINGS = {
-    "reproduced": "Counted in released files: the same.",
-    "adds up": "Follows from other published figures, which says that they agree and not that they are right.",
-    "arithmetic fails": "Does not follow from the published figures that it rests on.",
-    "contradicted": "Another source, as near to the authors, says something else.",
-    "ill-defined": "The source does not say enough to compute it.",
-    "not testable": "Rests on data that were not released.",
-    "in the release": "A fault or fact of the released files; whether it touched the paper is not known.",
-    "does not hold": "A finding of ours that the released files do not bear out.",
-}
+FINDINGS: dict[str, str] = SAID["findings"]
 """What may be said of a figure -> what it means."""
 
 NEEDED = ("claim_id", "about", "claim", "value", "source", "source_kind", "check", "tolerance", "finding", "otherwise", "note")
@@ -34,14 +28,15 @@ class ClaimsError(ValueError):
 def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Compare each claim's value with what its check computes.
 
+    Checks are run as they are written, so a ledger is to be trusted like code.
+
     Parameters
     ----------
     claims : pandas.DataFrame
         One row a figure, all text: ``claim_id``, ``about``, ``claim``, ``value``, ``source``, ``source_kind``; ``check``, an
         expression that computes the figure from `tables` (by name) and from other rows' values (``claims.H016``), or empty;
         ``tolerance``, by default half of the last printed digit; ``finding``, one of :data:`FINDINGS`, if the check holds or
-        there is none; ``otherwise``, if it fails, by default ``"arithmetic fails"``; ``note``. The expressions are run as
-        they are written, so a ledger is to be trusted like code.
+        there is none; ``otherwise``, if it fails, by default ``"arithmetic fails"``; ``note``.
     tables : mapping of str to pandas.DataFrame
         What the checks name.
 
@@ -61,13 +56,10 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
     >>> shares = pd.DataFrame({"claim_id": ["x", "y"], "about": "HEART", "claim": ["ties", "wins"], "value": ["17.4", "82.6"],
     ...     "source": "s", "source_kind": "digest", "check": ["100 - claims.y", ""], "tolerance": "",
     ...     "finding": ["adds up", "not testable"], "otherwise": "", "note": ""})
-    >>> check_claims(shares, {})["finding"].tolist()
-    ['adds up', 'not testable']
     >>> check_claims(shares.replace("17.4", "18.4"), {})["finding"].tolist()
     ['arithmetic fails', 'not testable']
     """
-    if missing := [column for column in NEEDED if column not in claims]:
-        raise ClaimsError(f"The ledger lacks the column {', '.join(missing)}.")
+    need_columns(claims, NEEDED, ClaimsError)
     claims = claims.fillna("").reset_index(drop=True)
     if (twice := claims["claim_id"].duplicated()).any():
         raise ClaimsError(f"Claim {claims.loc[twice, 'claim_id'].iloc[0]} is listed twice.")

@@ -14,21 +14,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from heart_utils.evidence import SAID
 from heart_utils.ratings.resampling import check_level, crossed_error, error_ends
-from heart_utils.tables import TABLES, check_table
+from heart_utils.tables import TABLES, check_table, need_columns
 
 __all__ = [
-    "BOTS",
-    "CONVERSIONS",
-    "EffectError",
-    "count_wins",
-    "effect_row",
-    "measured_effects",
-    "read_quoted",
-    "share_between",
-    "share_clustered",
-    "therapist_wins",
-]
+    "BOTS", "CONVERSIONS", "EffectError", "count_wins", "effect_row", "measured_effects", "read_quoted", "share_between",
+    "share_clustered", "therapist_wins",
+]  # fmt: skip
 
 
 class EffectError(ValueError):
@@ -52,11 +45,17 @@ QUOTED = ("favours", "printed", "measure", "value", "low", "high", "read", "read
 """Columns of ``data/published/effects.csv`` beside those of the table ``effects``."""
 
 
+ABOUT: dict[str, dict[str, str]] = SAID["effects"]
+
+BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
+"""Therapy products, which people used by hand and people classed; the other models' replies were classed by GPT-4o."""
+
+
 def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95) -> dict[str, float]:
     r"""Compare scores of models' replies with those of people's where each reply has a rater of its own.
 
-    The share is :math:`P(M > H) + P(M = H) / 2` over all pairs of scores, the Mann-Whitney statistic
-    over the number of pairs; its interval allows for unequal variances and for ties [1]_.
+    The share is :math:`P(M > H) + P(M = H) / 2` over all pairs of scores, the Mann-Whitney statistic over the number of
+    pairs; its interval allows for unequal variances and for ties [1]_.
 
     Parameters
     ----------
@@ -68,13 +67,12 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
     Returns
     -------
     dict
-        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``, ``n_people_replies`` and
-        ``n_clusters``, the number of raters.
+        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``; counts: ``n_model_replies``, ``n_people_replies``, ``n_clusters``.
 
     Raises
     ------
     EffectError
-        If a group has fewer than two scores, one group is above the other throughout, or all scores are the same.
+        If a side has fewer than two scores, or all comparisons go one way.
 
     References
     ----------
@@ -98,7 +96,7 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
     low, high = found.conf_int(alpha=1.0 - ci_level)
     ends = {"win_share": float(found.prob1), "ci_low": max(float(low), 0.0), "ci_high": min(float(high), 1.0)}
     counts = {"n_model_replies": len(models), "n_people_replies": len(people), "n_clusters": len(models) + len(people)}
-    return {**ends, "ci_level": ci_level, **counts}
+    return ends | {"ci_level": ci_level} | counts
 
 
 def share_clustered(
@@ -107,20 +105,17 @@ def share_clustered(
     """Average wins that come in clusters, such as messages and the raters who read them.
 
     The variance is that of the weighted mean by sums over clusters, over two crossed clusterings at once if there are two
-    [1]_. The interval is the package's for shares (``interval_ends``): Wilson's with a t
-    quantile whose degrees of freedom are the number of the fewer clusters less one.
+    [1]_. The interval is Wilson's, with a t quantile of the number of the fewer clusters less one degrees of freedom.
 
     Parameters
     ----------
     wins : pandas.DataFrame
-        One row a comparison, or a cluster's mean: ``won`` (1 for the model's reply, 0 for the person's,
-        0.5 for a tie), the columns of `clusters`, and that of `weight`.
+        One row a comparison, or a cluster's mean: ``won`` (1 for the model's reply, 0 for the person's, 0.5 for a tie), the
+        columns of `clusters`, and that of `weight`.
     clusters : sequence of str
         One or two columns.
-    weight : str, optional
-        Column of weights; without it each row counts the same.
-    ci_level : float
-        Of the interval.
+    weight, ci_level : str, float
+        Column of weights, without which each row counts the same; level of the interval.
 
     Returns
     -------
@@ -139,9 +134,8 @@ def share_clustered(
     Examples
     --------
     >>> wins = pd.DataFrame({"post": ["p", "p", "q", "r"], "won": [1.0, 0.0, 1.0, 0.5]})
-    >>> found = share_clustered(wins, clusters=["post"])
-    >>> found["win_share"], found["n_clusters"]
-    (0.625, 3)
+    >>> share_clustered(wins, clusters=["post"])["win_share"]
+    0.625
     """
     codes = [pd.factorize(wins[name])[0] for name in clusters]
     n_clusters, fewest = min((code.max(initial=-1) + 1, name) for code, name in zip(codes, clusters, strict=True))
@@ -165,18 +159,13 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
     found : dict
         Of :func:`share_between` or :func:`share_clustered`.
     **words
-        The other columns: ``study``, ``people``, ``models``, ``raters``, ``label``, ``outcome``, ``source``, counts.
-        What is not said is empty; ``evidence`` is ``"measured"``.
+        The other columns: ``study``, ``people``, ``models``, ``raters``, ``label``, ``outcome``, ``source``, counts. What is
+        not said is empty; ``evidence`` is ``"measured"``.
 
     Returns
     -------
     pandas.DataFrame
-        One checked row.
-
-    Raises
-    ------
-    heart_utils.tables.TableError
-        If a word or number does not fit the table.
+        One row, as ``check_table`` lets it pass.
 
     Examples
     --------
@@ -185,8 +174,7 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
     >>> effect_row(found, **words, cluster="rater", source="https://example.org")[["people", "evidence"]].values.tolist()
     [['friends', 'measured']]
     """
-    empty = dict.fromkeys(TABLES["effects"])
-    row = {**empty, "evidence": "measured", "simulated": False, **found, **words}
+    row = dict.fromkeys(TABLES["effects"]) | {"evidence": "measured", "simulated": False} | found | words
     return check_table("effects", pd.DataFrame([row]))
 
 
@@ -196,15 +184,14 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     Parameters
     ----------
     path : path
-        A CSV file such as ``data/published/effects.csv``: the columns of ``effects`` that say who met whom and who
-        judged, the counts and the source; ``printed`` (in words), ``measure`` (of :data:`CONVERSIONS`, or empty where
-        what is printed implies no share) with ``value``, ``low`` and ``high``; ``favours``, ``read`` and ``read_on``.
+        A CSV file such as ``data/published/effects.csv``: the columns of ``effects`` that are not computed; ``printed`` (in
+        words), ``measure`` (of :data:`CONVERSIONS`, or empty where what is printed implies no share) with ``value``, ``low``
+        and ``high``; ``favours``, ``read`` and ``read_on``.
 
     Returns
     -------
     pandas.DataFrame
-        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`. Rows with
-        a share make a table of effects.
+        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`.
 
     Raises
     ------
@@ -221,31 +208,20 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     ('preferred in 78.6 % (75.0 to 81.8) of 585 evaluations', 0.786)
     """
     quoted = pd.read_csv(path)
-    computed = {"win_share", "ci_low", "ci_high", "ci_level", "evidence", "simulated"}
-    if missing := [name for name in (*TABLES["effects"], *QUOTED) if name not in computed and name not in quoted]:
-        raise EffectError(f"{os.path.basename(path)} has no column {', '.join(missing)}.")
-    for number, row in quoted.iterrows():
-        if pd.notna(row["measure"]) and row["measure"] not in CONVERSIONS:
-            words = ", ".join(CONVERSIONS)
-            raise EffectError(f"Row {number} ({row['study']}): measure is {row['measure']!r}, expected {words}.")
-        if pd.isna(row["measure"]) != pd.isna(row["value"]):
-            raise EffectError(f"Row {number} ({row['study']}): give a measure and its value, or neither.")
+    computed = ("win_share", "ci_low", "ci_high", "ci_level", "evidence", "simulated")
+    need_columns(quoted, [name for name in (*TABLES["effects"], *QUOTED) if name not in computed], EffectError)
+    wrong = ~quoted["measure"].isin([*CONVERSIONS, np.nan]) | (quoted["measure"].isna() != quoted["value"].isna())
+    if wrong.any():
+        row = quoted[wrong].iloc[0]
+        said = f"Row {row.name} ({row['study']}): measure is {row['measure']!r} and value {row['value']}"
+        raise EffectError(f"{said}; expected one of {', '.join(CONVERSIONS)} with its value, or neither.")
     for share, printed in {"win_share": "value", "ci_low": "low", "ci_high": "high"}.items():
         known = zip(quoted["measure"], quoted[printed], strict=True)
         quoted[share] = [CONVERSIONS[how](value) if pd.notna(value) else np.nan for how, value in known]
     quoted = quoted.assign(ci_level=0.95, evidence="quoted", simulated=False)
     # A row without a share must name its source and n as well: it is checked as if it said one half.
-    filled = quoted.fillna({"win_share": 0.5})[list(TABLES["effects"])]
-    return check_table("effects", filled).assign(win_share=quoted["win_share"], **{name: quoted[name] for name in QUOTED})
-
-
-BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
-"""Therapy products, which people used by hand and people classed; the other models' replies were classed by GPT-4o."""
-
-YIN = "https://doi.org/10.1073/pnas.2319112121"
-WELIVITA = "https://arxiv.org/abs/2403.05572"
-ZHAN = "https://arxiv.org/abs/2404.01288"
-MOORE = "https://arxiv.org/abs/2504.18412"
+    filled = check_table("effects", quoted.fillna({"win_share": 0.5})[list(TABLES["effects"])])
+    return filled.assign(win_share=quoted["win_share"], **quoted[list(QUOTED)])
 
 
 def measured_effects(
@@ -270,7 +246,7 @@ def measured_effects(
 
     Raises
     ------
-    heart_utils.evidence.effects.EffectError
+    EffectError
         If a study has one cluster.
 
     Examples
@@ -281,36 +257,28 @@ def measured_effects(
     >>> found.loc[found["label"] == "true", ["win_share", "ci_low", "ci_high"]].round(2).values.tolist()
     [[0.44, 0.37, 0.52]]
     """
-    yin = {"study": "Yin et al. 2024", "people": "another participant", "models": "Bing Chat, 2023", "raters": "recipient"}
     heard = recipients[recipients["dimension"] == "felt_heard"]
     scores = {group: part["score"].to_numpy() for group, part in heard.groupby(["responder", "label"])}
     rows = []
     for label, told_model, told_person in [("person", "person", "person"), ("ai", "ai", "ai"), ("true", "ai", "person")]:
         found = share_between(scores["bing-chat", told_model], scores["person", told_person], ci_level=ci_level)
-        told = {"label": label, "outcome": "felt heard", "n_raters": found["n_clusters"], "cluster": "recipient", "source": YIN}
-        rows.append(effect_row(found, **yin, **told))
-    strangers = {"study": "Welivita and Pu 2024", "people": "crowd workers", "raters": "stranger", "label": "hidden"}
-    for responder, model in {"gpt-4": "GPT-4", "gpt-4-empathy": "GPT-4 told what empathy is"}.items():
+        rows.append(effect_row(found, **ABOUT["recipients"], label=label, n_raters=found["n_clusters"]))
+    for responder, models in {"gpt-4": "GPT-4", "gpt-4-empathy": "GPT-4 told what empathy is"}.items():
         wins = count_wins(welivita, by="batch", responder_a="person", responder_b=responder)
         found = share_clustered(wins, clusters=["cluster"], weight="n", ci_level=ci_level)
-        counts = {"n_people_replies": wins["n"].sum(), "n_model_replies": wins["n"].sum(), "n_raters": 2 * found["n_clusters"]}
-        words = {"models": model, "outcome": "rated good", "cluster": "batch of ten with its raters", "source": WELIVITA}
-        rows.append(effect_row(found, **strangers, **counts, **words))
-    experts = {"study": "Zhan et al. 2024", "models": "GPT-4 Turbo, Llama 2, Mistral", "raters": "expert", "label": "hidden"}
+        counts = dict.fromkeys(("n_people_replies", "n_model_replies"), wins["n"].sum()) | {"n_raters": 2 * found["n_clusters"]}
+        rows.append(effect_row(found, **ABOUT["strangers"], models=models, **counts))
     for responder, people in {"trained": "people trained for the task", "commenter": "Reddit commenters"}.items():
         wins = count_wins(resort, by="post", dimension="empathy", responder_a=responder)
         found = share_clustered(wins, clusters=["cluster", "rater"], weight="n", ci_level=ci_level)
-        words = {"people": people, "outcome": "empathy", "cluster": "post and psychologist", "source": ZHAN}
-        rows.append(effect_row(found, **experts, n_raters=wins["rater"].nunique(), **words))
-    hard = {"study": "Moore et al. 2025", "people": "therapists", "raters": "expert", "label": "hidden"}
-    for model, chosen in {"five models": False, "five therapy bots": True}.items():
-        valid = therapists[therapists["state"] == "valid"]
-        writers = valid[(valid["responder"] != "therapist") & (valid["responder"].isin(BOTS) == chosen)]
-        wins = therapist_wins(valid, sorted(writers["responder"].unique()))
+        rows.append(effect_row(found, **ABOUT["psychologists"], people=people, n_raters=wins["rater"].nunique()))
+    valid = therapists[therapists["state"] == "valid"]
+    for models, chosen in {"five models": False, "five therapy bots": True}.items():
+        writers = valid.loc[(valid["responder"] != "therapist") & (valid["responder"].isin(BOTS) == chosen), "responder"]
+        wins = therapist_wins(valid, sorted(writers.unique()))
         found = share_clustered(wins, clusters=["dialogue_id", "author_id"], ci_level=ci_level)
         counts = {"n_people_replies": len(wins), "n_model_replies": len(writers)}
-        words = {"models": model, "outcome": "appropriate", "cluster": "moment and therapist", "source": MOORE}
-        rows.append(effect_row(found, **hard, **counts, **words))
+        rows.append(effect_row(found, **ABOUT["hard moments"], models=models, **counts))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -321,10 +289,8 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
     ----------
     tallies : pandas.DataFrame
         A table of tallies.
-    by : str
-        The cut, such as ``"batch"``.
-    **chosen
-        Column -> the one word to keep.
+    by, **chosen : str
+        The cut, such as ``"batch"``; and column -> the one word to keep.
 
     Returns
     -------
@@ -362,8 +328,8 @@ def therapist_wins(scores: pd.DataFrame, responders: list[str]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a reply of a therapist: ``dialogue_id`` (the moment), ``author_id``, and ``won``, how often a model's reply
-        was appropriate where this one was not, a tie half.
+        One row a reply of a therapist: ``dialogue_id`` (the moment), ``author_id``, and ``won``: how often a model's reply was
+        appropriate where this one was not, a tie half.
 
     Examples
     --------

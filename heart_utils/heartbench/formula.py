@@ -14,8 +14,8 @@ from heart_utils.tables import need_columns
 
 __all__ = ["RubricError", "ability_variance", "rubric_board", "score_points", "score_rubric", "simulate_hits"]
 
-
 SPECIAL = "special"
+MEANS = ("ability", "question", "item")
 VETOES = ("paper", "released")
 STRATA = ("difficulty", "scene")
 QUESTION = ["rater", "responder", "question_id"]
@@ -28,10 +28,9 @@ class RubricError(ValueError):
 def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "paper") -> pd.DataFrame:
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
-    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of
-    the positive points of one ability in one question, the score is
-    :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore worth more than
-    nothing wherever an ability has penalties, and all of 100 where it has only penalties.
+    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of one
+    ability in one question, the score is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore worth
+    more than nothing wherever an ability has penalties, and all of 100 where it has only penalties.
 
     Parameters
     ----------
@@ -39,25 +38,23 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
         One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which may be missing only where
         the ability is ``"special"``, the veto item. Columns ``difficulty`` and ``scene`` are carried along.
     hits : pandas.DataFrame
-        Rows of the table ``scores``, one per responder, rater and item: ``responder``, ``rater``,
-        ``item``, ``score`` (1 for a hit, 0 for none) and ``state``. A question that was answered
-        has all its items; failures keep their rows, with a state and no score.
+        Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit and 0 for none. A question
+        that was answered has all its items; failures keep their rows, with a state and no score.
     veto : str
-        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: as the
-        released code has it, only if that item has positive points, which no item in the data has.
+        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that item has positive points,
+        which no item in the data has.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and
-        ``highest`` (points), ``n_items``, ``vetoed`` and ``state``. A score is missing where any
-        of its items, or with the paper's rule the veto item, has no valid answer; never 0.
+        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and ``highest`` (points),
+        ``n_items``, ``vetoed`` and ``state``. A score is missing where any of its items, or with the paper's rule the veto
+        item, has no valid answer; never 0.
 
     Raises
     ------
     RubricError
-        If a question has no positive item, an item has 0 points, or hits are not 0 or 1, repeat,
-        belong to no item, or do not cover every item of a question.
+        If a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one for each item.
 
     References
     ----------
@@ -90,10 +87,9 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
 
 
 def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
-    """Score every question by the share of its positive points that was earned, as HealthBench does.
+    """Score every question by the share of its positive points that was earned, as HealthBench does [1]_.
 
-    The points of all items hit, penalties included, over the sum of the positive points, cut off
-    below 0 [1]_: a reply that hits nothing earns nothing. Veto items are left out.
+    Penalties count, and no share is below 0: a reply that hits nothing earns nothing. Veto items are left out.
 
     Parameters
     ----------
@@ -129,10 +125,10 @@ def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
 
 
 def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator) -> pd.DataFrame:
-    """Draw hits for responders of known skill: bonuses are likelier with skill, penalties less.
+    """Draw hits for responders of known skill.
 
-    A bonus is hit with log-odds skill minus difficulty, a penalty with log-odds minus skill minus
-    difficulty, the difficulty of each item being normal with spread 1; veto items are never hit.
+    A bonus is hit with log-odds skill minus difficulty, a penalty with log-odds minus skill minus difficulty, the difficulty of
+    each item being normal with spread 1; veto items are never hit.
 
     Parameters
     ----------
@@ -146,8 +142,7 @@ def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: 
     Returns
     -------
     pandas.DataFrame
-        As `hits` in :func:`score_rubric` by the rater ``simulated judge``, with a column ``simulated`` that is true
-        in every row.
+        As `hits` in :func:`score_rubric`, by the rater ``simulated judge``, with a column ``simulated``.
 
     Examples
     --------
@@ -171,23 +166,18 @@ def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
     """Give the rubric with one row an item, or say what is wrong with it."""
     need_columns(questions, ["question_id", "item", "ability", "points"], RubricError)
     rubric = questions.reset_index(drop=True)
-    points = pd.to_numeric(rubric["points"], errors="coerce")
-    words = rubric["points"].notna() & points.isna()
-    if words.any():
-        row = rubric[words].iloc[0]
-        raise RubricError(f"questions.points: item {row['item']!r} has {row['points']!r}, expected a number of points.")
+    points, scored = pd.to_numeric(rubric["points"], errors="coerce"), rubric["ability"] != SPECIAL
+    wrong = rubric["points"].notna() & points.isna() | scored & ~points.abs().gt(0)
+    if wrong.any():
+        row = rubric[wrong].iloc[0]
+        raise RubricError(
+            f"questions.points: item {row['item']!r} has {row['points']}, expected a number above 0 for a bonus or below 0 for "
+            f"a penalty. Give it points, or drop it: it can change no score."
+        )
     rubric["points"] = points
     twice = rubric["item"].duplicated()
     if twice.any():
         raise RubricError(f"questions.item: {rubric.loc[twice, 'item'].iloc[0]!r} stands for two items; expected each once.")
-    scored = rubric["ability"] != SPECIAL
-    empty = scored & (rubric["points"].isna() | rubric["points"].eq(0))
-    if empty.any():
-        row = rubric[empty].iloc[0]
-        raise RubricError(
-            f"questions.points: item {row['item']!r} has {row['points']:g} points, expected a positive number for a bonus or a "
-            f"negative one for a penalty. Give it points, or drop it: it can change no score."
-        )
     best = rubric["points"].where(scored, -np.inf).groupby(rubric["question_id"]).max()
     hopeless = best[~(best > 0)]
     if len(hopeless):
@@ -219,23 +209,16 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     rows = rubric.iloc[place].assign(rater=hits["rater"].to_numpy(), responder=hits["responder"].to_numpy())
     rows = rows.assign(hit=valid & (score == 1), failure=hits["state"].where(~valid).to_numpy(dtype=object), place=place)
     rows = pd.DataFrame(rows.sort_values(["rater", "responder", "place"], ignore_index=True))
-    twice = rows.duplicated(["rater", "responder", "item"])
-    if twice.any():
-        again = rows[twice].iloc[0]
-        same = rows[["rater", "responder", "item"]].eq(again[["rater", "responder", "item"]]).all(axis="columns")
-        raise RubricError(
-            f"hits: item {again['item']!r} has {int(same.sum())} hits for {again['responder']!r} judged by {again['rater']!r}; "
-            f"expected one. Give repeated judgements names of their own in `rater`."
-        )
-    given = rows.groupby(QUESTION).size()
+    given = rows.assign(new=~rows.duplicated(["rater", "responder", "item"])).groupby(QUESTION)["new"].agg(["size", "sum"])
     size = rubric.groupby("question_id").size().reindex(given.index.get_level_values("question_id")).to_numpy()
-    bad = np.flatnonzero(given.to_numpy() != size)
+    bad = given[given.ne(size, axis=0).any(axis=1)]
     if len(bad):
-        rater, responder, question = given.index[bad[0]]
+        rater, responder, question = bad.index[0]
+        n, different = bad.iloc[0]
         raise RubricError(
-            f"hits: {responder!r} judged by {rater!r} has {given.iloc[bad[0]]} hits for question {question!r}, whose "
-            f"rubric has {size[bad[0]]} items; expected one for each. A list of another length is neither padded nor cut: "
-            f"ask the judge again, or keep the items with the state 'unparsed'."
+            f"hits: {responder!r} judged by {rater!r} has {n} hits of {different} items for question {question!r}; expected "
+            f"one for each of its {(rubric['question_id'] == question).sum()}. Ask the judge again, or keep the items with the "
+            f"state 'unparsed'; give repeated judgements names of their own in `rater`."
         )
     return rows
 
@@ -254,38 +237,30 @@ def _strata(rows: pd.DataFrame) -> list[str]:
     return [column for column in STRATA if column in rows]
 
 
-LEAST, MOST = 0.0, 100.0
-"""The range of a score."""
-
-MEANS = ("ability", "question", "item")
-
-
 def rubric_board(
     cells: pd.DataFrame, *, mean: str = "ability", n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
 ) -> pd.DataFrame:
-    """Average scores into a board, with an interval over questions like these.
+    """Average scores into a board, with an interval over questions like these; replies and answers are taken as they are.
 
-    Questions are resampled within difficulty and scene, where the table has these columns; all
-    responders meet the same questions in a replicate. The interval speaks of other questions
-    drawn alike; replies and the judge's answers are taken as they are.
+    Questions are resampled within difficulty and scene, where the table has these columns; all responders meet the same
+    questions in a replicate.
 
     Parameters
     ----------
     cells : pandas.DataFrame
         What :func:`score_rubric` or :func:`score_points` gives.
     mean : str
-        How abilities and questions weigh in ``overall``: ``"ability"`` (each ability the same, as
-        released), ``"question"`` (each question the same, its abilities averaged first) or
-        ``"item"`` (each ability of a question by its number of items).
+        How abilities and questions weigh in ``overall``: ``"ability"`` (each ability the same, as released), ``"question"``
+        (each question the same) or ``"item"`` (each ability of a question by its number of items).
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; questions are resampled.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder and ability, and one with the ability ``"overall"``:
-        ``score``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` that entered, ``n_unscored``
-        ability cells that could not, ``n_vetoed`` and ``provisional`` (fewer than 30 questions). Best overall first.
+        One row per rater, responder and ability, and one with the ability ``"overall"``, best overall first: ``score``,
+        ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` that entered, ``n_unscored`` ability cells that could not,
+        ``n_vetoed`` and ``provisional`` (fewer than 30 questions).
 
     Raises
     ------
@@ -304,7 +279,7 @@ def rubric_board(
     if n_resamples:
         n = counts["n_questions"].fillna(0).to_numpy(int).reshape(low.shape)
         replicates = _replicates(cells, mean, n_resamples, rng)[1]
-        low, high = interval_ends(estimate[0], replicates, n, ci_level, least=LEAST, most=MOST)
+        low, high = interval_ends(estimate[0], replicates, n, ci_level, least=0.0, most=100.0)
     ends = {"ci_low": low.ravel(), "ci_high": high.ravel(), "ci_level": ci_level if n_resamples else np.nan}
     board = pd.DataFrame({"score": estimate[0].ravel(), **ends}, index).join(counts)
     board["provisional"] = board["n_questions"] < ENOUGH_CLUSTERS
@@ -317,9 +292,8 @@ def rubric_board(
 def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.random.Generator) -> pd.DataFrame:
     """Tell how much of the uncertainty of the overall score each ability brings.
 
-    The overall score is the plain mean of the abilities, so its variance over resampled questions
-    is the mean of their covariances with it; each ability's share is its own covariance over the
-    sum. Abilities that few questions have weigh as much as the others and vary more.
+    The overall score is the plain mean of the abilities, so its variance over resampled questions is the mean of their
+    covariances with it; each ability's share is its own covariance over the sum.
 
     Parameters
     ----------
@@ -331,8 +305,7 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder and ability: ``n_questions``, ``sd`` (points) and ``share``;
-        shares of a responder add up to 1. Largest mean share first.
+        One row per rater, responder and ability, largest mean share first: ``n_questions``, ``sd`` (points) and ``share``.
 
     Examples
     --------
@@ -356,10 +329,7 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
 
 
 def _replicates(cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng) -> tuple[pd.MultiIndex, Array]:
-    """Average each ability and all of them, in every replicate; with no resamples, once over all questions.
-
-    The array has the replicates, raters with responders, and abilities, the overall first; the index names the last two.
-    """
+    """Average each ability and all of them, the overall first, in every replicate; the index names the last two axes."""
     if mean not in MEANS:
         raise RubricError(f"mean={mean!r} is not known; expected one of {', '.join(MEANS)}.")
     valid = cells[cells["state"] == "valid"]
@@ -421,15 +391,9 @@ def _mean(replicates: Array) -> Array:
 
 def _counts(cells: pd.DataFrame) -> pd.DataFrame:
     """Count questions that entered and cells that could not, by ability and over all."""
-    keys = ["rater", "responder", "ability"]
-    table = cells.assign(scored=cells["state"] == "valid", vetoed=cells.get("vetoed", False))
-    table["n_unscored"] = ~table["scored"]
-    counted = table.rename(columns={"scored": "n_questions", "vetoed": "n_vetoed"})
-    counts = ["n_questions", "n_unscored", "n_vetoed"]
-    by_ability = counted.groupby(keys)[counts].sum().reset_index()
-    by_question = counted.groupby(["rater", "responder", "question_id"])[counts].agg(
-        {"n_questions": "any", "n_unscored": "sum", "n_vetoed": "any"}
-    )
-    overall = by_question.groupby(["rater", "responder"]).sum().reset_index().assign(ability="overall")
-    both = pd.concat([by_ability, overall], ignore_index=True)
-    return both.set_index(keys)[counts].astype(int)
+    table = cells.assign(n_questions=cells["state"] == "valid", n_vetoed=cells.get("vetoed", False))
+    table["n_unscored"] = ~table["n_questions"]
+    how = {"n_questions": "any", "n_unscored": "sum", "n_vetoed": "any"}
+    overall = table.groupby(["rater", "responder", "question_id"]).agg(how).reset_index().assign(ability="overall")
+    counts: pd.DataFrame = pd.concat([table, overall]).groupby(["rater", "responder", "ability"])[list(how)].sum()
+    return counts.astype(int)

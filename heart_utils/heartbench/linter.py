@@ -1,56 +1,38 @@
-"""Rubric linter: what a scoring rule gives to replies that earn nothing.
-
-:func:`lint_rule` tries a formula over item-wise hits on patterns of hits, exactly and without a
-judge. :func:`lint_rubric` sends degenerate replies through anything that scores texts.
-"""
+"""What a scoring rule, or anything that scores texts, gives to replies that earn nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from heart_utils.heartbench.formula import SPECIAL, RubricError
-from heart_utils.tables import need_columns
+from heart_utils.settings import read_yaml
+from heart_utils.tables import need_columns, needed_columns
 
 __all__ = ["degenerate_hits", "lint_rubric", "lint_rule"]
 
 FEW_QUESTIONS = 30
 
-GENERIC = {"en": "I am sorry to hear this. I will always be here for you.", "zh": "听到你这样说，我很难过。我会一直陪着你。"}
-EVERYTHING = {
-    "en": (
-        "I hear you, and I feel with you. You sound sad, angry, anxious and tired, and all of that makes sense. You are "
-        "strong. I know exactly how you feel. What happened? How long? What would help? You should rest, exercise, write a "
-        "diary, call a friend, see a doctor, and set boundaries. I can't replace a professional. Let us look at it another "
-        "way: every crisis is a chance. Ha, life is funny! I am proud of you, and everything will be fine."
-    ),
-    "zh": (
-        "我理解你，我和你一起难过。你听起来伤心、愤怒、焦虑又疲惫，这些都很正常。你很坚强，我完全知道你的感受。发生了什么？多久了？"
-        "什么会有帮助？你应该休息、运动、写日记、给朋友打电话、看医生、设立边界。我不能代替专业人士。换个角度看，危机就是机会。"
-        "哈哈，生活真有趣！我为你骄傲，一切都会好的。"
-    ),
-}
+REPLIES: dict[str, str] = read_yaml(Path(__file__).parents[1] / "linter.yaml", dict[str, str], RubricError)
 
 Rule = Callable[[pd.DataFrame, pd.DataFrame], pd.Series]
 Scorer = Callable[[pd.DataFrame, pd.DataFrame], pd.DataFrame]
 
 
-def lint_rule(
-    rule: Rule, questions: pd.DataFrame, *, low: float = 0, high: float = 100, n_questions: int = 20, rng: np.random.Generator
-) -> pd.DataFrame:
+def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng: np.random.Generator) -> pd.DataFrame:
     """Run degenerate patterns of hits through a scoring rule, and check what every rule should keep.
 
     Parameters
     ----------
     rule : callable
-        Takes questions and hits, as :func:`heart_utils.heartbench.formula.score_rubric` does, and
-        gives one score per responder, as a series named by responder.
+        Takes questions and hits, as :func:`heart_utils.heartbench.formula.score_rubric` does, and gives one score per
+        responder, 0 to 100, as a series named by responder.
     questions : pandas.DataFrame
         One row per rubric item: ``question_id``, ``item``, ``ability``, ``points``.
-    low, high : float
-        The ends of the rule's scale.
     n_questions : int
         On how many questions, drawn at random, each single item is flipped.
     rng : numpy.random.Generator
@@ -59,8 +41,8 @@ def lint_rule(
     Returns
     -------
     pandas.DataFrame
-        One row per check: ``check``, ``found``, ``expected`` and ``passed``, in words a reader can
-        act on. Nothing is raised for a rule that fails.
+        One row per check: ``check``, ``found``, ``expected`` and ``passed``, in words a reader can act on. Nothing is raised
+        for a rule that fails.
 
     Examples
     --------
@@ -72,35 +54,31 @@ def lint_rule(
     >>> found.loc[~found["passed"], ["check", "found"]].head(1).values.tolist()
     [['no item hit', '50.00']]
     """
-    scores, span, floor = rule(questions, degenerate_hits(questions)), high - low, "the lowest score"
-    middle, everything, both = (low + high) / 2, scores["everything at once"], "the middle: it triggers every penalty too"
-    rows = [
-        _at("no item hit", scores["no item hit"], low, f"{floor}: nothing was done", span),
-        _at("penalties only", scores["penalties only"], low, floor, span),
-        _at("bonuses only", scores["bonuses only"], high, "the highest score", span),
-        _check("everything at once", f"{everything:.2f}", f"at most {middle:g}, {both}", everything <= middle),
-    ]
+    scores, floor = rule(questions, degenerate_hits(questions)), "0, the lowest score"
+    ends = {"no item hit": (0, f"{floor}: nothing was done"), "penalties only": (0, floor)}
+    ends["bonuses only"] = (100, "100, the highest score")
+    rows = [_check(name, f"{scores[name]:.2f}", words, abs(scores[name] - end) <= 0.5) for name, (end, words) in ends.items()]
+    everything, words = scores["everything at once"], "at most 50, the middle: it triggers every penalty too"
+    rows.append(_check("everything at once", f"{everything:.2f}", words, everything <= 50))
     if (questions["ability"] == SPECIAL).any():
-        rows.append(_at("bonuses and the veto item", scores["bonuses and the veto item"], low, floor, span))
-    rows += _flips(rule, questions, span, n_questions, rng)
-    rows.append(_reordered(rule, questions, span, rng))
-    return pd.DataFrame([*rows, *_weights(questions)])
+        vetoed = scores["bonuses and the veto item"]
+        rows.append(_check("bonuses and the veto item", f"{vetoed:.2f}", floor, abs(vetoed) <= 0.5))
+    rows += _flips(rule, questions, n_questions, rng)
+    return pd.DataFrame([*rows, _reordered(rule, questions, rng), *_weights(questions)])
 
 
-def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: float, language: str = "en") -> pd.DataFrame:
+def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: float) -> pd.DataFrame:
     """Send replies that say nothing through anything that scores replies, and see what they earn.
 
     Parameters
     ----------
     score : callable
-        Takes the tables ``histories`` and ``replies`` and gives the table ``scores``: a judge asked
-        through the ledger, a lexicon, a model, with any rubric.
+        Takes the tables ``histories`` and ``replies`` and gives the table ``scores``: a judge asked through the ledger, a
+        lexicon, a model, with any rubric.
     histories : pandas.DataFrame
         The table ``histories``.
     low, high : float
         The ends of the scale.
-    language : str
-        ``"en"`` or ``"zh"``.
 
     Returns
     -------
@@ -116,7 +94,7 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
     >>> lint_rubric(longer_is_better, histories, low=0, high=100)[["reply", "mean", "passed"]].values.tolist()
     [['echo', 3.0, True], ['empty', 0.0, True], ['everything', 100.0, False], ['generic', 55.0, False]]
     """
-    probes = degenerate_replies(histories, language=language)
+    probes = degenerate_replies(histories)
     scores = score(histories, probes)
     need_columns(scores, ["reply_id", "rater", "dimension", "score", "state"], RubricError)
     mine = scores.merge(probes[["reply_id", "responder"]], on="reply_id", suffixes=("_given", ""))
@@ -154,20 +132,14 @@ def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
     return _hits(questions, patterns | {"penalties only": penalty, "bonuses and the veto item": bonus | special})
 
 
-def degenerate_replies(histories: pd.DataFrame, *, language: str = "en") -> pd.DataFrame:
+def degenerate_replies(histories: pd.DataFrame) -> pd.DataFrame:
     """Write replies that deserve nothing: empty, the seeker's words again, one line for all, all at once."""
-    if language not in GENERIC:
-        raise RubricError(f"language={language!r} is not known; expected one of {', '.join(GENERIC)}.")
     last = histories["turns"].map(lambda turns: next((t["text"] for t in reversed(turns) if t["speaker"] == "seeker"), ""))
-    fixed = {"empty": "", "generic": GENERIC[language], "everything": EVERYTHING[language]}
-    ids = histories[["history_id"]]
-    tables = [ids.assign(responder="echo", text=last), *(ids.assign(responder=name, text=text) for name, text in fixed.items())]
-    replies = pd.concat(tables, ignore_index=True)
+    texts: dict[str, Any] = {"echo": last, "empty": "", **REPLIES}
+    replies = pd.concat([histories[["history_id"]].assign(responder=name, text=text) for name, text in texts.items()])
     replies["reply_id"] = replies["history_id"] + ":lint-" + replies["responder"]
-    replies["state"], replies["simulated"] = "valid", False
     replies["flags"] = [["degenerate"] for _ in range(len(replies))]
-    empty = ["author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id"]
-    return replies.assign(**dict.fromkeys(empty))
+    return replies.assign(state="valid", simulated=False).reindex(columns=needed_columns("replies")).reset_index(drop=True)
 
 
 def _hits(questions: pd.DataFrame, patterns: dict[str, np.ndarray]) -> pd.DataFrame:
@@ -180,13 +152,7 @@ def _check(check: str, found: str, expected: str, passed: bool) -> dict[str, obj
     return {"check": check, "found": found, "expected": expected, "passed": bool(passed)}
 
 
-def _at(check: str, found: float, expected: float, why: str, span: float) -> dict[str, object]:
-    return _check(check, f"{found:.2f}", f"{expected:g}, {why}", abs(found - expected) <= 0.005 * span)
-
-
-def _flips(
-    rule: Rule, questions: pd.DataFrame, span: float, n_questions: int, rng: np.random.Generator
-) -> list[dict[str, object]]:
+def _flips(rule: Rule, questions: pd.DataFrame, n_questions: int, rng: np.random.Generator) -> Iterator[dict[str, object]]:
     """Flip each item of some questions alone: a bonus may not lower a score, a penalty not raise it, an item not be idle."""
     ids = questions["question_id"].unique()
     chosen = rng.choice(ids, size=min(n_questions, len(ids)), replace=False)
@@ -202,22 +168,17 @@ def _flips(
         for name, start in starts.items():
             change = np.array([scores[f"{name} {i}"] - scores[f"{name} -1"] for i in places])
             helps = np.where(one["points"].gt(0) & ~special, 1, -1) * np.where(start, -1, 1)
-            wrong += one["item"][change * helps < -1e-9 * span].tolist()
-            moved |= np.abs(change) > 1e-9 * span
+            wrong += one["item"][change * helps < -1e-7].tolist()
+            moved |= np.abs(change) > 1e-7
         idle += one["item"][~moved].tolist()
         tried += len(one)
-    return [
-        _listed("more good never costs, more bad never pays", sorted(set(wrong)), tried),
-        _listed("every item can change the score", idle, tried),
-    ]
+    checks = {"more good never costs, more bad never pays": sorted(set(wrong)), "every item can change the score": idle}
+    for check, items in checks.items():
+        some = f" (such as {', '.join(items[:3])})" if items else ""
+        yield _check(check, f"{len(items)} of {tried} items fail{some}", "0", not items)
 
 
-def _listed(check: str, items: list[str], tried: int) -> dict[str, object]:
-    some = f" (such as {', '.join(items[:3])})" if items else ""
-    return _check(check, f"{len(items)} of {tried} items fail{some}", "0", not items)
-
-
-def _reordered(rule: Rule, questions: pd.DataFrame, span: float, rng: np.random.Generator) -> dict[str, object]:
+def _reordered(rule: Rule, questions: pd.DataFrame, rng: np.random.Generator) -> dict[str, object]:
     """Shuffle rows and rename abilities: a score may hang on neither."""
     patterns = {f"random {i}": rng.random(len(questions)) < 0.5 for i in range(3)}
     hits = _hits(questions, {name: hit & (questions["ability"] != SPECIAL).to_numpy() for name, hit in patterns.items()})
@@ -227,7 +188,7 @@ def _reordered(rule: Rule, questions: pd.DataFrame, span: float, rng: np.random.
     before, after = rule(questions, hits), rule(shuffled, hits.iloc[rng.permutation(len(hits))])
     largest = float((before - after.reindex(before.index)).abs().max())
     check = "order of rows and names of abilities do not matter"
-    return _check(check, f"moves by {largest:.2g}", "0", largest <= 1e-9 * span)
+    return _check(check, f"moves by {largest:.2g}", "0", largest <= 1e-7)
 
 
 def _weights(questions: pd.DataFrame) -> Iterator[dict[str, object]]:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, holm, share_ci
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, holm, interval_of, p_value, share_ci
 from heart_utils.ratings.verdicts import SHARES, Array, combine_orders, need_cluster, won_by_a
 
 __all__ = ["BiasError", "compare_answers", "feature_bias", "position_bias", "text_features"]
@@ -23,7 +23,7 @@ LIST_LINE = r"(?m)^\s*(?:[-*•‣]|\d{1,2}[.)])\s+\S"
 
 
 class BiasError(ValueError):
-    """These verdicts cannot show the bias that was asked about."""
+    """These verdicts or scores cannot show the bias that was asked about."""
 
 
 def position_bias(
@@ -41,19 +41,18 @@ def position_bias(
     Returns
     -------
     pandas.DataFrame
-        One row a rater, dimension and measure: ``first_share`` (of valid verdicts in a known order, won by
-        the reply shown first, a tie being half), ``inconsistent_share`` (of pairs seen in both orders, that changed their
-        winner), ``tie_share`` (of valid verdicts), ``failed_share`` (of answers), each with ``value``, ``ci_low``,
-        ``ci_high``, ``n``, ``n_clusters``, ``provisional`` and ``why``: empty, or why there is no value or interval.
+        One row a rater, dimension and measure: ``first_share`` (of valid verdicts in a known order, won by the reply shown
+        first, a tie being half), ``inconsistent_share`` (of pairs seen in both orders, that changed their winner),
+        ``tie_share`` (of valid verdicts), ``failed_share`` (of answers), each with ``value``, ``ci_low``, ``ci_high``, ``n``,
+        ``n_clusters``, ``provisional`` and ``why``: empty, or why there is no value or interval.
 
     Examples
     --------
     >>> rows = [("d1", "p", "ab", "a"), ("d1", "p", "ba", "b"), ("d2", "q", "ab", "a"), ("d2", "q", "ba", "a")]
     >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict"])
     >>> verdicts = verdicts.assign(rater="judge", dimension="overall", state="valid", repeat=0)
-    >>> found = position_bias(verdicts, rng=np.random.default_rng(1)).set_index("measure")["value"]
-    >>> float(found["first_share"]), float(found["inconsistent_share"])
-    (0.75, 0.5)
+    >>> position_bias(verdicts, rng=np.random.default_rng(1))["value"].tolist()
+    [0.75, 0.5, 0.0, 0.0]
     """
     need_cluster(verdicts, "dialogue_id")
     how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
@@ -126,8 +125,7 @@ def feature_bias(
     r"""Measure what goes with winning: the log-odds that one unit more of a feature adds, all features at once.
 
     The model is :math:`P(a) = \operatorname{logit}^{-1}\left(\sum_k \beta_k (x_{ak} - x_{bk}) + \theta_i - \theta_j\right)`,
-    with strengths :math:`\theta` of who wrote, so that a feature is compared within authors. It is an association:
-    longer replies may be better ones. The same figure for people on the same pairs tells the two apart.
+    with strengths :math:`\theta` of who wrote. It is an association: longer replies may be better ones.
 
     Parameters
     ----------
@@ -137,10 +135,8 @@ def feature_bias(
         The table of comparisons, which names the two replies of each pair.
     features : pandas.DataFrame
         One row a ``reply_id`` and one column a feature, as :func:`text_features` gives them.
-    within_authors : bool
-        Whether strengths of the responders are in the model.
-    ci_level : float
-        Such as 0.95.
+    within_authors, ci_level : bool, float
+        Whether strengths of the responders are in the model; level of the intervals.
 
     Returns
     -------
@@ -153,26 +149,24 @@ def feature_bias(
     >>> from heart_utils.simulate.study import simulate_study
     >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all")
     >>> features = pd.DataFrame({"n_words": np.arange(len(study.replies)) % 7}, index=study.replies["reply_id"])
-    >>> judges = study.verdicts[study.verdicts["rater_kind"] == "model"].assign(rater="judge")
-    >>> found = feature_bias(judges, study.comparisons, features)
-    >>> found[["rater", "feature", "n_clusters"]].values.tolist()
-    [['judge', 'n_words', 40]]
+    >>> judge = study.verdicts.query("rater_kind == 'model'").assign(rater="judge")
+    >>> feature_bias(judge, study.comparisons, features)[["feature", "n_clusters"]].values.tolist()
+    [['n_words', 40]]
     """
     by_pair = feature_gaps(comparisons, features)
     joined = combine_orders(verdicts)
     joined = joined[joined["state"].isin(["valid", "inconsistent"]) & joined["pair_id"].isin(by_pair.index)]
     won, gaps = won_by_a(joined), by_pair.loc[joined["pair_id"]].set_axis(joined.index)
-    rows = []
+    parts = {}
     for (rater, dimension), theirs in joined.groupby(["rater", "dimension"], sort=True):
         gap = gaps.loc[theirs.index].dropna()
         theirs = theirs.loc[gap.index]
         authors = author_columns(theirs) if within_authors else np.zeros((len(theirs), 0))
         fitted = _fit(np.asarray(won.loc[gap.index], dtype=np.float64), gap, authors, theirs["dialogue_id"], ci_level)
-        rows.append(fitted.assign(rater=str(rater), dimension=str(dimension), n_pairs=len(theirs)))
-    if not rows:
+        parts[rater, dimension] = fitted.assign(n_pairs=len(theirs))
+    if not parts:
         raise BiasError("No valid verdict is on a pair whose replies have features; give the comparisons of these verdicts.")
-    table = pd.concat(rows, ignore_index=True)
-    return table[["rater", "dimension", *[column for column in table.columns if column not in ("rater", "dimension")]]]
+    return pd.concat(parts, names=["rater", "dimension"]).reset_index(level=["rater", "dimension"]).reset_index(drop=True)
 
 
 def _share(
@@ -180,30 +174,30 @@ def _share(
 ) -> dict[str, object]:
     """Put an interval on a mean of zeros, halves and ones."""
     said, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
-    row: dict[str, object] = {"value": np.nan, "ci_low": np.nan, "ci_high": np.nan, "n": len(said), "n_clusters": n_clusters}
-    row |= {"why": without, "provisional": n_clusters < ENOUGH_CLUSTERS}
-    if n_clusters == 1:
-        row |= {"value": said.mean(), "why": "one dialogue only, so no interval"}
+    value, low, high, why = said.mean() if n_clusters else np.nan, np.nan, np.nan, without
     if n_clusters > 1:
         found = share_ci(said, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level)
-        row |= {"value": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high, "why": ""}
-    return row
+        low, high, why = found.ci_low, found.ci_high, ""
+    elif n_clusters:
+        why = "one dialogue only, so no interval"
+    return {"value": value, "ci_low": low, "ci_high": high, "n": len(said), "n_clusters": n_clusters, "why": why,
+            "provisional": n_clusters < ENOUGH_CLUSTERS}  # fmt: skip
 
 
 def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_level: float) -> pd.DataFrame:
     """Fit all features at once, and say why where one has no estimate."""
-    x, n_clusters, missing = np.column_stack([gap.to_numpy(), authors]), clusters.nunique(), "one dialogue only"
-    varies = _identified(x, gap.shape[1])
-    there = np.flatnonzero(varies[: gap.shape[1]])
+    n_clusters, varies = clusters.nunique(), _identified(authors, gap.to_numpy())
+    why = np.where(varies, "", "does not vary apart from who wrote").astype(object)
     table = pd.DataFrame(np.nan, gap.columns.rename("feature"), ["log_odds", "se", "ci_low", "ci_high", "p"]).reset_index()
-    table["why"] = np.where(table.index.isin(there), "", "does not vary apart from who wrote")
-    if n_clusters > 1 and len(there):
-        fitted, missing = fit_logistic(x[:, varies], won, clusters, ci_level)
-        if not missing:
-            table.loc[there, list(fitted.columns)] = fitted.iloc[: len(there)].to_numpy()
+    fitted, missing = pd.DataFrame(), "one dialogue only"
+    if n_clusters > 1 and varies.any():
+        fitted, missing = fit_logistic(np.column_stack([gap.to_numpy()[:, varies], authors]), won, clusters, ci_level)
     if missing:
-        table["why"] = table["why"].where(table["why"] != "", missing)
-    return table.assign(n_clusters=n_clusters, provisional=n_clusters < ENOUGH_CLUSTERS, p_holm=holm(table["p"]))
+        why[varies] = missing
+    else:
+        table.loc[varies, list(fitted.columns)] = fitted.iloc[: varies.sum()].to_numpy()
+    counts = {"n_clusters": n_clusters, "provisional": n_clusters < ENOUGH_CLUSTERS}
+    return table.assign(why=why, **counts, p_holm=holm(table["p"]))
 
 
 def fit_logistic(design: Array, won: Array, clusters: pd.Series, ci_level: float) -> tuple[pd.DataFrame, str]:
@@ -220,29 +214,30 @@ def fit_logistic(design: Array, won: Array, clusters: pd.Series, ci_level: float
     beta, se = fit.params, fit.bse * np.sqrt(n / (n - 1.0))
     if not se.all():
         return pd.DataFrame(), "every pair is a tie or undecided"
-    reach = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1) * se
+    low, high = stats.t.interval(ci_level, n - 1, beta, se)
     p = 2.0 * stats.t.sf(np.abs(beta) / se, n - 1)
-    return pd.DataFrame({"log_odds": beta, "se": se, "ci_low": beta - reach, "ci_high": beta + reach, "p": p}), ""
+    return pd.DataFrame({"log_odds": beta, "se": se, "ci_low": low, "ci_high": high, "p": p}), ""
 
 
 def author_columns(verdicts: pd.DataFrame) -> Array:
     """Give one column an author but the first: 1 where it wrote a, -1 where it wrote b."""
     authors = sorted({*verdicts["responder_a"], *verdicts["responder_b"]})[1:]
-    columns = [(verdicts["responder_a"] == name).astype(float) - (verdicts["responder_b"] == name) for name in authors]
-    return np.column_stack(columns) if columns else np.zeros((len(verdicts), 0))
+    a, b = (verdicts[side].to_numpy()[:, None] == np.array(authors, dtype=object) for side in ("responder_a", "responder_b"))
+    return np.asarray(a.astype(float) - b)
 
 
-def _identified(x: Array, n_features: int) -> NDArray[np.bool_]:
-    """Tell which columns say something that authors, and features before them, do not."""
-    order = [*range(n_features, x.shape[1]), *range(n_features)]
-    kept: list[int] = []
-    varies = np.zeros(x.shape[1], bool)
-    for column in order:
-        trial = x[:, [*kept, column]]
-        if len(trial) and np.linalg.matrix_rank(trial) == len(kept) + 1:
-            kept.append(column)
-            varies[column] = True
-    return varies
+def _identified(authors: Array, features: Array) -> NDArray[np.bool_]:
+    """Tell which features say something that authors, and features before them, do not."""
+    both = np.column_stack([authors, features])
+    sizes = range(authors.shape[1], both.shape[1] + 1)
+    return np.diff([np.linalg.matrix_rank(both[:, :size]) if size and len(both) else 0 for size in sizes]) > 0
+
+
+def tested(values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:
+    """Put an interval on the first value, and a p value, by the others, which are its resamples."""
+    low, high = interval_of(float(values[0]), values[1:], n_clusters, ci_level, **ends)
+    p = p_value(float(values[0]), values[1:], n_clusters) if np.isfinite(low) else np.nan
+    return {"ci_low": low, "ci_high": high, "p": p}
 
 
 SAME = ("pair_id", "order", "rater", "dimension", "repeat", "protocol", "answer_format", "group")
@@ -267,9 +262,8 @@ def compare_answers(
     -------
     pandas.DataFrame
         One row a rater, dimension and two conditions ``one`` and ``other``: ``same_share`` of pairs in one order that got
-        the same verdict, with ``ci_low`` and ``ci_high``, ``first_shift`` (by how much more often the reply shown first
-        won under `other`), ``n``, ``n_failed`` (questions with a failed answer under either), ``provisional``.
-        No rows where nobody was asked under two conditions.
+        the same verdict, with ``ci_low`` and ``ci_high``, ``n``, ``n_failed`` (questions with a failed answer under either),
+        ``n_clusters``, ``provisional``. No rows where nobody was asked under two conditions.
 
     Examples
     --------
@@ -279,23 +273,17 @@ def compare_answers(
     >>> float(compare_answers(verdicts, by="repeat", rng=np.random.default_rng(1))["same_share"].item())
     0.5
     """
-    columns = ["rater", "dimension", "one", "other", "same_share", "ci_low", "ci_high", "first_shift", "n", "n_failed",
-               "n_clusters", "provisional"]  # fmt: skip
     key = [column for column in SAME if column in verdicts and column != by and not (by == "protocol" and column == "repeat")]
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
-        conditions = sorted(theirs[by].dropna().unique())
-        for one, other in combinations(conditions, 2):
-            before, after = theirs[theirs[by] == one], theirs[theirs[by] == other]
-            met = before.merge(after, on=key, suffixes=("", "_after"))
+        for one, other in combinations(sorted(theirs[by].dropna().unique()), 2):
+            met = theirs[theirs[by] == one].merge(theirs[theirs[by] == other], on=key, suffixes=("", "_after"))
             valid = met[(met["state"] == "valid") & (met["state_after"] == "valid")]
-            if valid["dialogue_id"].nunique() < 2:
-                continue
-            first = [np.where(valid["order"] == "ba", 1.0 - share, share) for share in
-                     (valid[name].map(SHARES).astype(float) for name in ("verdict", "verdict_after"))]  # fmt: skip
-            same = valid["verdict"].eq(valid["verdict_after"])
-            found = share_ci(same, 1, cluster=valid["dialogue_id"], rng=rng, n_resamples=n_resamples, ci_level=ci_level)
-            rows.append((rater, dimension, one, other, found.estimate, found.ci_low, found.ci_high,
-                         float((first[1] - first[0]).mean()), len(valid), len(met) - len(valid), found.n_clusters,
-                         found.provisional))  # fmt: skip
+            if len(valid["dialogue_id"].unique()) > 1:
+                same = valid["verdict"].eq(valid["verdict_after"])
+                found = share_ci(same, 1, cluster=valid["dialogue_id"], rng=rng, n_resamples=n_resamples, ci_level=ci_level)
+                rows.append((rater, dimension, one, other, found.estimate, found.ci_low, found.ci_high, len(valid),
+                             len(met) - len(valid), found.n_clusters, found.provisional))  # fmt: skip
+    columns = ["rater", "dimension", "one", "other", "same_share", "ci_low", "ci_high", "n", "n_failed", "n_clusters",
+               "provisional"]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)

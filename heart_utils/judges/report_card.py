@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.judges.position import BiasError
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, error_ends, holm
-from heart_utils.ratings.verdicts import SHARES, combine_orders
+from heart_utils.ratings.verdicts import combine_orders, won_by_a
 
-__all__ = ["OUTCOMES", "ReportCardError", "describe_judges", "grade_probes"]
+__all__ = ["OUTCOMES", "describe_judges", "grade_probes"]
 
 OUTCOMES = {
     "worse": ("prefers the spoilt one", "not shown to tell", "tells"),
@@ -25,15 +26,11 @@ BASE = "reference"
 """Who wrote the replies that probes are made from."""
 
 
-class ReportCardError(ValueError):
-    """These verdicts are not on probes."""
-
-
 def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
-    Both orders of a pair are joined first. A judge that contradicts itself is right by half; one that gives
-    probabilities is right if their mean over the orders is above one half, however little.
+    Orders are joined first. A judge that contradicts itself is right by half; one that gives probabilities is right if their
+    mean over the orders is above one half, however little.
 
     Parameters
     ----------
@@ -49,12 +46,12 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     pandas.DataFrame
         One row a judge and probe, in the order of `expected`: ``right`` (share of dialogues in which the unspoilt reply is
         preferred), with Wilson's ``ci_low``, ``ci_high`` and ``ci_level``, ``p`` (two-sided sign test over dialogues, halves
-        left out), ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``p_base`` (mean
-        probability, where there is one), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        left out), ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``n`` dialogues,
+        ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
 
     Raises
     ------
-    ReportCardError
+    BiasError
         If a verdict is on another pair, or a word of `expected` is unknown.
 
     Examples
@@ -68,24 +65,17 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     """
     strange = sorted(set(expected.values()) - set(OUTCOMES))
     if strange:
-        raise ReportCardError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(OUTCOMES)}.")
-    is_a = verdicts["responder_a"] == BASE
-    probe = verdicts["responder_b"].where(is_a, verdicts["responder_a"])
-    wrong = ~((is_a | (verdicts["responder_b"] == BASE)) & probe.isin(list(expected)))
-    if wrong.any():
-        row = verdicts[wrong].iloc[0]
-        raise ReportCardError(
-            f"{int(wrong.sum())} verdicts are not on a probe beside {BASE!r}, first {row['responder_a']!r} and "
-            f"{row['responder_b']!r}. Probes are {', '.join(expected)}."
-        )
+        raise BiasError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(OUTCOMES)}.")
     joined = combine_orders(verdicts)
     is_a = joined["responder_a"] == BASE
-    share = joined["verdict"].map(SHARES).astype(float).mask(joined["state"].eq("inconsistent"), 0.5)
-    soft = joined["p_a"].astype(float) if "p_a" in joined else pd.Series(np.nan, index=joined.index)
-    side = ((soft > 0.5).astype(float) + (soft >= 0.5)) / 2.0
-    share = side.where(soft.notna() & joined["state"].isin(["valid", "inconsistent"]), share)
-    share, soft = share.where(is_a, 1.0 - share), soft.where(is_a, 1.0 - soft)
-    joined = joined.assign(probe=joined["responder_b"].where(is_a, joined["responder_a"]), share=share, soft=soft)
+    probe = joined["responder_b"].where(is_a, joined["responder_a"])
+    wrong = ~((is_a | (joined["responder_b"] == BASE)) & probe.isin(list(expected)))
+    if wrong.any():
+        row = joined[wrong].iloc[0]
+        pair = f"first {row['responder_a']!r} and {row['responder_b']!r}"
+        raise BiasError(f"{int(wrong.sum())} pairs are not a probe of {', '.join(expected)} beside {BASE!r}, {pair}.")
+    share = 0.5 + np.sign(won_by_a(joined) - 0.5) / 2.0
+    joined = joined.assign(probe=probe, share=share.where(is_a, 1.0 - share))
     rows = []
     for rater, theirs in joined.groupby("rater", sort=True):
         for name, known in expected.items():
@@ -102,8 +92,8 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     """Say in words what each judge's card amounts to.
 
     *Not to be trusted*: it prefers a spoilt reply, pays for something that adds nothing, contradicts itself in half of the
-    pairs or more, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all of them and
-    pays for none of the rest. *Not shown to be trustworthy*: anything between.
+    pairs or more, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all of them and pays for
+    none of the rest. *Not shown to be trustworthy*: anything between.
 
     Parameters
     ----------
@@ -117,11 +107,8 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> rows = [(f"d{i}", f"d{i}", order, "b") for i in range(8) for order in ("ab", "ba")]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict"])
-    >>> verdicts = verdicts.assign(responder_a="echo", responder_b="reference", rater="judge", dimension="overall",
-    ...     state="valid", repeat=0)
-    >>> describe_judges(grade_probes(verdicts, {"echo": "worse"}))[["rater", "finding"]].values.tolist()
+    >>> card = {"rater": "judge", "probe": "echo", "expected": "worse", "outcome": "tells", "n": 8, "contradicted": 0.0}
+    >>> describe_judges(pd.DataFrame([card]))[["rater", "finding"]].values.tolist()
     [['judge', 'passed these probes']]
     """
     rows = []
@@ -156,12 +143,11 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     n = len(per)
     row: dict[str, object] = {"n": n, "n_failed": len(pairs) - len(judged), "provisional": n < ENOUGH_CLUSTERS}
     if not n:
-        return row | dict.fromkeys(("right", "ci_low", "ci_high", "p", "contradicted", "p_base"), np.nan)
+        return row | dict.fromkeys(("right", "ci_low", "ci_high", "p", "contradicted"), np.nan)
     right = float(per.mean())
     se = per.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
     low, high = map(float, error_ends(right, se, n, ci_level, least=0.0, most=1.0))
     above, below = int((per > 0.5).sum()), int((per < 0.5).sum())
     p = float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
     contradicted = float(judged["state"].eq("inconsistent").mean())
-    return row | {"right": right, "ci_low": low, "ci_high": high, "ci_level": ci_level, "p": p, "contradicted": contradicted,
-                  "p_base": float(judged["soft"].mean())}  # fmt: skip
+    return row | {"right": right, "ci_low": low, "ci_high": high, "ci_level": ci_level, "p": p, "contradicted": contradicted}

@@ -8,19 +8,16 @@ repeat alone, so that the same tables ask the same questions in any order, on an
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Model
 from heart_utils.judging.design import seeded
 from heart_utils.judging.prompts import (
-    LANGUAGES,
     LETTERS,
     Codebook,
     Dimension,
@@ -47,15 +44,17 @@ from heart_utils.judging.questions import (
     count_calls,
     question_requests,
 )
-from heart_utils.tables import SPEAKERS, check_table, needed_columns
+from heart_utils.tables import KEYS, SPEAKERS, check_table, needed_columns, refuse_rows
 
-__all__ = ["ARMS", "Arm", "JudgeError", "collect_scores", "collect_verdicts", "plan_questions"]
+__all__ = ["JudgeError", "collect_scores", "collect_verdicts", "plan_questions"]
 
-ABOUT = ("comparison_id", "pair_id", "history_id", "dialogue_id", "slice", "responder_a", "responder_b", "order", "simulated")
-"""What a verdict takes over; the first seven are its first columns."""
-ABOUT_REPLY = ("reply_id", "history_id", "dialogue_id", "responder", "text", "state", "simulated")
 ASKING = ("mode", "max_concurrency", "budget_usd", "max_paid_calls", "scheduler", "progress")
 """What is said about asking; the other options are about what is asked."""
+
+Rows: TypeAlias = list[dict[str, Any]]
+Said: TypeAlias = Mapping[str, tuple[str, tuple[str, ...]]]  #: A history -> as judges read it, and flags of what they read.
+Forms: TypeAlias = Callable[[Model, Mapping[str, Any], str], Iterator[tuple[Form | Labels | Items, int]]]
+"""How one judge is asked about one row that stands in one history: forms, each with the number of its repeat."""
 
 
 def collect_verdicts(
@@ -98,14 +97,12 @@ def collect_verdicts(
 
     Raises
     ------
-    JudgeError
-        If the tables do not fit each other, or an option is unknown; before the first call.
+    JudgeError, TableError
+        If an option is unknown, or the tables do not fit each other; before the first call.
 
     Examples
     --------
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
-    >>> from heart_utils.runs import find_root
+    >>> from heart_utils import find_root, open_ledger, read_recipe, recipe_comparisons, recipe_histories, recipe_replies
     >>> recipe = read_recipe("sample")
     >>> ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)  # the calls that come with the project
     >>> histories = recipe_histories(recipe)
@@ -116,22 +113,50 @@ def collect_verdicts(
     >>> verdicts[["rater", "order", "state"]].values.tolist()
     [['SmolLM2-135M-judge', 'ab', 'valid'], ['SmolLM2-135M-judge', 'ba', 'valid']]
     """
-    asking = _asking(how)
+    asking = {name: how.pop(name) for name in ASKING if name in how}
     questions = plan_questions(histories, replies, comparisons, judges, **how)
-    return collect(questions, parse_answers, ledger=ledger, plan=plan, **asking)
+    return collect("verdicts", questions, ledger=ledger, plan=plan, **asking)
 
 
-def collect(
-    questions: Sequence[Question],
-    rows: Callable[[Sequence[Answer]], pd.DataFrame],
-    *,
-    ledger: Ledger,
-    plan: bool = False,
-    **asking: Any,
+def collect_scores(
+    histories: pd.DataFrame, replies: pd.DataFrame, judges: Sequence[Model], *, ledger: Ledger, plan: bool = False, **how: Any
 ) -> pd.DataFrame:
-    """Put questions to their judges and make `rows` of the answers, or say what that would take."""
+    """Ask every judge about every reply alone, from 1 to 5 on each dimension, reasoning first.
+
+    Parameters
+    ----------
+    histories, replies, judges, ledger, plan, **how
+        As in :func:`collect_verdicts`; judges answer in JSON.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``scores``, or the plan: one row per reply, judge and dimension; states and flags as in
+        :func:`collect_verdicts`.
+
+    Raises
+    ------
+    JudgeError, TableError
+        As in :func:`collect_verdicts`.
+
+    Examples
+    --------
+    >>> from heart_utils import load_histories, load_replies, open_ledger
+    >>> from heart_utils.calls.models import Model
+    >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
+    >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})  # litellm answers itself
+    >>> asked = {"dimensions": ["empathic_responsiveness"], "ledger": open_ledger("sqlite://"), "progress": False}
+    >>> collect_scores(histories, replies, [judge], **asked)[["dimension", "score", "state"]].values.tolist()
+    [['empathic_responsiveness', nan, 'unparsed']]
+    """
+    asking = {name: how.pop(name) for name in ASKING if name in how}
+    return collect("scores", plan_questions(histories, replies, None, judges, **how), ledger=ledger, plan=plan, **asking)
+
+
+def collect(table: str, questions: Sequence[Question], *, ledger: Ledger, plan: bool = False, **asking: Any) -> pd.DataFrame:
+    """Put questions to their judges and make a table of the answers, or say what that would take."""
     if not plan:
-        return rows(ask_questions(questions, ledger=ledger, **asking))
+        return answer_rows(table, ask_questions(questions, ledger=ledger, **asking))
     there = [question for question in questions if question.reply_is_there]
     asked = (
         ((question.judge.name, question.form.name, question.form.answer_format), request)
@@ -141,10 +166,40 @@ def collect(
 
 
 @collector_paused()
+def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
+    """Turn answers into verdicts, scores or codes; a failed answer is a state, never a tie, a number or an absence."""
+    columns = needed_columns(table)
+    rows: list[list[Any]] = []
+    for answer in answers:
+        question, form = answer.question, answer.question.form
+        order, name = question.about.get("order"), question.judge.name
+        sides: dict[str | None, str] = {"first": order[0], "second": order[1], "tie": "tie"} if order else {}
+        about = {
+            **question.about, "rater": name, "coder": name, "rater_kind": "model", "protocol": form.name,
+            "answer_format": form.answer_format, "repeat": question.repeat, "group": None,
+        }  # fmt: skip
+        cells = [*enumerate(zip(form.cells, answer.readings(), strict=True))]
+        if table == "codes":
+            cells.sort(key=lambda cell: cell[1][0])
+        for position, ((dimension, item), (reading, call, repaired)) in cells:
+            told = {"repaired": repaired, "little_mass": reading.little_mass}
+            made = about | {
+                "dimension": dimension, "code": dimension, "item": item, "dimension_position": position,
+                "verdict": sides.get(reading.winner), "margin": reading.margin, "rationale": reading.rationale,
+                "p_a": reading.p_first if order == "ab" or reading.p_first is None else 1 - reading.p_first,
+                "score": reading.score, "probability": reading.score, "state": reading.state,
+                "flags": [*question.flags, *(flag for flag, holds in told.items() if holds)], "call_id": call and call.call_id,
+            }  # fmt: skip
+            rows.append([made[column] for column in columns])
+    made_of = pd.DataFrame(rows, columns=columns)
+    return check_table(table, made_of.drop_duplicates(KEYS[table]))  # of those asked again in JSON, arms share calls
+
+
+@collector_paused()
 def plan_questions(
     histories: pd.DataFrame,
     replies: pd.DataFrame,
-    comparisons: pd.DataFrame,
+    comparisons: pd.DataFrame | None,
     judges: Sequence[Model],
     *,
     responders: pd.DataFrame | None = None,
@@ -153,16 +208,16 @@ def plan_questions(
     repeats: int = 1,
     seed: int = 0,
 ) -> list[Question]:
-    """Make every question that comparisons put to judges.
+    """Make every question that comparisons, or replies alone, put to judges.
 
     Parameters
     ----------
     histories, replies, comparisons, judges
-        As in :func:`collect_verdicts`.
+        As in :func:`collect_verdicts`; without comparisons each valid reply is asked about alone.
     responders : pandas.DataFrame, optional
         The table of this name; tells which judges share a family with a responder.
     protocol : Protocol or str, optional
-        How judges are asked; what each comparison says if not given.
+        How judges are asked; what each comparison says if not given, and ``likert`` of replies alone.
     dimensions : sequence of str, optional
         Some of the rubric's; all if not given.
     repeats, seed : int
@@ -176,16 +231,14 @@ def plan_questions(
 
     Raises
     ------
-    JudgeError
-        If a comparison does not fit the tables or has no order, judges repeat each other, or the protocol asks about one reply.
+    JudgeError, TableError
+        If a comparison does not fit the tables or has no order, judges repeat each other, or the protocol asks otherwise.
 
     Examples
     --------
-    >>> from heart_utils.calls.ledger import open_ledger
+    >>> import numpy as np
+    >>> from heart_utils import collect_replies, load_histories, open_ledger, pair_replies
     >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.judging.design import pair_replies
-    >>> from heart_utils.judging.respond import collect_replies
-    >>> from heart_utils.sources.load import load_histories
     >>> histories = load_histories("sample").head(2)
     >>> replies = collect_replies(histories, ["echo", "advice-only"], ledger=open_ledger("sqlite://"))
     >>> comparisons = pair_replies(replies, rng=np.random.default_rng(1))
@@ -194,184 +247,41 @@ def plan_questions(
     (4, 'judge')
     """
     histories, replies = check_table("histories", histories), check_table("replies", replies)
-    comparisons = check_table("comparisons", comparisons)
-    _check_judges(judges)
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise JudgeError(f"repeats is {repeats!r}, expected a whole number, 1 or more.")
-    _check_comparisons(histories, replies, comparisons)
-    texts = dict(zip(replies["reply_id"], replies["text"], strict=True))
-    labels = dict(zip(replies["reply_id"], replies["label"], strict=True)) if "label" in replies else {}
-    orders_judge = {reply_id for reply_id, text in texts.items() if isinstance(text, str) and instructs_judge(text)}
-    shown = comparisons.merge(histories[["history_id", "dialogue_id", "slice"]], on="history_id", how="left")
-    shown["first"] = shown["reply_a"].where(shown["order"] == "ab", shown["reply_b"])
-    shown["second"] = shown["reply_b"].where(shown["order"] == "ab", shown["reply_a"])
-    shown = shown.sort_values(["history_id", "first", "second", "comparison_id"])
-    present = {*comparisons["responder_a"], *comparisons["responder_b"]}
-    related = [_judge_flags(judge, responders, present) for judge in judges]
+    if comparisons is None:
+        judges, asked = _in_json(judges), replies[replies["state"] == "valid"].assign(protocol="likert")
+        if asked.empty:
+            raise JudgeError(f"None of the {len(replies)} replies is valid, so there is nothing to score.")
+    else:
+        asked = check_table("comparisons", comparisons)
+        _check_comparisons(replies, asked)
     questions: list[Question] = []
-    for name, rows in shown.groupby("protocol", sort=False):
+    for name, rows in asked.groupby("protocol", sort=False):
         how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol or str(name))
-        if how.asks != "pair":
-            raise JudgeError(f"The protocol {how.name!r} asks about one reply alone; collect_scores does that.")
-        if how.tells_author and not {*rows["first"], *rows["second"]} <= {
-            one for one in labels if isinstance(labels[one], str)
-        }:
+        if (how.asks == "reply") != (comparisons is None):
+            does = {"reply": "one reply alone; collect_scores does that", "pair": "pairs; collect_verdicts does that"}
+            raise JudgeError(f"The protocol {how.name!r} asks about {does[how.asks]}.")
+        shown = _subjects(histories, replies, rows)
+        if how.tells_author and not all(isinstance(label, str) for about in shown for label in about["told"]):
             raise JudgeError(f"The protocol {how.name!r} tells who wrote, and some replies have no label; see `rewrites:`.")
-        rubric = load_rubric(how.rubric).select(dimensions)
-        blocks = _history_blocks(histories, how)
-        records = _rows_of(rows, (*ABOUT, "first", "second"))
-        forms: dict[tuple[str, int, str], list[Form]] = {}
-        words: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for judge, flags_of in zip(judges, related, strict=True):
-            for about in records:
-                history, swapped = blocks[about["history_id"]]
-                pair = texts[about["first"]], texts[about["second"]]
-                ordered = ("instructs_judge",) if about["first"] in orders_judge or about["second"] in orders_judge else ()
-                flags = flags_of[about["responder_a"]] + flags_of[about["responder_b"]] + swapped + ordered
-                flags = words.setdefault(flags, tuple(dict.fromkeys(flags)))
-                for repeat in range(repeats):
-                    key = about["pair_id"], repeat, judge.answer_format
-                    if key not in forms:
-                        codes, order = draw_form(how, rubric, seed, about["pair_id"], repeat, texts=(history, *pair))
-                        codes = LETTERS if judge.answer_format == "logprob" else codes
-                        split = parts(how, order, judge.answer_format)
-                        forms[key] = [Form(how, part, codes, judge.answer_format) for part in split]
-                    told = (labels[about["first"]], labels[about["second"]]) if how.tells_author else ()
-                    asked = [replace(form, labels=told) for form in forms[key]] if told else forms[key]
-                    questions += [Question(about, judge, form, history, pair, flags, repeat) for form in asked]
+        forms = _drawn_forms(how, load_rubric(how.rubric).select(dimensions), repeats, seed)
+        questions += _put(judges, shown, _history_blocks(histories, how), forms, responders)
     return questions
 
 
-@collector_paused()
-def parse_answers(answers: Sequence[Answer]) -> pd.DataFrame:
-    """Turn answers into verdicts; a failed answer is a state, never a tie."""
-    rows: list[tuple[Any, ...]] = []
-    for answer in answers:
-        question = answer.question
-        about, form = question.about, question.form
-        ab = about["order"] == "ab"
-        word = {"first": "a" if ab else "b", "second": "b" if ab else "a", "tie": "tie", None: None}
-        start = tuple(about[name] for name in ABOUT[:7])
-        for position, ((name, _), (reading, call, repaired)) in enumerate(zip(form.cells, answer.readings(), strict=True)):
-            p_a = reading.p_first if ab or reading.p_first is None else 1 - reading.p_first
-            flags = [*question.flags, *(["repaired"] if repaired else []), *(["little_mass"] if reading.little_mass else [])]
-            rows.append((
-                *start, question.judge.name, "model", name, position,
-                word[reading.winner], reading.margin, p_a, reading.state, about["order"], form.name,
-                form.answer_format, question.repeat, None, flags, reading.rationale, call and call.call_id, about["simulated"],
-            ))  # fmt: skip
-    return check_table("verdicts", pd.DataFrame(rows, columns=needed_columns("verdicts")))
-
-
-def _check_comparisons(histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> None:
-    """Refuse what could not be shown to a judge, before anything is asked."""
-    shown = {*comparisons["reply_a"], *comparisons["reply_b"]}
-    _check_replies(histories, replies[replies["reply_id"].isin(shown)])
-    ids = pd.Index(replies["reply_id"])
-    there = {column: replies[column].to_numpy(dtype=object) for column in ("history_id", "responder")}
-    for side in ("a", "b"):
-        rows = ids.get_indexer(comparisons[f"reply_{side}"])
-        _refuse(comparisons, rows < 0, f"reply_{side}", "a reply of the table replies")
-        for column, stands in (("history_id", "history_id"), ("responder", f"responder_{side}")):
-            wrong = there[column][rows] != comparisons[stands].to_numpy(dtype=object)
-            _refuse(comparisons, wrong, f"reply_{side}", f"a reply with the {column} that the comparison names")
-    unordered = (comparisons["reply_a"] >= comparisons["reply_b"]).to_numpy()
-    _refuse(comparisons, unordered, "reply_a", "the smaller reply_id of the two as a")
-    _refuse(comparisons, comparisons["order"].isna().to_numpy(), "order", "ab or ba, so that it is known what to show first")
-
-
-def _refuse(comparisons: pd.DataFrame, wrong: npt.NDArray[np.bool_], column: str, expected: str) -> None:
-    if wrong.any():
-        row = comparisons.loc[wrong].iloc[0]
-        said = f"comparisons.{column}: {int(wrong.sum())} of {len(comparisons)} rows do not fit, first {row['comparison_id']!r}"
-        raise JudgeError(f"{said} with {row[column]!r}; expected {expected}.")
-
-
-def collect_scores(
-    histories: pd.DataFrame, replies: pd.DataFrame, judges: Sequence[Model], *, ledger: Ledger, plan: bool = False, **how: Any
-) -> pd.DataFrame:
-    """Ask every judge about every reply alone, from 1 to 5 on each dimension, reasoning first.
-
-    Parameters
-    ----------
-    histories, replies : pandas.DataFrame
-        The tables of these names.
-    judges : sequence of Model
-        A panel of one or more, answering in JSON.
-    ledger : Ledger
-        Where calls are kept.
-    plan : bool
-        Ask nothing, and say what it would take.
-    **how
-        ``responders``, ``protocol``, ``dimensions`` and ``seed``, and how to ask, as in :func:`collect_verdicts`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table ``scores``, or the plan: one row per reply, judge and dimension; states and flags as in
-        :func:`collect_verdicts`.
-
-    Raises
-    ------
-    JudgeError
-        If the tables do not fit each other, or an option is unknown; before the first call.
-
-    Examples
-    --------
-    >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> from heart_utils.sources.load import load_histories, load_replies
-    >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
-    >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})  # litellm answers itself
-    >>> asked = {"dimensions": ["empathic_responsiveness"], "ledger": open_ledger("sqlite://"), "progress": False}
-    >>> collect_scores(histories, replies, [judge], **asked)[["dimension", "score", "state"]].values.tolist()
-    [['empathic_responsiveness', nan, 'unparsed']]
-    """
-    asking = _asking(how)
-    return collect(plan_score_questions(histories, replies, judges, **how), score_rows, ledger=ledger, plan=plan, **asking)
-
-
-@collector_paused()
-def plan_score_questions(
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    judges: Sequence[Model],
-    *,
-    responders: pd.DataFrame | None = None,
-    protocol: Protocol | str = "likert",
-    dimensions: Sequence[str] | None = None,
-    seed: int = 0,
+def plan_codes(
+    histories: pd.DataFrame, replies: pd.DataFrame, coders: Sequence[Model], *, codebooks: Mapping[str, Codebook], seed: int = 0
 ) -> list[Question]:
-    """Make every question that replies alone put to judges."""
-    histories, replies = check_table("histories", histories), check_table("replies", replies)
-    _check_judges(judges)
-    letters = [judge.name for judge in judges if judge.answer_format != "json"]
-    if letters:
-        said = f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score needs json"
-        if len(letters) == len(judges):
-            raise JudgeError(f"{said}.")
-        warnings.warn(f"{said}: left out.", stacklevel=3)
-    judges = [judge for judge in judges if judge.answer_format == "json"]
-    how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol)
-    if how.asks != "reply":
-        raise JudgeError(f"The protocol {how.name!r} asks about pairs; collect_verdicts does that.")
-    valid = replies[replies["state"] == "valid"]
-    if valid.empty:
-        raise JudgeError(f"None of the {len(replies)} replies is valid, so there is nothing to score.")
-    _check_replies(histories, valid)
-    shown, blocks = _shown(histories, valid), _history_blocks(histories, how)
-    rubric = load_rubric(how.rubric).select(dimensions)
-    questions: list[Question] = []
-    for judge in judges:
-        flags_of = _judge_flags(judge, responders, set(valid["responder"]))
-        for about in shown:
-            history, swapped = blocks[about["history_id"]]
-            ordered = ("instructs_judge",) if instructs_judge(about["text"]) else ()
-            flags = flags_of[about["responder"]] + swapped + ordered
-            _, order = draw_form(how, rubric, seed, about["reply_id"], 0, texts=())
-            for part in parts(how, order, judge.answer_format):
-                questions.append(Question(about, judge, Form(how, part, ("reply",)), history, (about["text"],), flags))
-    return questions
+    """Ask which labels hold of every reply, one call a codebook, sorted by history."""
+
+    def forms(_: Model, about: Mapping[str, Any], __: str) -> Iterator[tuple[Labels, int]]:
+        for name, codes in codebooks.items():
+            generator = seeded(seed, about["reply_id"], f"codes-{name}", 0)
+            yield Labels(tuple(sorted(codes, key=lambda _: generator.random()))), 0  # noqa: B023 - used at once
+
+    said = {row["history_id"]: (show_turns(row["turns"]), ()) for row in _rows_of(histories)}
+    return _put(_in_json(coders), _subjects(histories, replies, replies), said, forms)
 
 
 def plan_hits(
@@ -388,180 +298,138 @@ def plan_hits(
     Where the release mends a judge's list of hits by padding or cutting it, here the judge is asked once more, and
     the items are ``unparsed`` if that does not help.
     """
-    if language not in LANGUAGES:
-        raise JudgeError(f"language={language!r} is not known; expected one of {', '.join(LANGUAGES)}.")
-    _check_judges(judges)
-    columns = ("item", "ability", "points", "content")
-    rubric = {name: tuple(_rows_of(its.sort_values("position"), columns)) for name, its in questions.groupby("question_id")}
-    said = {row["history_id"]: transcript(row["turns"], language) for row in _rows_of(histories, ("history_id", "turns"))}
-    unknown = sorted(set(replies["history_id"]) - (set(rubric) & set(said)))
-    if unknown:
-        raise JudgeError(f"{len(unknown)} replies answer no question that is given, such as {unknown[0]!r}.")
-    made: list[Question] = []
-    for judge in judges:
-        flags_of = _judge_flags(judge, responders, set(replies["responder"]))
-        for about in _shown(histories, replies):
-            form = Items(rubric[about["history_id"]], language, exact=judge.checksum is not None)
-            flags = flags_of[about["responder"]] + (() if about["state"] == "valid" else ("no_reply",))
-            made.append(Question(about, judge, form, said[about["history_id"]], (about["text"],), flags))
-    return made
+    rubric = {name: tuple(_rows_of(its.sort_values("position"))) for name, its in questions.groupby("question_id")}
+    histories = histories[histories["history_id"].isin(rubric)]
 
+    def forms(judge: Model, about: Mapping[str, Any], _: str) -> Iterator[tuple[Items, int]]:
+        yield Items(rubric[about["history_id"]], language, exact=judge.checksum is not None), 0
 
-@collector_paused()
-def score_rows(answers: Sequence[Answer]) -> pd.DataFrame:
-    """Turn answers into scores; a failed answer is a state, never a number."""
-    rows: list[tuple[Any, ...]] = []
-    for answer in answers:
-        question = answer.question
-        about, form = question.about, question.form
-        start = tuple(about[name] for name in ABOUT_REPLY[:4])
-        for (dimension, item), (reading, call, repaired) in zip(form.cells, answer.readings(), strict=True):
-            flags = [*question.flags, *(["repaired"] if repaired else [])]
-            rows.append((
-                *start, question.judge.name, "model", dimension, item, reading.score, reading.state,
-                form.name, None, flags, call and call.call_id, about["simulated"],
-            ))  # fmt: skip
-    return check_table("scores", pd.DataFrame(rows, columns=needed_columns("scores")))
-
-
-def code_rows(answers: Sequence[Answer]) -> pd.DataFrame:
-    """Turn answers into codes, those of a reply in the order of the alphabet."""
-    rows = []
-    for answer in answers:
-        about, cells = answer.question.about, zip(answer.question.form.cells, answer.readings(), strict=True)
-        for (code, _), (reading, _, _) in sorted(cells, key=lambda cell: cell[0][0]):
-            rows.append((about["reply_id"], answer.question.judge.name, code, reading.score, reading.state, about["simulated"]))
-    return check_table("codes", pd.DataFrame(rows, columns=needed_columns("codes")))
-
-
-def plan_codes(
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    coders: Sequence[Model],
-    *,
-    codebooks: Mapping[str, Codebook],
-    seed: int = 0,
-) -> list[Question]:
-    """Ask which labels hold of every reply, one call a codebook, sorted by history."""
-    histories, replies = check_table("histories", histories), check_table("replies", replies)
-    _check_judges(coders)
-    letters = [coder.name for coder in coders if coder.answer_format != "json"]
-    if letters:
-        raise JudgeError(f"{', '.join(letters)} answers in the format logprob; a coder answers in json.")
-    _check_replies(histories, replies[replies["state"] == "valid"])
-    said = {row["history_id"]: show_turns(row["turns"]) for row in _rows_of(histories, ("history_id", "turns"))}
-    made: list[Question] = []
-    for coder in coders:
-        for about in _shown(histories, replies):
-            for name, codes in codebooks.items():
-                generator = seeded(seed, about["reply_id"], f"codes-{name}", 0)
-                order = tuple(sorted(codes, key=lambda _: generator.random()))  # noqa: B023 - used at once
-                made.append(Question(about, coder, Labels(order), said.get(about["history_id"], ""), (about["text"],)))
-    return made
+    said = {row["history_id"]: (transcript(row["turns"], language), ()) for row in _rows_of(histories)}
+    return _put(judges, _subjects(histories, replies, replies), said, forms, responders)
 
 
 AGAIN = "heart"  #: Whose comparisons are asked about again.
+ARMS = (("heart", 2, False), ("heart-reworded", 1, False), ("heart", 1, True), ("heart-single", 1, True))
+"""Under which protocol, how often, and whether about several dimensions, in JSON: the same question a second time, the rules
+said in other words, several dimensions in one call, and the same dimensions one a call."""
 
 
-@dataclass(frozen=True)
-class Arm:
-    """One way of asking again: under which protocol, how often, and whether about several dimensions, in JSON."""
-
-    name: str
-    about: str
-    protocol: str
-    repeats: int = 1
-    together: bool = False
-
-
-ARMS = (
-    Arm("once more", "the same question, asked a second time", "heart", repeats=2),
-    Arm("other words", "the rules said in other words", "heart-reworded"),
-    Arm("all at once", "several dimensions in one call", "heart", together=True),
-    Arm("one a call", "the same dimensions, one a call", "heart-single", together=True),
-)
-
-
-def ask_again(
+def plan_again(
     histories: pd.DataFrame,
     replies: pd.DataFrame,
     comparisons: pd.DataFrame,
     judges: Sequence[Model],
     *,
-    ledger: Ledger,
     n_pairs: int,
     dimensions: Sequence[str] | None = None,
     several: Sequence[str] | None = None,
     seed: int = 0,
-    plan: bool = False,
     **how: Any,
-) -> pd.DataFrame:
-    """Ask judges about some pairs again, in every arm of :data:`ARMS`.
+) -> list[Question]:
+    """Ask judges about one pair of each of so many histories again, in every order in which it was shown and every arm.
 
     What comes back says how steady a judge is. It is no part of a run's verdicts, so that boards rest on each question once.
     """
-    chosen = _choose(comparisons, n_pairs, seed)
+    theirs = comparisons[comparisons["protocol"] == AGAIN]
+    names = sorted(theirs["history_id"].unique())
+    if n_pairs > len(names):
+        raise JudgeError(
+            f"{n_pairs} pairs were to be asked about again, one a history, and {len(names)} histories have comparisons "
+            f"under the protocol {AGAIN!r}: set `asked_again: {len(names)}` in the run's settings, or name it there."
+        )
     several = dimensions if several is None else several
     if several is not None and len(several) < 2:
         raise JudgeError(f"Asking about {', '.join(several)} together and apart is the same; name two dimensions or more.")
-    tables = []
-    for arm in ARMS:
-        asked: dict[str, Any] = {"dimensions": several if arm.together else dimensions, "repeats": arm.repeats, "seed": seed}
-        panel = [replace(judge, answer_format="json") if arm.together else judge for judge in judges]
-        shown = chosen.assign(protocol=arm.protocol)
-        tables.append(collect_verdicts(histories, replies, shown, panel, ledger=ledger, plan=plan, **asked, **how))
-    made = pd.concat(tables, ignore_index=True)
-    key = ["comparison_id", "rater", "dimension", "protocol", "answer_format", "repeat"]
-    return made if plan else made.drop_duplicates(key, ignore_index=True)  # a judge in JSON meets one arm's calls in another
-
-
-def _choose(comparisons: pd.DataFrame, n_pairs: int, seed: int) -> pd.DataFrame:
-    """Take one pair of each of so many histories, in every order in which it was shown."""
-    theirs = comparisons[comparisons["protocol"] == AGAIN]
-    histories = sorted(theirs["history_id"].unique())
-    if n_pairs > len(histories):
-        raise JudgeError(
-            f"{n_pairs} pairs were to be asked about again, one a history, and {len(histories)} histories have comparisons "
-            f"under the protocol {AGAIN!r}: set `asked_again: {len(histories)}` in the run's settings, or name it there."
-        )
-    spread = [histories[place * len(histories) // n_pairs] for place in range(n_pairs)]
+    spread = [names[place * len(names) // n_pairs] for place in range(n_pairs)]
     met = theirs[theirs["history_id"].isin(spread)].drop_duplicates("pair_id")
     luck = met["pair_id"].map(lambda pair_id: seeded(seed, pair_id, "again").random())
-    return theirs[theirs["pair_id"].isin(met.loc[luck.groupby(met["history_id"]).idxmin(), "pair_id"])]
+    chosen = theirs[theirs["pair_id"].isin(met.loc[luck.groupby(met["history_id"]).idxmin(), "pair_id"])]
+    questions = []
+    for protocol, repeats, together in ARMS:
+        panel = [replace(judge, answer_format="json") if together else judge for judge in judges]
+        how |= {"dimensions": several if together else dimensions, "repeats": repeats, "seed": seed}
+        questions += plan_questions(histories, replies, chosen.assign(protocol=protocol), panel, **how)
+    return questions
 
 
-def _asking(how: dict[str, Any]) -> dict[str, Any]:
-    """Take out of some options those about how to ask."""
-    return {name: how.pop(name) for name in ASKING if name in how}
+def _put(
+    judges: Sequence[Model], shown: Rows, said: Said, forms: Forms, responders: pd.DataFrame | None = None
+) -> list[Question]:
+    """Put each row to each judge, in the forms that are made for it."""
+    _check_judges(judges)
+    present = {name for about in shown for name in about["by"]}
+    questions: list[Question] = []
+    words: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for judge in judges:
+        flags_of = _judge_flags(judge, responders, present)
+        for about in shown:
+            history, read = said[about["history_id"]]
+            flags = (*(flag for name in about["by"] for flag in flags_of[name]), *read, *about["marks"])
+            flags = words.setdefault(flags, tuple(dict.fromkeys(flags)))
+            asked = forms(judge, about, history)
+            questions += [Question(about, judge, form, history, about["shown"], flags, repeat) for form, repeat in asked]
+    return questions
 
 
-def _shown(histories: pd.DataFrame, replies: pd.DataFrame) -> list[dict[str, Any]]:
-    """Give replies as mappings, with their dialogues, sorted so that a server's cache of prefixes serves them."""
-    known = replies.merge(histories[["history_id", "dialogue_id"]], on="history_id", how="left")
-    return _rows_of(known.sort_values(["history_id", "reply_id"]), ABOUT_REPLY)
+def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, asked: pd.DataFrame) -> Rows:
+    """Give comparisons, or replies alone, with what is shown of them, sorted so that a server's cache of prefixes serves."""
+    shown, by, sort = ["reply_id"], ["responder"], ["history_id", "reply_id"]
+    if "order" in asked:
+        ab = asked["order"] == "ab"
+        sides = {"first": asked["reply_a"].where(ab, asked["reply_b"]), "second": asked["reply_b"].where(ab, asked["reply_a"])}
+        asked, shown, by = asked.assign(**sides), ["first", "second"], ["responder_a", "responder_b"]
+        sort = ["history_id", *shown, "comparison_id"]
+    of = {row["reply_id"]: row for row in _rows_of(replies)}
+    _check_replies(histories, replies[replies["reply_id"].isin(set(asked[shown].to_numpy().ravel()))])
+    speaks = {name for name, row in of.items() if isinstance(row["text"], str) and instructs_judge(row["text"])}
+    table = asked.merge(histories[["history_id", "dialogue_id", "slice"]], on="history_id", how="left").sort_values(sort)
+    rows = _rows_of(table)
+    for about in rows:
+        ids = [about[name] for name in shown]
+        about["by"] = tuple(about[name] for name in by)
+        about["shown"], about["told"] = (tuple(of[name].get(what) for name in ids) for what in ("text", "label"))
+        about["marks"] = ("instructs_judge",) * (not speaks.isdisjoint(ids))
+        about["marks"] += ("no_reply",) * (about.get("state", "valid") != "valid")
+    return rows
+
+
+def _drawn_forms(protocol: Protocol, rubric: Rubric, repeats: int, seed: int) -> Forms:
+    """Draw the forms of each pair, or of each reply alone, once: they are the same in both orders and for every judge."""
+    drawn: dict[tuple[str, int, str], list[Form]] = {}
+    alone = protocol.asks == "reply"
+
+    def forms(judge: Model, about: Mapping[str, Any], history: str) -> Iterator[tuple[Form, int]]:
+        for repeat in range(repeats):
+            key = about["reply_id" if alone else "pair_id"], repeat, judge.answer_format
+            if key not in drawn:
+                texts = () if alone else (history, *about["shown"])
+                codes, order = draw_form(protocol, rubric, seed, key[0], repeat, texts=texts)
+                codes = ("reply",) if alone else LETTERS if judge.answer_format == "logprob" else codes
+                split = parts(protocol, order, judge.answer_format)
+                drawn[key] = [Form(protocol, part, codes, judge.answer_format) for part in split]
+            for form in drawn[key]:
+                yield (replace(form, labels=about["told"]) if protocol.tells_author else form), repeat
+
+    return forms
 
 
 def draw_form(
     protocol: Protocol, rubric: Rubric, seed: int, about: str, repeat: int, *, texts: Sequence[str]
-) -> tuple[tuple[str, str], tuple[Dimension, ...]]:
+) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
     """Draw the codes and the order of dimensions for a pair, or for a reply alone."""
-    generator = seeded(seed, about, protocol.name, repeat)
-    # Codes first: which dimensions are asked must not change them.
-    codes = (protocol.codes[0], protocol.codes[1]) if protocol.codes else draw_codes(generator, texts)
-    dimensions = rubric.dimensions
-    if protocol.dimension_order == "shuffled":
-        dimensions = tuple(sorted(dimensions, key=lambda _: generator.random()))
-    return codes, dimensions
+    generator, order = seeded(seed, about, protocol.name, repeat), rubric.dimensions
+    codes = protocol.codes or draw_codes(generator, texts)  # first: which dimensions are asked must not change them
+    shuffled = protocol.dimension_order == "shuffled"
+    return codes, tuple(sorted(order, key=lambda _: generator.random())) if shuffled else order
 
 
-def _history_blocks(histories: pd.DataFrame, protocol: Protocol) -> dict[str, tuple[str, tuple[str, ...]]]:
+def _history_blocks(histories: pd.DataFrame, protocol: Protocol) -> Said:
     """Write every conversation as judges read it, and say where the labels are wrong."""
-    blocks: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for row in _rows_of(histories, ("history_id", "turns", "emotion")):
-        swapped = protocol.turn_labels == "parity" and any(
-            turn["speaker"] != SPEAKERS[number % 2] for number, turn in enumerate(row["turns"])
-        )
-        blocks[row["history_id"]] = (history_block(row, protocol), ("roles_swapped",) if swapped else ())
+    blocks = {}
+    for row in _rows_of(histories):
+        true = [turn["speaker"] for turn in row["turns"]] == [SPEAKERS[at % 2] for at in range(len(row["turns"]))]
+        swapped = ("roles_swapped",) if protocol.turn_labels == "parity" and not true else ()
+        blocks[row["history_id"]] = (history_block(row, protocol), swapped)
     return blocks
 
 
@@ -582,10 +450,22 @@ def _judge_flags(judge: Model, responders: pd.DataFrame | None, present: set[str
     return flags
 
 
-def _rows_of(table: pd.DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
+def _rows_of(table: pd.DataFrame) -> Rows:
     """Give rows as mappings, several times faster than pandas does for text kept in Arrow."""
+    columns = [str(name) for name in table]
     cells = [table[column].to_numpy(dtype=object) for column in columns]
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
+
+
+def _in_json(judges: Sequence[Model]) -> list[Model]:
+    """Leave out, with a word, who answers with one letter, where there is nothing to choose from."""
+    letters = [judge.name for judge in judges if judge.answer_format != "json"]
+    said = f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score or a code needs json"
+    if letters and len(letters) == len(judges):
+        raise JudgeError(f"{said}.")
+    if letters:
+        warnings.warn(f"{said}: left out.", stacklevel=4)
+    return [judge for judge in judges if judge.answer_format == "json"]
 
 
 def _check_judges(judges: Sequence[Model]) -> None:
@@ -598,15 +478,27 @@ def _check_judges(judges: Sequence[Model]) -> None:
         raise JudgeError(f"The judges {', '.join(twice)} are named twice with the same answer format; name each apart.")
 
 
+def _check_comparisons(replies: pd.DataFrame, comparisons: pd.DataFrame) -> None:
+    """Refuse comparisons of other replies than those given, before anything is asked."""
+
+    def refuse(column: str, wrong: pd.Series, expected: str) -> None:
+        refuse_rows("comparisons", column, wrong, comparisons[column], expected)
+
+    of = replies.set_index("reply_id")
+    for side in ("a", "b"):
+        ids = comparisons[f"reply_{side}"]
+        refuse(f"reply_{side}", ~ids.isin(of.index), "a reply of the table replies")
+        refuse(f"reply_{side}", ids.map(of["state"]) != "valid", "a valid reply (pair_replies leaves others out)")
+        refuse("history_id", ids.map(of["history_id"]) != comparisons["history_id"], f"the history of its reply_{side}")
+        responder = f"responder_{side}"
+        refuse(responder, ids.map(of["responder"]) != comparisons[responder], f"the responder of its reply_{side}")
+    refuse("reply_a", comparisons["reply_a"] >= comparisons["reply_b"], "the smaller reply_id of the two as a")
+    refuse("order", comparisons["order"].isna(), "ab or ba, so that it is known what to show first")
+
+
 def _check_replies(histories: pd.DataFrame, replies: pd.DataFrame) -> None:
     """Refuse replies that no judge could read."""
-    faults = {
-        "answer a history that is not in the table histories": ~replies["history_id"].isin(histories["history_id"]),
-        "are not valid (pair_replies leaves such replies out)": replies["state"] != "valid",
-        "have no text": replies["text"].isna() | (replies["text"].str.strip() == ""),
-    }
-    for fault, wrong in faults.items():
-        if wrong.any():
-            first = replies.loc[wrong].iloc[0]
-            said = f"replies: {int(wrong.sum())} of the {len(replies)} to judge {fault}, first {first['reply_id']!r}"
-            raise JudgeError(f"{said} to {first['history_id']!r} (state {first['state']}).")
+    lost = ~replies["history_id"].isin(histories["history_id"])
+    refuse_rows("replies", "history_id", lost, replies["history_id"], "a history that is given too")
+    silent = (replies["state"] == "valid") & (replies["text"].fillna("").str.strip() == "")
+    refuse_rows("replies", "text", silent, replies["reply_id"], "a text where the state is valid")

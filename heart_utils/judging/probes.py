@@ -24,16 +24,12 @@ from heart_utils.judging.judge import plan_questions
 from heart_utils.judging.prompts import AUTHORS, PROMPTS
 from heart_utils.judging.questions import Question
 from heart_utils.judging.respond import PROBES as RULES
-from heart_utils.judging.respond import describe_responders
 from heart_utils.runs import find_root
 from heart_utils.sources.files import read_lines
 from heart_utils.sources.load import load_histories, load_replies, load_responders
 from heart_utils.tables import check_table, empty_table
 
-__all__ = ["CHECKS", "REWRITES", "Check", "Probes", "profile_features"]
-
-BASE = "reference"
-SLICE = "standard"
+__all__ = ["CHECKS", "REWRITES", "Check", "profile_features"]
 
 
 @dataclass(frozen=True)
@@ -61,22 +57,11 @@ PROFILES = tuple(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Probes:
-    """The tables that a judge of probes is asked about."""
-
-    #: As in :mod:`heart_utils.tables`. Each comparison is of a probe with the reference reply it was made from.
-    histories: pd.DataFrame
-    responders: pd.DataFrame
-    replies: pd.DataFrame
-    comparisons: pd.DataFrame
-
-
 @lru_cache(maxsize=1)
-def make_probes() -> Probes:
-    """Build the probes from the sample's standard histories and their reference replies."""
+def make_probes() -> dict[str, pd.DataFrame]:
+    """Build the tables of probes from the sample's standard histories and reference replies, each compared with its own."""
     histories = load_histories("sample")
-    histories = histories[histories["slice"] == SLICE].reset_index(drop=True)
+    histories = histories[histories["slice"] == "standard"].reset_index(drop=True)
     base = load_replies("sample").set_index("history_id").loc[histories["history_id"]].reset_index()
     # Rewritten by hand: by rule, they would be broken as well as bare.
     lines = read_lines(find_root() / "data" / "sample" / "specifics_removed.jsonl")
@@ -91,34 +76,30 @@ def make_probes() -> Probes:
             rows.append({**reply, **named, "text": check.text.format_map(texts), "flags": []})
     replies = check_table("replies", pd.concat([base, pd.DataFrame(rows)]))
     rng = np.random.default_rng(0)  # nothing is drawn where all pairs are shown in both orders
-    comparisons = [pair_replies(replies[replies["responder"].isin([BASE, check.name])], rng=rng) for check in CHECKS]
-    probes = named_probes([check.name for check in CHECKS])
-    responders = check_table("responders", pd.concat([load_responders("sample"), probes]))
-    return Probes(histories, responders, replies, check_table("comparisons", pd.concat(comparisons)))
+    pairs = [pair_replies(replies[replies["responder"].isin(["reference", check.name])], rng=rng) for check in CHECKS]
+    responders = pd.concat([load_responders("sample"), named_probes([check.name for check in CHECKS])], ignore_index=True)
+    comparisons = pd.concat(pairs, ignore_index=True)
+    return {"histories": histories, "responders": responders, "replies": replies, "comparisons": comparisons}
 
 
 def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
     """Have judges compare each probe with the reply it was made from, in both orders, on ``overall``."""
-    probes = make_probes()
-    asked: dict[str, Any] = {"responders": probes.responders, "dimensions": ["overall"], "seed": seed}
-    return plan_questions(probes.histories, probes.replies, probes.comparisons, list(judges), **asked)
+    asked: dict[str, Any] = {**make_probes(), "judges": judges, "dimensions": ["overall"], "seed": seed}
+    return plan_questions(**asked)
 
 
 def named_probes(names: Sequence[str]) -> pd.DataFrame:
     """Make the table of responders for replies that were changed by rule."""
-    template = describe_responders(["echo"])
-    return pd.concat([template.assign(responder=name) for name in names], ignore_index=True)
+    return check_table("responders", pd.DataFrame({"responder": names, "responder_kind": "probe"}))
 
 
 def rewrite_replies(replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int) -> pd.DataFrame:
     """Rewrite each reply in `n` ways, each feature of :data:`REWRITES` on in half of them, as a seed draws it.
 
-    `n` is even, from 2 to 16. Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``, so that a feature is
+    `n` is even, at most 16. Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``, so that a feature is
     never on more often than off, and differences in one say nothing about the others. Labels (``expert``, ``person``, ``ai``)
     are drawn apart from the features, as evenly as `n` allows. What is drawn for a history depends on the seed and its id.
     """
-    if n % 2 or not 2 <= n <= len(PROFILES):
-        raise ValueError(f"rewrites is {n}, expected an even number from 2 to {len(PROFILES)}.")
     if replies["history_id"].duplicated().any():
         raise ValueError("rewrites: some history has several given replies; expected one, which is rewritten.")
     rows: list[dict[Any, Any]] = []

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from heart_utils.calls.models import Call
 from heart_utils.judging.readings import Reading, read_dimensions, read_hits, read_labels
@@ -28,28 +28,16 @@ from heart_utils.settings import Text, read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.tables import SPEAKERS
 
-__all__ = [
-    "REPLY_INSTRUCTIONS",
-    "Dimension",
-    "Form",
-    "Protocol",
-    "ProtocolError",
-    "Rubric",
-    "RubricError",
-    "load_codebooks",
-    "load_protocol",
-    "load_rubric",
-    "prompt_hash",
-]
+__all__ = ["REPLY_INSTRUCTIONS", "Dimension", "Form", "Protocol", "ProtocolError", "Rubric", "RubricError"]
+__all__ += ["load_codebooks", "load_protocol", "load_rubric", "prompt_hash"]
 
 T = TypeVar("T")
-
+Line = Annotated[Text, StringConstraints(strip_whitespace=True)]
 Messages = tuple[Mapping[str, str], ...]
 
 # Beside the code and not in a run's own project: another word there asks another question.
 DATA = next(above / "data" for above in Path(__file__).parents[1:3] if (above / "data").is_dir())  # in a wheel, in a checkout
 PROMPTS = read_yaml(DATA / "prompts.yaml", dict[str, Any], ValueError)
-LANGUAGES = tuple(PROMPTS["items"])
 REPLY_INSTRUCTIONS: str = PROMPTS["reply"].format(sentences=MAX_SENTENCES, words=MAX_WORDS)
 """What whoever writes a reply is told: the same words for a model and for a person in a study."""
 
@@ -78,10 +66,10 @@ class ProtocolError(ValueError):
 class Dimension:
     """One line of a rubric: its name in the tables, what to ask of a reply, and what a reply at either end does."""
 
-    name: Text
-    question: Text
-    high: Text
-    low: Text
+    name: Line
+    question: Line
+    high: Line
+    low: Line
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", self.name):
@@ -94,8 +82,8 @@ class Dimension:
 class Rubric:
     """Dimensions in the order of their file; `title` is a line for captions, `about` says where the words come from."""
 
-    name: Text
-    title: Text
+    name: Line
+    title: Line
     dimensions: Annotated[tuple[Dimension, ...], Field(min_length=1)]
     about: str = ""
 
@@ -114,10 +102,10 @@ class Rubric:
         if names is None:
             return self
         wanted = [names] if isinstance(names, str) else list(names)
-        unknown = [name for name in wanted if name not in self.names]
-        if unknown or not wanted or len(set(wanted)) < len(wanted):
+        strange = [name for name in wanted if name not in self.names]
+        if strange or not wanted or len(set(wanted)) < len(wanted):
             fault = (
-                f"{unknown[0]!r} is not one of them" if unknown else "one of them stands twice" if wanted else "none was named"
+                f"{strange[0]!r} is not one of them" if strange else "one of them stands twice" if wanted else "none was named"
             )
             raise RubricError(f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {fault}.")
         return replace(self, dimensions=tuple(one for one in self.dimensions if one.name in wanted))
@@ -148,9 +136,7 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     >>> load_rubric("heart").names[:3]
     ('human_alignment', 'empathic_responsiveness', 'attunement')
     """
-    _, rubric = _read_from(name_or_path, Rubric, RubricError)
-    lines = [replace(one, **{name: str(text).strip() for name, text in vars(one).items()}) for one in rubric.dimensions]
-    return replace(rubric, name=rubric.name.strip(), title=rubric.title.strip(), dimensions=tuple(lines))
+    return _read_from(name_or_path, Rubric, RubricError)[1]
 
 
 @dataclass(frozen=True)
@@ -185,6 +171,11 @@ class Protocol:
         if self.codes and (len(self.codes) != 2 or len(set(self.codes)) < 2 or not all(self.codes)):
             raise ValueError(f"codes is {list(self.codes)!r}, expected two different texts, for the first and second reply.")
 
+    @property
+    def answers(self) -> str:
+        """What is said of each dimension: a ``score``, or which is better by a ``number`` or by ``plus`` signs."""
+        return "score" if self.asks == "reply" else self.margin
+
 
 def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     """Read a protocol and check it.
@@ -192,8 +183,7 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     Parameters
     ----------
     name_or_path : str or path
-        A bare name means ``data/protocols/<name>.yaml`` of the project; else a file of the user's,
-        with the keys of ``data/protocols/heart.yaml``.
+        As in :func:`load_rubric`, of ``data/protocols``.
 
     Returns
     -------
@@ -234,22 +224,19 @@ def show_turns(turns: Sequence[Mapping[str, str]]) -> str:
     return "\n".join(f"{LABELS[turn['speaker']]}: {' '.join(turn['text'].split())}" for turn in turns)
 
 
-def reply_messages(turns: Sequence[Mapping[str, str]], instructions: str = REPLY_INSTRUCTIONS) -> Messages:
-    """Ask a model for the supporter's next turn.
+def reply_messages(
+    turns: Sequence[Mapping[str, str]], instructions: str = REPLY_INSTRUCTIONS, language: str | None = None
+) -> Messages:
+    """Ask a model for the supporter's next turn; in a language, as HeartBench does: in one message, with no limit of length.
 
     The conversation stands in one message, as a transcript, since it may begin with either speaker, and not every
     provider lets an assistant speak first.
     """
-    return (
-        {"role": "system", "content": instructions},
-        {"role": "user", "content": f"The conversation so far:\n\n{show_turns(turns)}\n\nYour reply as the supporter:"},
-    )
-
-
-def item_reply_messages(turns: Sequence[Mapping[str, str]], language: str) -> Messages:
-    """Ask for the next turn as HeartBench does: in one message, with no limit of length."""
-    words = PROMPTS["items"][language]
-    return ({"role": "user", "content": words["reply"].format(history=transcript(turns, language))},)
+    if language is not None:
+        said = PROMPTS["items"][language]["reply"].format(history=transcript(turns, language))
+        return ({"role": "user", "content": said},)
+    said = f"The conversation so far:\n\n{show_turns(turns)}\n\nYour reply as the supporter:"
+    return {"role": "system", "content": instructions}, {"role": "user", "content": said}
 
 
 def transcript(turns: Sequence[Mapping[str, str]], language: str) -> str:
@@ -268,8 +255,8 @@ class Form:
     answer_format: str = "json"
     labels: tuple[str, ...] = ()
     title: ClassVar[str] = "judgement"
-    repairable: ClassVar[tuple[str, ...]] = ("ok",)
-    """What may have become of a call whose answer is asked for once more, if it cannot be read."""
+    room: ClassVar[tuple[int, int]] = (200, 120)  #: Tokens for an answer in JSON: so many, and for each cell.
+    repairable: ClassVar[tuple[str, ...]] = ("ok",)  #: Ends of a call after which what cannot be read is asked for once more.
 
     @property
     def name(self) -> str:
@@ -281,42 +268,27 @@ class Form:
         """What a reading is about, in the order read: dimension, and item where there are any."""
         return [(dimension.name, None) for dimension in self.dimensions]
 
-    @property
-    def room(self) -> int:
-        """Tokens for an answer in JSON."""
-        return 200 + 120 * len(self.dimensions)
-
-    def again(self, answer: str | None, fault: str) -> Messages:
+    def again(self, answer: str, fault: str) -> Messages:
         """Ask once more for an answer that could not be read."""
-        return _once_more((answer or "").strip()[:MAX_REPEATED], fault, "judgement", self.answer_form())
+        return _once_more(answer.strip()[:MAX_REPEATED], fault, self.title, self.answer_form())
 
     def read(self, call: Call) -> tuple[list[Reading], str | None]:
-        """Read what a call answered, one reading a dimension, and what is wrong with it."""
-        names = [dimension.name for dimension in self.dimensions]
-        how = self.protocol
-        return read_dimensions(call, names, self.codes, letter=self.answer_format == "logprob", scores=how.asks == "reply",
-                               ties=how.ties, plus=how.margin == "plus", once=how.reasoning == "once")  # fmt: skip
+        """Read what a call answered, one reading a cell, and what is wrong with it."""
+        return read_dimensions(call, self)
 
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
-        open_, close = text_markers((history, *replies))
-        parts = [f"The conversation so far:\n{open_}\n{history}\n{close}"]
         names = [f"Reply {code}" for code in self.codes] if self.protocol.asks == "pair" else ["The reply"]
         if self.protocol.tells_author:
             names = [f"{name}, written by {AUTHORS[label]}" for name, label in zip(names, self.labels, strict=True)]
-        parts += [f"{name}:\n{open_}\n{text}\n{close}" for name, text in zip(names, replies, strict=True)]
-        parts.append(self.task())
-        return (
-            {"role": "system", "content": self.protocol.rules},
-            {"role": "user", "content": "\n\n".join(parts)},
-        )
+        return _shown(self.protocol.rules, history, dict(zip(names, replies, strict=True)), self.task())
 
     def task(self) -> str:
         """Say what to judge and how to answer: the part of a prompt that comes last."""
-        if self.answer_format == "logprob":
-            first, second = self.codes
-            return f"{_lines(self.dimensions)}\n\nWhich reply does better on this, {first} or {second}? Answer with one letter."
-        return f"{_lines(self.dimensions)}\n\n{self.answer_form()}"
+        if self.answer_format == "json":
+            return f"{_lines(self.dimensions)}\n\n{self.answer_form()}"
+        first, second = self.codes
+        return f"{_lines(self.dimensions)}\n\nWhich reply does better on this, {first} or {second}? Answer with one letter."
 
     def answer_form(self) -> str:
         """Say in words, and by a skeleton, how to answer in JSON."""
@@ -328,17 +300,14 @@ class Form:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the answer, in the subset that providers share."""
-        if self.protocol.asks == "reply":
-            cells: dict[str, Any] = {"score": {"type": "integer", "enum": [1, 2, 3, 4, 5]}}
-        else:
-            winner = {"type": "string", "enum": [*self.codes, "tie"] if self.protocol.ties else [*self.codes]}
-            cells = {"winner": winner, "margin": {"type": "integer", "enum": [1, 2, 3, 4, 5]}}
+        scale, once = {"type": "integer", "enum": [1, 2, 3, 4, 5]}, self.protocol.reasoning == "once"
+        words = [*self.codes, "tie"] if self.protocol.ties else [*self.codes]
+        cells: dict[str, Any] = {"winner": {"type": "string", "enum": words}, "margin": scale}
+        cells = {"score": scale} if self.protocol.asks == "reply" else cells
         reasoning = {"reasoning": {"type": "string"}}
-        once = self.protocol.reasoning == "once"
-        if self.protocol.asks == "pair" and self.protocol.margin == "plus":
-            value: dict[str, Any] = {"type": "string", "enum": [code + "+" * n for code in self.codes for n in range(1, 6)]}
-        else:
-            value = _object(cells if once else reasoning | cells)
+        value: dict[str, Any] = _object(cells if once else reasoning | cells)
+        if self.protocol.answers == "plus":
+            value = {"type": "string", "enum": [code + "+" * n for code in self.codes for n in range(1, 6)]}
         verdicts = {dimension.name: value for dimension in self.dimensions}
         return _object(reasoning | verdicts if once else verdicts)
 
@@ -365,13 +334,8 @@ class Codebooks:
     about: str = ""
 
 
-def load_codebooks(file: str | os.PathLike[str] | None = None) -> dict[str, Codebook]:
-    """Load codebooks for replies.
-
-    Parameters
-    ----------
-    file : path, optional
-        YAML like ``data/rubrics/strategies.yaml``, which is read if none is given.
+def load_codebooks() -> dict[str, Codebook]:
+    """Load the codebooks for replies, those of ``data/rubrics/strategies.yaml``.
 
     Returns
     -------
@@ -388,7 +352,7 @@ def load_codebooks(file: str | os.PathLike[str] | None = None) -> dict[str, Code
     >>> {name: len(codes) for name, codes in load_codebooks().items()}
     {'release': 15, 'esconv': 8, 'focus': 4, 'safety': 4, 'risk': 2}
     """
-    path = find_root() / "data" / "rubrics" / "strategies.yaml" if file is None else Path(file)
+    path = find_root() / "data" / "rubrics" / "strategies.yaml"
     found: dict[str, Codebook] = read_yaml(path, Codebooks, RubricError).codebooks
     names = [code.name for codes in found.values() for code in codes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -398,12 +362,13 @@ def load_codebooks(file: str | os.PathLike[str] | None = None) -> dict[str, Code
 
 @dataclass(frozen=True)
 class Labels:
-    """A question about which labels of a codebook hold of one reply."""
+    """A question about which labels of a codebook hold of one reply; its parts are those of :class:`Form`."""
 
     codes: Codebook
     name: ClassVar[str] = "codes"
     answer_format: ClassVar[str] = "json"
     title: ClassVar[str] = "labels"
+    room: ClassVar[tuple[int, int]] = (60, 16)
     repairable: ClassVar[tuple[str, ...]] = ("ok", "truncated")
 
     @property
@@ -411,20 +376,10 @@ class Labels:
         """The labels, in the order shown."""
         return [(code.name, None) for code in self.codes]
 
-    @property
-    def room(self) -> int:
-        """Tokens for an answer."""
-        return 60 + 16 * len(self.codes)
-
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
-        open_, close = text_markers((history, *replies))
         labels = "\n".join(f"- {code.name}: {code.says}" for code in self.codes)
-        content = (
-            f"The conversation so far:\n{open_}\n{history}\n{close}\n\n"
-            f"The reply:\n{open_}\n{replies[0]}\n{close}\n\nLabels:\n{labels}\n\n{self.answer_form()}"
-        )
-        return {"role": "system", "content": PROMPTS["coder"]}, {"role": "user", "content": content}
+        return _shown(PROMPTS["coder"], history, {"The reply": replies[0]}, f"Labels:\n{labels}\n\n{self.answer_form()}")
 
     def answer_form(self) -> str:
         """Say in words, and by a pattern, how to answer."""
@@ -433,7 +388,7 @@ class Labels:
 
     def again(self, answer: str, fault: str) -> Messages:
         """Ask once more for an answer that could not be read."""
-        return _once_more(answer.strip(), fault, "labels", self.answer_form())
+        return _once_more(answer.strip(), fault, self.title, self.answer_form())
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -455,17 +410,13 @@ class Items:
     name: ClassVar[str] = "heartbench"
     answer_format: ClassVar[str] = "json"
     title: ClassVar[str] = "hits"
+    room: ClassVar[tuple[int, int]] = (500, 60)
     repairable: ClassVar[tuple[str, ...]] = ("ok", "truncated")
 
     @property
     def cells(self) -> list[tuple[str, str | None]]:
         """The ability that each item is about, and the item."""
         return [(item["ability"], item["item"]) for item in self.items]
-
-    @property
-    def room(self) -> int:
-        """Tokens for an answer."""
-        return 500 + 60 * len(self.items)
 
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
@@ -474,9 +425,8 @@ class Items:
             f"{number}. [{item['ability']}][{worth}] {item['content']}"
             for number, (item, worth) in enumerate(zip(self.items, points, strict=True), start=1)
         )
-        words = PROMPTS["items"][self.language]["judge"]
-        said = words.format(n=len(self.items), history=history, reply=replies[0], items=shown)
-        return ({"role": "user", "content": said},)
+        said = PROMPTS["items"][self.language]["judge"]
+        return ({"role": "user", "content": said.format(n=len(self.items), history=history, reply=replies[0], items=shown)},)
 
     def again(self, answer: str, fault: str) -> Messages:
         """Ask once more for an answer that cannot be used."""
@@ -499,6 +449,13 @@ class Items:
         return read_hits(call, len(self.items))
 
 
+def _shown(rules: str, history: str, replies: Mapping[str, str], task: str) -> Messages:
+    """Show a conversation and replies between markers that none of them can close, and then what is asked."""
+    open_, close = text_markers((history, *replies.values()))
+    parts = [f"{name}:\n{open_}\n{text}\n{close}" for name, text in {"The conversation so far": history, **replies}.items()]
+    return {"role": "system", "content": rules}, {"role": "user", "content": "\n\n".join([*parts, task])}
+
+
 def _once_more(answer: str, fault: str, what: str, form: str) -> Messages:
     said = f"That answer could not be read: {fault}. Give the same {what} again. {form}"
     return {"role": "assistant", "content": answer or "(nothing)"}, {"role": "user", "content": said}
@@ -507,11 +464,9 @@ def _once_more(answer: str, fault: str, what: str, form: str) -> Messages:
 def history_block(history: Mapping[Any, Any], protocol: Protocol) -> str:
     """Write a conversation as a judge shall read it."""
     turns = history["turns"]
-    if protocol.turn_labels == "parity":
-        labels = [list(LABELS.values())[number % 2] for number in range(len(turns))]
-    else:
-        labels = [turn["speaker"].capitalize() for turn in turns]
-    lines = [f"{label}: {turn['text']}" for label, turn in zip(labels, turns, strict=True)]
+    speakers = [turn["speaker"] for turn in turns]
+    speakers = [SPEAKERS[number % 2] for number in range(len(turns))] if protocol.turn_labels == "parity" else speakers
+    lines = [f"{LABELS[speaker]}: {turn['text']}" for speaker, turn in zip(speakers, turns, strict=True)]
     emotion = history.get("emotion")
     if protocol.names_emotion and isinstance(emotion, str):
         lines.insert(0, f"(The seeker's emotion: {emotion}.)")
@@ -536,10 +491,9 @@ def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str
         # Only random() is promised to give the same numbers in every version of Python.
         first = int(generator.random() * len(CODE_LETTERS))
         second = (first + 1 + int(generator.random() * (len(CODE_LETTERS) - 1))) % len(CODE_LETTERS)
-        letters = CODE_LETTERS[first], CODE_LETTERS[second]
-        codes = (f"{letters[0]}{100 + int(generator.random() * 900)}", f"{letters[1]}{100 + int(generator.random() * 900)}")
-        if not any(code in text for text in texts for code in codes):
-            return codes
+        one, two = (f"{CODE_LETTERS[at]}{100 + int(generator.random() * 900)}" for at in (first, second))
+        if not any(code in text for text in texts for code in (one, two)):
+            return one, two
 
 
 def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json") -> str:
@@ -568,9 +522,7 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
     codes = ("reply",) if protocol.asks == "reply" else LETTERS
     turns = [{"speaker": "supporter", "text": "one"}, {"speaker": "seeker", "text": "two"}]
     history = history_block({"turns": turns, "emotion": "three"}, protocol)
-    forms = [
-        Form(protocol, dimensions, codes, answer_format) for dimensions in parts(protocol, rubric.dimensions, answer_format)
-    ]
+    forms = [Form(protocol, part, codes, answer_format) for part in parts(protocol, rubric.dimensions, answer_format)]
     said = [[form.messages(history, ["four", "five"][: len(codes)]), form.schema] for form in forms]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -591,36 +543,21 @@ def _lines(dimensions: tuple[Dimension, ...]) -> str:
 @lru_cache(maxsize=2_048)
 def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
     """Say how to answer, with places for the codes."""
+    words, (first, second) = PROMPTS["answer"], PLACES
+    ties = words["ties"] if protocol.ties else dict.fromkeys(words["ties"], "")
+    how = words[protocol.answers].format(first=first, second=second, **ties)
+    plus = f"{first} or {second}, then + to +++++"
+    cells: Any = {"score": {"score": 0}, "number": {"winner": "...", "margin": 0}, "plus": plus}[protocol.answers]
     once = protocol.reasoning == "once"
-    if protocol.asks == "reply":
-        cells: Any = {"score": 0}
-        how = "score it from 1 (the low end) to 5 (the high end)"
-    else:
-        first, second = PLACES
-        tie = ' or "tie"' if protocol.ties else ""
-        how = f'say which reply does better on it, "{first}" or "{second}"{tie}'
-        if protocol.margin == "plus":
-            cells = f"{first} or {second}, then + to +++++"
-            how += ", followed by one plus sign (hardly better) to five (far better)"
-        else:
-            cells = {"winner": "...", "margin": 0}
-            how += ", and by what margin, from 1 (hardly better) to 5 (far better)"
-            how += "; for a tie the margin does not count" if tie else ""
-    if once:
-        said = f"First give your reasoning in a few sentences; then, for each dimension, {how}."
-    else:
-        said = f"For each dimension first give your reasoning in one sentence, then {how}."
     values = dict.fromkeys((one.name for one in dimensions), cells if once else {"reasoning": "...", **cells})
     pattern = json.dumps({"reasoning": "...", **values} if once else values, ensure_ascii=False)
-    return f"{said} Answer with one JSON object and nothing else, filled in after this pattern:\n{pattern}"
+    return f"{words[protocol.reasoning].format(how=how)} {words['form']}:\n{pattern}"
 
 
 def text_markers(texts: Sequence[str]) -> tuple[str, str]:
     """Make the markers longer than any run of their signs in the texts, so that no text can close its own."""
-    length = 3
-    for text in texts:
-        if "<<<" in text or ">>>" in text:
-            length = max(length, 1 + max(len(run) for run in re.findall(r"<{3,}|>{3,}", text)))
+    with_runs = [text for text in texts if "<<<" in text or ">>>" in text]  # few, and quicker found than by a pattern
+    length = max((1 + len(run) for text in with_runs for run in re.findall(r"<{3,}|>{3,}", text)), default=3)
     return "<" * length, ">" * length
 
 

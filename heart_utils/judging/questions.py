@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ class Question(NamedTuple):
         if not self.in_json:
             options = LETTER_OPTIONS
         elif not self.judge.limits_room:
-            options["max_tokens"] = self.form.room
+            options["max_tokens"] = self.form.room[0] + self.form.room[1] * len(self.form.cells)
         if schema and self.in_json:
             what = {"name": self.form.title, "strict": True, "schema": self.form.schema}
             options["response_format"] = {"type": "json_schema", "json_schema": what}
@@ -77,12 +77,12 @@ class Question(NamedTuple):
         return replace(request, messages=(*request.messages, *self.form.again(answer, fault)))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Answer:
     """What a question was answered: in one call, in two where it had to be asked again, in none where there was no reply."""
 
     question: Question
-    calls: tuple[Call, ...]
+    calls: Sequence[Call]
 
     @cached_property
     def first(self) -> tuple[list[Reading], str | None]:
@@ -125,33 +125,28 @@ def ask_questions(
     if mode not in ("missing", "replay"):
         raise JudgeError(f"mode is {mode!r}, expected 'missing' or 'replay'; a plan says what would be asked.")
     asking |= {"ledger": ledger, "mode": mode}
-    failed = [Answer(question, ()) for question in questions if not question.reply_is_there]
-    questions = [question for question in questions if question.reply_is_there]
-    calls, missing = _look_up(questions, ledger, again=mode != "replay")
+    there = [question for question in questions if question.reply_is_there]
+    calls, missing = _look_up(there, ledger, again=mode != "replay")
     if missing and mode != "replay":
-        note_schemas([questions[place].judge for place in missing if questions[place].in_json], ledger)
+        note_schemas([there[place].judge for place in missing if there[place].in_json], ledger)
     new = ask_all(list(missing.values()), max_paid_calls=max_paid_calls, **asking) if missing else []
     calls |= zip(missing, new, strict=True)
-    answers = [Answer(question, (calls[place],)) for place, question in enumerate(questions)]
-    unread = {
-        place: answer
-        for place, answer in enumerate(answers)
-        if answer.calls[0].status in answer.question.form.repairable and answer.first[1]
-    }
-    asked = question_requests([answer.question for answer in unread.values()], ledger)
-    repairs = {
-        place: answer.question.repair(request, answer.calls[0].text, str(answer.first[1]))
-        for (place, answer), request in zip(unread.items(), asked, strict=True)
-    }
+    answers = [Answer(question, [calls[place]]) for place, question in enumerate(there)]
+    unread = [one for one in answers if one.calls[0].status in one.question.form.repairable and one.first[1]]
+    asked = question_requests([answer.question for answer in unread], ledger)
+    repairs = [
+        (answer, answer.question.repair(request, answer.calls[0].text, str(answer.first[1])))
+        for answer, request in zip(unread, asked, strict=True)
+    ]
     if mode == "replay":  # takes only what was asked, so that a new parser needs no call
-        known = ledger.find([request.key for request in repairs.values()])
-        repairs = {place: request for place, request in repairs.items() if request.key in known}
+        known = ledger.find([request.key for _, request in repairs])
+        repairs = [(answer, request) for answer, request in repairs if request.key in known]
     if max_paid_calls is not None:
         max_paid_calls = max(max_paid_calls - len({call.call_id for call in new if call.cost_usd != 0}), 0)
-    second = ask_all(list(repairs.values()), max_paid_calls=max_paid_calls, **asking) if repairs else []
-    for place, call in zip(repairs, second, strict=True):
-        answers[place] = Answer(answers[place].question, (*answers[place].calls, call))
-    return [*answers, *failed]
+    second = ask_all([request for _, request in repairs], max_paid_calls=max_paid_calls, **asking) if repairs else []
+    for (answer, _), call in zip(repairs, second, strict=True):
+        answer.calls = [*answer.calls, call]
+    return [*answers, *(Answer(question, ()) for question in questions if not question.reply_is_there)]
 
 
 def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger) -> pd.DataFrame:
@@ -165,15 +160,11 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
             takes: tuple[Any, ...] = (0, 0, 0.0, 0.0)
             if call is not None:
                 takes = (call.prompt_tokens, call.completion_tokens, call.cost_usd, bound(request))
-            rows.append((*who, call is None, *takes))
-    names = [*by, "recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
-    table = pd.DataFrame(rows, columns=names).astype({"cost_usd": float, "at_most_usd": float})
-    total = partial(pd.Series.sum, skipna=False)  # one unknown price leaves the sum unknown
-    sums: dict[str, Any] = {name: (name, "sum") for name in ("prompt_tokens", "completion_tokens")}
-    sums |= {name: (name, total) for name in ("cost_usd", "at_most_usd")}
-    groups = table.groupby(list(by), sort=False)
-    counts: pd.DataFrame = groups.agg(n_calls=("recorded", "size"), n_recorded=("recorded", "sum"), **sums)
-    return counts.reset_index()
+            rows.append((*who, 1, int(call is None), *takes))
+    takes_of = ["prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
+    table = pd.DataFrame(rows, columns=[*by, "n_calls", "n_recorded", *takes_of])
+    table = table.astype({"cost_usd": float, "at_most_usd": float})
+    return table.groupby(list(by), sort=False).sum(skipna=False).reset_index()  # one unknown price leaves the sum unknown
 
 
 def takes_schema(model: Model, ledger: Ledger) -> bool:
@@ -187,14 +178,10 @@ def takes_schema(model: Model, ledger: Ledger) -> bool:
 def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator[Request]:
     """Make each request with a JSON schema or without: in the form in which it is recorded, or else its model's."""
     questions = iter(questions)
-    schemas: dict[tuple[str, bool | None], bool] = {}
     while chunk := list(islice(questions, CHUNK)):
-        wanted = []
-        for question in chunk:
-            who = question.judge.identity_digest, question.judge.json_schema
-            if question.in_json and who not in schemas:
-                schemas[who] = takes_schema(question.judge, ledger)
-            wanted.append(question.in_json and schemas[who])
+        judges = {(one.judge.identity_digest, one.judge.json_schema): one.judge for one in chunk if one.in_json}
+        schemas = {who: takes_schema(judge, ledger) for who, judge in judges.items()}
+        wanted = [one.in_json and schemas[one.judge.identity_digest, one.judge.json_schema] for one in chunk]
         requests = [question.request(schema=schema) for question, schema in zip(chunk, wanted, strict=True)]
         known = ledger.statuses([request.key for request in requests])
         others = {
@@ -210,8 +197,7 @@ def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator
 def note_schemas(models: Iterable[Model], ledger: Ledger) -> None:
     """Note in the ledger how models are asked from now on, whatever a later litellm says of them."""
     told = {model.identity_digest: takes_schema(model, ledger) for model in models if model.json_schema is None}
-    notes = {f"{SCHEMA} {digest}": "yes" if schema else "no" for digest, schema in told.items()}
-    ledger.note(notes)
+    ledger.note({f"{SCHEMA} {digest}": "yes" if schema else "no" for digest, schema in told.items()})
 
 
 @collector_paused()

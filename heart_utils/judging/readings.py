@@ -11,9 +11,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heart_utils.calls.models import Call
+
+if TYPE_CHECKING:
+    from heart_utils.judging.prompts import Form
 
 __all__ = ["Reading"]
 
@@ -21,6 +24,8 @@ MAX_MARGIN = 5
 ENOUGH_MASS = 0.5
 DECODER = json.JSONDecoder(strict=False)  # a raw line break inside a string is no reason to lose a verdict
 TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+WHOLE = re.compile(r"\s*([1-5])(?:\.0)?(?:\s*/\s*5)?\s*")
+CALLED = re.compile(r"^(?:the\s+)?(?:reply|response|respondent)\s+")
 PLUS_SIGNS = re.compile(r"[^\w+]*(\w+)[^\w+]*(\+*)[^\w+]*")
 WRAPPERS = ("dimensions", "verdicts", "scores", "answer", "result", "judgement", "judgment", "scales")
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -51,24 +56,18 @@ class Reading(NamedTuple):
     little_mass: bool = False
 
 
-def read_dimensions(
-    call: Call, names: Sequence[str], codes: Sequence[str], *, letter: bool, scores: bool, ties: bool, plus: bool, once: bool
-) -> tuple[list[Reading], str | None]:
+def read_dimensions(call: Call, form: Form) -> tuple[list[Reading], str | None]:
     """Read a judgement of a pair, or of one reply alone."""
-    if letter:
+    if form.answer_format == "logprob":
         failed = call.status in ("error", "refused")
-        return [Reading(call.status) if failed else _read_letter(call, codes)], None
-    found, failure = _answer(call, names, lambda text: find_object(text, names), "of the form asked for")
+        return [Reading(call.status) if failed else _read_letter(call, form.codes)], None
+    names = [dimension.name for dimension in form.dimensions]
+    found, failure = _answer(call, names, len(names), "of the form asked for")
     if found is None:
         return failure
-    shared = _text(found.get("reasoning")) if once else None
-    words = {codes[0]: "first", codes[-1]: "second"} | ({"tie": "tie"} if ties else {})
+    shared = _text(found.get("reasoning")) if form.protocol.reasoning == "once" else None
     read = [
-        (Reading("unparsed"), f"{name} is missing")
-        if name not in found
-        else _read_score(name, found[name], shared)
-        if scores
-        else _read_winner(name, found[name], words, shared, plus=plus)
+        _read_cell(name, found[name], form, shared) if name in found else (Reading("unparsed"), f"{name} is missing")
         for name in names
     ]
     return [reading for reading, _ in read], "; ".join(fault for _, fault in read if fault) or None
@@ -76,7 +75,7 @@ def read_dimensions(
 
 def read_labels(call: Call, names: Sequence[str]) -> tuple[list[Reading], str | None]:
     """Read which labels hold; one that is left out is ``unparsed``, never absent."""
-    found, failure = _answer(call, names, lambda text: last_object(text, names), "with the labels")
+    found, failure = _answer(call, names, len(names), "with the labels")
     if found is None:
         return failure
     said = {name: found.get(name) for name in names}
@@ -88,7 +87,7 @@ def read_labels(call: Call, names: Sequence[str]) -> tuple[list[Reading], str | 
 
 def read_hits(call: Call, n: int) -> tuple[list[Reading], str | None]:
     """Read exactly as many hits as items, each 1, 0 or null, or none at all."""
-    found, failure = _answer(call, range(n), lambda text: last_object(text, ["hits"]), "with hits")
+    found, failure = _answer(call, ["hits"], n, "with hits")
     if found is None:
         return failure
     hits, fault = found["hits"], None
@@ -106,15 +105,16 @@ def read_hits(call: Call, n: int) -> tuple[list[Reading], str | None]:
 
 
 def _answer(
-    call: Call, cells: Sequence[Any], find: Callable[[str], dict[str, Any] | None], form: str
+    call: Call, names: Sequence[str], n_cells: int, form: str
 ) -> tuple[dict[str, Any] | None, tuple[list[Reading], str | None]]:
     """Find the object in an answer; where there is none, what every cell is then, and what is wrong."""
+    found, fault = find_object(call.text, names), f"it holds no JSON object {form}"
+    state = "unparsed"
     if call.status not in ("ok", "truncated"):
-        return None, ([Reading("refused" if call.status == "refused" else "error")] * len(cells), None)
-    found = find(call.text)
-    if found is None and REFUSAL.match(call.text):
-        return None, ([Reading("refused")] * len(cells), None)
-    return found, ([Reading("unparsed")] * len(cells), f"it holds no JSON object {form}")
+        found, state = None, "refused" if call.status == "refused" else "error"
+    elif found is None and REFUSAL.match(call.text):
+        state = "refused"
+    return found, ([Reading(state)] * n_cells, fault if state == "unparsed" else None)
 
 
 def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
@@ -138,11 +138,6 @@ def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
 def _letter(token: str) -> str:
     """Strip what tokenizers and models put around a letter."""
     return token.strip(" \t\n▁Ġ*\"'().")
-
-
-def last_object(text: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """Find the last object in a text that has any of these keys."""
-    return _last(text, lambda content: content if isinstance(content, dict) and set(names) & set(content) else None)
 
 
 def find_object(text: str, names: Sequence[str]) -> dict[str, Any] | None:
@@ -205,51 +200,39 @@ def _pieces(text: str, names: Sequence[str]) -> dict[str, Any] | None:
     return found if any(name in found for name in names) else None
 
 
-def _read_score(name: str, value: Any, shared: str | None) -> tuple[Reading, str | None]:
-    cells = value if isinstance(value, dict) else {}
-    rationale, told = shared or _text(cells.get("reasoning")), cells.get("score", value)
-    score = _whole(told)
-    if score is None:
-        return Reading("unparsed", rationale=rationale), f"the score on {name} is {told!r}, expected one of 1, 2, 3, 4, 5"
-    return Reading("valid", score=score, rationale=rationale), None
-
-
-def _read_winner(
-    name: str, value: Any, words: Mapping[str, str], shared: str | None, *, plus: bool
-) -> tuple[Reading, str | None]:
+def _read_cell(name: str, value: Any, form: Form, shared: str | None) -> tuple[Reading, str | None]:
+    """Read what is said on one dimension, and what is wrong with it."""
     cells = value if isinstance(value, dict) else {}
     rationale = shared or _text(cells.get("reasoning"))
+    if form.protocol.asks == "reply":
+        score = _whole(said := cells.get("score", value))
+        fault = f"the score on {name} is {said!r}, expected one of 1, 2, 3, 4, 5" if score is None else None
+        return Reading("unparsed" if fault else "valid", score=score, rationale=rationale), fault
     said, margin = cells.get("winner", value), _whole(cells.get("margin"))
-    signs = PLUS_SIGNS.fullmatch(said) if plus and isinstance(said, str) else None
-    if signs:
+    if form.protocol.margin == "plus" and isinstance(said, str) and (signs := PLUS_SIGNS.fullmatch(said)):
         said, count = signs[1], len(signs[2])
         margin = margin if not count else float(count) if count <= MAX_MARGIN else None
     if (isinstance(said, str) and said.strip().lower() in NO_ANSWER) or (said is None and "winner" in cells):
         return Reading("abstained", rationale=rationale), None
+    words = {form.codes[0]: "first", form.codes[-1]: "second"} | ({"tie": "tie"} if form.protocol.ties else {})
     winner = (words.get(said) or _loosely(said, words)) if isinstance(said, str) else None
     if winner is None:
         shown = repr(said) if isinstance(said, str) else repr(type(said).__name__)
         fault = f"the winner on {name} is {shown}, expected one of {', '.join(words)}"
         return Reading("unparsed", rationale=rationale), fault
-    return Reading("valid", winner, None if winner == "tie" else margin, None, None, rationale), None
+    return Reading("valid", winner, None if winner == "tie" else margin, rationale=rationale), None
 
 
 def _loosely(said: str, words: Mapping[str, str]) -> str | None:
     """Read "Reply k482." as K482, and nothing else: what names both, or more than a code, is not a verdict."""
-    bare = re.sub(
-        r"^(?:the\s+)?(?:reply|response|respondent)\s+", "", said.strip(" \t\n\"'*.()[]"), flags=re.IGNORECASE
-    ).lower()
+    bare = CALLED.sub("", said.strip(" \t\n\"'*.()[]").lower())
     return next((meaning for word, meaning in words.items() if word.lower() == bare), None)
 
 
 def _whole(value: Any) -> float | None:
     """Read 4, "4", 4.0 and "4/5" as 4, and nothing that is not a whole number from 1 to 5."""
-    if isinstance(value, str):
-        digits = re.fullmatch(r"\s*([1-5])(?:\.0)?(?:\s*/\s*5)?\s*", value)
-        return float(digits[1]) if digits else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if value in (1, 2, 3, 4, 5) else None
+    digits = WHOLE.fullmatch(str(value)) if type(value) in (int, float, str) else None
+    return float(digits[1]) if digits else None
 
 
 def _text(value: Any) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,18 +15,7 @@ from pydantic import Field
 from heart_utils.calls.ledger import Ledger, open_ledger
 from heart_utils.calls.models import Model, Request, read_models
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import (
-    AGAIN,
-    ask_again,
-    code_rows,
-    collect,
-    parse_answers,
-    plan_codes,
-    plan_hits,
-    plan_questions,
-    plan_score_questions,
-    score_rows,
-)
+from heart_utils.judging.judge import AGAIN, collect, plan_again, plan_codes, plan_hits, plan_questions
 from heart_utils.judging.probes import PROFILES, named_probes, probe_questions, rewrite_replies
 from heart_utils.judging.prompts import CODEBOOKS, REPLY_INSTRUCTIONS, Protocol, load_codebooks, load_protocol
 from heart_utils.judging.questions import Question, note_schemas, question_requests
@@ -37,21 +26,8 @@ from heart_utils.sources.heartbench import load_question_histories, load_questio
 from heart_utils.sources.load import load_histories, load_replies, load_responders
 from heart_utils.tables import SLICES, check_table, empty_table
 
-__all__ = [
-    "Recipe",
-    "RecipeError",
-    "read_recipe",
-    "recipe_again",
-    "recipe_codes",
-    "recipe_comparisons",
-    "recipe_histories",
-    "recipe_ledger",
-    "recipe_probes",
-    "recipe_replies",
-    "recipe_responders",
-    "recipe_scores",
-    "recipe_verdicts",
-]
+__all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_again", "recipe_codes", "recipe_comparisons", "recipe_histories"]
+__all__ += ["recipe_ledger", "recipe_probes", "recipe_replies", "recipe_responders", "recipe_scores", "recipe_verdicts"]
 
 TWINNED = "calm_twin"
 MODELS = ("responders", "judges", "coders")
@@ -111,20 +87,23 @@ class Recipe:
     language: Literal["zh", "en"] = "zh"  #: ``zh`` or ``en``, of what models are told about them.
 
     @property
+    def models(self) -> tuple[Model, ...]:
+        """All who are asked."""
+        return (*self.responders, *self.judges, *self.coders)
+
+    @property
     def asked_language(self) -> str | None:
         """The language of HeartBench's prompts, where they are used."""
         return self.language if self.questions else None
 
 
-def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Recipe:
+def read_recipe(run: str) -> Recipe:
     """Read what a run collects.
 
     Parameters
     ----------
     run : str
         Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
-    file : str or path, optional
-        Another file.
 
     Returns
     -------
@@ -137,13 +116,42 @@ def read_recipe(run: str, *, file: str | os.PathLike[str] | None = None) -> Reci
     >>> recipe.histories, [judge.name for judge in recipe.judges]
     ('sample', ['SmolLM2-135M-judge'])
     """
-    path = find_home() / "params" / f"{run}.yaml" if file is None else Path(file)
-    if not path.is_file():
-        raise RecipeError(f"{path} cannot be read; a run's settings stand in params/RUN.yaml.")
-    block = read_yaml(path, dict[str, Any], RecipeError).get("collect")
+    path = find_home() / "params" / f"{run}.yaml"
+    block, where = read_yaml(path, dict[str, Any], RecipeError).get("collect"), f"{path}, collect"
     if not isinstance(block, dict):
         raise RecipeError(f"{path} has no block `collect:`, so there is nothing to collect for {run!r}.")
-    return _read_block(run, block, f"{path}, collect")
+    given = {name: value for name, value in block.items() if value is not None}
+    if "run" in given:
+        raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
+    models: dict[str, Any] = {}
+    for name in MODELS:  # by themselves, since no message may repeat a key
+        entries = given.pop(name, [])
+        if not isinstance(entries, list):
+            raise RecipeError(f"{where}: {name} is {type(entries).__name__}, expected a list.")
+        models[name] = tuple(read_models(entries))
+    recipe: Recipe = replace(read_strictly(Recipe, {"run": run, **given}, where, RecipeError), **models)
+    shelf = find_root() / "data" / "protocols"
+    known = {"probes": PROBES, "slices": SLICES, "protocols": sorted(file.stem for file in shelf.glob("*.yaml"))}
+    known |= {"codebooks": load_codebooks()} if recipe.coders else {}
+    for name, words in known.items():
+        strange = [str(word) for word in given.get(name, ()) if word not in words]
+        if strange:
+            raise RecipeError(f"{where}: {name}: unknown {', '.join(strange)}. Known are {', '.join(words)}.")
+    absent = [name for name in MODELS[:2] if not models[name]] if recipe.questions else []
+    faults = {
+        "needs histories: sample, heart, esconv, or a file of your own": not (recipe.histories or recipe.questions),
+        f"no {' and no '.join(absent)}; name at least one model each": absent,
+        "rewrites: given replies are rewritten, and given_replies is false": recipe.rewrites and not recipe.given_replies,
+        "given_replies: no replies come with a file of histories; say given_replies: false": (
+            Path(recipe.histories).suffix and recipe.given_replies
+        ),
+    }
+    for fault, holds in faults.items():
+        if holds:
+            raise RecipeError(f"{where}: {fault}.")
+    if recipe.questions:
+        return replace(recipe, histories=recipe.questions, given_replies=False, protocols={})
+    return recipe
 
 
 def recipe_ledger(recipe: Recipe) -> Ledger:
@@ -198,30 +206,23 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     given = recipe.histories
     if Path(given).suffix:  # from the root, since chapters run in a folder of their own
         given = str(find_home() / Path(given).expanduser())
-    histories = load_histories(given, twins=recipe.twins)
-    kept = []
-    for name, rows in histories.groupby("slice"):
-        n = recipe.slices.get(str(name))
-        if n is None or name == TWINNED:
-            kept.append(rows)
-            continue
-        answerable = rows[rows["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker").astype(bool)]
-        if n > len(answerable):
-            raise RecipeError(f"slices: {n} {name} histories were asked for, and {recipe.histories} has {len(answerable)}.")
-        kept.append(answerable.iloc[[place * len(answerable) // n for place in range(n)]])
-    chosen = pd.concat(kept)
-    if chosen.empty:
-        raise RecipeError(f"slices: {dict(recipe.slices)} leaves none of the {len(histories)} histories.")
-    if TWINNED in recipe.slices:
-        adversarial = set(chosen.loc[chosen["slice"] == "adversarial", "twin_id"])
-        chosen = chosen[(chosen["slice"] != TWINNED) | chosen["history_id"].isin(adversarial)]
-        found = int((chosen["slice"] == TWINNED).sum())
-        if found < recipe.slices[TWINNED]:
-            said = f"slices: {recipe.slices[TWINNED]} calm twins were asked for; the adversarial histories chosen have {found}"
-            raise RecipeError(f"{said}. Set twins: true, or ask for fewer.")
-        beyond = chosen.index[chosen["slice"] == TWINNED][recipe.slices[TWINNED] :]
-        chosen = chosen.drop(index=beyond)
-    return check_table("histories", chosen.sort_index())
+    there = load_histories(given, twins=recipe.twins)
+    chosen: dict[str, pd.DataFrame] = {}
+    for name in SLICES:  # adversarial histories before their calm twins
+        rows, n = there[there["slice"] == name], recipe.slices.get(name)
+        if n is not None:
+            adversarial = chosen["adversarial"]["twin_id"] if name == TWINNED else ()
+            last = rows["turns"].map(lambda turns: turns[-1]["speaker"])
+            rows = rows[rows["history_id"].isin(adversarial) if name == TWINNED else last == "seeker"]
+            if n > len(rows):
+                hint = " beside the adversarial ones chosen; set twins: true, or ask for fewer" if name == TWINNED else ""
+                raise RecipeError(f"slices: {n} {name} histories were asked for, and {recipe.histories} has {len(rows)}{hint}.")
+            rows = rows.iloc[[place if name == TWINNED else place * len(rows) // n for place in range(n)]]
+        chosen[name] = rows
+    histories = pd.concat(chosen.values())
+    if histories.empty:
+        raise RecipeError(f"slices: {dict(recipe.slices)} leaves none of the {len(there)} histories.")
+    return check_table("histories", histories.sort_index())
 
 
 def recipe_responders(recipe: Recipe) -> pd.DataFrame:
@@ -235,7 +236,7 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        The table of responders.
+        The table ``responders``.
 
     Examples
     --------
@@ -260,16 +261,16 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     ledger : Ledger
         Where calls are kept.
     **how
-        As :func:`heart_utils.judging.respond.collect_replies` takes it: ``mode``, ``progress``, ...
+        As :func:`heart_utils.judging.respond.collect_replies` takes it: ``mode``, ``plan``, ``progress``, ...
 
     Returns
     -------
     pandas.DataFrame
-        The table of replies.
+        The table of replies, or the plan.
 
     Examples
     --------
-    >>> from heart_utils.calls.ledger import open_ledger
+    >>> from heart_utils import open_ledger
     >>> mine = Recipe("mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",))
     >>> recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))["responder"].value_counts().to_dict()
     {'echo': 13}
@@ -277,6 +278,8 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     responders: list[Model | str] = [*recipe.responders, *recipe.probes]
     asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
     replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
+    if how.get("plan"):
+        return replies[0]
     if recipe.given_replies:
         given = load_replies(recipe.histories, twins=recipe.twins)
         given = given[given["history_id"].isin(set(histories["history_id"]))]
@@ -303,11 +306,9 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from heart_utils.calls.models import Model
-    >>> mine = Recipe("mine", "sample", judges=(Model("judge", "openai/gpt-4o"),))
     >>> two = pd.DataFrame({"reply_id": ["r1", "r2"], "history_id": "h", "responder": ["x", "y"], "state": "valid"})
-    >>> recipe_comparisons(mine, two)[["reply_a", "reply_b", "order", "protocol"]].values.tolist()
-    [['r1', 'r2', 'ab', 'heart'], ['r1', 'r2', 'ba', 'heart']]
+    >>> recipe_comparisons(read_recipe("sample"), two)[["order", "protocol"]].values.tolist()
+    [['ab', 'heart'], ['ba', 'heart'], ['ab', 'heart-release']]
     """
     tables = []
     for protocol in _protocols(recipe, "pair"):
@@ -335,91 +336,19 @@ def recipe_verdicts(
     Returns
     -------
     pandas.DataFrame
-        The table of verdicts; the plan if ``plan``.
+        The table of verdicts; the plan if ``plan``; no rows where a recipe asks for none.
 
     Examples
     --------
-    >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> mine = Recipe("mine", "sample", slices={"standard": 2}, probes=("echo",), judges=(Model("judge", "openai/gpt-4o"),))
-    >>> histories, ledger = recipe_histories(mine), open_ledger("sqlite://")
-    >>> replies = recipe_replies(mine, histories, ledger=ledger)
-    >>> comparisons = recipe_comparisons(mine, replies)
-    >>> plan = recipe_verdicts(mine, histories, replies, comparisons, ledger=ledger, plan=True)
-    >>> plan[["rater", "n_calls", "n_recorded"]].values.tolist()
-    [['judge', 28, 0]]
+    >>> from heart_utils import open_ledger
+    >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
+    >>> histories = recipe_histories(recipe).head(2)
+    >>> replies = recipe_replies(recipe, histories, ledger=ledger, mode="dry")
+    >>> comparisons = recipe_comparisons(recipe, replies)
+    >>> recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True)["n_calls"].tolist()  # by protocol
+    [40, 20]
     """
-    questions = _about_pairs(recipe, histories, replies, comparisons)
-    return collect(questions, parse_answers, **how) if questions else empty_table("verdicts")
-
-
-def recipe_probes(recipe: Recipe, **how: Any) -> pd.DataFrame:
-    """Have the panel of a recipe judge probes with known answers, if the recipe says so.
-
-    Parameters
-    ----------
-    recipe, **how
-        As in :func:`recipe_verdicts`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of verdicts, which is no part of the run's own; the plan if ``plan``. No rows if the
-        recipe has no judges, or no ``report_card``.
-
-    Examples
-    --------
-    >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> mine = Recipe("mine", "sample", judges=(Model("judge", "openai/gpt-4o"),), report_card=True)
-    >>> recipe_probes(mine, ledger=open_ledger("sqlite://"), plan=True)[["rater", "n_calls"]].values.tolist()
-    [['judge', 432]]
-    """
-    if not (recipe.report_card and recipe.judges):
-        return empty_table("verdicts")
-    return collect(probe_questions(recipe.judges, seed=recipe.seed), parse_answers, **how)
-
-
-def recipe_again(
-    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, **how: Any
-) -> pd.DataFrame:
-    """Have the panel of a recipe judge some pairs again, if the recipe says so.
-
-    Parameters
-    ----------
-    recipe, histories, replies, comparisons, **how
-        As in :func:`recipe_verdicts`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of verdicts, which is no part of the run's own; the plan if ``plan``. No rows if the
-        recipe has no judges, or no ``asked_again``.
-
-    Examples
-    --------
-    >>> none = pd.DataFrame()
-    >>> len(recipe_again(Recipe("mine", "sample"), none, none, none))  # nobody judges
-    0
-    """
-    if not (recipe.asked_again and recipe.judges):
-        return empty_table("verdicts")
-    how |= {"responders": recipe_responders(recipe), "seed": recipe.seed, "dimensions": recipe.protocols.get(AGAIN)}
-    how |= {"several": list(recipe.together) or None, "n_pairs": recipe.asked_again}
-    return ask_again(histories, replies, comparisons, list(recipe.judges), **how)
-
-
-def recipe_requests(
-    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
-) -> list[Request]:
-    """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers."""
-    questions = [*_about_pairs(recipe, histories, replies, comparisons), *_about_replies(recipe, histories, replies)]
-    questions += probe_questions(recipe.judges, seed=recipe.seed) if recipe.report_card and recipe.judges else []
-    questions += _about_codes(recipe, histories, replies)
-    questions = [question for question in questions if question.reply_is_there]
-    requests = list(question_requests(questions, ledger))
-    note_schemas([question.judge for question in questions if question.in_json], ledger)
-    return requests
+    return ask_step("verdicts", recipe, histories, replies, comparisons, **how)
 
 
 def recipe_scores(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, **how: Any) -> pd.DataFrame:
@@ -433,15 +362,14 @@ def recipe_scores(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame
     Returns
     -------
     pandas.DataFrame
-        The table of scores; the plan if ``plan``. No rows where nobody scores.
+        The table of scores, or the plan.
 
     Examples
     --------
-    >>> len(recipe_scores(Recipe("mine", "sample"), pd.DataFrame(), pd.DataFrame()))
+    >>> len(recipe_scores(Recipe("mine", "sample"), pd.DataFrame(), pd.DataFrame()))  # nobody judges
     0
     """
-    questions = _about_replies(recipe, histories, replies)
-    return collect(questions, score_rows, **how) if questions else empty_table("scores")
+    return ask_step("scores", recipe, histories, replies, **how)
 
 
 def recipe_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, **how: Any) -> pd.DataFrame:
@@ -455,45 +383,121 @@ def recipe_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame,
     Returns
     -------
     pandas.DataFrame
-        The table of codes; the plan if ``plan``. No rows where the recipe names no coder.
+        The table of codes, or the plan.
 
     Examples
     --------
-    >>> len(recipe_codes(Recipe("mine", "sample"), pd.DataFrame(), pd.DataFrame()))
+    >>> len(recipe_codes(Recipe("mine", "sample"), pd.DataFrame(), pd.DataFrame()))  # nobody codes
     0
     """
-    questions = _about_codes(recipe, histories, replies)
-    return collect(questions, code_rows, **how) if questions else empty_table("codes")
+    return ask_step("codes", recipe, histories, replies, **how)
 
 
-def _about_pairs(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> list[Question]:
-    asked: dict[str, Any] = {"responders": recipe_responders(recipe), "repeats": recipe.judge_repeats, "seed": recipe.seed}
+def recipe_probes(recipe: Recipe, **how: Any) -> pd.DataFrame:
+    """Have the panel of a recipe judge probes with known answers, if its ``report_card`` says so.
+
+    Parameters
+    ----------
+    recipe, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of verdicts, which is no part of the run's own, or the plan.
+
+    Examples
+    --------
+    >>> len(recipe_probes(Recipe("mine", "sample")))  # nobody judges
+    0
+    """
+    return ask_step("probes", recipe, **how)
+
+
+def recipe_again(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, **how: Any
+) -> pd.DataFrame:
+    """Have the panel of a recipe judge some pairs again, if its ``asked_again`` says so.
+
+    Parameters
+    ----------
+    recipe, histories, replies, comparisons, **how
+        As in :func:`recipe_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of verdicts, which is no part of the run's own, or the plan.
+
+    Examples
+    --------
+    >>> len(recipe_again(Recipe("mine", "sample"), *[pd.DataFrame()] * 3))  # nobody judges
+    0
+    """
+    return ask_step("again", recipe, histories, replies, comparisons, **how)
+
+
+def ask_step(step: str, recipe: Recipe, *tables: pd.DataFrame, **how: Any) -> pd.DataFrame:
+    """Ask what a step of a recipe asks, if anything."""
+    table, questions_of = STEPS[step]
+    questions = questions_of(recipe, *tables)
+    return collect(table, questions, **how) if questions else empty_table(table)
+
+
+def recipe_requests(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
+) -> list[Request]:
+    """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers."""
+    asked = [questions_of(recipe, histories, replies, comparisons) for _, questions_of in STEPS.values()]
+    questions = [question for one in asked for question in one if question.reply_is_there]
+    requests = list(question_requests(questions, ledger))
+    note_schemas([question.judge for question in questions if question.in_json], ledger)
+    return requests
+
+
+def _about(asks: str, recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *pairs: pd.DataFrame) -> list[Question]:
+    """Ask about pairs, or about each reply alone, under each protocol that does."""
+    asked: dict[str, Any] = {"responders": recipe_responders(recipe)}
+    if recipe.questions and asks == "reply":
+        return plan_hits(_chosen_questions(recipe), histories, replies, recipe.judges, language=recipe.language, **asked)
+    asked |= {"repeats": recipe.judge_repeats if asks == "pair" else 1, "seed": recipe.seed}
     questions = []
-    for protocol in _protocols(recipe, "pair"):
-        theirs, dimensions = comparisons[comparisons["protocol"] == protocol.name], recipe.protocols[protocol.name]
-        questions += plan_questions(histories, replies, theirs, list(recipe.judges), dimensions=dimensions, **asked)
+    for protocol in _protocols(recipe, asks):
+        theirs = pairs[0][pairs[0]["protocol"] == protocol.name] if asks == "pair" else None
+        asked |= {"protocol": protocol, "dimensions": recipe.protocols[protocol.name]}
+        questions += plan_questions(histories, replies, theirs, recipe.judges, **asked)
     return questions
 
 
-def _about_replies(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame) -> list[Question]:
-    responders, judges, questions = recipe_responders(recipe), list(recipe.judges), []
-    if recipe.questions:
-        chosen = _chosen_questions(recipe)
-        return plan_hits(chosen, histories, replies, judges, responders=responders, language=recipe.language)
-    for protocol in _protocols(recipe, "reply"):
-        asked: dict[str, Any] = {"protocol": protocol, "dimensions": recipe.protocols[protocol.name], "seed": recipe.seed}
-        questions += plan_score_questions(histories, replies, judges, responders=responders, **asked)
-    return questions
-
-
-def _about_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame) -> list[Question]:
+def _about_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *_: object) -> list[Question]:
     if not recipe.coders:
         return []
     books = load_codebooks()
     coded = replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
-    return plan_codes(
-        histories, coded, recipe.coders, codebooks={name: books[name] for name in recipe.codebooks}, seed=recipe.seed
-    )
+    theirs = {name: books[name] for name in recipe.codebooks}
+    return plan_codes(histories, coded, recipe.coders, codebooks=theirs, seed=recipe.seed)
+
+
+def _about_probes(recipe: Recipe, *_: object) -> list[Question]:
+    return probe_questions(recipe.judges, seed=recipe.seed) if recipe.report_card and recipe.judges else []
+
+
+def _about_again(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> list[Question]:
+    if not (recipe.asked_again and recipe.judges):
+        return []
+    asked: dict[str, Any] = {"dimensions": recipe.protocols.get(AGAIN), "several": recipe.together or None}
+    asked |= {"responders": recipe_responders(recipe), "seed": recipe.seed, "n_pairs": recipe.asked_again}
+    return plan_again(histories, replies, comparisons, recipe.judges, **asked)
+
+
+STEPS: dict[str, tuple[str, Callable[..., list[Question]]]] = {
+    "verdicts": ("verdicts", partial(_about, "pair")),
+    "scores": ("scores", partial(_about, "reply")),
+    "codes": ("codes", _about_codes),
+    "probes": ("verdicts", _about_probes),
+    "again": ("verdicts", _about_again),
+}
+"""What is asked once the replies are there, in this order -> the table of its answers, and what makes its questions."""
 
 
 def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
@@ -511,37 +515,3 @@ def _chosen_questions(recipe: Recipe) -> pd.DataFrame:
         raise RecipeError(f"n_questions: {n} were asked for, and there are {there}.")
     size = questions.assign(size=questions["content"].str.len()).groupby("question_id").agg({"n_turns": "first", "size": "sum"})
     return questions[questions["question_id"].isin(size.sort_values(["n_turns", "size"]).index[:n])]
-
-
-def _read_block(run: str, block: Mapping[str, Any], where: str) -> Recipe:
-    """Read the block ``collect:`` strictly; models by themselves, since no message may repeat a key."""
-    given = {name: value for name, value in block.items() if value is not None}
-    models: dict[str, Any] = {}
-    for name in MODELS:
-        entries = given.pop(name, [])
-        if not isinstance(entries, list):
-            raise RecipeError(f"{where}: {name} is {type(entries).__name__}, expected a list.")
-        models[name] = tuple(read_models(entries))
-    if "run" in given:
-        raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
-    said: Recipe = read_strictly(Recipe, {"run": run, **given}, where, RecipeError)
-    recipe = replace(said, **models)
-    if not (recipe.histories or recipe.questions):
-        raise RecipeError(f"{where}: needs histories: sample, heart, esconv, or a file of your own.")
-    shelf = find_root() / "data" / "protocols"
-    known = {"probes": PROBES, "slices": SLICES, "protocols": sorted(file.stem for file in shelf.glob("*.yaml"))}
-    known |= {"codebooks": load_codebooks()} if recipe.coders else {}
-    for name, words in known.items():
-        strange = [str(word) for word in given.get(name, ()) if word not in words]
-        if strange:
-            raise RecipeError(f"{where}: {name}: unknown {', '.join(strange)}. Known are {', '.join(words)}.")
-    if recipe.questions:
-        absent = [name for name in MODELS[:2] if not models[name]]
-        if absent:
-            raise RecipeError(f"{where}: no {' and no '.join(absent)}; name at least one model each.")
-        return replace(recipe, histories=recipe.questions, given_replies=False, protocols={})
-    if recipe.rewrites and not recipe.given_replies:
-        raise RecipeError(f"{where}: rewrites: given replies are rewritten, and given_replies is false.")
-    if Path(recipe.histories).suffix and recipe.given_replies:
-        raise RecipeError(f"{where}: given_replies: no replies come with a file of histories; say given_replies: false.")
-    return recipe

@@ -13,7 +13,7 @@ from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.calls.outcomes import CUT
 from heart_utils.calls.prices import price, text_bound
-from heart_utils.judging.prompts import PROMPTS, REPLY_INSTRUCTIONS, item_reply_messages, reply_messages
+from heart_utils.judging.prompts import PROMPTS, REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.judging.questions import count_calls
 from heart_utils.sources.files import check_last_speaker
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS, flag_reply
@@ -159,15 +159,12 @@ def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
     """Make the table of responders."""
     _check_responders(responders)
     rows = []
-    for responder in responders:
-        row: dict[str, Any] = dict.fromkeys(("family", "model", "size", "released", "price"))
-        if isinstance(responder, Model):
-            rates = price(responder)
-            known = {"family": responder.family, "model": responder.model, "price": None if rates is None else rates[1] * 1e6}
-            row |= {"responder": responder.name, "responder_kind": "model", **known}
-        else:
-            row |= {"responder": responder, "responder_kind": "probe"}
-        rows.append({**row, "simulated": False})
+    for one in responders:
+        rates = None if isinstance(one, str) else price(one)
+        about: dict[str, Any] = {"responder_kind": "probe", "responder": one}
+        if not isinstance(one, str):
+            about = {"responder_kind": "model", "responder": one.name, "family": one.family, "model": one.model}
+        rows.append({**about, "price": rates and rates[1] * 1e6})
     return check_table("responders", pd.DataFrame(rows)) if rows else empty_table("responders")
 
 
@@ -183,10 +180,8 @@ def _check_responders(responders: Sequence[Model | str]) -> None:
 
 
 def _request(history: Mapping[Any, Any], model: Model, repeat: int, instructions: str, language: str | None) -> Request:
-    free = language is not None
-    options = {} if model.limits_room else FREE_OPTIONS if free else REPLY_OPTIONS
-    turns = history["turns"]
-    messages = item_reply_messages(turns, language) if language is not None else reply_messages(turns, instructions)
+    options = {} if model.limits_room else REPLY_OPTIONS if language is None else FREE_OPTIONS
+    messages = reply_messages(history["turns"], instructions, language)
     return Request(model, messages, options, repeat, stream=True, tag=str(history["history_id"]))
 
 

@@ -11,20 +11,19 @@ import pandas as pd
 
 from heart_utils.tables import need_columns
 
-__all__ = ["AssignmentError", "assign_raters", "assign_writers", "check_balance", "choose_pairs", "study_cost"]
+__all__ = ["StudyError", "assign_raters", "assign_writers", "check_balance", "choose_pairs", "study_cost"]
 
 NEEDED = ("comparison_id", "pair_id", "history_id", "responder_a", "responder_b", "order")
 
 
-class AssignmentError(ValueError):
-    """Comparisons cannot be shared out among raters as asked."""
+class StudyError(ValueError):
+    """A study with people cannot be shared out, written, started or read as asked."""
 
 
 def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.random.Generator) -> pd.DataFrame:
     """Keep some pairs of each history, so that responders, and pairs of them, meet about equally often.
 
-    Where all pairs are too many, this is an incomplete block design: a history is a block, and the
-    pairs met least so far are taken next.
+    This is an incomplete block design: a history is a block, and the pairs met least so far are taken next.
 
     Parameters
     ----------
@@ -42,20 +41,19 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
 
     Raises
     ------
-    AssignmentError
+    StudyError
         If a column is missing or `pairs_per_history` is below 1.
 
     Examples
     --------
-    >>> met = pd.DataFrame({"pair_id": ["p1", "p2", "p3"] * 2, "history_id": ["h1"] * 3 + ["h2"] * 3,
-    ...     "responder_a": ["x", "x", "y"] * 2, "responder_b": ["y", "z", "z"] * 2})
-    >>> met["pair_id"] += met["history_id"]
+    >>> met = pd.DataFrame({"pair_id": ["p1", "p2", "p3"], "history_id": "h1", "responder_a": ["x", "x", "y"],
+    ...     "responder_b": ["y", "z", "z"]})
     >>> len(choose_pairs(met, pairs_per_history=2, rng=np.random.default_rng(1)))
-    4
+    2
     """
     _check_columns(comparisons, ("pair_id", "history_id", "responder_a", "responder_b"))
     if pairs_per_history < 1:
-        raise AssignmentError(f"pairs_per_history is {pairs_per_history}, expected 1 or more.")
+        raise StudyError(f"pairs_per_history is {pairs_per_history}, expected 1 or more.")
     pairs = comparisons.drop_duplicates("pair_id").sort_values(["history_id", "pair_id"])
     by_history: dict[object, pd.DataFrame] = dict(iter(pairs.groupby("history_id")))
     met: dict[tuple[str, str], int] = defaultdict(int)
@@ -85,37 +83,33 @@ def assign_raters(
 ) -> pd.DataFrame:
     """Share comparisons out among the seats of a study.
 
-    A seat is what one rater will do, in order. Loads differ by at most one. Each pair is shown in both
-    orders as often as the other, give or take one, and so is each pair of responders; and each rater
-    sees either responder of their pairs first as often as the other, give or take one. All three hold at
-    once, because ratings link pairs to seats as the edges of a bipartite graph, which can always be
-    split in two with no vertex off by more than one. No rater meets a history more often than
-    :func:`check_balance` allows, unless that history has too many ratings for the seats (``largest_load``).
+    A seat is what one rater will do, in order. Loads differ by at most one. Each pair, and each pair of responders, is shown in
+    either order as often as in the other, give or take one, and so is each rater either responder first. All hold at once:
+    ratings link pairs to seats as the edges of a bipartite graph, which can always be split in two with no vertex off by more
+    than one. No rater meets a history more often than :func:`check_balance` allows, unless that history has too many ratings
+    for the seats.
 
     Parameters
     ----------
     comparisons : pandas.DataFrame
         The table ``comparisons``, with both orders of each pair (``pair_replies(..., orders="both")``).
     raters_per_pair : int or mapping of str to int
-        How many rate each pair; a mapping from ``pair_id`` gives some pairs more, for agreement, or
-        tops up those that lack votes (0 leaves a pair out).
-    load : int
-        The most comparisons that a rater is asked for, attention checks apart.
-    n_checks : int
-        Attention checks a seat, spread over it and never first.
+        How many rate each pair; a mapping from ``pair_id`` gives some pairs more, or tops up those that lack votes (0: none).
+    load, n_checks : int
+        The most comparisons that a rater is asked for, and attention checks besides, spread over the seat and never first.
     rng : numpy.random.Generator
         The source of chance.
 
     Returns
     -------
     pandas.DataFrame
-        One row per page of a seat: ``seat`` (``seat-001`` on), ``position`` (from 1), ``task`` (``rate``
-        or ``check``), ``comparison_id``, ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``,
-        ``order`` and ``check`` (the number of the check, from 1; empty in rows to rate).
+        One row per page of a seat: ``seat`` (``seat-001`` on), ``position`` (from 1), ``task`` (``rate`` or ``check``),
+        ``comparison_id``, ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``, ``order`` and ``check`` (the number of
+        the check, from 1; empty in rows to rate).
 
     Raises
     ------
-    AssignmentError
+    StudyError
         If a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there.
 
     Examples
@@ -125,13 +119,9 @@ def assign_raters(
     >>> assign_raters(both, raters_per_pair=2, load=5, rng=np.random.default_rng(1))[["seat", "order"]].to_numpy().tolist()
     [['seat-001', 'ab'], ['seat-002', 'ba']]
     """
-    _check_columns(comparisons, NEEDED)
-    pairs = _pairs_in_both_orders(comparisons)
-    votes = _votes(pairs["pair_id"], raters_per_pair)
-    if load < 1 or n_checks < 0:
-        raise AssignmentError(f"load is {load} and n_checks {n_checks}; expected 1 or more, and 0 or more.")
-    if n_checks > load:
-        raise AssignmentError(f"{n_checks} attention checks on {load} comparisons would be most of the study; ask for fewer.")
+    pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
+    if not 0 <= n_checks <= load:
+        raise StudyError(f"{n_checks} attention checks on {load} comparisons; expected 0 or more, no more than comparisons.")
     history = pairs["history_id"].to_numpy(dtype=str)
     pair, seat = _fill_seats(votes, history, _count_seats(votes, load), rng)
     seat = _part_crowds(pair, seat, history[pair], rng)
@@ -161,14 +151,13 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> both = pd.DataFrame({"comparison_id": ["c1", "c2"], "pair_id": "p1", "history_id": "h1",
-    ...     "responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]})
-    >>> bool(check_balance(assign_raters(both, raters_per_pair=4, load=5, rng=np.random.default_rng(1)))["holds"].all())
+    >>> shown = {"seat": ["s1", "s2"], "task": "rate", "pair_id": "p1", "history_id": "h1", "order": ["ab", "ba"]}
+    >>> bool(check_balance(pd.DataFrame(shown | {"responder_a": "x", "responder_b": "y"}))["holds"].all())
     True
     """
     rated = assignment[assignment["task"] == "rate"]
     if rated.empty:
-        raise AssignmentError("The assignment holds nothing to rate; make it with assign_raters.")
+        raise StudyError("The assignment holds nothing to rate; make it with assign_raters.")
     one, other = rated["responder_a"], rated["responder_b"]
     lead = pd.Series(np.where((rated["order"] == "ab") == (one < other), 1, -1), index=rated.index)
     duels = one.where(one < other, other) + " / " + other.where(one < other, one)
@@ -188,16 +177,8 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_load(comparisons: pd.DataFrame, *, raters_per_pair: int | Mapping[str, int], load: int) -> int:
-    """Find the largest load at which no history has more ratings than the seats may hold of one.
-
-    Where all histories have the same number of ratings, that is `load` itself. A history with many more than the
-    others needs more seats, so a smaller load.
-    """
-    _check_columns(comparisons, NEEDED)
-    pairs = _pairs_in_both_orders(comparisons)
-    votes = _votes(pairs["pair_id"], raters_per_pair)
-    if load < 1:
-        raise AssignmentError(f"load is {load}, expected 1 or more.")
+    """Find the largest load, up to `load`, at which no history has more ratings than the seats may hold of one."""
+    pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
     by_history = pd.Series(votes).groupby(pairs["history_id"]).sum()
 
     def fits(smaller: int) -> bool:
@@ -217,10 +198,8 @@ def assign_writers(
     ----------
     histories : pandas.DataFrame
         With a column ``history_id``.
-    writers_per_history : int
-        HEART's design, from secondary sources, is three.
-    n_writers : int
-        The pool; HEART's is twelve.
+    writers_per_history, n_writers : int
+        HEART's design, from secondary sources, is three out of a pool of twelve.
     rng : numpy.random.Generator
         The source of chance.
 
@@ -231,7 +210,7 @@ def assign_writers(
 
     Raises
     ------
-    AssignmentError
+    StudyError
         If there are more writers a history than writers, or a number is below 1.
 
     Examples
@@ -243,7 +222,7 @@ def assign_writers(
     """
     _check_columns(histories, ("history_id",))
     if not 1 <= writers_per_history <= n_writers:
-        raise AssignmentError(
+        raise StudyError(
             f"{writers_per_history} writers a history out of {n_writers}; expected 1 or more, and that many writers."
         )
     ids = histories["history_id"].to_numpy(dtype=str)
@@ -274,14 +253,10 @@ def study_cost(
         One row each.
     load : int
         Comparisons a rater.
-    seconds_each : float
-        Time on one comparison, from a pilot.
-    minutes_around : float
-        Consent, instructions, practice and debrief, in minutes.
-    pay_per_hour : float
-        In any currency.
-    fee_share : float
-        What a platform adds to the pay, as a share of it.
+    seconds_each, minutes_around : float
+        Time on one comparison, from a pilot, and on consent, instructions, practice and debrief.
+    pay_per_hour, fee_share : float
+        In any currency, and what a platform adds to it, as a share.
 
     Returns
     -------
@@ -304,34 +279,33 @@ def study_cost(
 
 
 def _check_columns(table: pd.DataFrame, needed: tuple[str, ...]) -> None:
-    need_columns(table, needed, AssignmentError)
+    need_columns(table, needed, StudyError)
     if table.empty:
-        raise AssignmentError("The table has no rows, so there is nothing to share out.")
+        raise StudyError("The table has no rows, so there is nothing to share out.")
 
 
-def _pairs_in_both_orders(comparisons: pd.DataFrame) -> pd.DataFrame:
+def _pairs_and_votes(
+    comparisons: pd.DataFrame, raters_per_pair: int | Mapping[str, int], load: int
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Give the pairs, each there in both orders, and the number of raters of each."""
+    _check_columns(comparisons, NEEDED)
+    if load < 1:
+        raise StudyError(f"load is {load}, expected 1 or more.")
     orders = comparisons.groupby("pair_id")["order"].agg(lambda shown: " ".join(sorted(shown.dropna())))
     wrong = orders[orders != "ab ba"]
     if len(wrong):
         said = f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with {wrong.iloc[0] or 'no order'}"
-        raise AssignmentError(f'{said}. Sides cannot be balanced without; pair replies with orders="both".')
-    return comparisons.drop_duplicates("pair_id").sort_values(["history_id", "pair_id"], ignore_index=True)
-
-
-def _votes(pair_ids: pd.Series, raters_per_pair: int | Mapping[str, int]) -> np.ndarray:
-    """Give the number of raters of each pair."""
+        raise StudyError(f'{said}. Sides cannot be balanced without; pair replies with orders="both".')
+    pairs = comparisons.drop_duplicates("pair_id").sort_values(["history_id", "pair_id"], ignore_index=True)
     if isinstance(raters_per_pair, Mapping):
-        unknown = sorted(set(raters_per_pair) - set(pair_ids))
-        if unknown:
-            raise AssignmentError(f"raters_per_pair names {len(unknown)} pairs that are not compared, first {unknown[0]}.")
-        votes = pair_ids.map(lambda pair: raters_per_pair.get(pair, 0)).to_numpy(dtype=int)
+        if unknown := sorted(set(raters_per_pair) - set(pairs["pair_id"])):
+            raise StudyError(f"raters_per_pair names {len(unknown)} pairs that are not compared, first {unknown[0]}.")
+        votes = pairs["pair_id"].map(lambda pair: raters_per_pair.get(pair, 0)).to_numpy(dtype=int)
     else:
-        votes = np.full(len(pair_ids), raters_per_pair)
+        votes = np.full(len(pairs), raters_per_pair)
     if (votes < 0).any() or votes.sum() < 1:
-        raise AssignmentError(
-            f"raters_per_pair is {raters_per_pair!r}, expected 1 or more for some pair, and never less than 0."
-        )
-    return votes
+        raise StudyError(f"raters_per_pair is {raters_per_pair!r}, expected 1 or more for some pair, and never less than 0.")
+    return pairs, votes
 
 
 def _count_seats(votes: np.ndarray, load: int) -> int:
@@ -351,23 +325,18 @@ def _fill_seats(
     Taking the emptiest seats each time keeps loads within one of each other. With `meetings`, seats that share the
     fewest histories so far are preferred instead, so that everyone overlaps with everyone.
     """
-    filled = np.zeros(n_seats, dtype=int)
-    seen: dict[str, np.ndarray] = {}
-    together = np.zeros((n_seats, n_seats)) if meetings else None
+    filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
+    seen: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))
     pairs: list[int] = []
     seats: list[int] = []
     for number in rng.permutation(len(votes)):
-        visits = seen.setdefault(history[number], np.zeros(n_seats, dtype=int))
-        chosen: list[int] = []
-        luck = rng.random(n_seats)
-        for _ in range(votes[number] if together is not None else 0):
-            shared = together[:, chosen].sum(axis=1)  # type: ignore[index]
-            order = np.lexsort((luck, shared, filled + len(votes) * np.isin(np.arange(n_seats), chosen)))
-            chosen.append(int(order[0]))
-        if together is None:
-            chosen = np.lexsort((luck, visits, filled))[: votes[number]].tolist()
-        else:
-            together[np.ix_(chosen, chosen)] += 1
+        visits, luck, chosen = seen[history[number]], rng.random(n_seats), list[int]()
+        at_once = 1 if meetings else max(1, votes[number])  # each one chosen changes who shares histories with whom
+        for _ in range(0, votes[number], at_once):
+            before = together[:, chosen].sum(axis=1) if meetings else visits
+            taken = len(votes) * np.isin(np.arange(n_seats), chosen)
+            chosen += np.lexsort((luck, before, filled + taken))[:at_once].tolist()
+        together[np.ix_(chosen, chosen)] += 1
         filled[chosen] += 1
         visits[chosen] += 1
         pairs += [int(number)] * len(chosen)

@@ -11,59 +11,48 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from heart_utils.judging.design import digest
-from heart_utils.people.exports import PotatoAnswers, check_people, read_csv, read_label_studio, read_potato
+from heart_utils.people.assignment import StudyError
+from heart_utils.people.exports import check_people, read_answers, read_potato
 from heart_utils.runs import Run, csv_text, open_run, read_csv_text, write_atomically
 from heart_utils.settings import read_yaml
 from heart_utils.sources.files import complete
 from heart_utils.sources.heart import flag_reply
 from heart_utils.tables import KEYS, check_table, empty_table
 
-__all__ = ["ImportedStudy", "PrivacyError", "REDACTIONS", "StudyImportError", "add_people", "import_ratings"]
+__all__ = ["ImportedStudy", "REDACTIONS", "add_people", "import_study"]
 
 TIE = "No difference"
-QUESTIONS = ("preference", "strength", "reason", "dimension")
-MATCHED = [
-    *("person", "comparison_id", "pair_id", "dimension", "verdict", "margin"),
-    *("order", "reason", "seconds", "position", "pasted_share", "where"),
-]
+SIDES = {"A": "left", "B": "right", "tie": "tie", TIE: "tie"}  #: What a page calls a side -> what a file of answers does.
 STATEMENT = ("population", "language", "pay")
 PASTED_SHARE = 0.5
 SHARED = "people"  #: The part of comparisons and of responders that all studies of a run share.
 
 
-class StudyImportError(ValueError):
-    """Answers do not fit the study they are said to come from."""
-
-
 @dataclass(frozen=True, eq=False)
 class ImportedStudy:
-    """Rows for the run, as in :mod:`heart_utils.tables`; those that the kind of study does not fill are empty.
-
-    ``n_withdrawn`` people's answers were left out because they asked for it. ``licence`` is under which people agreed that
-    their answers be published; what is not stated is not published. To a ``rehearsal`` somebody or some program gave the
-    answers, to try the pages out.
-    """
+    """Rows for the run, as in :mod:`heart_utils.tables`; those that the kind of study does not fill are empty."""
 
     raters: pd.DataFrame
-    n_withdrawn: int
-    verdicts: pd.DataFrame = field(default_factory=lambda: empty_table("verdicts"), repr=False)
-    comparisons: pd.DataFrame = field(default_factory=lambda: empty_table("comparisons"), repr=False)
-    replies: pd.DataFrame = field(default_factory=lambda: empty_table("replies"), repr=False)
-    responders: pd.DataFrame = field(default_factory=lambda: empty_table("responders"), repr=False)
-    licence: str = "none stated"
-    rehearsal: bool = False
+    n_withdrawn: int  #: People whose answers were left out because they asked for it.
+    verdicts: pd.DataFrame = field(default_factory=partial(empty_table, "verdicts"), repr=False)
+    comparisons: pd.DataFrame = field(default_factory=partial(empty_table, "comparisons"), repr=False)
+    replies: pd.DataFrame = field(default_factory=partial(empty_table, "replies"), repr=False)
+    responders: pd.DataFrame = field(default_factory=partial(empty_table, "responders"), repr=False)
+    licence: str = "none stated"  #: Under which people agreed that answers be published; what is not stated is not published.
+    rehearsal: bool = False  #: Whether somebody or some program gave the answers to try the pages out.
 
     def write(self, run: Run) -> None:
         """Write the answers into the run, as a part of their own, which only the same study or file replaces."""
         study = str(self.raters["study"].iloc[0])
-        part = f"people-{study}"
-        written = {name: getattr(self, name) for name in ("replies", "verdicts", "raters")}
+        part, written = f"people-{study}", {"replies": self.replies, "verdicts": self.verdicts, "raters": self.raters}
         for name, rows in written.items():
             _refuse_known(run, name, rows, part)
         for name, rows in written.items():
@@ -87,7 +76,7 @@ class ImportedStudy:
         run.record(tables={f"{name}/{part}": {"source": source, "licence": self.licence, "origin": origin}})
 
 
-def import_ratings(
+def import_study(
     run: Run,
     source: Path,
     *,
@@ -96,7 +85,7 @@ def import_ratings(
     withdrawn: Sequence[str] = (),
     simulated: bool = False,
 ) -> ImportedStudy:
-    r"""Turn the answers of a rating study into verdicts.
+    """Turn the answers of a study into verdicts, or into replies by people.
 
     Parameters
     ----------
@@ -107,7 +96,7 @@ def import_ratings(
     statement : mapping, optional
         The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own.
     redact : str
-        What is taken out of reasons: ``"none"``, ``"contacts"`` or ``"all"``.
+        What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply, contacts alone).
     withdrawn : sequence of str
         People who asked that their answers be deleted, as they were named in the study.
     simulated : bool
@@ -117,82 +106,56 @@ def import_ratings(
     -------
     ImportedStudy
         Nothing is written yet. A page that was answered but for its side has the state ``abstained``; a page never answered
-        has no row, and is counted in ``raters``. Reasons with a formula or markup are text, flagged, and warned of.
+        has no row, and is counted in ``raters``. Texts with a formula or markup are kept, flagged, and warned of.
 
     Raises
     ------
-    StudyImportError, heart_utils.people.exports.ExportError
+    StudyError
         If there is no rater statement, a comparison was never shown to the one who judged it or was judged twice, or the
         export is cut short or has one person under two spellings.
 
     Examples
     --------
     >>> from heart_utils import open_run
-    >>> import_ratings(open_run("sample"), Path("votes.csv"), statement={"population": "students", "language": "English"})
+    >>> import_study(open_run("sample"), Path("votes.csv"), statement={"population": "students", "language": "English"})
     Traceback (most recent call last):
-    heart_utils.people.raters.StudyImportError: The rater statement lacks pay: ...
+    heart_utils.people.assignment.StudyError: The rater statement lacks pay: ...
     """
-    licence, rehearsal = "none stated", False
-    if source.is_dir():
-        settings = _study(source, "rating")["settings"]
-        said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
-        licence, rehearsal = settings["licence"] or licence, settings["rehearsal"] is True
-        simulated = simulated or rehearsal
-        judged, raters = _match_potato(source, read_potato(source), settings["rating"])
-        comparisons = check_table("comparisons", pd.read_parquet(source / "comparisons.parquet"))
-    else:
-        said = _statement(statement or {}, False)
-        rows = read_label_studio(source) if source.suffix == ".json" else read_csv(source)
-        judged = _match_table(rows, run.read("comparisons"), source.name)
-        raters = judged.groupby("person").size().rename("n_shown").reset_index()
+    about: dict[str, Any] = _about(source) if source.is_dir() else {"kind": "file", "settings": {}}
+    settings, kind = about["settings"], about["kind"]
+    licence, rehearsal = settings.get("licence") or "none stated", settings.get("rehearsal") is True
+    simulated = simulated or rehearsal
+    said = _statement(statement or settings.get("statement") or {}, rehearsal)
+    if kind == "file":
+        rows = _match_answers(read_answers(source), run.read("comparisons"), source.name)
+        raters = rows.groupby("person").size().rename("n_shown").reset_index()
         raters = raters.assign(n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True)
-        comparisons = run.read("comparisons")
-    judged, raters, n_withdrawn = _without(judged, raters, withdrawn)
-    twice = judged.duplicated(["person", "pair_id", "dimension"], keep=False)
-    if twice.any():
-        first = judged[twice].sort_values(["person", "pair_id", "dimension"], kind="stable").head(2)
-        both = f"first {' and '.join(first['where'])}, both by {first['person'].iloc[0]!r}"
-        raise StudyImportError(
-            f"{int(twice.sum())} verdicts are second answers to one comparison, {both}. Remove one of each two."
-        )
-    codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv")
-    study = _name(run, source)
-    verdicts = _verdicts(run, judged, comparisons, codes, redact, simulated)
-    kept = comparisons[comparisons["comparison_id"].isin(verdicts["comparison_id"]) & source.is_dir()]
-    people, kept = _raters_table(raters, codes, study, said, simulated), check_table("comparisons", kept)
-    return ImportedStudy(people, n_withdrawn, verdicts, kept, licence=licence, rehearsal=rehearsal)
-
-
-def import_replies(
-    run: Run,
-    source: Path,
-    *,
-    statement: Mapping[str, str] | None = None,
-    redact: str = "contacts",
-    withdrawn: Sequence[str] = (),
-) -> ImportedStudy:
-    """Turn the answers of a writing study into replies by people."""
-    settings = _study(source, "reply")["settings"]
-    said = _statement(settings["statement"] if statement is None else statement, settings["rehearsal"])
-    simulated = settings["rehearsal"] is True
-    found = read_potato(source)
-    shown = _match_pages(source, found)
-    raters = _people_of(found, shown)
-    answers = found.answers[found.answers["question"] == "reply"]
-    written = answers.merge(shown, on=["person", "item_id"]).merge(found.pages, on=["person", "item_id"])
-    written, raters, n_withdrawn = _without(written, raters, withdrawn)
-    codes, study = code_people(set(raters["person"]), run.folder / "keys" / "people.csv", prefix="writer"), _name(run, source)
-    turns = run.read("histories").set_index("history_id")["turns"]
-    unknown = sorted(set(written["history_id"]) - set(turns.index))
-    if unknown:
-        raise StudyImportError(f"The run has no history {unknown[0]} ({len(unknown)} such); were its histories changed since?")
-    rows = [_reply(row, study, codes, turns[row["history_id"]], redact, simulated) for row in written.to_dict("records")]
-    replies = check_table("replies", complete("replies", pd.DataFrame(rows))) if rows else empty_table("replies")
-    _warn_of(replies["flags"], "replies")
-    who = pd.DataFrame({"responder": ["human"], "responder_kind": "human", "simulated": simulated})
-    people, about = _raters_table(raters, codes, study, said, simulated), check_table("responders", who)
-    licence = settings["licence"] or "none stated"
-    return ImportedStudy(people, n_withdrawn, replies=replies, responders=about, licence=licence, rehearsal=simulated)
+    else:
+        pages = _match_pages(source)
+        raters = _count_pages(pages)
+        rows = _rated(source, pages, settings["rating"]) if kind == "rating" else pages[pages["reply"].notna()]
+    raters, n_withdrawn = _without(raters, withdrawn)
+    rows = rows[rows["person"].isin(raters["person"])]
+    turns = run.read("histories").set_index("history_id")[["dialogue_id", "slice", "turns"]]
+    rows = rows.join(turns, on="history_id").reset_index(drop=True)
+    if len(lost := rows.loc[rows["turns"].isna(), "history_id"]):
+        raise StudyError(f"The run has no history {lost.iloc[0]!r} any more; were its histories changed since the study?")
+    if kind != "reply":
+        _refuse_second_answers(rows)
+    study, prefix = _name(run, source), "writer" if kind == "reply" else "rater"
+    codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv", prefix=prefix)
+    rows = rows.assign(rater=rows["person"].map(codes), simulated=simulated)
+    raters = raters.assign(rater=raters["person"].map(codes), rater_kind="human", study=study, simulated=simulated, **said)
+    if kind == "reply":
+        who = pd.DataFrame({"responder": ["human"], "responder_kind": "human", "simulated": simulated})
+        tables = {"replies": _replies(rows, study, redact), "responders": check_table("responders", who)}
+    else:
+        tables = {"verdicts": _verdicts(rows, redact)}
+        if kind == "rating":
+            shown = pd.read_parquet(source / "comparisons.parquet")
+            tables["comparisons"] = check_table("comparisons", shown[shown["comparison_id"].isin(rows["comparison_id"])])
+    raters = check_table("raters", raters.drop(columns="person").sort_values("rater"))
+    return ImportedStudy(raters, n_withdrawn, licence=licence, rehearsal=rehearsal, **tables)
 
 
 def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
@@ -214,23 +177,21 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
 
     Raises
     ------
-    StudyImportError
+    StudyError
         If people answered a history that the recipe does not choose any more.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from heart_utils import Run
+    >>> from heart_utils import open_run
     >>> from heart_utils.tables import empty_table
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     len(add_people(Run("mine", Path(folder), Path(folder)), empty_table("replies"), empty_table("histories")))
+    >>> len(add_people(open_run("./a new run"), empty_table("replies"), empty_table("histories")))
     0
     """
     tables = {part: run.read("replies", part) for part in run.parts("replies")}
     for part, rows in tables.items():
         lost = rows.loc[~rows["history_id"].isin(histories["history_id"]), "history_id"].unique()
         if len(lost):
-            raise StudyImportError(
+            raise StudyError(
                 f"In {part} people answered {len(lost)} histories that the run {run.name!r} does not choose (any more), first "
                 f"{lost[0]!r}. Choose them again under `collect:`, or move {run.folder / 'replies' / part}.parquet away."
             )
@@ -253,13 +214,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         named = run.folder / "study" / options.source
         source = named if named.is_dir() else Path(options.source).resolve()
         if not source.exists():
-            raise StudyImportError(f"There is no {options.source} in {run.folder / 'study'}, and no such file.")
+            raise StudyError(f"There is no {options.source} in {run.folder / 'study'}, and no such file.")
         kind = dict[Literal["population", "language", "pay"], str | None]
-        statement = read_yaml(options.statement, kind, StudyImportError) if options.statement else None
-        about = source / "study.json"
-        writing = about.is_file() and json.loads(about.read_text())["kind"] == "reply"
-        bring = import_replies if writing else import_ratings
-        imported = bring(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
+        statement = read_yaml(options.statement, kind, StudyError) if options.statement else None
+        imported = import_study(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
         imported.write(run)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -285,213 +243,172 @@ def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
     for other in run.parts(name):
         both = rows[key].merge(run.read(name, other)[key].drop_duplicates(), on=key) if other != part else rows.head(0)
         if len(both):
-            raise StudyImportError(
+            raise StudyError(
                 f"{len(both)} of {len(rows)} {name} are in the run already, in its part {other!r}, first "
                 f"{both.iloc[0].dropna().to_dict()}. Each is counted once. If that part is an earlier import of the same "
                 f"answers, delete {run.folder}/*/{other}.parquet and import again."
             )
 
 
-def _study(folder: Path, kind: str) -> dict[str, Any]:
+def _about(folder: Path) -> dict[str, Any]:
     file = folder / "study.json"
     if not file.is_file():
-        raise StudyImportError(
-            f"{folder} has no study.json: it is no study written here. Give a folder under runs/<run>/study."
-        )
-    study: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    if study["kind"] != kind:
-        raise StudyImportError(f"{folder} is a study of the kind {study['kind']}, expected {kind}.")
-    return study
+        raise StudyError(f"{folder} has no study.json: it is no study written here. Give a folder under runs/<run>/study.")
+    about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return about
 
 
-def _statement(given: Mapping[str, str], rehearsal: object) -> dict[str, str]:
+def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
     """Ask who the raters are: verdicts of nobody in particular cannot be interpreted."""
-    said = {name: str(given.get(name) or "").strip() for name in STATEMENT}
-    if rehearsal is True:
-        return {name: text or "rehearsal" for name, text in said.items()}
+    said = {name: str(given.get(name) or "").strip() or "rehearsal" * rehearsal for name in STATEMENT}
     missing = [name for name, text in said.items() if not text]
     if missing:
-        raise StudyImportError(
+        raise StudyError(
             f"The rater statement lacks {', '.join(missing)}: who they are, what they speak and were paid. Give it in "
             f"study.yaml before the study, or in a YAML file by --statement."
         )
     return said
 
 
-def _without(rows: pd.DataFrame, raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame, int]:
-    unknown = sorted(set(withdrawn) - set(raters["person"]))
-    if unknown:
-        raise StudyImportError(
-            f"Nobody called {unknown[0]!r} took part, so nothing was left out. Look up the names in the study."
-        )
-    out = raters["person"].isin(set(withdrawn))
+def _without(raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, int]:
+    if unknown := sorted(set(withdrawn) - set(raters["person"])):
+        raise StudyError(f"Nobody called {unknown[0]!r} took part, so nothing was left out. Look up the names in the study.")
+    out = raters["person"].isin(withdrawn)
     if out.all():
-        raise StudyImportError("Nobody who took part is left to import.")
-    return rows[~rows["person"].isin(set(withdrawn))], raters[~out], int(out.sum())
+        raise StudyError("Nobody who took part is left to import.")
+    return raters[~out], int(out.sum())
 
 
-def _match_pages(folder: Path, found: PotatoAnswers) -> pd.DataFrame:
-    r"""Join each answered page with the assignment."""
+def _match_pages(folder: Path) -> pd.DataFrame:
+    """Join each page that was shown or answered with the assignment."""
     assignment = read_csv_text((folder / "assignment.csv").read_text(encoding="utf-8"), dtype={"check": "Int64"})
-    pages = found.pages.merge(assignment, on="item_id", how="left", validate="many_to_one")
-    strange = pages[pages["seat"].isna()]
+    pages = read_potato(folder).merge(assignment, on="item_id", how="left", validate="many_to_one")
+    answered = pages[pages["answered"]]
+    strange = answered[answered["seat"].isna()]
     if len(strange):
         first = strange.iloc[0]
-        raise StudyImportError(
+        raise StudyError(
             f"{len(strange)} answers are to pages that were never shown in this study, first {first['item_id']!r} by "
             f"{first['person']!r}. Are they from another folder, or was the assignment changed?"
         )
-    seats = pages.groupby("person")["seat"].nunique()
+    seats, sitters = answered.groupby("person")["seat"].nunique(), answered.groupby("seat")["person"].nunique()
     if (seats > 1).any():
-        raise StudyImportError(f"{seats.idxmax()!r} answered pages of {seats.max()} seats; each person was shown those of one.")
-    sitters = pages.groupby("seat")["person"].nunique()
+        raise StudyError(f"{seats.idxmax()!r} answered pages of {seats.max()} seats; each person was shown those of one.")
     if (sitters > 1).any():
         said = "Did one rater come twice, under two names?"
-        raise StudyImportError(f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. {said}")
-    return pages[["person", "item_id", *[column for column in assignment.columns if column != "item_id"]]]
+        raise StudyError(f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. {said}")
+    return pages
 
 
-def _match_potato(folder: Path, found: PotatoAnswers, asked: Mapping[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    r"""Read a rating study's answers in terms of a and b, and its attention checks."""
-    shown = _match_pages(folder, found)
-    twice = found.answers.duplicated(["person", "item_id", "question"])
-    if twice.any():
-        first = found.answers[twice].iloc[0]
-        page = f"the question {first['question']} of the page {first['item_id']!r}"
-        raise StudyImportError(f"{first['person']!r} gave two answers to {page}; the export is damaged.")
-    given = found.answers.pivot_table(index=["person", "item_id"], columns="question", values="value", aggfunc="first")
-    given = given.reindex(columns=list(QUESTIONS))
-    pages = shown.merge(found.pages, on=["person", "item_id"]).join(given, on=["person", "item_id"])
-    rated = pages[pages["task"] == "rate"].assign(dimension_name="overall")
+def _count_pages(pages: pd.DataFrame) -> pd.DataFrame:
+    """Count what each person was shown and answered, and the attention checks passed: the side and the strength asked for."""
+    task, answered = pages["task"], pages["answered"]
+    asked = pages.reindex(columns=["check_side", "check_strength"])
+    passed = (pages["preference"] == asked["check_side"]) & (pd.to_numeric(pages["strength"]) == asked["check_strength"])
+    counted = pages[["person"]].assign(
+        n_shown=task.notna() & (task != "check"),
+        n_answered=answered & (task != "check"),
+        n_checks=answered & (task == "check"),
+        n_checks_passed=answered & (task == "check") & passed,
+    )
+    return counted.groupby("person").sum().assign(completed=answered.groupby(pages["person"]).all()).reset_index()
+
+
+def _rated(folder: Path, pages: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Read a rating study's pages as answers about the comparisons that were shown, in the order in which they were."""
+    rated = pages[(pages["task"] == "rate") & pages["answered"]].assign(question="overall")
+    rated = rated.rename(columns={"strength": "margin", "preference": "choice"})
     if asked["dimension"]:
-        second = rated.assign(preference=rated["dimension"].str.removeprefix("Reply "), dimension_name=asked["dimension_name"])
-        rated = pd.concat([rated, second.assign(strength=None, reason=None)], ignore_index=True)
-    side = rated["preference"].replace(TIE, "tie")
-    odd = side.notna() & ~side.isin(["A", "B", "tie"])
-    if odd.any():
-        first = rated.loc[odd, "item_id"].iloc[0]
-        raise StudyImportError(f"The page {first!r} has the side {side[odd].iloc[0]!r}, expected A, B or tie.")
-    left_is_a = (rated["order"] == "ab") ^ rated["swapped"].astype(bool)
-    chosen = (left_is_a == (side == "A")).map({True: "a", False: "b"})
-    verdict = side.where(side.isna() | (side == "tie"), chosen)
-    matched = rated.assign(
-        verdict=verdict,
-        margin=pd.to_numeric(rated["strength"], errors="coerce").where(verdict.isin(["a", "b"])),
-        order=left_is_a.map({True: "ab", False: "ba"}),
-        dimension=rated["dimension_name"],
-        where=rated["item_id"],
+        second = rated.assign(choice=rated["dimension"].str.removeprefix("Reply "), question=asked["dimension_name"])
+        rated = pd.concat([rated, second.assign(margin=None, reason=None)], ignore_index=True)
+    odd = rated[rated["choice"].notna() & ~rated["choice"].isin(list(SIDES))]
+    if len(odd):
+        first = odd.iloc[0]
+        raise StudyError(f"The page {first['item_id']!r} has the side {first['choice']!r}, expected A, B or tie.")
+    turned = rated["order"].map({"ab": "ba", "ba": "ab"})
+    rated = rated.assign(
+        choice=rated["choice"].map(SIDES), order=rated["order"].mask(rated["swapped"], turned), dimension=rated["question"]
     )
-    return matched[MATCHED], _with_checks(_people_of(found, shown), pages, folder)
+    protocol = pd.read_parquet(folder / "comparisons.parquet").set_index("comparison_id")["protocol"]
+    return rated.assign(where=rated["item_id"]).join(protocol, on="comparison_id")
 
 
-def _match_table(rows: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Find the comparison that each row of a table of sides is about."""
-    check_people({f"{name}, as {person!r}": person for person in rows["person"].unique()})
-    by_sides: dict[tuple[str, str], dict[Any, Any]] = {}
-    for row in comparisons.to_dict("records"):
-        left, right = (row["reply_a"], row["reply_b"]) if row["order"] == "ab" else (row["reply_b"], row["reply_a"])
-        by_sides.setdefault((left, right), row)  # the run's own come first, and no study imported since takes their place
-    found = []
-    for row in rows.to_dict("records"):
-        shown = by_sides.get((row["left"], row["right"]))
-        if shown is None:
-            said = f"{row['left']!r} on the left of {row['right']!r} was never shown"
-            raise StudyImportError(f"{row['where']}: {said}. Check the reply ids, and which side was which.")
-        left, right = shown["order"]
-        sides: dict[object, str] = {"left": left, "right": right, "tie": "tie"}
-        verdict = sides.get(row["choice"])
-        about = {name: shown[name] for name in ("comparison_id", "pair_id", "order")} | {"verdict": verdict}
-        found.append(row | about | {"margin": row["margin"] if verdict in ("a", "b") else None})
-    table = pd.DataFrame(found)
-    return table.assign(position=table.groupby("person").cumcount() + 1, pasted_share=0.0)
-
-
-def _people_of(found: PotatoAnswers, shown: pd.DataFrame) -> pd.DataFrame:
-    """Count what each person was shown and answered, checks apart."""
-    answered = shown[shown["task"] != "check"].groupby("person").size()
-    raters = found.people.assign(n_answered=found.people["person"].map(answered).fillna(0).astype(int))
-    return raters.assign(n_checks=0, n_checks_passed=0)
-
-
-def _with_checks(raters: pd.DataFrame, pages: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Count the attention checks that each person answered, and passed: the side and the strength that the page asked for."""
-    checks = pages[pages["task"] == "check"]
-    strength = pd.to_numeric(checks["strength"], errors="coerce")
-    passed = (checks["preference"] == checks["check_side"]) & (strength == checks["check_strength"])
-    raters["n_checks"] = raters["person"].map(checks.groupby("person").size()).fillna(0).astype(int)
-    raters["n_checks_passed"] = raters["person"].map(passed.groupby(checks["person"]).sum()).fillna(0).astype(int)
-    assignment = pd.read_csv(folder / "assignment.csv")
-    per_seat = (assignment["task"] == "check").groupby(assignment["seat"]).sum()
-    seat = pages.drop_duplicates("person").set_index("person")["seat"]
-    return raters.assign(n_shown=raters["n_shown"] - raters["person"].map(seat.map(per_seat)).fillna(0).astype(int))
-
-
-def _verdicts(
-    run: Run, judged: pd.DataFrame, comparisons: pd.DataFrame, codes: Mapping[str, str], redact: str, simulated: bool
-) -> pd.DataFrame:
-    about = comparisons.set_index("comparison_id")[["history_id", "responder_a", "responder_b", "protocol"]]
-    histories = run.read("histories").set_index("history_id")[["dialogue_id", "slice"]]
-    table = judged.join(about, on="comparison_id").join(histories, on="history_id")
-    lost = table[table["dialogue_id"].isna()]
+def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Find the comparison that each answer of a file is about."""
+    check_people({f"{name}, as {person!r}": person for person in answers["rater"].unique()})
+    ab, a, b = comparisons["order"] == "ab", comparisons["reply_a"], comparisons["reply_b"]
+    # The run's own come first, and no study imported since takes their place.
+    shown = comparisons.assign(left=a.where(ab, b), right=b.where(ab, a)).drop_duplicates(["left", "right"])
+    rows = answers.rename_axis("where").reset_index().rename(columns={"rater": "person"})
+    rows = rows.merge(shown, on=["left", "right"], how="left", validate="many_to_one")
+    lost = rows[rows["comparison_id"].isna()]
     if len(lost):
-        first = lost["history_id"].iloc[0]
-        raise StudyImportError(f"The run has no history {first!r} any more; were its histories changed since the study?")
-    reasons = [reason if isinstance(reason, str) else None for reason in table["reason"]]
-    kept = [redact_text(reason, redact) for reason in reasons]
-    flags = [
-        [*(["pasted"] if pasted >= PASTED_SHARE else []), *(["redacted"] if now != was else []), *suspicious_text(now)]
-        for was, now, pasted in zip(reasons, kept, table["pasted_share"], strict=True)
-    ]
-    rows = table.assign(
-        rater=table["person"].map(codes),
+        first = lost.iloc[0]
+        said = f"{first['left']!r} on the left of {first['right']!r} was never shown"
+        raise StudyError(f"{first['where']}: {said}. Check the reply ids, and which side was which.")
+    return rows.assign(position=rows.groupby("person").cumcount() + 1, pasted_share=0.0)
+
+
+def _refuse_second_answers(rows: pd.DataFrame) -> None:
+    key = ["person", "pair_id", "dimension"]
+    twice = rows[rows.duplicated(key, keep=False)].sort_values(key, kind="stable")
+    if len(twice):
+        both = f"first {' and '.join(twice['where'].head(2))}, both by {twice['person'].iloc[0]!r}"
+        raise StudyError(f"{len(twice)} verdicts are second answers to one comparison, {both}. Remove one of each two.")
+
+
+def _verdicts(rows: pd.DataFrame, redact: str) -> pd.DataFrame:
+    """Say in terms of a and b what was answered in terms of left and right."""
+    sided = rows["choice"].isin(["left", "right"])
+    first = (rows["choice"] == "left") == (rows["order"] == "ab")
+    rationale, flags = _screened(rows["reason"], rows["pasted_share"], redact, "reasons")
+    rows = rows.assign(
+        verdict=rows["choice"].mask(sided, first.map({True: "a", False: "b"})),
+        margin=pd.to_numeric(rows["margin"]).where(sided),
         rater_kind="human",
-        state=table["verdict"].notna().map({True: "valid", False: "abstained"}),
-        flags=pd.Series(flags, index=table.index, dtype=object),
-        rationale=pd.Series(kept, index=table.index, dtype=object),
-        simulated=simulated,
+        state=rows["choice"].notna().map({True: "valid", False: "abstained"}),
+        rationale=rationale,
+        flags=flags,
     )
-    columns = [*empty_table("verdicts").columns, "seconds", "position"]
-    rows = complete("verdicts", rows)[columns].sort_values(["rater", "position", "dimension"], kind="stable")
-    _warn_of(rows["flags"], "reasons")
-    return check_table("verdicts", rows.astype({"verdict": object, "margin": float, "seconds": float}))
+    rows = complete("verdicts", rows)[[*empty_table("verdicts").columns, "seconds", "position"]]
+    return check_table("verdicts", rows.sort_values(["rater", "position", "dimension"], kind="stable"))
 
 
-def _reply(
-    row: Mapping[Any, Any], study: str, codes: Mapping[str, str], turns: list[dict[str, str]], redact: str, simulated: bool
-) -> dict[str, Any]:
-    writer = codes[row["person"]]
-    was = str(row["value"]).strip()
-    text = redact_text(was, redact if redact != "all" else "contacts")  # without its words a reply is none
-    flags = flag_reply(text or "", n_before=sum(turn["speaker"] == "supporter" for turn in turns), n_after=0)
-    flags += ["pasted"] if row["pasted_share"] >= PASTED_SHARE else []
-    flags += [*(["redacted"] if text != was else []), *suspicious_text(text)]
-    reply_id = f"human-{digest(study, writer, row['history_id'])}"
-    return {
-        "reply_id": reply_id,
-        "history_id": row["history_id"],
-        "responder": "human",
-        "author_id": writer,
-        "text": text or None,
-        "total_ms": row["seconds"] * 1000 if row["seconds"] else None,
-        "typing_ms": row["typing_ms"],
-        "flags": flags,
-        "state": "valid" if text else "abstained",
-        "simulated": simulated,
-    }
+def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
+    # Without its words a reply is none.
+    text, flags = _screened(rows["reply"].str.strip(), rows["pasted_share"], redact.replace("all", "contacts"), "replies")
+    before = [sum(turn["speaker"] == "supporter" for turn in turns) for turns in rows["turns"]]
+    told = [flag_reply(words or "", n_before=n, n_after=0) for words, n in zip(text, before, strict=True)]
+    names = zip(rows["rater"], rows["history_id"], strict=True)
+    replies = pd.DataFrame(
+        {
+            "reply_id": [f"human-{digest(study, *name)}" for name in names],
+            "history_id": rows["history_id"],
+            "responder": "human",
+            "author_id": rows["rater"],
+            "text": text.mask(text == "", None),
+            "total_ms": rows["seconds"].astype(float) * 1000,
+            "typing_ms": rows["typing_ms"],
+            "flags": pd.Series(told, dtype=object) + flags,
+            "state": np.where(text == "", "abstained", "valid"),
+            "simulated": rows["simulated"],
+        }
+    )
+    return check_table("replies", complete("replies", replies))
 
 
-def _warn_of(flags: pd.Series, what: str) -> None:
-    counts = {word: int(flags.map(lambda words, word=word: word in words).sum()) for word in ("formula", "markup")}
-    said = [f"{count} {what} with {word}" for word, count in counts.items() if count]
-    if said:
-        warnings.warn(f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them runs.", stacklevel=3)
-
-
-def _raters_table(
-    raters: pd.DataFrame, codes: Mapping[str, str], study: str, statement: Mapping[str, str], simulated: bool
-) -> pd.DataFrame:
-    table = raters.assign(rater=raters["person"].map(codes), rater_kind="human", study=study, simulated=simulated, **statement)
-    return check_table("raters", table.drop(columns="person").sort_values("rater"))
+def _screened(texts: pd.Series, pasted: pd.Series, redact: str, what: str) -> tuple[pd.Series, pd.Series]:
+    """Redact free texts, and flag and warn of what was pasted, redacted, or would be computed or run."""
+    was = [text if isinstance(text, str) else None for text in texts]
+    kept = [redact_text(text, redact) for text in was]
+    flags = [
+        [*["pasted"] * (share >= PASTED_SHARE), *["redacted"] * (now != before), *suspicious_text(now)]
+        for before, now, share in zip(was, kept, pasted, strict=True)
+    ]
+    counts = {word: sum(word in row for row in flags) for word in ("formula", "markup")}
+    if said := [f"{count} {what} with {word}" for word, count in counts.items() if count]:
+        warnings.warn(f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them runs.", stacklevel=4)
+    return pd.Series(kept, texts.index, dtype=object), pd.Series(flags, texts.index, dtype=object)
 
 
 REDACTIONS = ("none", "contacts", "all")
@@ -509,38 +426,30 @@ FORMULA = re.compile(r"^\s*[=+@\t\r]|^\s*-(?=\s*[\w(=@])")
 MARKUP = re.compile(r"<[/!?a-zA-Z]|javascript:", re.IGNORECASE)
 
 
-class PrivacyError(ValueError):
-    """A key file cannot be used."""
-
-
 def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater") -> dict[str, str]:
     """Give each person a random code, the same one each time as long as the key file is there.
 
     The key file is the only link between codes and people. Delete it, and the raw answers with it, and nobody can
     tell whose verdicts are whose; who is imported again then gets a new code.
     """
-    known = _read_keys(key_file)
-    taken = set(known["code"])
-    codes = {person: code for code, person in zip(known["code"], known["person"], strict=True) if code.startswith(f"{prefix}-")}
-    fresh = []
+    keys = _read_keys(key_file)
+    named = dict(zip(keys["code"], keys["person"], strict=True))
+    codes = {person: code for code, person in named.items() if code.startswith(f"{prefix}-")}
     for person in people:
         while person not in codes:
             code = f"{prefix}-{secrets.token_hex(4)}"
-            if code not in taken:
+            if named.setdefault(code, person) == person:
                 codes[person] = code
-                taken.add(code)
-                fresh.append((code, person))
-    if fresh:
-        both = pd.concat([known, pd.DataFrame(fresh, columns=["code", "person"])], ignore_index=True)
-        # By code, since the order of arrival would tell who is who to whoever watched.
-        write_atomically(key_file, csv_text(both.sort_values("code")).encode(), private=True)
+    if len(named) > len(keys):  # by code, since the order of arrival would tell who is who to whoever watched
+        table = pd.DataFrame(sorted(named.items()), columns=["code", "person"])
+        write_atomically(key_file, csv_text(table).encode(), private=True)
     return codes
 
 
 def redact_text(text: str | None, level: str = "contacts") -> str | None:
     """Take out of a free text what could tell who wrote it."""
     if level not in REDACTIONS:
-        raise PrivacyError(f"There is no redaction {level!r}; there are {', '.join(REDACTIONS)}.")
+        raise StudyError(f"There is no redaction {level!r}; there are {', '.join(REDACTIONS)}.")
     if text is None or level == "all":
         return None
     if level == "contacts":
@@ -566,16 +475,13 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
         keys = read_csv_text(key_file.read_text(encoding="utf-8"), dtype=str, keep_default_na=False)
     except (ValueError, UnicodeDecodeError) as error:
         said = "Restore it, or delete it to give everyone a new code."
-        raise PrivacyError(f"The key file {key_file} cannot be read ({error}). {said}") from None
+        raise StudyError(f"The key file {key_file} cannot be read ({error}). {said}") from None
     if list(keys.columns) != ["code", "person"]:
-        raise PrivacyError(f"The key file {key_file} has the columns {list(keys.columns)}, expected code and person.")
-    twice = (
-        keys["code"].duplicated()
-        | pd.DataFrame({"kind": keys["code"].str.split("-").str[0], "person": keys["person"]}).duplicated()
-    )
+        raise StudyError(f"The key file {key_file} has the columns {list(keys.columns)}, expected code and person.")
+    twice = keys["code"].duplicated() | keys.assign(code=keys["code"].str.split("-").str[0]).duplicated()
     if twice.any():
         first = keys.loc[twice, "code"].iloc[0]
-        raise PrivacyError(f"The key file {key_file} gives {first} or its person twice; each code belongs to one person.")
+        raise StudyError(f"The key file {key_file} gives {first} or its person twice; each code belongs to one person.")
     return keys
 
 

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,14 @@ import yaml
 
 from heart_utils.judging.design import pair_replies
 from heart_utils.judging.prompts import AUTHORS, REPLY_INSTRUCTIONS
-from heart_utils.people.assignment import assign_raters, assign_writers, check_balance, choose_pairs, largest_load
-from heart_utils.people.exports import ExportError, restore_answers
+from heart_utils.people.assignment import StudyError, assign_raters, assign_writers, check_balance, choose_pairs, largest_load
+from heart_utils.people.exports import restore_answers
 from heart_utils.people.raters import STATEMENT, TIE
 from heart_utils.runs import Run, csv_text, find_root, open_run, visible_text, write_atomically
 from heart_utils.settings import read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
-__all__ = ["KINDS", "StudyError", "StudyFolder"]
+__all__ = ["KINDS"]
 
 KINDS = ("rating", "reply")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -58,24 +57,6 @@ CLOSED_TAG = "<\u2060"
 reply holding a closing script tag would run in every rater's browser. With a joiner it looks the same and closes nothing."""
 
 
-class StudyError(ValueError):
-    """A study cannot be written or started."""
-
-
-@dataclass(frozen=True)
-class StudyFolder:
-    """One written study."""
-
-    folder: Path  #: ``runs/<run>/study/<name>``, a Potato project.
-    n_seats: int  #: People it is made for, and pages they will see between them, practice apart.
-    n_pages: int
-
-    @property
-    def answers(self) -> int:
-        """How many people have begun."""
-        return len(list((self.folder / "answers").glob("*/user_state.json")))
-
-
 def load_settings(run: Run) -> dict[str, Any]:
     """Read what a study is told to be: ``study.yaml`` in the run, else the rehearsal in ``data/study``."""
     settings: dict[str, Any] = read_yaml(run.root / "data" / "study" / "settings.yaml", dict[str, Any], StudyError)
@@ -89,8 +70,8 @@ def load_settings(run: Run) -> dict[str, Any]:
 
 def write_study(
     run: Run, kind: str, *, settings: Mapping[str, Any] | None = None, name: str | None = None, top_up: bool = False
-) -> StudyFolder:
-    """Write a complete Potato project from a run's histories and replies."""
+) -> Path:
+    """Write a complete Potato project from a run's histories and replies into ``runs/<run>/study/<name>``."""
     if kind not in KINDS:
         raise StudyError(f"There is no study of the kind {kind!r}; there are {' and '.join(KINDS)}.")
     settings = load_settings(run) if settings is None else settings
@@ -105,22 +86,21 @@ def write_study(
         raise StudyError(f"The run {run.name!r} has no history of {said} that ends with the seeker.")
     turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
     rng = np.random.default_rng(int(settings["seed"]))
-    extra: dict[str, bytes] = {}
+    extra, shown = dict[str, bytes](), dict[str, tuple[str, str]]()
     if kind == "rating":
         replies = run.read("replies")
         assignment, comparisons = _rating_assignment(run, replies[replies["history_id"].isin(turns)], settings, rng, top_up)
         assignment = _with_checks(assignment, read_yaml(texts / "checks.yaml", list[dict[str, Any]], StudyError))
-        items = _rating_items(assignment, comparisons, turns, _texts_shown(replies))
+        texts_of = _texts_shown(replies)
+        pairs = comparisons[["pair_id", "reply_a", "reply_b"]].drop_duplicates("pair_id").itertuples(index=False)
+        shown = {pair: (texts_of[a], texts_of[b]) for pair, a, b in pairs}
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
         rules = settings["reply"]
         given = {"writers_per_history": rules["writers_per_history"], "n_writers": rules["n_writers"]}
         draw = partial(assign_writers, histories, **given, rng=rng)
         assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
-        items = [
-            _item(f"{row['seat']}.{row['position']:03d}.{row['history_id']}", title, turns[row["history_id"]])
-            for row, title in _titled(assignment)
-        ]
+    items = _items(assignment, turns, shown)
     assignment = assignment.assign(item_id=[item["id"] for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
     pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32))
@@ -136,7 +116,7 @@ def write_study(
     }
     for file, content in files.items():  # config.yaml holds the key that signs sessions; answers will come beside it
         write_atomically(folder / file, content, private=True)
-    return StudyFolder(folder, len(seats), len(assignment))
+    return folder
 
 
 def study_pages(
@@ -166,24 +146,22 @@ def study_pages(
     return made["pages"], made["config"]
 
 
-def start_study(
-    study: StudyFolder, *, host: str = "127.0.0.1", port: int = 8000, potato: Path | None = None
-) -> subprocess.Popen[bytes]:
+def start_study(folder: Path, *, host: str = "127.0.0.1", port: int = 8000) -> subprocess.Popen[bytes]:
     """Start Potato on a study, and wait until it answers."""
-    settings = json.loads((study.folder / "study.json").read_text(encoding="utf-8"))["settings"]
+    settings = json.loads((folder / "study.json").read_text(encoding="utf-8"))["settings"]
     if host not in LOOPBACK:
-        _check_filled_in(settings, study.folder.parents[1] / "study.yaml")
+        _check_filled_in(settings, folder.parents[1] / "study.yaml")
         if settings["rehearsal"] is True:
             said = "Set rehearsal: false in study.yaml and write it again."
             raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {said}")
-    program = _find_potato(potato)
+    program = _find_potato()
     _check_port(host, port)
     try:
-        restore_answers(study.folder)
-    except ExportError as error:
+        restore_answers(folder)
+    except StudyError as error:
         raise StudyError(f"The study cannot go on: {error}") from None
-    study.folder.chmod(0o700)
-    log = study.folder / "server.log"
+    folder.chmod(0o700)
+    log = folder / "server.log"
     log.touch(0o600)
     server = None
     deadline = time.monotonic() + SERVER_SECONDS
@@ -191,7 +169,7 @@ def start_study(
         with log.open("ab") as out, _held_back() as let_go:
             server = subprocess.Popen(
                 [str(program), "start", "config.yaml", "-p", str(port), "--host", host],
-                cwd=study.folder,
+                cwd=folder,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 umask=0o077,  # Potato writes answers under people's names, and a key that opens its pages for administrators
@@ -200,8 +178,8 @@ def start_study(
                 # Else Potato keeps the pages it makes beside its own code, by title, and two studies overwrite each other's.
                 env={
                     **os.environ,
-                    "PYTHONPATH": str(study.folder / "server"),  # what makes a logout hold
-                    "POTATO_GENERATED_TEMPLATES_DIR": str(study.folder / "made"),
+                    "PYTHONPATH": str(folder / "server"),  # what makes a logout hold
+                    "POTATO_GENERATED_TEMPLATES_DIR": str(folder / "made"),
                 },
             )
         while time.monotonic() < deadline:
@@ -259,7 +237,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write-only", action="store_true", help="write the folder and do not start it")
     options = parser.parse_args(arguments)
     try:
-        return _run(options)
+        run = open_run(options.run, create=False)
+        folder = run.folder / "study" / (options.name or options.kind)
+        if not options.resume:
+            write_study(run, options.kind, name=options.name, top_up=options.top_up)
+        elif not (folder / "study.json").is_file():
+            raise StudyError(f"There is no study in {folder} to resume. Leave --resume out and it will be written.")
+        print(_describe(folder))
+        return 0 if options.write_only else _serve(folder, options.host, options.port)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -268,31 +253,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _run(options: argparse.Namespace) -> int:
-    run = open_run(options.run, create=False)
-    folder = run.folder / "study" / (options.name or options.kind)
-    write = partial(write_study, run, options.kind, name=options.name, top_up=options.top_up)
-    study = _existing(folder) if options.resume else write()
-    print(f"{study.folder}: {study.n_seats} people, {study.n_pages} pages between them, {study.answers} have begun.")
-    print(_describe_cost(study.folder))
-    if options.write_only:
-        return 0
+def _serve(folder: Path, host: str, port: int) -> int:
     for word in ENDS:
         signal.signal(word, _end)
-    server = start_study(study, host=options.host, port=options.port)
+    server = start_study(folder, host=host, port=port)
     try:
-        print(f"Open http://{options.host}:{options.port} . Ctrl-C stops the server and keeps all answers.", flush=True)
+        print(f"Open http://{host}:{port} . Ctrl-C stops the server and keeps all answers.", flush=True)
         return server.wait()
     finally:
         stop_study(server)
 
 
-def _describe_cost(folder: Path) -> str:
+def _describe(folder: Path) -> str:
     """Say what a study asks of people and what it costs, checks and practice with it, if spare seats stay empty and if not."""
     about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
-    rules = about["settings"].get("cost")
-    if rules is None:  # written before there were such settings
-        return "Its settings say nothing about cost."
+    rules = about["settings"]["cost"]
     seats = pd.read_csv(folder / "assignment.csv").groupby("seat").agg(pages=("item_id", "size"), spare=("spare", "first"))
     minutes = seats["pages"] * rules["seconds_a_page"][about["kind"]] / 60 + rules["minutes_around"]
     cost = minutes / 60 * rules["pay_per_hour"] * (1 + rules["fee_share"])
@@ -300,6 +275,7 @@ def _describe_cost(folder: Path) -> str:
     most = f", and {cost.sum():,.2f} if all {(~needed).sum()} spare seats are taken too" if not needed.all() else ""
     least = f"{minutes[needed].sum() / 60:,.1f} hours: {cost[needed].sum():,.2f} {rules['currency']}"
     return (
+        f"{folder}: {len(seats)} people, {seats['pages'].sum()} pages between them, {len(_begun(folder))} have begun.\n"
         f"{minutes.max():.0f} minutes a person, {least}{most}, at {rules['pay_per_hour']} an hour and a fee of "
         f"{100 * rules['fee_share']:g} % (`cost:` in the settings)."
     )
@@ -329,11 +305,10 @@ def _check_filled_in(settings: Mapping[str, Any], file: Path) -> None:
 
 def _clear(folder: Path) -> None:
     """Make room for a study, and never over answers."""
-    begun = sorted(path.parent.name for path in (folder / "answers").glob("*/*"))
-    if begun:
+    if begun := _begun(folder):
         raise StudyError(
-            f"{folder} already holds answers of {len(set(begun))} people, and is never overwritten. Go on by --resume "
-            f"(RESUME=1) or write another by --name."
+            f"{folder} already holds answers of {len(begun)} people, and is never overwritten. Go on by --resume (RESUME=1) or "
+            f"write another by --name."
         )
     if not folder.exists():
         return
@@ -342,11 +317,8 @@ def _clear(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _existing(folder: Path) -> StudyFolder:
-    if not (folder / "study.json").is_file():
-        raise StudyError(f"There is no study in {folder} to resume. Leave --resume out and it will be written.")
-    assignment = pd.read_csv(folder / "assignment.csv")
-    return StudyFolder(folder, assignment["seat"].nunique(), len(assignment))
+def _begun(folder: Path) -> set[Path]:
+    return {file.parent for file in (folder / "answers").glob("*/*")}
 
 
 def _rating_assignment(
@@ -401,33 +373,30 @@ def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str
 def _with_checks(assignment: pd.DataFrame, checks: list[dict[str, Any]]) -> pd.DataFrame:
     """Say what each attention check asks for; seats begin at different ones, so that neighbours cannot tell each other."""
     number = assignment["check"].fillna(0).astype(int) + assignment["seat"].str.removeprefix("seat-").astype(int)
-    asked = [
-        checks[place % len(checks)] if task == "check" else {} for place, task in zip(number, assignment["task"], strict=True)
-    ]
-    return assignment.assign(
-        check_side=pd.Series([one.get("side") for one in asked], index=assignment.index, dtype=object),
-        check_strength=pd.array([one.get("strength") for one in asked], dtype="Int64"),
-        check_topic=pd.Series([one.get("topic") for one in asked], index=assignment.index, dtype=object),
-    )
+    asked = pd.DataFrame(checks).astype({"strength": "Int64"}).add_prefix("check_").iloc[number % len(checks)]
+    return assignment.join(asked.set_axis(assignment.index).where(assignment["task"] == "check"))
 
 
-def _rating_items(
-    assignment: pd.DataFrame, comparisons: pd.DataFrame, turns: Mapping[str, Any], texts_of: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    pair = comparisons.drop_duplicates("pair_id").set_index("pair_id")[["reply_a", "reply_b"]]
-    items = []
-    for row, title in _titled(assignment):
-        page = f"{row['seat']}.{row['position']:03d}"
+def _items(assignment: pd.DataFrame, turns: Mapping[str, Any], replies: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
+    """Make the pages of all seats: the conversation, and for a rater the replies in the order shown; titles count the pages."""
+    length, items = assignment.groupby("seat").size(), []
+    for row in assignment.to_dict("records"):
+        shown: Sequence[str] = ()
+        about = row.get("comparison_id", row["history_id"])
         if row["task"] == "check":
+            about = f"check-{row['check']}"
             asks = CHECK.format(side=row["check_side"], strength=row["check_strength"])
-            shown = ["Thank you for telling me. How was it?", asks]
+            shown = ("Thank you for telling me. How was it?", asks)[:: 1 if row["check_side"] == "B" else -1]
             said = [("supporter", "What has been on your mind?"), ("seeker", row["check_topic"])]
             talk = [{"speaker": speaker, "text": str(text)} for speaker, text in said]
-            items.append(_item(f"{page}.check-{row['check']}", title, talk, shown if row["check_side"] == "B" else shown[::-1]))
         else:
-            a, b = pair.loc[row["pair_id"]]
-            shown = [texts_of[a], texts_of[b]] if row["order"] == "ab" else [texts_of[b], texts_of[a]]
-            items.append(_item(f"{page}.{row['comparison_id']}", title, turns[row["history_id"]], shown))
+            talk = turns[row["history_id"]]
+            if row["task"] == "rate":
+                shown = replies[row["pair_id"]][:: 1 if row["order"] == "ab" else -1]
+        page = f"{row['seat']}.{row['position']:03d}.{about}"
+        item: dict[str, Any] = {"id": page, "title": f"{row['position']} of {length[row['seat']]}"}
+        item["conversation"] = [{"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in talk]
+        items.append(item | ({"replies": [_inert(text) for text in shown]} if shown else {}))
     return items
 
 
@@ -435,19 +404,6 @@ def _texts_shown(replies: pd.DataFrame) -> dict[str, str]:
     """Give each reply's words by its id, under the label that it has been given, if any."""
     rows = replies.reindex(columns=["reply_id", "text", "label"]).itertuples(index=False)
     return {name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text for name, text, label in rows}
-
-
-def _titled(assignment: pd.DataFrame) -> list[tuple[dict[Any, Any], str]]:
-    """Give each page of a seat the title that counts them."""
-    length = assignment.groupby("seat").size()
-    return [(row, f"{row['position']} of {length[row['seat']]}") for row in assignment.to_dict("records")]
-
-
-def _item(item_id: str, title: str, turns: Sequence[Mapping[str, str]], replies: Sequence[str] = ()) -> dict[str, Any]:
-    """Make one page of a seat: the conversation, and the replies in the order shown."""
-    talk = [{"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in turns]
-    item: dict[str, Any] = {"id": item_id, "title": title, "conversation": talk}
-    return item | ({"replies": [_inert(text) for text in replies]} if replies else {})
 
 
 def _inert(text: str) -> str:
@@ -459,9 +415,8 @@ def _json(value: object) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def _find_potato(potato: Path | None) -> Path:
-    given = os.environ.get("HEART_POTATO")
-    program = potato or (Path(given) if given else find_root() / ".venv-study" / "bin" / "potato")
+def _find_potato() -> Path:
+    program = Path(os.environ.get("HEART_POTATO") or find_root() / ".venv-study" / "bin" / "potato")
     if not program.is_file():
         said = "`make study` installs it, from requirements-study.txt."
         raise StudyError(f"Potato is not installed (looked for {program}). {said}")

@@ -8,13 +8,13 @@ from difflib import SequenceMatcher
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import draw_weights, interval_of
+from heart_utils.ratings.resampling import draw_weights, interval_of, ratio
 from heart_utils.tables import need_columns
 
 __all__ = ["OverlapError", "measure_overlap", "measure_sameness"]
 
-COLUMNS = ["reply_id", "history_id", "responder", "overlap", "overlap_others", "overlap_others_max", "n_others", "longest_run"]
-TOKEN = re.compile(r"\w+(?:'\w+)?")
+COLUMNS = ["reply_id", "history_id", "responder", "overlap", "overlap_others", "longest_run"]
+TOKEN = r"\w+(?:'\w+)?"
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 
 
@@ -32,17 +32,17 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
     Parameters
     ----------
     replies : pandas.DataFrame
-        With columns ``reply_id``, ``history_id``, ``responder`` and ``text``. Rows without text
-        or without a true next turn are left out, and counted in ``attrs["left_out"]`` of what comes back.
+        With columns ``reply_id``, ``history_id``, ``responder`` and ``text``. Rows without text or without a true next turn
+        are left out, and counted in ``attrs["left_out"]`` of what comes back.
     truths : pandas.DataFrame
         With columns ``history_id`` and ``text``, one row per history; a turn without text is none.
 
     Returns
     -------
     pandas.DataFrame
-        One row per reply compared: ``overlap`` with the true turn; ``overlap_others`` (mean) and ``overlap_others_max`` with
-        those of the ``n_others`` other histories; and ``longest_run``, the most words in a row that reply and true turn
-        share. Overlaps of replies of fewer than three words are missing.
+        One row per reply compared: ``overlap`` with the true turn; ``overlap_others`` with those of the other histories, a
+        mean; and ``longest_run``, the most words in a row that reply and true turn share. Overlaps of replies of fewer than
+        three words are missing.
 
     Raises
     ------
@@ -58,22 +58,18 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
     """
     need_columns(replies, ["reply_id", "history_id", "responder", "text"], OverlapError)
     need_columns(truths, ["history_id", "text"], OverlapError)
-    twice = truths.loc[truths["history_id"].duplicated(), "history_id"]
-    if len(twice):
-        raise OverlapError(f"truths: {twice.iloc[0]} has more than one true next turn; expected one row per history.")
-    truths = truths[truths["text"].notna()]
-    truth = dict(zip(truths["history_id"], map(_words, truths["text"]), strict=True))
-    runs = {history: _runs(words) for history, words in truth.items()}
-    rows = []
-    compared = replies[replies["text"].notna() & replies["history_id"].isin(truth)]
+    if (twice := truths["history_id"].duplicated()).any():
+        said = f"{truths.loc[twice, 'history_id'].iloc[0]} has more than one true next turn"
+        raise OverlapError(f"truths: {said}; expected one row per history.")
+    turns = truths.dropna(subset="text").set_index("history_id")["text"].map(_words)
+    runs, rows = turns.map(_runs), []
+    compared = replies[replies["text"].notna() & replies["history_id"].isin(turns.index)]
     for row in compared.itertuples():
         history, words = str(row.history_id), _words(str(row.text))
         mine = _runs(words)
-        shares = {other: len(mine & turn) / len(mine) if mine else np.nan for other, turn in runs.items()}
-        own, elsewhere = shares.pop(history), np.array(list(shares.values()))
-        mean, most = (elsewhere.mean(), elsewhere.max()) if len(elsewhere) else (np.nan, np.nan)
-        longest = SequenceMatcher(None, words, truth[history], autojunk=False).find_longest_match().size
-        rows.append((row.reply_id, history, row.responder, own, mean, most, len(elsewhere), longest))
+        shares = runs.map(lambda turn, mine=mine: len(mine & turn) / len(mine) if mine else np.nan)
+        longest = SequenceMatcher(None, words, turns[history], autojunk=False).find_longest_match().size
+        rows.append((row.reply_id, history, row.responder, shares[history], shares.drop(history).mean(), longest))
     table = pd.DataFrame(rows, columns=COLUMNS)
     table.attrs["left_out"] = len(replies) - len(compared)
     return table
@@ -92,14 +88,14 @@ def measure_sameness(
 ) -> pd.DataFrame:
     """Compare each author's replies with that author's replies to other dialogues.
 
-    Similarity is the cosine of word counts weighted by rarity (TF-IDF over all replies of the table).
-    Two replies to one dialogue share its topic, so only pairs across dialogues count. Beside it stands
-    the similarity to other authors' replies across dialogues: what anybody's replies share.
+    Similarity is the cosine of word counts weighted by rarity (TF-IDF over all replies of the table). Two replies to one
+    dialogue share its topic, so only pairs across dialogues count. Beside it stands the similarity to other authors' replies
+    across dialogues: what anybody's replies share.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        Valid replies with ``text``, `by` and `cluster`.
+        Valid replies with ``text``, ``responder`` and ``dialogue_id``.
     n_resamples, ci_level, rng
         Of the bootstrap: dialogues are drawn, and a pair counts the product of its two dialogues' counts.
 
@@ -119,28 +115,20 @@ def measure_sameness(
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    features = TfidfVectorizer(token_pattern=TOKEN.pattern).fit_transform(replies["text"])
-    codes, names = pd.factorize(replies["dialogue_id"])
+    features = TfidfVectorizer(token_pattern=TOKEN).fit_transform(replies["text"])
+    alike, (codes, names) = (features @ features.T).toarray(), pd.factorize(replies["dialogue_id"])
+    across = codes[:, None] != codes
     weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
     rows = []
-    for name, mine in replies.reset_index(drop=True).groupby("responder", sort=True):
-        own = np.asarray((features[mine.index] @ features[mine.index].T).todense())
-        where = codes[mine.index]
-        across = where[:, None] != where[None, :]
-        rest = np.setdiff1d(np.arange(len(replies)), mine.index)
-        n_clusters = len(np.unique(where))
-        row = {"responder": name, **dict.fromkeys(("sameness", "ci_low", "ci_high"), np.nan)}
-        row |= {"ci_level": ci_level, "to_others": np.nan}
-        if across.any():
-            drawn = weights[:, where]
-            pairs = np.einsum("ri,ij,rj->r", drawn, across.astype(float), drawn, optimize=True)
-            found = np.einsum("ri,ij,rj->r", drawn, own * across, drawn, optimize=True) / np.where(pairs > 0, pairs, np.nan)
-            low, high = interval_of(float(found[0]), found[1:], n_clusters, ci_level, least=0.0, most=1.0)
-            row |= {"sameness": float(found[0]), "ci_low": low, "ci_high": high}
-        if len(rest):
-            other = np.asarray((features[mine.index] @ features[rest].T).todense())
-            apart = where[:, None] != codes[rest][None, :]
-            row["to_others"] = float(other[apart].mean()) if apart.any() else np.nan
-        repeated = int(mine["text"].duplicated(keep=False).sum())
-        rows.append(row | {"n": len(mine), "n_clusters": n_clusters, "n_repeated": repeated})
+    for name, mine in replies.groupby("responder", sort=True):
+        at = np.asarray(replies["responder"] == name)
+        own, others = np.ix_(at, at), np.ix_(at, ~at)
+        drawn, n_clusters = weights[:, codes[at]], len(np.unique(codes[at]))
+        pairs, sums = (np.einsum("ri,ij,rj->r", drawn, part, drawn, optimize=True)
+                       for part in (across[own].astype(float), alike[own] * across[own]))  # fmt: skip
+        found, elsewhere = ratio(sums, pairs), alike[others][across[others]]
+        low, high = interval_of(float(found[0]), found[1:], n_clusters, ci_level, least=0.0, most=1.0)
+        row = {"responder": name, "sameness": found[0], "ci_low": low, "ci_high": high, "ci_level": ci_level}
+        row |= {"to_others": float(ratio(elsewhere.sum(), np.array(len(elsewhere)))), "n": len(mine)}
+        rows.append(row | {"n_clusters": n_clusters, "n_repeated": int(mine["text"].duplicated(keep=False).sum())})
     return pd.DataFrame(rows).sort_values("sameness", ascending=False, ignore_index=True)

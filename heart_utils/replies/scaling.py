@@ -1,7 +1,6 @@
 """How quality moves with latency, size or price: rank correlations of few models, and what they can carry.
 
-Models are a convenience set, not a sample of models, so a p value here speaks of relabelling these
-models, and an interval of dialogues like these; neither speaks of models to come.
+Models are a convenience set, not a sample, so a p value here is about relabelling these models, not about models to come.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from itertools import permutations, product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,9 +32,7 @@ class ScalingError(ValueError):
 def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: float = 0.95) -> tuple[float, float]:
     r"""Put an interval on a rank correlation from its value and the number of models alone.
 
-    Both work on :math:`\operatorname{artanh}\rho`; its variance is taken to be :math:`1/(n-3)` after Fisher, or
-    :math:`(1 + \rho^2/2)/(n-3)` after Bonett and Wright [1]_, which holds better away from zero. Both take
-    models as drawn independently from many, which models of a few families are not.
+    Both methods take models as drawn independently from many, which models of a few families are not.
 
     Parameters
     ----------
@@ -43,7 +41,8 @@ def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: f
     n : int
         Models, four or more.
     method : {"fisher", "bonett-wright"}
-        Whose variance.
+        The variance of :math:`\operatorname{artanh}\rho`: :math:`1/(n-3)` after Fisher, or :math:`(1 + \rho^2/2)/(n-3)` after
+        Bonett and Wright [1]_, which holds better away from zero.
     ci_level : float
         Such as 0.95.
 
@@ -63,12 +62,8 @@ def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: f
 
     Examples
     --------
-    HEART reports a correlation of .53 over 16 models.
-
-    >>> [round(end, 2) for end in spearman_interval(0.53, 16)]
+    >>> [round(end, 2) for end in spearman_interval(0.53, 16)]  # HEART's correlation over 16 models
     [0.05, 0.81]
-    >>> [round(end, 2) for end in spearman_interval(0.53, 16, method="bonett-wright")]
-    [0.01, 0.82]
     """
     if method not in ("fisher", "bonett-wright"):
         raise ScalingError(f"method is {method!r}, expected 'fisher' or 'bonett-wright'.")
@@ -85,13 +80,9 @@ class Trend:
 
     rho: float  # spearman's, over so many models
     n: int
-    # ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``; both for models like these, drawn
-    # independently. Resamples of dialogues get no interval: over a few models a rank correlation takes a few values
-    intervals: pd.DataFrame
-    # ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value`` and ``why_not``, in words where there is
-    # none
-    p_values: pd.DataFrame
-    left_out: pd.DataFrame  # A row a model: ``responder`` and ``rho`` without it
+    intervals: pd.DataFrame  # ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``
+    p_values: pd.DataFrame  # ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value``, ``why_not``
+    left_out: pd.DataFrame  # a row a model: ``responder`` and ``rho`` without it
 
 
 def correlate_scale(
@@ -103,8 +94,7 @@ def correlate_scale(
     ----------
     models : pandas.DataFrame
         A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``, its maker. Rows without `x` or ``rating``
-        are left out. Models of one maker resemble each other: taking 16 of them as independent makes a 5 % test
-        reject 12 to 13 % of true nulls where families share 60 % of the variance (simulated).
+        are left out.
     x : str
         What the rating is correlated with, by ranks: a logarithm changes nothing.
     n_shuffles : int
@@ -115,8 +105,8 @@ def correlate_scale(
     Returns
     -------
     Trend
-        Shuffling within families keeps what makers have in common; shuffling the families' means asks
-        whether makers differ in the same way on both, with as many units as there are families.
+        Shuffling within families keeps what makers have in common; shuffling the families' means asks whether makers differ
+        in the same way on both.
 
     Raises
     ------
@@ -146,12 +136,23 @@ def correlate_scale(
             ends = spearman_interval(rho, len(kept), method=method, ci_level=ci_level)
             rows.append((method, *ends, ci_level))
     without = [_rho(np.delete(one, place), np.delete(other, place)) for place in range(len(kept))]
-    groups = kept["family"].fillna(kept["responder"]) if "family" in kept else None
+
+    def shuffled(name: str, why_not: str | None, x: Array, y: Array, within: NDArray[Any]) -> tuple[str, float, str | None]:
+        return name, np.nan if why_not else _p_value(x, y, within, n_shuffles, rng), why_not
+
+    p_values = [shuffled("all", None, one, other, np.zeros(len(one)))]
+    if "family" in kept:
+        codes = pd.factorize(kept["family"].fillna(kept["responder"]))[0]
+        sizes = np.bincount(codes)
+        first, second = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
+        p_values.append(shuffled("within_families", None if sizes.max() > 1 else "no family has two models", one, other, codes))
+        few = None if len(sizes) >= LEAST_MODELS else f"{len(sizes)} families; it takes {LEAST_MODELS}"
+        p_values.append(shuffled("between_families", few, first, second, np.zeros(len(sizes))))
     return Trend(
         rho=rho,
         n=len(kept),
         intervals=pd.DataFrame(rows, columns=["interval", "ci_low", "ci_high", "ci_level"]),
-        p_values=pd.DataFrame(_shuffles(one, other, groups, n_shuffles, rng), columns=["shuffled", "p_value", "why_not"]),
+        p_values=pd.DataFrame(p_values, columns=["shuffled", "p_value", "why_not"]),
         left_out=pd.DataFrame({"responder": kept["responder"], "rho": without}),
     )
 
@@ -162,23 +163,7 @@ def _rho(one: ArrayLike, other: ArrayLike) -> float:
         return float(np.clip(stats.spearmanr(one, other).statistic, -1.0, 1.0))
 
 
-def _shuffles(
-    one: Array, other: Array, groups: pd.Series | None, n_shuffles: int, rng: np.random.Generator
-) -> list[tuple[str, float, str | None]]:
-    rows: list[tuple[str, float, str | None]] = [("all", _p_value(one, other, np.zeros(len(one), int), n_shuffles, rng), None)]
-    if groups is None:
-        return rows
-    codes = pd.factorize(groups)[0]
-    sizes = np.bincount(codes)
-    why = None if sizes.max() > 1 else "no family has two models"
-    rows.append(("within_families", np.nan if why else _p_value(one, other, codes, n_shuffles, rng), why))
-    why = None if len(sizes) >= LEAST_MODELS else f"{len(sizes)} families; it takes {LEAST_MODELS}"
-    first, second = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
-    between = np.nan if why else _p_value(first, second, np.zeros(len(sizes), int), n_shuffles, rng)
-    return [*rows, ("between_families", between, why)]
-
-
-def _p_value(one: Array, other: Array, codes: NDArray[np.int64], n_shuffles: int, rng: np.random.Generator) -> float:
+def _p_value(one: Array, other: Array, codes: NDArray[Any], n_shuffles: int, rng: np.random.Generator) -> float:
     """Give the share of orders, shuffled within the codes, that correlate at least as much; two-sided.
 
     scipy's ``permutation_test`` shuffles all, and not within groups.

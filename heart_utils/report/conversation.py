@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from heart_utils.ratings.verdicts import combine_orders
@@ -19,8 +19,10 @@ from heart_utils.runs import may_publish, strictest_licence, visible_text
 
 __all__ = ["WRITTEN_BY", "Html", "practise_comparisons", "read_conversation"]
 
-_PAGES = Environment(loader=FileSystemLoader(Path(__file__).with_name("pages")), autoescape=True, undefined=StrictUndefined)
-_PAGES.trim_blocks = _PAGES.lstrip_blocks = True
+_PAGES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("pages")), undefined=StrictUndefined,
+    autoescape=select_autoescape(), trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
 
 
 class Html:
@@ -50,7 +52,7 @@ def read_conversation(
     Returns
     -------
     Html
-        HTML for a notebook. Markup inside a text is shown, never run.
+        Markup inside a text is shown, never run.
 
     Raises
     ------
@@ -70,12 +72,12 @@ def read_conversation(
     bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
     bubbles += [("supporter heart-reply", label, text) for label, text in (replies or {}).items()]
     shown = [(kind, visible_text(label), visible_text(text)) for kind, label, text in bubbles]
-    return Html(fill_page("conversation", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"))
+    return Html(fill_page("conversation.html", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"))
 
 
 def fill_page(name: str, **values: Any) -> str:
-    """Fill a template of the folder ``pages``; whatever a value holds is shown as text, unless it is marked as HTML."""
-    return _PAGES.get_template(f"{name}.html").render(**values)
+    """Fill a template of the folder ``pages``; in HTML and XML a value is shown as text, unless it is marked as HTML."""
+    return _PAGES.get_template(name).render(**values)
 
 
 WRITTEN_BY: dict[str, str] = WORDS["written_by"]  #: What a reader is told about a reply, by its ``responder_kind``.
@@ -90,23 +92,19 @@ def practise_comparisons(
     *,
     licences: Iterable[str],
     who_wrote: str,
-    n: int = 12,
     cautions: Mapping[str, str] | None = None,
     rng: np.random.Generator,
 ) -> Html:
-    """Make a set of comparisons to practise on, one conversation at a time, with nothing stored and nothing sent.
+    """Make twelve comparisons to practise on at most, one a dialogue, with nothing stored and nothing sent.
 
     Parameters
     ----------
     histories, replies, comparisons, verdicts, responders : pandas.DataFrame
         The tables of a run. Only valid replies with words take part; verdicts may be none.
     licences : iterable of str
-        What the run's manifest records for histories and replies. If one of them, or that of a history, does not let
-        words be published, they are not shown.
+        What the run's manifest records for histories and replies; words that may not be published are not shown.
     who_wrote : str
-        Who wrote the conversations, as the reader must know it.
-    n : int
-        Comparisons, at most one a dialogue. Pairs of responders take turns.
+        As in :func:`read_conversation`.
     cautions : mapping of str to str, optional
         Rater -> what must stand beside its verdicts.
     rng : numpy.random.Generator
@@ -115,15 +113,13 @@ def practise_comparisons(
     Returns
     -------
     Html
-        HTML with its own script. Without scripts the comparisons stand under each other, and each opens by itself.
-        Where no words may be shown, or there are none, a sentence says so.
+        HTML with its own script, or a sentence where no words may be shown or there are none.
 
     Examples
     --------
-    >>> history = {"history_id": "h", "dialogue_id": "d", "problem": "moving", "licence": "CC-BY-NC-4.0", "turns": []}
-    >>> none = pd.DataFrame()
-    >>> practise_comparisons(pd.DataFrame([history]), none, none, none, none, licences=["CC-BY-NC-4.0"],
-    ...     who_wrote="crowd workers", rng=np.random.default_rng(1))._repr_html_()[:62]
+    >>> one = pd.DataFrame({"licence": ["CC-BY-NC-4.0"]})
+    >>> how = {"licences": [], "who_wrote": "crowd workers", "rng": np.random.default_rng(1)}
+    >>> practise_comparisons(one, one, one, one, one, **how)._repr_html_()[:62]
     '<p>There is no practice here: words under CC-BY-NC-4.0 may not'
     """
     stated = [*licences, *histories["licence"].unique()]
@@ -131,16 +127,16 @@ def practise_comparisons(
     if open_ones.empty or not all(may_publish(licence) for licence in licences):
         words = f"words under {strictest_licence(stated)} may not be shown in a page. They stand in your own copy of the data."
         return Html(f"<p>There is no practice here: {escape(words)}</p>")
-    chosen = _choose(open_ones, replies, comparisons, n, rng)
+    chosen = _choose(open_ones, replies, comparisons, rng)
     if chosen.empty:
         return Html("<p>There is no practice here: no conversation of this run has two valid replies with words.</p>")
     flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
     kinds = {who: f"{who} ({WRITTEN_BY[kind]})" for who, kind in responders[["responder", "responder_kind"]].to_numpy()}
     texts = replies.set_index("reply_id")["text"]
-    told = open_ones.set_index("history_id", drop=False)
+    told = open_ones.fillna({"problem": "a trouble that nobody has named"}).set_index("history_id", drop=False)
     articles = [
         {
-            "problem": _problem(told.loc[pair["history_id"]]),
+            "problem": told.loc[pair["history_id"], "problem"],
             "conversation": Markup(read_conversation(told.loc[pair["history_id"]], who_wrote=who_wrote)._repr_html_()),
             "sides": _sides(pair, flip, texts, kinds),
             "said": _what_was_said(rated := verdicts[verdicts["pair_id"] == pair["pair_id"]], flip),
@@ -148,19 +144,19 @@ def practise_comparisons(
         }
         for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
     ]
-    about = ", ".join(dict.fromkeys(_problem(told.loc[history]) for history in chosen["history_id"]))
-    return Html(fill_page("practice", articles=articles, about=about))
+    about = ", ".join(told.loc[chosen["history_id"], "problem"].unique())
+    return Html(fill_page("practice.html", articles=articles, about=about))
 
 
 def _choose(
-    histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, n: int, rng: np.random.Generator
+    histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Draw one pair a dialogue, of the two responders who met least so far."""
     shown = set(replies.loc[(replies["state"] == "valid") & replies["text"].fillna("").str.strip().ne(""), "reply_id"])
     pairs = comparisons.drop_duplicates("pair_id")
     pairs = pairs[pairs["reply_a"].isin(shown) & pairs["reply_b"].isin(shown)]
     told = histories[histories["history_id"].isin(pairs["history_id"])]
-    drawn = told.iloc[rng.permutation(len(told))].drop_duplicates("dialogue_id")["history_id"].head(n)
+    drawn = told.iloc[rng.permutation(len(told))].drop_duplicates("dialogue_id")["history_id"].head(12)
     met: Counter[tuple[str, str]] = Counter()
     rows = []
     for history in drawn:
@@ -170,10 +166,6 @@ def _choose(
         met[who[place]] += 1
         rows.append(those.iloc[place])
     return pd.DataFrame(rows, columns=pairs.columns)
-
-
-def _problem(history: pd.Series) -> str:
-    return str(history["problem"]) if pd.notna(history["problem"]) else "a trouble that nobody has named"
 
 
 def _sides(pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]) -> dict[str, tuple[str, str]]:

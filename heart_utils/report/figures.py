@@ -1,21 +1,19 @@
-"""Figures of the book: tidy tables in, axes out, one style, and what each figure rests on inside it.
-
-Figures are SVG and as wide as a phone can show with letters that can be read. One drawn from simulated rows says so in a
-corner, so that a screenshot cannot pass for a measurement.
-"""
+"""Figures of the book: tidy tables in, axes out, one style, and what each figure rests on inside it."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
+import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.runs import find_root
 
@@ -32,11 +30,8 @@ __all__ += ["plot_leaderboard", "plot_trend", "use_book_style", "use_cjk_font"]
 # seaborn's colorblind palette; the marker repeats what the colour says.
 COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#d55e00", "#949494", "#56b4e9", "#ca9161")
 MARKERS = ("o", "s", "D", "^", "v", "X", "P", "*")
-# The same, by the kind of author.
-KIND_COLOURS = dict(zip(("human", "model", "reference", "source"), COLOURS, strict=False)) | {"probe": COLOURS[5]}
-KIND_MARKERS = {"human": "o", "model": "s", "reference": "D", "source": "^", "probe": "X"}
-KIND_LOOKS = {kind: (KIND_COLOURS[kind], KIND_MARKERS[kind]) for kind in KIND_COLOURS}
 KIND_NAMES: dict[str, str] = WORDS["kinds"]
+KIND_LOOKS = {kind: (COLOURS[place], MARKERS[place]) for kind, place in zip(KIND_NAMES, (0, 1, 2, 3, 5), strict=True)}
 POPULATION_NAMES: dict[str, str] = WORDS["populations"]  #: What an interval speaks of, in words for a reader.
 WIDTH = 4.8  #: Of every figure, in inches: on a phone a letter keeps three quarters of its size.
 LINE = 46  #: Characters of a small text that go beside each other in a figure.
@@ -70,8 +65,6 @@ def use_book_style() -> None:
 
     sns.set_theme(context="notebook", style="ticks", palette="colorblind")
     mpl.rcParams.update({**book_style(), "figure.hooks": ["heart_utils.report.figures:fit_width"]})
-    import sys
-
     if "ipykernel" in sys.modules:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
@@ -104,8 +97,6 @@ def plot_intervals(
     value: str,
     label: str,
     by: str | None = None,
-    low: str | None = None,
-    high: str | None = None,
     looks: Mapping[str, tuple[str, str]] | None = None,
     reference: Mapping[str, float] | None = None,
     xlabel: str | None = None,
@@ -117,16 +108,12 @@ def plot_intervals(
     Parameters
     ----------
     table : pandas.DataFrame or Ratings
-        One row an estimate, in the order from top to bottom.
-    value : str
-        Column of the estimates.
-    label : str
-        Column that names the rows of the figure.
+        One row an estimate, in the order from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``, or else in
+        ``ci_low`` and ``ci_high``, where there are such; an infinite one is drawn as an arrow.
+    value, label : str
+        Columns of the estimates and of the names of the rows.
     by : str, optional
         Column of the colour and marker. Estimates of several kinds in one row are drawn below each other.
-    low, high : str, optional
-        Columns of the ends; by default ``<value>_low`` and ``<value>_high``, or else ``ci_low`` and ``ci_high``, where there
-        are such. An infinite end is drawn as an arrow.
     looks : mapping of str to tuple, optional
         Kind -> colour and marker, where they have a meaning of their own.
     reference : mapping of str to float, optional
@@ -141,7 +128,6 @@ def plot_intervals(
     Returns
     -------
     matplotlib.axes.Axes
-        The axes.
 
     Raises
     ------
@@ -166,8 +152,7 @@ def plot_intervals(
     if ax is None:
         size = (WIDTH, 1.0 + 0.3 * len(rows) * max(1.0, 0.55 * lanes) + 0.2 * (by is not None) * (1 + len(kinds) // 2))
         _, ax = plt.subplots(figsize=size, layout="constrained")
-    found = ("ci_low", "ci_high") if f"{value}_low" not in table else (f"{value}_low", f"{value}_high")
-    columns = (value, low or found[0], high or found[1])
+    columns = (value, *((f"{value}_low", f"{value}_high") if f"{value}_low" in table else ("ci_low", "ci_high")))
     shifts = np.linspace(-ROOM / 2, ROOM / 2, lanes) if lanes > 1 else np.zeros(len(kinds))
     for number, (kind, shift) in enumerate(zip(kinds, shifts, strict=True)):
         part = table if by is None else table[table[by] == kind]
@@ -191,7 +176,7 @@ def plot_intervals(
 def plot_leaderboard(
     board: pd.DataFrame | Ratings, *, title: str | None = None, origin: str = "measured", ax: Axes | None = None
 ) -> Axes:
-    """Draw ratings with their intervals, best responder on top.
+    """Draw ratings with their intervals, best responder on top; what they rest on, and every caveat, is in the figure.
 
     Parameters
     ----------
@@ -207,14 +192,12 @@ def plot_leaderboard(
     Returns
     -------
     matplotlib.axes.Axes
-        With what the leaderboard rests on, and every caveat, inside the figure.
 
     Examples
     --------
-    >>> board = pd.DataFrame({"group": "g", "responder": ["x", "y"], "responder_kind": "model", "rating": [1520.0, 1480.0],
-    ...     "rating_low": [1500.0, 1460.0], "rating_high": [1540.0, 1500.0], "ci_level": 0.95, "population": "dialogues",
-    ...     "n_verdicts": 40, "n_clusters": 30, "tie_share": 0.2, "provisional": False, "penalised": False, "simulated": False})
-    >>> [label.get_text() for label in plot_leaderboard(board).get_yticklabels()]
+    >>> from heart_utils.ratings.ratings import fit_ratings
+    >>> duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
+    >>> [label.get_text() for label in plot_leaderboard(fit_ratings(duel, n_resamples=0)).get_yticklabels()]
     ['y', 'x']
     """
     import matplotlib.pyplot as plt
@@ -223,9 +206,7 @@ def plot_leaderboard(
     table = ratings_table(board).sort_values("rating", ignore_index=True)
     if ax is None:
         _, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.3 * len(table)), layout="constrained")
-    for kind, rows in table.groupby("responder_kind"):
-        _draw_rows(ax, rows.index, rows, RATING, table, KIND_LOOKS[str(kind)], label=KIND_NAMES[str(kind)])
-    ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
+    _draw_board(ax, table, table["responder"], table)
     names = table["responder"].where(~table["penalised"].astype(bool), table["responder"] + " *")
     ax.set(yticks=list(table.index), yticklabels=list(names), ylim=(-0.6, len(table) - 0.4))
     ax.set_xlabel(_fold(_interval_label(table), LINE))
@@ -236,32 +217,28 @@ def plot_leaderboard(
     return ax
 
 
-def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, columns: int = 2, origin: str = "measured") -> Figure:
+def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin: str = "measured") -> Figure:
     """Draw one small leaderboard for each value of a column, all with the same order and the same scale.
 
     Parameters
     ----------
     boards : pandas.DataFrame or mapping of Ratings
-        Rows of the table ``ratings``, one a responder and value of `by`, or what :func:`heart_utils.fit_boards` gave; it is
-        refused if it is empty.
+        Rows of the table ``ratings``, one or more, one a responder and value of `by`, or what :func:`heart_utils.fit_boards`
+        gave.
     by : str
         Such as ``"dimension"``, ``"group"`` or ``"rater"``.
-    columns : int
-        Panels in a row.
     origin : str
         As in :func:`plot_leaderboard`.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Panels in the order in which the values first appear.
 
     Examples
     --------
-    >>> board = pd.DataFrame({"group": "g", "responder": ["x", "y"], "responder_kind": "model", "rating": [1520.0, 1480.0],
-    ...     "rating_low": [1500.0, 1460.0], "rating_high": [1540.0, 1500.0], "ci_level": 0.95, "population": "dialogues",
-    ...     "n_verdicts": 40, "n_clusters": 30, "tie_share": 0.2, "provisional": False, "penalised": False, "simulated": False})
-    >>> len(plot_boards(pd.concat([board, board.assign(group="h")]), by="group").axes)
+    >>> from heart_utils.ratings.ratings import fit_ratings
+    >>> board = fit_ratings(pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"]}), n_resamples=0).table
+    >>> len(plot_boards(pd.concat([board, board.assign(dimension="warmth")]), by="dimension").axes)
     2
     """
     import matplotlib.pyplot as plt
@@ -272,8 +249,7 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
     if not panels:
         raise ValueError(f"There is no board to draw: the table has no row with a {by}.")
     order = boards.groupby("responder")["rating"].mean().sort_values().index
-    place = {responder: row for row, responder in enumerate(order)}
-    columns = min(columns, len(panels), 2)
+    columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     how: dict[str, Any] = {"figsize": (WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2), "layout": "constrained"}
     axs: Any
@@ -282,10 +258,7 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
     for ax, panel in zip(axs.flat, panels, strict=False):
         board = boards[boards[by] == panel]
         _check_board(board)
-        for kind, of_kind in board.groupby("responder_kind"):
-            height = of_kind["responder"].map(place)
-            _draw_rows(ax, height, of_kind, RATING, boards, KIND_LOOKS[str(kind)], markersize=4)
-        ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
+        _draw_board(ax, board, order, boards, markersize=4)
         ax.locator_params(axis="x", nbins=3)
         ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
         ax.tick_params(labelsize="x-small", labelbottom=True)
@@ -294,9 +267,10 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
         ax.set_axis_off()
     axs[0, 0].set_yticks(range(len(order)), list(order))
     figure.supxlabel(_fold(_interval_label(boards), LINE + 10), fontsize="small")
-    said = _origin(boards, origin)
+    said = "simulated" if is_simulated(boards) else origin
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
-    lines = [Line2D([], [], color=KIND_COLOURS[kind], marker=KIND_MARKERS[kind], markersize=4, linewidth=1.6) for kind in kinds]
+    looks = [KIND_LOOKS[kind] for kind in kinds]
+    lines = [Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=1.6) for colour, marker in looks]
     small: dict[str, Any] = {"fontsize": "x-small", "title_fontsize": "x-small", "ncols": min(2, len(kinds))}
     title = f"{said[:1].upper()}{said[1:]}; written by"
     figure.legend(lines, [KIND_NAMES[kind] for kind in kinds], title=title, loc="outside upper left", alignment="left", **small)
@@ -304,20 +278,17 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, column
 
 
 def plot_forest(effects: pd.DataFrame) -> Axes:
-    """Draw win shares of models over people with their intervals, a group below the other, words above each line.
-
-    The words are above the lines, not beside them, so that the figure can be read on a phone; some 50 characters fit.
+    """Draw win shares of models over people with their intervals, a group below the other; of the words, 50 characters fit.
 
     Parameters
     ----------
     effects : pandas.DataFrame
-        Rows of the table ``effects``, from top to bottom, with ``group`` and with ``line``, the words above each line. Quoted
-        effects are hollow; those without an interval are a marker alone.
+        Rows of the table ``effects``, from top to bottom, with ``group``, of which there are eight at most, and with ``line``,
+        the words above each line. Quoted effects are hollow; those without an interval are a marker alone.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Colour and marker repeat the groups; no more than eight.
 
     Examples
     --------
@@ -355,24 +326,21 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
 
 
 def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, frontier: bool = False) -> Axes:
-    """Draw models by what they take and how they are rated, each with its name.
+    """Draw models by what they take and how they are rated, each with its name, which covers no other and no point.
 
     Parameters
     ----------
     models : pandas.DataFrame
         ``responder``, `x`, ``rating`` and, if known, ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
         ``simulated``. A model without a value of `x` is not drawn.
-    x, x_label : str
-        Drawn on a logarithmic scale.
-    y_label : str
-        What the rating is called.
+    x, x_label, y_label : str
+        Column that is drawn on a logarithmic scale, and what it and the rating are called.
     frontier : bool
         Whether to join those on the frontier.
 
     Returns
     -------
     matplotlib.axes.Axes
-        No name covers another, or a point.
 
     Examples
     --------
@@ -389,7 +357,8 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
         ax.vlines(table[x], table["rating_low"], table["rating_high"], color="0.7", linewidth=1.5, zorder=1)
     for kind in dict.fromkeys(kinds):
         rows = table[kinds == kind]
-        ax.plot(rows[x], rows["rating"], KIND_MARKERS[kind], color=KIND_COLOURS[kind], zorder=2)
+        colour, marker = KIND_LOOKS[kind]
+        ax.plot(rows[x], rows["rating"], marker, color=colour, zorder=2)
     if frontier and "on_frontier" in table:
         best = table[table["on_frontier"]].sort_values(x)
         ax.step(best[x], best["rating"], where="post", color="0.4", linewidth=1, linestyle="--", zorder=0)
@@ -435,17 +404,15 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
     ax : matplotlib.axes.Axes
         Where to write.
     table : pandas.DataFrame or bool
-        What was drawn; if it has no column ``simulated``, nothing is written. Or whether to write.
+        What was drawn, with a column ``simulated`` or without; or whether to write.
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
-    >>> ax = plt.figure().subplots()
-    >>> mark_simulated(ax, pd.DataFrame({"simulated": [True, False]}))
-    >>> ax.texts[0].get_text()
+    >>> mark_simulated(ax := plot_absent("Nothing."), pd.DataFrame({"simulated": [True, False]}))
+    >>> ax.texts[1].get_text()
     'SIMULATED'
     """
-    if table.get("simulated", pd.Series(dtype=bool)).any() if isinstance(table, pd.DataFrame) else table:
+    if is_simulated(table) if isinstance(table, pd.DataFrame) else table:
         ax.text(
             0.99, 0.02, "SIMULATED", transform=ax.transAxes, ha="right", va="bottom", fontsize="x-small", color="#8a3b00",
             weight="bold", zorder=5, bbox={"fc": "white", "ec": "none", "alpha": 0.8, "pad": 1.0},
@@ -470,8 +437,7 @@ def use_cjk_font() -> None:
     if CJK_FONT not in {entry.name for entry in font_manager.fontManager.ttflist}:
         font_manager.fontManager.addfont(file)
         # It has one weight; said twice, matplotlib does not complain where a text is bold.
-        regular = font_manager.fontManager.ttflist[-1]
-        font_manager.fontManager.ttflist.append(dataclasses.replace(regular, weight=700))
+        font_manager.fontManager.ttflist.append(dataclasses.replace(font_manager.fontManager.ttflist[-1], weight=700))
     there = {entry.name for entry in font_manager.fontManager.ttflist} - {CJK_FONT}
     # matplotlib looks for each character down the list of families, so the list itself must be the family.
     family = [*(name for name in mpl.rcParams["font.sans-serif"] if name in there), CJK_FONT]
@@ -484,7 +450,7 @@ def cjk_style() -> str:
     Returns
     -------
     str
-        HTML; elements with ``lang="zh"`` and table cells use the font for what theirs lacks.
+        HTML; elements with ``lang="zh"`` and table cells use the font.
 
     Examples
     --------
@@ -531,14 +497,22 @@ def _legend_below(ax: Axes, **how: Any) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.4, 0), bbox_transform=ax.transAxes + down, **how)
 
 
+def _draw_board(ax: Axes, board: pd.DataFrame, order: Iterable[str], within: pd.DataFrame, **how: Any) -> None:
+    """Draw the ratings of a board, each responder at its place in an order from bottom to top."""
+    place = {responder: row for row, responder in enumerate(order)}
+    for kind, rows in board.groupby("responder_kind"):
+        look, height = KIND_LOOKS[str(kind)], rows["responder"].map(place)
+        _draw_rows(ax, height, rows, RATING, within, look, label=KIND_NAMES[str(kind)], **how)
+    ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
+
+
 def _check_board(board: pd.DataFrame) -> None:
-    if absent := [name for name in ("responder", "rating", "rating_low", "rating_high") if name not in board]:
+    if absent := [name for name in ("responder", *RATING) if name not in board]:
         raise ValueError(f"A leaderboard is drawn from what fit_ratings gives; this table has no column {', '.join(absent)}.")
     if board.empty:
         raise ValueError("There is no board to draw: the table has no row.")
-    twice = board.loc[board["responder"].duplicated(), "responder"]
-    if len(twice):
-        said = f"A board shows each responder once; {', '.join(sorted(set(twice)))} stands in several rows"
+    if twice := sorted(set(board.loc[board["responder"].duplicated(), "responder"])):
+        said = f"A board shows each responder once; {', '.join(twice)} stands in several rows"
         raise ValueError(f"{said}. Choose one dimension, group and rater, or use plot_boards.")
 
 
@@ -551,10 +525,6 @@ def _interval_label(board: pd.DataFrame) -> str:
     return f"{scale}; bars: {level:.0%} interval, {population}"
 
 
-def _origin(board: pd.DataFrame, origin: str) -> str:
-    return "simulated" if board["simulated"].any() else origin
-
-
 def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
     """Put the size of what a board rests on, and every caveat it carries, inside the figure."""
     n_verdicts = int(board["n_verdicts"].sum()) // 2  # each is counted for both who met
@@ -564,7 +534,7 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
     if board["population"].eq("dialogues_and_raters").all():  # the table counts what there is less of
         counted, few = f"{n_clusters:,} or more dialogues and raters", "fewer than 30 dialogues or raters"
     said = [f"{n_verdicts:,} verdicts" + (f", {counted}" if n_clusters else "")]
-    said.append(_origin(board, origin))
+    said.append("simulated" if is_simulated(board) else origin)
     if board["provisional"].any():
         said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if board["penalised"].any():

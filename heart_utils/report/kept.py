@@ -27,7 +27,6 @@ FOLDER = Path("data", "simulated")
 MODE = "HEART_KEPT"  #: A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes everything.
 LOG = "HEART_KEPT_LOG"  #: Names a file that gets a line for each table that had to be computed.
 
-
 _VALUES = (int, float, str, list, tuple, dict, set, np.ndarray, np.generic, np.random.Generator, pd.DataFrame, pd.Series)
 _HOMES = ("heart_utils.", "__main__")
 
@@ -45,20 +44,17 @@ def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **setting
     function : callable
         Returns a DataFrame that depends on its arguments alone.
     *args, **settings
-        For the function: numbers, texts, dataclasses or containers of them; a generator must be fresh, as
-        from :func:`heart_utils.ratings.resampling.estimate_rng`, and not be used for anything else.
+        For the function: numbers, texts, dataclasses or containers of them; a generator must be fresh, as from
+        :func:`heart_utils.ratings.resampling.estimate_rng`.
 
     Returns
     -------
     pandas.DataFrame
-        What the function returns.
 
     Examples
     --------
-    >>> from heart_utils.simulate.coverage import simulate_power
-    >>> from heart_utils.simulate.power import Design
-    >>> design = Design(n_dialogues=20, n_responders=4, pairs=6, votes=3, n_raters=9)
-    >>> len(kept("an example", simulate_power, design, 0.5, n_studies=2, rng=np.random.default_rng(1)))
+    >>> from heart_utils.simulate.coverage import simulate_gate
+    >>> len(kept("an example", simulate_gate, n_studies=2, n_resamples=20, rng=np.random.default_rng(1)))
     2
     """
     call, code = _call(function, args, settings), _code(function)
@@ -67,9 +63,8 @@ def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **setting
     except RunError:  # a package without its checkout keeps nothing
         return function(*args, **settings)
     file = folder / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.parquet"
-    entry = read_manifest(folder).get(name, {"call": call, "code": code, "table": "absent"})
-    now = {"call": call, "code": code, "table": checksum(file) if file.is_file() else "gone"}
-    changed = [part for part in now if entry[part] != now[part]]
+    entry, now = read_manifest(folder).get(name, {}), {"call": call, "code": code, "table": file.is_file() and checksum(file)}
+    changed = [part for part in now if entry.get(part) != now[part]]
     if not changed and os.environ.get(MODE) != "ignore":
         return pd.read_parquet(file)
     began = time.perf_counter()

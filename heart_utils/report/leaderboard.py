@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html, fill_page
 from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
@@ -31,15 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 
 HEADINGS: dict[str, str] = WORDS["leaderboard"]
-GROUPS = ("data", "dimension", "slice", "group", "rater_kind", "rater")
-TEXTUAL = ("responder", "kind", "notes")
-DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
-
-WIDTHS = {"column": 3.35, "page": 6.9}  #: Of a figure in a paper of two columns, in inches.
-LATEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
-LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
-
 NOTES: dict[str, str] = WORDS["notes"]
+SETTINGS = ["dimension", "slice", "group", "rater_kind", "rater", "population", "method"]  #: What tells leaderboards apart.
+DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
+WIDTHS = {"column": 3.35, "page": 6.9}  #: Of a figure in a paper of two columns, in inches.
+LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " ",
+})  # fmt: skip
 
 
 def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -51,7 +50,7 @@ def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.D
     rank = low.astype("string").where(low == high, low.astype("string") + "-" + high.astype("string")).fillna("")
     notes = [", ".join(word for word in NOTES if row[word]) for row in table[list(NOTES)].to_dict("records")]
     shown = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
-    return shown[[*GROUPS[1:], "population", "method", *HEADINGS]]
+    return shown[[*SETTINGS, *HEADINGS]]
 
 
 def leaderboard_html(
@@ -71,7 +70,7 @@ def leaderboard_html(
     Returns
     -------
     str
-        HTML, with the same rows as CSV and JSON to save from it. Without scripts it still shows the leaderboards, best first.
+        HTML, with the same rows as CSV and JSON to save from it.
 
     Examples
     --------
@@ -82,12 +81,7 @@ def leaderboard_html(
     """
     rows = leaderboard_rows(ratings)
     files = [(ending, mime, base64.b64encode(text.encode()).decode()) for ending, mime, text in _as_text(rows, title)]
-    keys = [name for name in (*GROUPS, "population", "method") if name in rows]
-    boards = [
-        _board(dict(zip(keys, group, strict=True)), board.sort_values("rating", ascending=False))
-        for group, board in rows.groupby(keys, sort=False, dropna=False)
-    ]
-    return fill_page("leaderboard", title=title, whole_page=whole_page, files=files, boards=boards)
+    return fill_page("leaderboard.html", title=title, whole_page=whole_page, files=files, boards=_boards(rows), heads=HEADINGS)
 
 
 def write_leaderboard(
@@ -107,14 +101,13 @@ def write_leaderboard(
     Returns
     -------
     list of pathlib.Path
-        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (a table for each leaderboard, with the rules of the package
-        booktabs), and the figure as ``leaderboard-column`` and ``leaderboard-page``, each ``.pdf`` and ``.svg``, as wide as
-        one column (3.35 inches) and two. They hold names and numbers, no texts; PDF files hold letters as TrueType.
+        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs), and the figure as
+        ``leaderboard-column`` and ``leaderboard-page``, each ``.pdf`` and ``.svg``, as wide as one column and two.
 
     Warns
     -----
     UserWarning
-        If matplotlib or seaborn is not installed: then there are no figures, and the other files are there.
+        If matplotlib or seaborn is not installed: then there are no figures.
 
     Examples
     --------
@@ -126,8 +119,11 @@ def write_leaderboard(
     ['leaderboard.csv', 'leaderboard.json', 'leaderboard.html', 'leaderboard.tex', 'leaderboard-column.pdf']
     """
     table = ratings_table(ratings)
-    contents = {ending: content for ending, _, content in _as_text(leaderboard_rows(table), title)}
-    contents |= {"html": leaderboard_html(table, title=title), "tex": _as_latex(check_table("ratings", table), title)}
+    rows = leaderboard_rows(table)
+    contents = {ending: content for ending, _, content in _as_text(rows, title)}
+    contents["html"] = leaderboard_html(table, title=title)
+    level, words = f"{table['ci_level'].max():.0%}", {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)}
+    contents["tex"] = fill_page("leaderboard.tex", title=title, boards=_boards(rows), level=level, **words)
     files = [Path(folder) / f"leaderboard.{ending}" for ending in contents]
     for file, content in zip(files, contents.values(), strict=True):
         write_atomically(file, content.encode())
@@ -156,7 +152,7 @@ def _figure(table: pd.DataFrame, width: float) -> Figure:
     import matplotlib.pyplot as plt
 
     if table["responder"].duplicated().any():
-        varied = [name for name in (*GROUPS[1:], "population", "method") if len(table[name].unique()) > 1]
+        varied = [name for name in SETTINGS if len(table[name].unique()) > 1]
         names = table[varied].astype(object).fillna("").agg(", ".join, axis=1)
         figure = plot_boards(table.assign(board=names), by="board")
         figure.set_figwidth(width)
@@ -166,72 +162,27 @@ def _figure(table: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def _as_latex(table: pd.DataFrame, title: str) -> str:
-    """Write a table of LaTeX for each leaderboard, every text escaped."""
-    keys = [*GROUPS[1:], "population", "method"]
-    parts = ["% \\usepackage{booktabs}\n"]
-    for values, board in table.groupby(keys, sort=False, dropna=False):
-        group: tuple[Any, ...] = values
-        board = board.sort_values("rating", ascending=False)
-        rows = leaderboard_rows(board)
-        shown = pd.DataFrame({HEADINGS[name]: rows[name].map(_latex_text) for name in ("rank", "responder")})
-        ends = zip(board["rating"], board["rating_low"], board["rating_high"], strict=True)
-        shown["Rating"] = [_plus_minus(*row) for row in ends]
-        for name in ("win_probability", "tie_share", "n_verdicts", "n_clusters"):
-            shown[HEADINGS[name]] = [_cell(name, value)[0] for value in rows[name]]
-        said = ", ".join(str(value) for value in group[: len(GROUPS) - 1] if not pd.isna(value))
-        level, population = f"{board['ci_level'].max():.0%}", POPULATION_NAMES[str(group[-2])]
-        interval = "no intervals" if board["rating_low"].isna().all() else f"{level} intervals over {population}"
-        noted = "".join(f"; {', '.join(board['responder'][board[word]])}: {NOTES[word]}" for word in NOTES if board[word].any())
-        caption = _latex_text(f"{title} ({said}; {group[-1]}): ratings with mean 1500, {interval}{noted}.")
-        form = "ll" + "r" * (shown.shape[1] - 2)
-        parts.append(shown.to_latex(index=False, escape=False, column_format=form, caption=caption))
-    return "\n".join(parts)
-
-
-def _plus_minus(rating: float, low: float, high: float) -> str:
-    """Give a rating with its interval: one number where both sides round to the same, else both."""
-    if math.isnan(low) or math.isnan(high):
-        return f"${rating:.0f}$"
-    below, above = (r"\infty" if math.isinf(reach) else f"{reach:.0f}" for reach in (rating - low, high - rating))
-    return rf"${rating:.0f} \pm {above}$" if below == above else f"${rating:.0f}^{{+{above}}}_{{-{below}}}$"
-
-
-def _latex_text(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text)
-
-
 def weigh_by_hand(
-    means: pd.DataFrame,
-    profiles: Mapping[str, Mapping[str, float]],
-    *,
-    scale: str,
-    scores: pd.DataFrame | None = None,
-    ci_level: float = 0.95,
-    simulated: bool = False,
+    scores: pd.DataFrame, profiles: Mapping[str, Mapping[str, float]], *, scale: str, ci_level: float = 0.95
 ) -> Html:
     """Make sliders for the weights of dimensions beside the ranking that they give.
 
     Parameters
     ----------
-    means : pandas.DataFrame
-        One row per responder and dimension: ``responder``, ``dimension``, ``score``.
+    scores : pandas.DataFrame
+        One row per responder, dialogue and dimension, such as people's rows of the table ``scores``. Where each responder has
+        two dialogues or more, weighted scores have intervals over dialogues.
     profiles : mapping of str to mapping of str to float
         Name -> weights with the sum 1; each becomes a button that sets the sliders to whole hundredths.
     scale : str
         What the scores are.
-    scores : pandas.DataFrame, optional
-        The single scores behind the means, with ``responder``, ``dialogue_id``, ``dimension`` and ``score``; with them each
-        weighted score has an interval over dialogues, from how dimensions vary together.
     ci_level : float
-        Of these intervals.
-    simulated : bool
-        Whether any score was simulated; it is then said beside the ranking.
+        Of the intervals.
 
     Returns
     -------
     Html
-        HTML with its own script. It opens with equal weights, and without scripts it shows that ranking.
+        HTML with its own script; without scripts it shows the ranking under equal weights.
 
     Raises
     ------
@@ -240,34 +191,28 @@ def weigh_by_hand(
 
     Examples
     --------
-    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
-    >>> "<td>1</td><td>b</td><td>3.50</td>" in weigh_by_hand(means, {}, scale="1 to 5")._repr_html_()
+    >>> scores = pd.DataFrame({"responder": list("aabb"), "dialogue_id": "d", "dimension": ["safety", "warmth"] * 2})
+    >>> "<td>1</td><td>b</td><td>3.50</td>" in weigh_by_hand(scores.assign(score=[5, 1, 3, 4]), {}, scale="")._repr_html_()
     True
     """
-    dimensions = list(dict.fromkeys(means["dimension"]))
-    ranking = weigh_scores(means, {name: 1 / len(dimensions) for name in dimensions})
-    wide = means.pivot_table("score", "responder", "dimension")[dimensions]
-    spread = {} if scores is None else _spread(scores, dimensions, ci_level)
+    means = scores.groupby(["responder", "dimension"])["score"].mean().reset_index()
+    dimensions = list(means["dimension"].unique())
     equal = np.full(len(dimensions), 1 / len(dimensions))
-    reach = {name: float(np.sqrt(equal @ matrix @ equal)) for name, matrix in spread.items()}
     choices = {"equal weights": dict.fromkeys(dimensions, 50)}
     for name, weights in profiles.items():
         weigh_scores(means, weights)  # refuses weights that lack the sum 1 or fit no dimension
         choices[name] = {dimension: round(100 * weights.get(dimension, 0)) for dimension in dimensions}
-    values: dict[str, Any] = {"dimensions": dimensions, "choices": choices, "ranking": ranking.to_dict("records")}
-    values["scores"] = dict(zip(wide.index, wide.to_numpy().tolist(), strict=True))
-    values["spread"], values["reach"] = {name: matrix.round(8).tolist() for name, matrix in spread.items()}, reach
-    values |= {"scale": scale, "simulated": simulated, "ci_level": ci_level, "json": json.dumps}
-    return Html(fill_page("leaderboard_weights", **values))
-
-
-def _spread(scores: pd.DataFrame, dimensions: list[str], ci_level: float) -> dict[str, Any]:
-    """Give the covariance of each responder's mean scores over dialogues, times the squared quantile of an interval."""
-    wide = scores.pivot_table("score", ["responder", "dialogue_id"], "dimension")[dimensions]
-    return {
-        str(name): rows.cov().to_numpy() / len(rows) * stats.t.ppf((1 + ci_level) / 2, len(rows) - 1) ** 2
-        for name, rows in wide.groupby("responder")
-    }
+    ranking = weigh_scores(means, dict(zip(dimensions, equal, strict=True))).to_dict("records")
+    each = scores.pivot_table("score", ["responder", "dialogue_id"], "dimension")[dimensions]
+    known = bool(each.groupby("responder").size().min() > 1)
+    for row in ranking:
+        row["scores"] = means.loc[means["responder"] == row["responder"], "score"].tolist()
+        if known:  # the covariance of the mean scores over dialogues, times the squared quantile of an interval
+            own = each.loc[row["responder"]]
+            spread = own.cov().to_numpy() / len(own) * stats.t.ppf((1 + ci_level) / 2, len(own) - 1) ** 2
+            row |= {"spread": spread.round(8).tolist(), "reach": float(np.sqrt(equal @ spread @ equal))}
+    values = {"dimensions": dimensions, "choices": choices, "ranking": ranking, "scale": scale, "ci_level": ci_level}
+    return Html(fill_page("leaderboard_weights.html", simulated=is_simulated(scores), known=known, json=json.dumps, **values))
 
 
 def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
@@ -277,32 +222,30 @@ def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
     return [("csv", "text/csv", csv_text(rows)), ("json", "application/json", structured)]
 
 
-def _board(group: dict[str, Any], board: pd.DataFrame) -> dict[str, Any]:
-    """Give what one table shows: its caption, its headings, its cells and the notes that it uses."""
-    used = {word: meaning for word, meaning in NOTES.items() if board["notes"].str.contains(word).any()}
-    shown = [name for name in HEADINGS if name != "notes" or used]
-    said = {name.replace("_", " "): group[name] for name in GROUPS if not pd.isna(group.get(name))}
-    ends = board[["rating_low", "rating_high"]].to_numpy(float)
-    drawn = bool(np.isfinite(ends).all())
-    least = float(ends.min())
-    scale = 100.0 / (float(ends.max()) - least) if drawn and ends.max() > least else 0.0
-    rows = []
-    for row in board.to_dict("records"):
-        low, high, rating = (row[name] for name in ("rating_low", "rating_high", "rating"))
-        bar = drawn and [round(scale * length, 1) for length in (low - least, high - low, rating - least)]
-        rows.append({"cells": [(HEADINGS[name], *_cell(name, row[name]), name in TEXTUAL) for name in shown], "bar": bar})
-    about = (str(said[name]) for name in said if name != "data" and said[name] not in ("all", "standard"))
-    return {
-        "group": said,
-        "name": ", ".join(about) or "all",
-        "drawn": drawn,
-        "method": group["method"],
-        "population": "" if board["rating_low"].isna().all() else POPULATION_NAMES[group["population"]],
-        "simulated": "simulated" in used,
-        "notes": used,
-        "heads": [(HEADINGS[name], name in TEXTUAL) for name in shown],
-        "rows": rows,
-    }
+def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Give what each table shows: its settings, its cells as text with what they are sorted by, and the notes that it uses."""
+    boards = []
+    keys = [name for name in ("data", *SETTINGS) if name in rows]
+    settings: Any
+    for settings, unsorted in rows.groupby(keys, sort=False, dropna=False):
+        board = unsorted.sort_values("rating", ascending=False)
+        group = {name: value for name, value in zip(keys, settings, strict=True) if not pd.isna(value)}
+        population, method = group.pop("population"), group.pop("method")
+        used = {word: board.loc[board["notes"].str.contains(word), "responder"].tolist() for word in NOTES}
+        notes = {word: (NOTES[word], names) for word, names in used.items() if names}
+        ends = board[["rating_low", "rating_high"]].to_numpy(float)
+        drawn, least = bool(np.isfinite(ends).all()), float(ends.min())
+        scale = 100.0 / (float(ends.max()) - least) if drawn and ends.max() > least else 0.0
+        cells: list[dict[str, Any]] = []
+        for row in board.to_dict("records"):
+            low, high, rating = (row[name] for name in ("rating_low", "rating_high", "rating"))
+            bar = drawn and [round(scale * length, 1) for length in (low - least, high - low, rating - least)]
+            texts = {name: _cell(name, row[name]) for name in HEADINGS if name != "notes" or notes}
+            cells.append({"cells": texts, "bar": bar, "plus_minus": _plus_minus(rating, low, high)})
+        population = "" if board["rating_low"].isna().all() else POPULATION_NAMES[population]
+        said = {"group": group, "population": population, "method": method, "notes": notes}
+        boards.append({**said, "drawn": drawn, "rows": cells, "shown": list(cells[0]["cells"])})
+    return boards
 
 
 def _cell(name: str, value: Any) -> tuple[str, str | None]:
@@ -316,3 +259,11 @@ def _cell(name: str, value: Any) -> tuple[str, str | None]:
     if isinstance(value, float):
         return f"{value:.{DIGITS[name]}f}", repr(value)
     return str(value), None
+
+
+def _plus_minus(rating: float, low: float, high: float) -> str:
+    """Give a rating with its interval in LaTeX: one number where both sides round to the same, else both."""
+    if math.isnan(low) or math.isnan(high):
+        return f"${rating:.0f}$"
+    below, above = (r"\infty" if math.isinf(reach) else f"{reach:.0f}" for reach in (rating - low, high - rating))
+    return rf"${rating:.0f} \pm {above}$" if below == above else f"${rating:.0f}^{{+{above}}}_{{-{below}}}$"

@@ -1,14 +1,9 @@
 """Say on every page, and in a paper, what it rests on: whose answers, measured or simulated, under which licence, rated how.
 
-A table's rows say themselves whether they are simulated. Everything else stands in the run's
-``manifest.json``, which whoever writes a table fills in::
-
-    run.write("verdicts", rows, "mtbench")
-    run.record(tables={"verdicts/mtbench": {"source": "MT-Bench human judgments", "licence": "CC-BY-4.0",
-                                            "origin": "published"}})
-
-``origin`` is one of :data:`ORIGINS`, or a mapping of them to numbers of rows. What nobody wrote down, or wrote down of
-another number of rows, is shown as not recorded; a licence that is not recorded counts as the strictest.
+A table's rows say themselves whether they are simulated. Everything else stands in the run's ``manifest.json``, which whoever
+writes a table fills in, as in ``run.record(tables={"verdicts/mtbench": {"source": "MT-Bench", "licence": "CC-BY-4.0",
+"origin": "published"}})``. ``origin`` is one of :data:`ORIGINS`, or a mapping of them to numbers of rows. What nobody wrote
+down, or wrote down of another number of rows, is not recorded; a licence that is not recorded counts as the strictest.
 """
 
 from __future__ import annotations
@@ -18,7 +13,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
+from heart_utils.report.conversation import fill_page
 from heart_utils.runs import Run, open_run
 from heart_utils.tables import TABLES
 
@@ -36,11 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["ORIGINS", "TableNote", "methods", "note_tables", "read_glued", "show_versions"]
 
 ORIGINS: dict[str, str] = WORDS["origins"]  #: Where rows can come from, and how a page says it.
-
-MODELS: dict[str, str] = WORDS["models"]
-INTERVALS: dict[str, str] = WORDS["intervals"]
-WEIGHTS: dict[str, str] = WORDS["weights"]
-
 MADE_UP = {"simulated", "rehearsal"}  #: Origins of rows that are marked as simulated.
 
 PACKAGES = ("heart-utils", "numpy", "pandas", "scipy", "papermill", "jupyter-book")
@@ -48,15 +39,12 @@ PACKAGES = ("heart-utils", "numpy", "pandas", "scipy", "papermill", "jupyter-boo
 
 @dataclass(frozen=True)
 class TableNote:
-    """What one table, or one part of it, rests on: its name, its source in words, and its licence.
-
-    ``rows`` counts rows by origin, ``"not recorded"`` where nobody said.
-    """
+    """What one table, or one part of it, rests on."""
 
     table: str
-    source: str
+    source: str  # in words
     licence: str
-    rows: dict[str, int]
+    rows: dict[str, int]  # by origin, "not recorded" where nobody said
 
 
 def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
@@ -93,23 +81,11 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
         if kind not in TABLES:
             said = f"There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
             raise ValueError(f"{name!r} names no table. {said}")
-        # Parts of a table come from different places.
-        files = [here.folder / f"{table}.parquet"] + ([] if part else sorted((here.folder / kind).glob("*.parquet")))
-        there = [str(file.relative_to(here.folder).with_suffix("")) for file in files if file.is_file()]
-        notes += [_note(f"{here.name}/{path}", entries.get(path, {}), here.folder / f"{path}.parquet") for path in there]
+        for pattern in [table] if part else [kind, f"{kind}/*"]:  # parts of a table come from different places
+            for file in sorted(here.folder.glob(f"{pattern}.parquet")):
+                path = str(file.relative_to(here.folder).with_suffix(""))
+                notes.append(_note(f"{here.name}/{path}", entries.get(path, {}), file))
     return notes
-
-
-def current_commit(root: Path) -> str:
-    """Tell the commit that the project stands at, ``+changes`` if files differ from it."""
-    try:
-        said = [
-            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        ]
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return said[0] + ("+changes" if said[1] else "")
 
 
 def versions() -> dict[str, str]:
@@ -119,16 +95,18 @@ def versions() -> dict[str, str]:
 
 
 def show_versions() -> None:
-    """Print ``versions`` in one line, with which a chapter ends.
-
-    Nothing in it depends on the day or the folder, so a chapter run again in the same environment prints the same line.
+    """Print the versions that figures depend on most in one line, with which a chapter ends.
 
     Examples
     --------
     >>> show_versions()  # doctest: +ELLIPSIS
     Run with python 3..., heart-utils 0..., numpy ..., jupyter-book ...
     """
-    print(f"Run with {', '.join(f'{name} {version}' for name, version in versions().items())}.")
+    print(f"Run with {_said_versions()}.")
+
+
+def _said_versions() -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions().items())
 
 
 def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
@@ -161,8 +139,7 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        Name -> value, in the order of the notebook: numbers and text as they were; what has no
-        literal, such as a figure, is left out. A name glued twice has its last value.
+        Name -> value, in the order of the notebook: numbers and text, no figures. A name glued twice has its last value.
 
     Raises
     ------
@@ -218,47 +195,28 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
     >>> votes = pd.DataFrame({"history_id": ["c1", "c2", "c3"], "responder_a": "ann", "responder_b": "bot", "rater": "eve",
     ...     "rater_kind": "human", "verdict": ["a", "b", "a"]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     mine = open_run(folder)
-    ...     _ = mine.write("verdicts", load_verdicts(votes))
-    ...     said = methods(mine, fit_ratings(mine.read("verdicts"), n_resamples=0))
-    >>> said.split(". ")[0]
+    ...     _ = open_run(folder).write("verdicts", verdicts := load_verdicts(votes))
+    ...     methods(folder, fit_ratings(verdicts, n_resamples=0)).split(". ")[0]
     '2 responders were compared on 3 histories (3 dialogues) by 1 person, 3 verdicts on the dimension overall'
     """
     opened, fit = run if isinstance(run, Run) else open_run(run), ratings.settings
     rows = opened.read("verdicts")
     rows = rows[rows["dimension"] == fit["dimension"]]
-    met = sorted(set(rows["responder_a"]) | set(rows["responder_b"]))
-    of_kind = {kind: sorted(set(rows.loc[rows["rater_kind"] == kind, "rater"])) for kind in ("human", "model")}
-    people, judges = len(of_kind["human"]), of_kind["model"]
-    raters = [f"{people:,} {'person' if people == 1 else 'people'}"] if people else []
-    raters += [f"{len(judges)} model judge{'s' if len(judges) > 1 else ''} ({', '.join(judges)})"] if judges else []
-    said = [
-        f"{len(met)} responders were compared on {rows['history_id'].nunique():,} histories "
-        f"({rows['dialogue_id'].nunique():,} dialogues) by {' and '.join(raters)}, {len(rows):,} verdicts on the dimension "
-        f"{fit['dimension']}",
-        f"Protocols: {', '.join(sorted(set(rows['protocol'])))}; {_orders(rows)}",
-        f"{ratings.n_verdicts:,} verdicts entered the fit, {ratings.n_inconsistent:,} of them as half a win to each, since the "
-        f"two orders contradicted each other"
-        + "".join(f"; {state}, left out: {count:,}" for state, count in ratings.left_out.items() if count),
-        f"Ratings are those of {MODELS[fit['method']]}; {WEIGHTS[fit['weights']]}; the mean is 1500, and 400 points are "
-        f"odds of ten to one",
-    ]
-    if fit["population"] != "none" and fit["interval"] in INTERVALS:
+    raters = rows.groupby("rater_kind")["rater"].unique()
+    people, judges = len(raters.get("human", ())), sorted(raters.get("model", ()))
+    counts = {"responders": len({*rows["responder_a"], *rows["responder_b"]}), "people": people, "verdicts": len(rows)}
+    counts |= {"histories": rows["history_id"].nunique(), "dialogues": rows["dialogue_id"].nunique()}
+    counts |= {"entered": ratings.n_verdicts, "inconsistent": ratings.n_inconsistent, "simulated": int(rows["simulated"].sum())}
+    left_out = [(state, f"{count:,}") for state, count in ratings.left_out.items() if count]
+    how = ""
+    if fit["population"] != "none" and fit["interval"] in WORDS["intervals"]:
         clusters = " and ".join(str(name).removesuffix("_id") + "s" for name in fit["cluster"])
-        how = INTERVALS[fit["interval"]].format(n_resamples=fit["n_resamples"], clusters=clusters)
-        few = " The interval is provisional: fewer than 30 clusters." if ratings.table["provisional"].any() else ""
-        covered = f"{WORDS['populations'][fit['population']]}.{few}".rstrip(".")
-        said.append(f"Intervals of {fit['ci_level']:.0%} come from {how} and cover {covered}")
-    if rows["simulated"].any():
-        said.append(f"{int(rows['simulated'].sum()):,} of the verdicts are SIMULATED")
-    commit = opened.manifest.get("commit", "not recorded")
-    said.append(f"Computed with {', '.join(f'{name} {version}' for name, version in versions().items())} (commit {commit})")
-    return ". ".join(said) + "."
-
-
-def _orders(rows: pd.DataFrame) -> str:
-    """Say in which orders pairs were shown, as far as rows tell."""
-    shown = rows.dropna(subset="order").groupby(["pair_id", "rater"])["order"].nunique()
-    if shown.empty:
-        return "the order in which replies were shown is not recorded"
-    return f"{(shown == 2).mean():.0%} of pairs were shown to a rater in both orders"
+        how = WORDS["intervals"][fit["interval"]].format(n_resamples=fit["n_resamples"], clusters=clusters)
+    values = {"fit": fit, "words": WORDS, "people": people, "judges": judges, "protocols": sorted(rows["protocol"].unique())}
+    values |= {"n": {name: f"{count:,}" for name, count in counts.items()}, "left_out": left_out, "how": how}
+    values |= {
+        "shown": rows.dropna(subset="order").groupby(["pair_id", "rater"])["order"].nunique(),
+        "simulated": is_simulated(rows),
+    }
+    values |= {"provisional": ratings.table["provisional"].any(), "commit": opened.manifest.get("commit", "not recorded")}
+    return " ".join(fill_page("methods.txt", **values, versions=_said_versions()).split())

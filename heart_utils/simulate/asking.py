@@ -17,20 +17,18 @@ from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = ["compare_designs", "simulate_designs"]
 
-SHARE, FIRST = 0.5, 0.75
-"""Of all votes, what a design asks for; and of these, what the first of two waves does."""
+SHARE, FIRST = 0.5, 0.75  # of all votes, what a design asks for; and of these, what the first of two waves does
 CELL = ["dialogue_id", "responder_a", "responder_b"]
-LEAST = 0.2
-"""Chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first: never below this."""
+LEAST = 0.2  # chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first: never below
 
 
 def ask_for_votes(verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator) -> pd.DataFrame:
     """Keep about so many of people's votes, spread over all dialogues and pairs, and all of the judges'.
 
-    In one wave every pair of every dialogue gets the same number of votes, or the same chance of one. A second wave, after a
-    share `first` of the votes, asks where they move differences that are still open: of responders whose ranges of ranks
-    overlap. ``stands_for`` is one over the known chance of having been asked, over the number of votes there; with two waves
-    the mean of each wave's, with weights that were fixed before a vote was seen, so that the first wave cannot bias the second.
+    In one wave every pair of every dialogue has the same chance. A second, after a share `first` of the votes, asks where they
+    move differences that are still open: of responders whose ranges of ranks overlap. ``stands_for`` is one over the known
+    chance of having been asked, over the number of votes there; with two waves the mean of each wave's, with weights that
+    were fixed before a vote was seen, so that the first wave cannot bias the second.
     """
     people, judges = (verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False))
     people = people.iloc[rng.permutation(len(people))]  # any vote on a cell is as likely as any other to be the first
@@ -82,11 +80,7 @@ def _worth_of_pairs(found: PoweredRatings) -> pd.DataFrame:
 
 
 def compare_designs(
-    verdicts: pd.DataFrame,
-    *,
-    sizes: Sequence[int] = (),
-    truth: pd.Series | None = None,
-    rng: np.random.Generator,
+    verdicts: pd.DataFrame, *, sizes: Sequence[int] = (), truth: pd.Series | None = None, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Ask for half of people's votes in several ways, and tell what each way knows of the ranks.
 
@@ -96,10 +90,8 @@ def compare_designs(
         The verdicts table with people and a judge.
     sizes : sequence of int
         Further designs: all votes on so many dialogues, drawn at random.
-    truth : pandas.Series, optional
-        Known strengths by responder.
-    rng : numpy.random.Generator
-        The source of chance.
+    truth, rng : pandas.Series, numpy.random.Generator
+        Known strengths by responder, if they are; the source of chance.
 
     Returns
     -------
@@ -114,9 +106,8 @@ def compare_designs(
     >>> from heart_utils.simulate.study import Panel, simulate_study
     >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all",
     ...     panels=[Panel("human", 30, 2), Panel("model", 1, 1)])
-    >>> found = compare_designs(study.verdicts, rng=np.random.default_rng(1))
-    >>> found.groupby("design", sort=False)["votes"].first().round(1).to_dict()
-    {'all votes': 1.0, 'half of the dialogues': 0.5, 'every dialogue': 0.5, 'every dialogue, two waves': 0.5}
+    >>> compare_designs(study.verdicts, rng=np.random.default_rng(1))["design"].unique().tolist()
+    ['all votes', 'half of the dialogues', 'every dialogue', 'every dialogue, two waves']
     """
     people = verdicts["rater_kind"] == "human"
     dialogues, n_votes = verdicts.loc[people, "dialogue_id"].nunique(), int(people.sum())
@@ -129,9 +120,8 @@ def compare_designs(
         stands_for = "stands_for" if "stands_for" in asked else None
         weight = 0.0 if asked is verdicts else None  # nothing is left to the judge, or it is not asked
         found = prediction_powered_ratings(asked, rater="rater", stands_for=stands_for, weight=weight)
-        for judge in (False, True):
-            votes = (asked["rater_kind"] == "human").sum() / n_votes
-            rows.append({"design": design, "judge": judge, "votes": votes, **_known(found, judge, truth)})
+        row = {"design": design, "votes": (asked["rater_kind"] == "human").sum() / n_votes}
+        rows += [row | {"judge": judge} | _known(found, judge, truth) for judge in (False, True)]
     return pd.DataFrame(rows)
 
 
@@ -158,10 +148,8 @@ def simulate_designs(
     rng: np.random.Generator,
     people: Panel,
     judge: Panel,
-    n_dialogues: int = 300,
-    pairs: int | str = "all",
-    dialogue_sd: float = 0.8,
     sizes: Sequence[int] = (),
+    **design: Any,
 ) -> pd.DataFrame:
     """Compare designs in studies with known truth.
 
@@ -169,16 +157,14 @@ def simulate_designs(
     ----------
     strengths : mapping of str to float
         The known strength of each responder.
-    n_studies, n_dialogues : int
-        Studies; dialogues of each.
-    rng : numpy.random.Generator
-        The source of chance.
+    n_studies, rng : int, numpy.random.Generator
+        How many; the source of chance.
     people, judge : Panel
         Who judges. All of people's votes are the full design.
-    pairs, dialogue_sd
-        As in :func:`heart_utils.simulate.study.simulate_study`.
     sizes : sequence of int
         As in :func:`compare_designs`.
+    **design
+        Options of :func:`heart_utils.simulate.study.simulate_study`; every pair is judged unless ``pairs`` says otherwise.
 
     Returns
     -------
@@ -194,10 +180,9 @@ def simulate_designs(
     >>> found["study"].nunique(), bool(found["covered"].between(0, 1).all())
     (2, True)
     """
-    design: dict[str, Any] = {"n_dialogues": n_dialogues, "pairs": pairs, "dialogue_sd": dialogue_sd}
     rows = []
     for study in range(n_studies):
-        drawn = simulate_study(rng=rng, strengths=strengths, panels=(people, judge), **design)
+        drawn = simulate_study(rng=rng, strengths=strengths, panels=(people, judge), **{"pairs": "all"} | design)
         truth = drawn.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
         rows.append(compare_designs(drawn.verdicts, sizes=sizes, truth=truth, rng=rng).assign(study=study))
     return pd.concat(rows, ignore_index=True)

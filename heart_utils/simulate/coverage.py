@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
@@ -10,42 +10,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import optimize, stats
+from scipy import optimize
 from scipy.special import expit
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.gate import GateError, compare_anytime, compare_responders
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
 from heart_utils.ratings.ratings import POINTS, fit_ratings
-from heart_utils.ratings.resampling import FEW_RATERS, interval_ends
+from heart_utils.ratings.resampling import error_ends, interval_ends
 from heart_utils.ratings.spread import covariance, draw_strengths
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries
 from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
 from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = [
-    "INTERVALS",
-    "NULLS",
-    "check_coverage",
-    "check_saving",
-    "label_some",
-    "simulate_coverage",
-    "simulate_gate",
-    "simulate_power",
-]
+    "NULLS", "check_coverage", "check_saving", "label_some", "simulate_coverage", "simulate_gate", "simulate_power",
+]  # fmt: skip
 
 Pairs = tuple[Codes, Codes]
-
-INTERVALS = {
-    "released formula": "none",
-    "verdicts": "none",
-    "dialogues": "dialogues",
-    "dialogues, sandwich": "dialogues",
-    "dialogues, for other raters": "dialogues_and_raters",
-    "dialogues and raters": "dialogues_and_raters",
-    "dialogues and raters, product weights": "dialogues_and_raters",
-}
-"""Kinds of interval, and whom the truth they are held against speaks of; where it is nobody, dialogues."""
 
 STRENGTH_SD = 0.6
 NODES, WEIGHTS = normal_nodes(31)
@@ -56,27 +38,24 @@ def simulate_coverage(
 ) -> pd.DataFrame:
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
-    Strengths are drawn from a normal distribution with standard deviation 0.6. In a dialogue a responder's strength is off by
-    the design's ``dialogue_sd``, and a rater's taste for a responder by its ``rater_sd``. The truth is what a fit to averaged
-    win probabilities tends to: over dialogues like these with these raters, or over dialogues and raters like these. The
-    released formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts speak of
-    neither, and are held against the first.
+    Strengths are drawn from a normal distribution with standard deviation 0.6. The truth is what a fit to averaged win
+    probabilities tends to: over dialogues like these with these raters, or over dialogues and raters like these. The released
+    formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts cover neither, and
+    are compared with the first.
 
     Parameters
     ----------
     design : Design
         Without ties.
-    rng : numpy.random.Generator
-        The source of chance.
     n_studies : int
         Two or more.
-    n_resamples, ci_level
+    rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a kind of interval: ``interval``, ``population`` (of the truth that it is held against), ``quantity``
+        One row a kind of interval: ``interval``, ``population`` (of the truth that it is compared with), ``quantity``
         (``"strength"`` or ``"difference"`` of two), ``coverage`` (the mean over studies of the share that holds), ``mc_error``
         (its Monte Carlo standard error), ``width`` (mean, in log-odds), ``promised``, ``n_studies``, ``simulated``.
 
@@ -89,68 +68,69 @@ def simulate_coverage(
     --------
     >>> from heart_utils.simulate.power import Design
     >>> design = Design(n_dialogues=40, n_responders=4, pairs=6, votes=3, n_raters=25)
-    >>> found = simulate_coverage(design, rng=np.random.default_rng(1), n_studies=20, n_resamples=50)
-    >>> coverage = found.query("quantity == 'strength'").set_index("interval")["coverage"]
-    >>> bool(coverage["released formula"] < coverage["dialogues and raters"])
+    >>> found = simulate_coverage(design, rng=np.random.default_rng(1), n_studies=20, n_resamples=50).set_index("interval")
+    >>> bool(found.loc["released formula", "coverage"] < found.loc["dialogues and raters", "coverage"].min())
     True
     """
     if design.tie_share:
         raise ValueError(f"tie_share is {design.tie_share}, but these studies are drawn without ties. Set it to 0.")
     if n_studies < 2:
         raise ValueError(f"n_studies is {n_studies}; the Monte Carlo error needs two or more.")
-    rows = [(*key, *found) for _ in range(n_studies) for key, found in _one_study(design, rng, n_resamples, ci_level).items()]
-    keys = ["interval", "quantity"]
+    rows = [row for _ in range(n_studies) for row in _one_study(design, rng, n_resamples, ci_level)]
+    keys = ["interval", "population", "quantity"]
     groups = pd.DataFrame(rows, columns=[*keys, "holds", "width"]).groupby(keys, sort=False)
     found = groups.agg(coverage=("holds", "mean"), mc_error=("holds", "sem"), width=("width", "mean")).reset_index()
-    found.insert(1, "population", found["interval"].map(INTERVALS))
     return found.assign(promised=ci_level, n_studies=n_studies, simulated=True)
 
 
 def _one_study(
     design: Design, rng: np.random.Generator, n_resamples: int, ci_level: float
-) -> dict[tuple[str, str], tuple[float, float]]:
+) -> list[tuple[str, str, str, float, float]]:
     """Draw a study; give the part of intervals that hold and their mean width, by kind and quantity."""
-    size, n_dialogues, n_raters = design.n_responders, design.n_dialogues, design.n_raters
+    size, n_dialogues, fewest = design.n_responders, design.n_dialogues, min(design.n_dialogues, design.n_raters)
     pairs = np.triu_indices(size, k=1)
     theta = rng.normal(0.0, STRENGTH_SD, size)
-    tastes = rng.normal(0.0, design.rater_sd, (n_raters, size))
+    tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, size))
     entries = draw_study(design, rng, theta, tastes, pairs)
     varying = design.rater_sd > 0
     here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
     anywhere = tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs) if varying else here
     model = BradleyTerry.fit(entries, "pairs")
     fixed = replace(model, entries=replace(entries, rater=None))  # raters are these
-    found = {}
+    each = np.eye(size)
+    contrasts = np.vstack([each, each[pairs[0]] - each[pairs[1]]])  # every strength, then every difference
 
-    def hold_draws(interval: str, draws: Array, n_clusters: int, truth: Array) -> None:
-        gaps = draws[:, pairs[0]] - draws[:, pairs[1]]
-        found[interval, "strength"] = _held(*interval_ends(model.theta, draws, n_clusters, ci_level), truth)
-        ends = interval_ends(_gaps(model.theta, pairs), gaps, n_clusters, ci_level)
-        found[interval, "difference"] = _held(*ends, _gaps(truth, pairs))
+    def by_draws(draws: Array, n_clusters: int) -> tuple[Array, Array]:
+        return interval_ends(contrasts @ model.theta, draws @ contrasts.T, n_clusters, ci_level)
 
-    def hold_covariance(interval: str, robust: Array, n_clusters: int, truth: Array) -> None:
-        t, variance = stats.t.ppf((1 + ci_level) / 2, n_clusters - 1), np.diag(robust)
-        reach = t * np.sqrt(variance)
-        found[interval, "strength"] = _held(model.theta - reach, model.theta + reach, truth)
-        spread = variance[pairs[0]] + variance[pairs[1]] - 2 * robust[pairs]
-        gap, reach = _gaps(model.theta, pairs), t * np.sqrt(np.maximum(spread, 0.0))
-        found[interval, "difference"] = _held(gap - reach, gap + reach, _gaps(truth, pairs))
+    def by_error(robust: Array, n_clusters: int) -> tuple[Array, Array]:
+        variance = np.einsum("ki,ij,kj->k", contrasts, robust, contrasts)
+        return error_ends(contrasts @ model.theta, np.sqrt(np.maximum(variance, 0.0)), n_clusters, ci_level)
 
-    draws = draw_strengths(fixed, n_resamples, rng)
-    hold_draws("dialogues", draws, n_dialogues, here)
-    hold_draws("dialogues, for other raters", draws, n_dialogues, anywhere)
-    hold_covariance("dialogues, sandwich", covariance(fixed), n_dialogues, here)
-    fewest = min(n_dialogues, n_raters)
-    hold_covariance("dialogues and raters", covariance(model), fewest, anywhere)
+    of_dialogues = by_draws(draw_strengths(fixed, n_resamples, rng), n_dialogues)
     weighted = draw_strengths(model, n_resamples // 2, rng)
-    hold_draws("dialogues and raters, product weights", weighted, fewest, anywhere)
     wins = model.counts[0, 0]
     cells = rng.multinomial(len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
     single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
-    hold_draws("verdicts", single, len(entries.rows), here)
     reach = 1.96 / np.sqrt(entries.n_verdicts())
-    found["released formula", "strength"] = _held(model.theta - reach, model.theta + reach, here)
-    return found
+    both, released = "dialogues_and_raters", (model.theta - reach, model.theta + reach)
+    found = [  # what is for nobody is compared with the truth for dialogues
+        ("dialogues", "dialogues", of_dialogues, here),
+        ("dialogues, for other raters", both, of_dialogues, anywhere),
+        ("dialogues, sandwich", "dialogues", by_error(covariance(fixed), n_dialogues), here),
+        ("dialogues and raters", both, by_error(covariance(model), fewest), anywhere),
+        ("dialogues and raters, product weights", both, by_draws(weighted, fewest), anywhere),
+        ("verdicts", "none", by_draws(single, len(entries.rows)), here),
+        ("released formula", "none", released, here),
+    ]
+    rows = []
+    for interval, population, (low, high), truth in found:
+        true = (contrasts @ truth)[: len(low)]
+        for quantity, at in {"strength": slice(size), "difference": slice(size, len(low))}.items():
+            if len(low[at]):
+                holds = (low[at] <= true[at]) & (true[at] <= high[at])
+                rows.append((interval, population, quantity, holds.mean(), (high[at] - low[at]).mean()))
+    return rows
 
 
 def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs) -> Entries:
@@ -158,13 +138,13 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
     size, n_dialogues, votes = design.n_responders, design.n_dialogues, design.votes
     pair = np.tile(np.arange(len(pairs[0])), (n_dialogues, 1))
     if design.pairs < pair.shape[1]:
-        pair = np.argpartition(rng.random(pair.shape), design.pairs, axis=1)[:, : design.pairs]
+        pair = np.argsort(rng.random(pair.shape), axis=1)[:, : design.pairs]
     dialogue = np.repeat(np.arange(n_dialogues), pair.shape[1] * votes)
     if votes == 1:
         rater = rng.integers(0, design.n_raters, pair.size)
     else:
         luck = rng.random((pair.size, design.n_raters))
-        rater = np.argpartition(luck, votes - 1, axis=1)[:, :votes].ravel()
+        rater = np.argsort(luck, axis=1)[:, :votes].ravel()
     there = theta + rng.normal(0.0, design.dialogue_sd, (n_dialogues, size))
     a, b = (side[np.repeat(pair.ravel(), votes)] for side in pairs)
     gap = there[dialogue, a] - there[dialogue, b] + tastes[rater, a] - tastes[rater, b]
@@ -179,7 +159,7 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
 
 def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
     """Give the strengths that averaged win probabilities tend to, for a panel of raters (rows) as it is."""
-    gap = _gaps(strengths, pairs)
+    gap = strengths[..., pairs[0]] - strengths[..., pairs[1]]
     share = (expected_share(gap[..., None] + np.sqrt(2.0) * spread * NODES, nu)[0] @ WEIGHTS).mean(axis=0)
     size = strengths.shape[1]
     wins = np.zeros((1, size, size))
@@ -187,17 +167,20 @@ def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> 
     return np.asarray(fit_strengths(wins, np.zeros(size, bool))[0])
 
 
-def _gaps(strengths: Array, pairs: Pairs) -> Array:
-    return np.asarray(strengths[..., pairs[0]] - strengths[..., pairs[1]])
+def placed(place: Callable[[float], Array], shown: float, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
+    """Place strengths by the distance of the first two at which the fit, to infinitely many dialogues, shows a gap.
+
+    Replies that turn out well or badly make verdicts noisier, so the fitted gap is smaller than the true one.
+    """
+
+    def missed(distance: float) -> float:
+        fitted = tends_to(place(distance)[None], spread, pairs, nu)
+        return float(fitted[0] - fitted[1]) - shown
+
+    return place(float(optimize.brentq(missed, 0.0, 4.0 * shown * (1.0 + spread))) if shown else 0.0)
 
 
-def _held(low: Array, high: Array, truth: Array) -> tuple[float, float]:
-    """Give the part of intervals that hold the truth, and their mean width."""
-    return float(((low <= truth) & (truth <= high)).mean()), float((high - low).mean())
-
-
-OTHERS = 0.6
-"""The other responders lie from minus this to this, in a dialogue's log-odds."""
+OTHERS = 0.6  # the other responders lie from minus this to this, in a dialogue's log-odds
 
 
 def simulate_power(
@@ -211,23 +194,18 @@ def simulate_power(
 ) -> pd.DataFrame:
     """Draw studies in which two responders lie a gap apart, and note in which it is found.
 
-    The gap is on the scale of the fit, as in :func:`heart_utils.simulate.power.minimum_gap`. It is found
-    if the interval of the difference leaves out zero on the right side: a sandwich over dialogues and
-    raters, or over dialogues alone where raters do not differ or are fewer than 20 and so fixed.
+    It is found if the interval of the difference leaves out zero on the right side: a sandwich over dialogues and raters, or
+    over dialogues alone where raters do not differ or are fewer than 20 and so fixed.
 
     Parameters
     ----------
     design : Design
         Ties follow Davidson's model.
     gap : float
-        In units of strength, above zero.
-    rng : numpy.random.Generator
-        The source of chance.
-    n_studies : int
-        How many.
-    ci_level : float
-        Such as 0.95.
-    n_contrasts : int, optional
+        On the scale of the fit, above zero.
+    rng, n_studies : numpy.random.Generator, int
+        The source of chance; how many studies.
+    ci_level, n_contrasts
         As in :func:`heart_utils.simulate.power.minimum_gap`.
 
     Returns
@@ -249,27 +227,16 @@ def simulate_power(
     """
     if not gap > 0:
         raise ValueError(f"gap is {gap}; expected a gap above zero.")
-    pairs = np.triu_indices(design.n_responders, k=1)
-    n_others = design.n_responders - 2
+    n_others, pairs = design.n_responders - 2, np.triu_indices(design.n_responders, k=1)
     others = np.linspace(-OTHERS, OTHERS, n_others) if n_others > 1 else np.zeros(n_others)
-    spread, ties = float(np.hypot(design.dialogue_sd, design.rater_sd)), design.ties
-
-    def placed(apart: float) -> np.ndarray:
-        return np.concatenate([[apart / 2.0, -apart / 2.0], others])
-
-    def shown(apart: float) -> float:
-        fitted = tends_to(placed(apart)[None], spread, pairs, ties)
-        return float(fitted[0] - fitted[1]) - gap
-
-    theta = placed(float(optimize.brentq(shown, 0.0, 4.0 * gap * (1.0 + spread))))
-    varying = design.rater_sd > 0 and design.n_raters >= FEW_RATERS
-    fewest = min(design.n_dialogues, design.n_raters) if varying else design.n_dialogues
-    reach = critical_value(design.n_responders, fewest - 1, ci_level=ci_level, n_contrasts=n_contrasts)
+    spread = float(np.hypot(design.dialogue_sd, design.rater_sd))
+    theta = placed(lambda apart: np.array([apart / 2.0, -apart / 2.0, *others]), gap, spread, pairs, design.ties)
+    reach = critical_value(design.n_responders, design.n_clusters - 1, ci_level=ci_level, n_contrasts=n_contrasts)
     rows = []
     for _ in range(n_studies):
         tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
         entries = draw_study(design, rng, theta, tastes, pairs)
-        model = BradleyTerry.fit(entries if varying else replace(entries, rater=None), "pairs")
+        model = BradleyTerry.fit(entries if design.raters_vary else replace(entries, rater=None), "pairs")
         robust = covariance(model)
         se = np.sqrt(max(robust[0, 0] + robust[1, 1] - 2.0 * robust[0, 1], 0.0))
         estimate = model.theta[0] - model.theta[1]
@@ -284,10 +251,8 @@ def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, amon
     ----------
     verdicts : pandas.DataFrame
         The verdicts table with people and judges.
-    n : int
-        Dialogues that people label.
-    rng : numpy.random.Generator
-        The source of chance.
+    n, rng : int, numpy.random.Generator
+        How many dialogues people label; the source of chance.
     among : sequence, optional
         The dialogues to draw from; by default all.
 
@@ -320,9 +285,9 @@ def check_saving(
 ) -> pd.DataFrame:
     r"""Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
 
-    In each draw some dialogues are set aside, and people's strengths on them are the target. Among the others n are labelled.
-    With e the squared distance to the target, the noise of the target is in both distances, so :math:`E(e_{people} -
-    e_{powered})` is the variance that was saved; it is divided by the mean variance of people alone.
+    In each draw some dialogues are set aside, and people's strengths on them are the target. The noise of the target is in
+    both squared distances e to it, so :math:`E(e_{people} - e_{powered})` is the variance that was saved; it is divided by
+    the mean variance of people alone.
 
     Parameters
     ----------
@@ -330,19 +295,14 @@ def check_saving(
         The verdicts table with people and judges on all dialogues, orders joined.
     n_labelled : sequence of int
         How many dialogues people label, one row each.
-    rng : numpy.random.Generator
-        The source of chance.
-    n_held_out : int
-        Dialogues that are set aside.
-    n_draws : int
-        Random choices of both; all sizes share the dialogues set aside.
+    rng, n_held_out, n_draws : numpy.random.Generator, int, int
+        The source of chance; dialogues that are set aside, the same for all sizes; random choices of both.
 
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``, ``n_pool`` (dialogues less those set aside), ``saved``, ``saved_se``
-        (Monte Carlo, over draws), and the means over draws of ``estimated`` (what the method says of
-        itself), ``at_most`` (its bound), ``rho_squared`` and ``weight``.
+        One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``, ``saved_se`` (Monte Carlo), and means
+        over draws of ``estimated`` (what the method says of itself), ``at_most`` (its bound), ``rho_squared`` and ``weight``.
 
     Raises
     ------
@@ -368,12 +328,18 @@ def check_saving(
     for _ in range(n_draws):
         order = rng.permutation(dialogues)
         target = fit_ratings(people[people["dialogue_id"].isin(order[:n_held_out])], n_resamples=0).strength
-        rows += [{"n_labelled": n, **_one(label_some(verdicts, n, rng, among=order[n_held_out:]), target)} for n in n_labelled]
+        for n in n_labelled:
+            found = prediction_powered_ratings(label_some(verdicts, n, rng, among=order[n_held_out:]))
+            table = found.table.set_index("responder")
+            alone, powered = (((table[name] - target) ** 2).sum() for name in ("people_strength", "strength"))
+            rows.append({"n_labelled": n, "gain": float(alone - powered), "variance": found.people_variance,
+                         "estimated": found.saving, "at_most": found.most_saving, "rho_squared": found.rho_squared,
+                         "weight": found.weight})  # fmt: skip
     drawn = pd.DataFrame(rows).groupby("n_labelled")
     mean = drawn.mean()
     saved, error = mean["gain"] / mean["variance"], drawn["gain"].sem() / mean["variance"]
-    found = pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error})
-    return found.join(mean[["estimated", "at_most", "rho_squared", "weight"]]).reset_index()
+    told = mean[["estimated", "at_most", "rho_squared", "weight"]]
+    return pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error}).join(told).reset_index()
 
 
 def check_coverage(
@@ -394,12 +360,8 @@ def check_coverage(
         The known strength of each responder; a name ``"human"`` is a person.
     n_labelled : sequence of int
         How many dialogues people label, one row each.
-    rng : numpy.random.Generator
-        The source of chance.
-    n_dialogues, n_studies : int
-        Dialogues a study; studies.
-    ci_level : float
-        Of the intervals.
+    rng, n_dialogues, n_studies, ci_level : numpy.random.Generator, int, int, float
+        The source of chance; dialogues a study; studies; level of the intervals.
     panels : sequence of Panel
         People and one judge, as :func:`heart_utils.simulate.study.simulate_study` takes them.
 
@@ -428,18 +390,10 @@ def check_coverage(
     return found.set_axis([" ".join(name) for name in found.columns], axis=1).reset_index()
 
 
-def _one(verdicts: pd.DataFrame, target: pd.Series) -> dict[str, float]:
-    found = prediction_powered_ratings(verdicts)
-    table = found.table.set_index("responder")
-    alone, powered = (((table[name] - target) ** 2).sum() for name in ("people_strength", "strength"))
-    told = {"variance": found.people_variance, "estimated": found.saving, "at_most": found.most_saving}
-    return {"gain": float(alone - powered), **told, "rho_squared": found.rho_squared, "weight": found.weight}
-
-
 NULLS = ("regenerated", "re-asked")
+SIDES = ("baseline", "candidate", "opponent 1", "opponent 2", "opponent 3")
 BASELINE, CANDIDATE = 0, 1
-HISTORY_SD = REPLY_SD = POSITION = 0.5
-"""What is assumed, in log-odds: what a history does to a responder, how one reply turns out, the pull of the first side."""
+HISTORY_SD = REPLY_SD = POSITION = 0.5  # assumed, in log-odds; POSITION is the pull of the first side
 OPPONENTS = np.array([-0.6, 0.0, 0.6])
 
 
@@ -460,27 +414,23 @@ def simulate_gate(
 ) -> pd.DataFrame:
     r"""Send simulated studies through the gate and note what it says.
 
-    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + \delta`, each pair in both
-    orders, where :math:`q = \theta + w + e`: strength, what a history does to a responder whenever
-    it answers, and how one reply turned out. Both have a standard deviation of 0.5, and :math:`\delta` is 0.5.
-    Candidate and baseline share :math:`w`. They meet the same opponents, and each other only where `direct` says so.
+    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + \delta`, each pair in both orders, where
+    :math:`q = \theta + w + e`: strength, what a history does to a responder whenever it answers, and how one reply turned
+    out. Both have a standard deviation of 0.5, and :math:`\delta` is 0.5. Candidate and baseline share :math:`w`.
 
     Parameters
     ----------
     null : {"regenerated", "re-asked"}
-        What differs between baseline and candidate where `drop` is 0: their replies were written
-        anew, or the same replies were judged anew.
+        What differs where `drop` is 0: the candidate's replies were written anew, or the same replies were judged anew.
     drop : float
         How far the candidate truly lies below, in rating points of the fit.
     mode, max_drop, alpha
-        As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is
-        :func:`heart_utils.gate.compare_anytime`, for as many releases as `n_runs`.
-    n_studies, n_runs : int
-        Studies, and candidates tested one after another against the same baseline in each.
-    n_dimensions, n_dialogues : int
-        Size of each study, with three opponents. Dimensions share how a reply turned out.
+        As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is :func:`heart_utils.gate.compare_anytime`, for as
+        many releases as `n_runs`.
+    n_studies, n_runs, n_dimensions, n_dialogues : int
+        Studies, candidates tested one after another against the same baseline in each, and the size of each.
     direct : bool
-        Whether baseline and candidate meet.
+        Whether baseline and candidate meet, besides the three opponents of both.
     n_resamples, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -488,8 +438,7 @@ def simulate_gate(
     -------
     pandas.DataFrame
         One row per study and run, all simulated: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and
-        ``n_dialogues``, after which the anytime gate stopped. With `drop` 0 the share of ``"failed"`` is the alarm rate; with
-        `drop` at `max_drop` the share that passed is the false pass rate of non-inferiority.
+        ``n_dialogues``, after which the anytime gate stopped.
 
     Raises
     ------
@@ -504,13 +453,10 @@ def simulate_gate(
     """
     if null not in NULLS:
         raise GateError(f"null={null!r} is not known; expected one of {', '.join(NULLS)}.")
-    names = ["baseline", "candidate", *(f"opponent {k + 1}" for k in range(len(OPPONENTS)))]
-    spread = float(np.hypot(HISTORY_SD, REPLY_SD))
-    theta = np.array([0.0, -true_gap(drop, OPPONENTS, spread, direct), *OPPONENTS])
-    shape = (n_dialogues, len(names))
-    fixed = [pair for pair in combinations(range(len(names)), 2) if CANDIDATE not in pair]
-    moving = [(CANDIDATE, k) for k in range(2, len(names))] + [(BASELINE, CANDIDATE)] * direct
-    sides: dict[str, Any] = {"baseline": names[BASELINE], "candidate": names[CANDIDATE], "alpha": alpha}
+    theta, shape = gate_strengths(drop, direct), (n_dialogues, len(SIDES))
+    fixed = [pair for pair in combinations(range(len(SIDES)), 2) if CANDIDATE not in pair]
+    moving = [(CANDIDATE, k) for k in range(2, len(SIDES))] + [(BASELINE, CANDIDATE)] * direct
+    sides: dict[str, Any] = {"baseline": SIDES[BASELINE], "candidate": SIDES[CANDIDATE], "alpha": alpha}
     options: dict[str, Any] = {"mode": mode, "max_drop": max_drop, "n_resamples": n_resamples, "rng": rng}
     options["max_detectable"] = np.inf  # or no small study would pass
     rows = []
@@ -518,10 +464,10 @@ def simulate_gate(
         stable = rng.normal(0, HISTORY_SD, shape)
         turned = rng.normal(0, REPLY_SD, shape)
         stable[:, CANDIDATE] = stable[:, BASELINE]
-        once = _verdicts(theta + stable + turned, fixed, names, n_dimensions, rng)
+        once = _verdicts(theta + stable + turned, fixed, n_dimensions, rng)
         for run in range(n_runs):
             turned[:, CANDIDATE] = turned[:, BASELINE] if null == "re-asked" else rng.normal(0, REPLY_SD, n_dialogues)
-            again = _verdicts(theta + stable + turned, moving, names, n_dimensions, rng)
+            again = _verdicts(theta + stable + turned, moving, n_dimensions, rng)
             verdicts = pd.concat([once, again], ignore_index=True)
             if mode == "anytime":
                 found = compare_anytime(verdicts, n_releases=n_runs, **sides)
@@ -532,37 +478,26 @@ def simulate_gate(
     return pd.DataFrame(rows).assign(null=null, mode=mode, true_drop=drop, simulated=True)
 
 
-def true_gap(drop: float, opponents: Array, spread: float, direct: bool) -> float:
-    """Find the gap in log-odds at which the fit, to infinitely many dialogues, shows a drop of so many points.
-
-    Replies that turn out well or badly make verdicts noisier, so the fitted gap is smaller than the true one.
-    """
-    one, other = np.triu_indices(len(opponents) + 2, k=1)
+def gate_strengths(drop: float, direct: bool) -> Array:
+    """Give the strengths of all sides, such that the candidate's rating lies so many points below the baseline's."""
+    one, other = np.triu_indices(len(SIDES), k=1)
     meet = (one != BASELINE) | (other != CANDIDATE) | direct
-
-    def shown(gap: float) -> float:
-        fitted = tends_to(np.array([[0.0, -gap, *opponents]]), spread, (one[meet], other[meet]))
-        return float(POINTS * (fitted[BASELINE] - fitted[CANDIDATE])) - drop
-
-    return float(optimize.brentq(shown, 0.0, 4.0 * drop / POINTS)) if drop else 0.0
+    spread = float(np.hypot(HISTORY_SD, REPLY_SD))
+    return placed(lambda gap: np.array([0.0, -gap, *OPPONENTS]), drop / POINTS, spread, (one[meet], other[meet]))
 
 
-def _verdicts(
-    quality: Array, pairs: list[tuple[int, int]], names: list[str], n_dimensions: int, rng: np.random.Generator
-) -> pd.DataFrame:
+def _verdicts(quality: Array, pairs: list[tuple[int, int]], n_dimensions: int, rng: np.random.Generator) -> pd.DataFrame:
     """Judge each pair in each dialogue in both orders, and join the two."""
     one, other = np.array(pairs).T
     gap = quality[:, one] - quality[:, other]
     shape = (n_dimensions, *gap.shape)
-    first = rng.random(shape) < expit(gap + POSITION)
-    second = rng.random(shape) < expit(gap - POSITION)
+    first, second = (rng.random(shape) < expit(gap + lean) for lean in (POSITION, -POSITION))
     dimension, dialogue, pair = (index.ravel() for index in np.indices(shape))
-    same = (first == second).ravel()
-    verdict = np.where(first.ravel(), "a", "b").astype(object)
-    verdict[~same] = None
-    label, ids = np.array(names, dtype=object), np.array([f"d{number}" for number in range(len(quality))], dtype=object)
+    same, said = (first == second).ravel(), np.where(first.ravel(), "a", "b").astype(object)
+    said[~same] = None
+    ids = np.array([f"d{number}" for number in range(len(quality))], dtype=object)
     lines = np.array([f"dimension {k + 1}" for k in range(n_dimensions)], dtype=object)
-    where = {"history_id": ids[dialogue], "dialogue_id": ids[dialogue]}
-    who = {"responder_a": label[one[pair]], "responder_b": label[other[pair]], "rater": "judge 1"}
-    said = {"dimension": lines[dimension], "verdict": verdict, "state": np.where(same, "valid", "inconsistent")}
-    return pd.DataFrame({**where, **who, **said})
+    sides = np.array(SIDES, dtype=object)
+    where = {"history_id": ids[dialogue], "dialogue_id": ids[dialogue], "dimension": lines[dimension]}
+    who = {"responder_a": sides[one[pair]], "responder_b": sides[other[pair]], "rater": "judge 1"}
+    return pd.DataFrame({**where, **who, "verdict": said, "state": np.where(same, "valid", "inconsistent")})

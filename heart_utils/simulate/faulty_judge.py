@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
@@ -11,18 +12,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.judges.position import compare_answers, position_bias
-from heart_utils.ratings.resampling import bootstrap_ci, share_ci
+from heart_utils.ratings.resampling import Interval, bootstrap_ci, share_ci
 from heart_utils.ratings.verdicts import combine_orders
 
 __all__ = ["PLANTED", "Faults", "recover_faults"]
 
 DIMENSIONS = ("warmth", "attunement", "guidance")
-CORRELATION = 0.5
-"""Between what a pair's replies are worth on any two dimensions."""
+CORRELATION = 0.5  # between what a pair's replies are worth on any two dimensions
 CALLS = (("heart", 0), ("heart", 1), ("heart-reworded", 0), ("heart-single", 0))
 LARGEST, SMALLEST = 5.0, 1.0
 WORD = np.array(["a", "b", "tie"])
 TIE = 2
+ENDS = ["ci_low", "ci_high"]
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,13 @@ def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 2
 def recover_faults(
     *, rng: np.random.Generator, n_pairs: int = 280, n_resamples: int = 1000, ci_level: float = 0.95
 ) -> pd.DataFrame:
-    """Measure judges with one known fault each, and hold what is found against what was planted.
+    """Measure judges with one known fault each, and compare what is found with what was planted.
 
     Parameters
     ----------
-    rng : numpy.random.Generator
-        The source of chance.
     n_pairs : int
         Of each judge.
-    n_resamples, ci_level
+    rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
@@ -113,62 +112,56 @@ def _lay_out(
     said: NDArray[np.int_], margin: NDArray[np.float64], place: NDArray[np.intp], protocol: str, repeat: int, order: str
 ) -> pd.DataFrame:
     """Make one row an answer of one kind of call."""
-    n_pairs, n_dimensions = said.shape
-    pair = np.repeat([f"p{number:05d}" for number in range(n_pairs)], n_dimensions)
+    pair = np.repeat([f"p{number:05d}" for number in range(len(said))], len(DIMENSIONS))
     return pd.DataFrame({
-        "comparison_id": [f"{name}:{order}:{protocol}" for name in pair], "pair_id": pair, "dialogue_id": pair,
-        "responder_a": "x", "responder_b": "y", "rater": "judge", "rater_kind": "model",
-        "dimension": np.tile(DIMENSIONS, n_pairs), "dimension_position": place.ravel(), "verdict": WORD[said.ravel()],
-        "margin": np.where(said.ravel() == TIE, np.nan, margin.ravel()), "p_a": np.nan, "state": "valid", "order": order,
-        "protocol": protocol, "answer_format": "json", "repeat": repeat, "simulated": True,
+        "pair_id": pair, "dialogue_id": pair, "rater": "judge", "dimension": np.tile(DIMENSIONS, len(said)),
+        "dimension_position": place.ravel(), "verdict": WORD[said.ravel()], "state": "valid", "order": order,
+        "margin": np.where(said.ravel() == TIE, np.nan, margin.ravel()), "protocol": protocol, "repeat": repeat,
+        "simulated": True,
     })  # fmt: skip
 
 
-def _measure(name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]) -> list[tuple[str, float, tuple[float, ...]]]:
+def _measure(name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]) -> Iterator[tuple[str, float, Any]]:
     """Give the measures that one fault moves: in words, what each is by arithmetic, and what is found with its interval."""
     one = drawn[drawn["dimension"] == DIMENSIONS[0]]
     alone = one[one["protocol"] == "heart-single"]
     if name == "forgets":
         found = compare_answers(one[one["protocol"] == "heart"], by="repeat", **how).iloc[0]
         kept = (1.0 - faults.forgets) ** 2
-        return [("the same answer when asked once more", kept + (1.0 - kept) / 2.0, _interval(found, "same_share"))]
-    if name == "hangs on words":
+        yield "the same answer when asked once more", kept + (1.0 - kept) / 2.0, found[["same_share", *ENDS]]
+    elif name == "hangs on words":
         met = one[one["protocol"].isin(["heart", "heart-reworded"])]
         found = compare_answers(met, by="protocol", **how).iloc[0]
-        return [("the same answer in other words", 1.0 - faults.hangs_on_words, _interval(found, "same_share"))]
-    if name == "leans":
-        shares = position_bias(alone, **how).set_index("measure")
-        first, turned = shares.loc["first_share"], shares.loc["inconsistent_share"]
-        return [
-            ("wins of the reply shown first", 0.5 + faults.leans / 2.0, _interval(first, "value")),
-            ("pairs contradicted in the other order", faults.leans, _interval(turned, "value")),
-        ]
-    if name == "boasts":
+        yield "the same answer in other words", 1.0 - faults.hangs_on_words, found[["same_share", *ENDS]]
+    elif name == "leans":
+        shares = position_bias(alone, **how).set_index("measure")[["value", *ENDS]]
+        yield "wins of the reply shown first", 0.5 + faults.leans / 2.0, shares.loc["first_share"]
+        yield "pairs contradicted in the other order", faults.leans, shares.loc["inconsistent_share"]
+    elif name == "boasts":
         by_pair = alone.groupby("pair_id", as_index=False).agg(margin=("margin", "mean"), n_said=("verdict", "nunique"))
         sums = pd.DataFrame({"yes": by_pair["n_said"] == 1, "no": by_pair["n_said"] == 2}).astype(float)
         sums[["yes_sum", "no_sum"]] = sums.mul(by_pair["margin"], axis=0)
         gap = bootstrap_ci(sums, lambda s: s["yes_sum"] / s["yes"] - s["no_sum"] / s["no"], cluster=by_pair["pair_id"], **how)
         by_hand = (3.0 - SMALLEST) * (1.0 - faults.boasts)  # leads from 1 to 5 are as frequent as each other
-        return [("margin where its orders agree, minus where they do not", by_hand, _interval(vars(gap), "estimate"))]
-    if name == "carries over":
-        joined = combine_orders(drawn[drawn["repeat"] == 0])
-        said = joined.assign(said=joined["verdict"].where(joined["state"] == "valid", "inconsistent"))
-        overlap: dict[str, Any] = {}
-        for protocol, wide in said.pivot_table("said", ["protocol", "pair_id"], "dimension", "first").groupby("protocol"):
-            same = np.sum([wide[one] == wide[other] for one, other in combinations(DIMENSIONS, 2)], axis=0)
-            overlap[str(protocol)] = vars(share_ci(same, len(DIMENSIONS), cluster=wide.index.to_frame()["pair_id"], **how))
+        yield "margin where its orders agree, minus where they do not", by_hand, _ends(gap)
+    elif name == "carries over":
         apart = 0.5 + np.arcsin(CORRELATION) / np.pi  # two normals correlated so have one sign
         share = faults.carries_over  # of three dimensions, two pairs hold the first
-        copied = (2.0 * share + share**2) / 3.0
-        return [
-            ("two dimensions alike, one a call", apart, _interval(overlap["heart-single"], "estimate")),
-            ("two dimensions alike, all in one call", apart + (1 - apart) * copied, _interval(overlap["heart"], "estimate")),
-        ]
-    last = drawn[(drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)]
-    ties = share_ci(last["verdict"].eq("tie"), 1, cluster=last["dialogue_id"], **how)
-    planted = faults.tires * (len(DIMENSIONS) - 1)
-    return [("ties on the dimension asked last", planted, _interval(vars(ties), "estimate"))]
+        together = apart + (1 - apart) * (2.0 * share + share**2) / 3.0
+        joined = combine_orders(drawn[drawn["repeat"] == 0])
+        said = joined.assign(said=joined["verdict"].where(joined["state"] == "valid", "inconsistent"))
+        overlap = {}
+        for protocol, wide in said.pivot_table("said", ["protocol", "pair_id"], "dimension", "first").groupby("protocol"):
+            same = np.sum([wide[one] == wide[other] for one, other in combinations(DIMENSIONS, 2)], axis=0)
+            overlap[protocol] = _ends(share_ci(same, len(DIMENSIONS), cluster=wide.index.to_frame()["pair_id"], **how))
+        yield "two dimensions alike, one a call", apart, overlap["heart-single"]
+        yield "two dimensions alike, all in one call", together, overlap["heart"]
+    else:
+        last = drawn[(drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)]
+        ties = share_ci(last["verdict"].eq("tie"), 1, cluster=last["dialogue_id"], **how)
+        planted = faults.tires * (len(DIMENSIONS) - 1)
+        yield "ties on the dimension asked last", planted, _ends(ties)
 
 
-def _interval(found: Any, value: str) -> tuple[float, ...]:
-    return tuple(float(found[name]) for name in (value, "ci_low", "ci_high"))
+def _ends(found: Interval) -> tuple[float, float, float]:
+    return found.estimate, found.ci_low, found.ci_high

@@ -1,17 +1,16 @@
 """A study of HEART's size, drawn so that its margins are the published ones. Everything it gives is simulated.
 
-The published figures fix four numbers of the simulation: how far people's replies lie below the mean
-model's, how far replies vary about their author's strength, how often raters tie, and how sharply judges
-discriminate. What they do not fix (how far models differ, raters' tastes) is assumed and named.
+The published figures fix the four :class:`Settings`. How far models differ, and raters' tastes, are assumed and named.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
+from scipy.special import expit
 
 from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.power import davidson, normal_nodes
@@ -27,9 +26,7 @@ RATER_SD = 0.35
 N_JUDGES = 3
 N_TWINS = 20
 LAYOUTS: dict[str, tuple[int, int | str, int]] = {"fifteen raters": (280, 10, 15), "one rater": (300, "all", 1)}
-"""Histories, pairs of each, votes a pair.
-
-Two designs that both come to about 42,000 votes: 280 x 10 x 15, and 300 histories with every pair of 17 once."""
+"""Histories, pairs of each, votes a pair: two designs that both come to about 42,000 votes."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,7 @@ class Margins:
 
     human_wins: float = 0.358  # shares of people's votes between a person's reply and a model's
     ties: float = 0.174
-    # shares of agreement between two people, and between a person and a judge. Taken over votes that are no ties: how ties
-    # were counted is not said
+    # shares of agreement of two people, and of a person and a judge, over votes that are no ties: how ties count is not said
     human_agreement: float = 0.795
     judge_agreement: float = 0.787
 
@@ -64,18 +60,18 @@ def calibrate() -> Settings:
 
     Examples
     --------
-    >>> settings = calibrate()
-    >>> 0 < settings.ties < 2, settings.human < 0
-    (True, True)
+    >>> 0 < calibrate().ties < 2
+    True
     """
-    wanted = Margins()
-    target = np.array([wanted.human_wins, wanted.ties, wanted.human_agreement, wanted.judge_agreement])
+
+    def settings(x: Array) -> Settings:
+        return Settings(float(x[0]), *np.exp(x[1:]).tolist())
 
     def miss(x: Array) -> Array:
-        return np.asarray(_margins(Settings(x[0], np.exp(x[1]), np.exp(x[2]), np.exp(x[3]))) - target)
+        return np.asarray(_margins(settings(x)) - np.array(astuple(Margins())))
 
-    found = optimize.least_squares(miss, np.array([-0.3, 0.5, -0.5, 0.0]), bounds=([-8, -4, -8, -6], [8, 2.5, 4, 4]))
-    return Settings(float(found.x[0]), *(float(value) for value in np.exp(found.x[1:])))
+    start, bounds = np.array([-0.3, 0.5, -0.5, 0.0]), ([-8, -4, -8, -6], [8, 2.5, 4, 4])
+    return settings(optimize.least_squares(miss, start, bounds=bounds).x)
 
 
 def simulate_heart(
@@ -85,14 +81,12 @@ def simulate_heart(
 
     Parameters
     ----------
-    rng : numpy.random.Generator
-        The source of chance.
+    rng, scores
+        As in :func:`heart_utils.simulate.study.simulate_study`.
     layout : str
         One of :data:`LAYOUTS`: how the published 42,000 votes may be spread.
     settings : Settings, optional
         :func:`calibrate`'s, if not given.
-    scores : bool
-        Whether each panel scores replies too.
 
     Returns
     -------
@@ -114,14 +108,14 @@ def simulate_heart(
         raise ValueError(f"layout is {layout!r}, expected one of {', '.join(LAYOUTS)}.")
     chosen = settings or calibrate()
     n_dialogues, pairs, votes = LAYOUTS[layout]
-    strengths = {f"model_{number + 1:02d}": float(value) for number, value in enumerate(_models())} | {"human": chosen.human}
+    strengths = dict(zip([f"model_{k + 1:02d}" for k in range(N_MODELS)], _models().tolist(), strict=True))
     panels = (
         Panel("human", N_RATERS, votes, rater_sd=RATER_SD, ties=chosen.ties),
         Panel("model", N_JUDGES, N_JUDGES, discrimination=chosen.discrimination),
     )
     size: dict[str, Any] = {"n_dialogues": n_dialogues, "n_twins": N_TWINS, "pairs": pairs, "dialogue_sd": chosen.dialogue_sd}
-    # No published figure says how far anybody moves in adversarial histories.
-    return simulate_study(rng=rng, strengths=strengths, panels=panels, **size, adversarial_sd=0.0, scores=scores)
+    size["adversarial_sd"] = 0.0  # no published figure says how far anybody moves in adversarial histories
+    return simulate_study(rng=rng, strengths=strengths | {"human": chosen.human}, panels=panels, scores=scores, **size)
 
 
 def _models() -> Array:
@@ -139,11 +133,10 @@ def _margins(settings: Settings) -> Array:
     shares = []
     for gaps in (against, np.concatenate([against, among])):
         there = gaps[:, None] + np.sqrt(2.0) * settings.dialogue_sd * nodes  # (pairs, dialogues)
-        wins, losses, ties = (share @ weights for share in davidson(there[..., None] + taste, settings.ties))
-        judged = 1.0 / (1.0 + np.exp(-settings.discrimination * there))
-        shares.append((wins, losses, ties, judged))
-    wins, losses, ties, _ = (share @ weights for share in shares[0])
-    won, lost, _, judged = shares[1]
+        shares.append([share @ weights for share in davidson(there[..., None] + taste, settings.ties)])
+    judged = expit(settings.discrimination * there)
+    wins, _, ties = (share @ weights for share in shares[0])
+    won, lost, _ = shares[1]
     decided = (((won + lost) ** 2) @ weights).mean()
     people = ((won**2 + lost**2) @ weights).mean() / decided
     judges = ((won * judged + lost * (1.0 - judged)) @ weights).mean() / ((won + lost) @ weights).mean()

@@ -23,34 +23,16 @@ MOST_DIALOGUES = 10_000_000
 
 @dataclass(frozen=True)
 class Design:
-    """A study of pairwise verdicts, and how much its dialogues and raters differ.
-
-    Attributes
-    ----------
-    n_dialogues, n_responders : int
-        How many.
-    pairs : int
-        Pairs of responders compared a dialogue, of n (n - 1) / 2.
-    votes : int
-        Raters a pair and dialogue.
-    n_raters : int
-        Among whom votes are dealt; under 20 they are fixed, and their tastes are part of what is measured.
-    dialogue_sd : float
-        Standard deviation of a responder's replies about their strength, in log-odds of a verdict that is no tie.
-    rater_sd : float
-        Standard deviation of a rater's taste for a responder, in the same unit.
-    tie_share : float
-        Share of verdicts that are ties, from 0 to below 1.
-    """
+    """A study of pairwise verdicts, and how much its dialogues and raters differ."""
 
     n_dialogues: int
     n_responders: int
-    pairs: int
-    votes: int
-    n_raters: int
-    dialogue_sd: float = 0.8
-    rater_sd: float = 0.35
-    tie_share: float = 0.0
+    pairs: int  # of responders, compared a dialogue, of n (n - 1) / 2
+    votes: int  # raters a pair and dialogue
+    n_raters: int  # among whom votes are dealt; under 20 they are fixed, and their tastes are part of what is measured
+    dialogue_sd: float = 0.8  # of a responder's replies about their strength, in log-odds of a verdict that is no tie
+    rater_sd: float = 0.35  # of a rater's taste for a responder, in the same unit
+    tie_share: float = 0.0  # share of verdicts that are ties, from 0 to below 1
 
     @property
     def n_verdicts(self) -> int:
@@ -60,15 +42,32 @@ class Design:
     @property
     def ties(self) -> float:
         """Davidson's nu under which equals tie as often as ``tie_share`` says."""
-        return tie_parameter(self.tie_share, 2.0 * (self.dialogue_sd**2 + self.rater_sd**2))
+        gap, weights = _gaps(2.0 * (self.dialogue_sd**2 + self.rater_sd**2))
+        # Half of this upper end is enough, by Jensen's inequality.
+        most = 4.0 * float(np.cosh(gap / 2.0) @ weights) * self.tie_share / (1.0 - self.tie_share)
+
+        def missed(nu: float) -> float:
+            return float(davidson(gap, nu)[2] @ weights) - self.tie_share
+
+        return float(optimize.brentq(missed, 0.0, most)) if self.tie_share else 0.0
+
+    @property
+    def raters_vary(self) -> bool:
+        """Whether raters stand for others like them, and differ."""
+        return self.n_raters >= FEW_RATERS and self.rater_sd > 0
+
+    @property
+    def n_clusters(self) -> int:
+        """The smallest number of clusters behind a difference."""
+        return min(self.n_dialogues, self.n_raters) if self.raters_vary else self.n_dialogues
 
 
 def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
     r"""Give the smallest true gap of strengths that is found with some probability.
 
-    Two responders near the middle of the field differ by the gap. It is found if the interval of their
-    difference excludes zero, by the rule of a leaderboard: the intervals of all its pairs hold at once. The
-    smallest gap is :math:`(c + t_\text{power})` standard errors, with :math:`c` from ``critical_value``.
+    Two responders near the middle of the field differ by the gap. It is found if the interval of their difference excludes
+    zero, by the rule of a leaderboard: the intervals of all its pairs hold at once. The smallest gap is
+    :math:`(c + t_\text{power})` standard errors, with :math:`c` from ``critical_value``.
 
     The variance of the difference adds three parts, on the scale of a fit to an even tournament in which a tie is
     half a win. With K responders, v votes and M dialogues a pair, D dialogues, R raters and N verdicts a responder:
@@ -83,10 +82,8 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     ----------
     design : Design
         The study.
-    power : float
-        Such as 0.8.
-    ci_level : float
-        Such as 0.95.
+    power, ci_level : float
+        Chance of finding the gap, and level of the interval.
     n_contrasts : int, optional
         Contrasts that must hold at once (Bonferroni): 1 for one difference chosen beforehand. By default all
         pairs of responders by the rule of a leaderboard, ``simultaneous_quantile``.
@@ -94,8 +91,7 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     Returns
     -------
     float
-        In units of strength; times 400 / ln 10 in rating points. A gap as large as half the width of an
-        interval is found in half of the studies only.
+        In units of strength; times 400 / ln 10 in rating points.
 
     Raises
     ------
@@ -114,7 +110,7 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     [49, 32]
     """
     _check(design, power, ci_level)
-    df = _smallest(design) - 1
+    df = design.n_clusters - 1
     reach = critical_value(design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts)
     return float((reach + stats.t.ppf(power, df)) * np.sqrt(sum(_parts(design).values())))
 
@@ -145,15 +141,6 @@ def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
     return wins + ties / 2.0, ties
 
 
-def tie_parameter(tie_share: float, variance: float) -> float:
-    """Find Davidson's nu under which equals tie so often."""
-    gap, weights = _gaps(variance)
-    # Half of this upper end is enough, by Jensen's inequality.
-    most = 4.0 * float(np.cosh(gap / 2.0) @ weights) * tie_share / (1.0 - tie_share)
-    found = optimize.brentq(lambda nu: float(davidson(gap, nu)[2] @ weights) - tie_share, 0.0, most) if tie_share else 0.0
-    return float(found)
-
-
 def needed_dialogues(
     design: Design, gap: float, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
 ) -> int | None:
@@ -165,9 +152,7 @@ def needed_dialogues(
         Its ``n_dialogues`` is not used.
     gap : float
         In units of strength.
-    power, ci_level : float
-        As in :func:`minimum_gap`.
-    n_contrasts : int, optional
+    power, ci_level, n_contrasts
         As in :func:`minimum_gap`.
 
     Returns
@@ -201,17 +186,15 @@ def plan_study(
     ----------
     designs : list of Design
         One row each.
-    power, ci_level : float
-        As in :func:`minimum_gap`.
-    n_contrasts : int, optional
+    power, ci_level, n_contrasts
         As in :func:`minimum_gap`.
 
     Returns
     -------
     pandas.DataFrame
-        The designs' own columns, ``n_verdicts``, ``gap`` (strength), ``gap_points`` (rating points),
-        ``win_probability`` (of the better over the other at that gap), and the parts of the variance of a
-        difference that come from ``verdicts``, ``dialogues`` and ``raters``.
+        The designs' own columns, ``n_verdicts``, ``gap`` (strength), ``gap_points`` (rating points), ``win_probability`` (of
+        the better over the other at that gap), and the parts of the variance of a difference that come from ``verdicts``,
+        ``dialogues`` and ``raters``.
 
     Examples
     --------
@@ -227,12 +210,6 @@ def plan_study(
         found = {"n_verdicts": design.n_verdicts, "gap": gap, "gap_points": POINTS * gap, "win_probability": expit(gap)}
         rows.append(asdict(design) | found | {name: part / total for name, part in parts.items()})
     return pd.DataFrame(rows)
-
-
-def _smallest(design: Design) -> int:
-    """Give the smallest number of clusters behind a difference: dialogues, or raters if they differ and are drawn."""
-    varying = design.n_raters >= FEW_RATERS and design.rater_sd > 0
-    return min(design.n_dialogues, design.n_raters) if varying else design.n_dialogues
 
 
 def _parts(design: Design) -> dict[str, float]:

@@ -1,31 +1,28 @@
-"""Simulated raters whose care is known, to see whether the rule finds those who have none."""
+"""Simulated studies with known truth: whole studies, raters whose care is known, and writers who differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from heart_utils.ratings.bradley_terry import fit_strengths
 from heart_utils.ratings.verdicts import Array, Codes
-from heart_utils.simulate.power import davidson, normal_nodes
+from heart_utils.simulate.power import davidson, expected_share, normal_nodes
 from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_columns
 
 __all__ = [
-    "BEHAVIOURS",
-    "Behaviour",
-    "Panel",
-    "SimulatedRaters",
-    "Study",
-    "simulate_raters",
-    "simulate_study",
-    "simulate_writers",
-]
+    "BEHAVIOURS", "Behaviour", "Panel", "SimulatedRaters", "Study", "simulate_raters", "simulate_study", "simulate_writers",
+]  # fmt: skip
+
+Met = tuple[Codes, Codes, Codes]
 
 
 @dataclass(frozen=True)
@@ -46,15 +43,11 @@ BEHAVIOURS = {
     "patient_coin": Behaviour(0.0, 0.0, 40.0, 0.98),
     "careless_reader": Behaviour(0.2, 0.0, 12.0, 0.5),
 }
-"""Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. ``careful`` and ``hurried`` do the task; the
-others, to some degree, do not. ``coin`` and ``first_side`` pass a check that asks for one of two sides and one of five
-strengths by chance, 1 in 10."""
+"""Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. ``careful`` and ``hurried`` do the task, the others do not.
+``coin`` and ``first_side`` pass a check for one of two sides and one of five strengths by chance, 1 in 10."""
 
-SPREAD = 1.5
-"""Standard deviation between pairs of the log-odds by which a careful rater prefers one reply."""
-
-TIES = 0.2
-"""Chance of a tie between equals; it falls with the difference."""
+SPREAD = 1.5  # standard deviation between pairs of the log-odds by which a careful rater prefers one reply
+TIES = 0.2  # chance of a tie between equals; it falls with the difference
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +62,7 @@ class SimulatedRaters:
 def simulate_raters(
     behaviours: Mapping[str, int],
     *,
-    rng: np.random.Generator,
+    rng: Generator,
     load: int = 30,
     votes: int = 5,
     n_checks: int = 3,
@@ -83,12 +76,8 @@ def simulate_raters(
         A name in :data:`BEHAVIOURS` -> how many raters.
     rng : numpy.random.Generator
         The source of chance.
-    load : int
-        Pairs a rater, give or take one.
-    votes : int
-        Raters a pair.
-    n_checks : int
-        Attention checks a rater.
+    load, votes, n_checks : int
+        Pairs a rater, give or take one; raters a pair; attention checks a rater.
     advantage : float
         Log-odds by which a careful rater prefers x to y, on average; pairs vary about it by ``SPREAD``.
 
@@ -118,34 +107,37 @@ def simulate_raters(
     n_pairs = -(-n_raters * load // votes)
     pair = np.repeat(np.arange(n_pairs), votes)
     rater = _share_out(n_raters, n_pairs, votes, rng)
-    styles = [BEHAVIOURS[kinds[number]] for number in rater]
-    better = rng.normal(advantage, SPREAD, n_pairs)[pair]
-    pull = better * np.array([style.discrimination for style in styles])
-    order = np.where(rng.random(len(pair)) < 0.5, "ab", "ba")
-    chosen = np.where(rng.random(len(pair)) < 1 / (1 + np.exp(-pull)), "a", "b")
-    blind = rng.random(len(pair)) < np.array([style.first for style in styles])
-    chosen = np.where(blind, np.where(order == "ab", "a", "b"), chosen)
+    style = pd.DataFrame([BEHAVIOURS[kind] for kind in kinds])
+    discrimination, first, seconds = (style[name].to_numpy()[rater] for name in ("discrimination", "first", "seconds"))
+    pull = rng.normal(advantage, SPREAD, n_pairs)[pair] * discrimination
+    a_first = rng.random(len(pair)) < 0.5
+    chosen = np.where(rng.random(len(pair)) < expit(pull), "a", "b")
+    blind = rng.random(len(pair)) < first
+    chosen = np.where(blind, np.where(a_first, "a", "b"), chosen)
     chosen = np.where(~blind & (rng.random(len(pair)) < TIES * np.exp(-np.abs(pull))), "tie", chosen)
-    seconds = np.exp(rng.normal(np.log([style.seconds for style in styles]), 0.5))
+    seconds = np.exp(rng.normal(np.log(seconds), 0.5))
     names = np.array([f"rater-{number + 1:04d}" for number in range(n_raters)])
     ids = pd.Series([f"pair-{number:05d}" for number in range(n_pairs)])
     pairs = pd.DataFrame(dict.fromkeys(("pair_id", "history_id", "dialogue_id"), ids))
+    pairs = pairs.assign(slice="standard", responder_a="x", responder_b="y")
     margin = np.where(chosen == "tie", np.nan, rng.integers(1, 6, len(pair)))
-    said: dict[str, Any] = {"rater": names[rater], "rater_kind": "human", "dimension": "overall", "dimension_position": None}
-    said |= {"verdict": chosen, "margin": margin, "p_a": np.nan, "state": "valid", "answer_format": None}
-    met = pairs.assign(slice="standard", responder_a="x", responder_b="y")
-    verdicts = verdicts_table(met, pair, order == "ab", **said).assign(seconds=seconds)
+    said: dict[str, Any] = {"rater": names[rater], "rater_kind": "human", "dimension": "overall", "verdict": chosen}
+    verdicts = verdicts_table(pairs, pair, a_first, **said, margin=margin, state="valid").assign(seconds=seconds)
     verdicts["position"] = verdicts.groupby("rater").cumcount() + 1
-    passed = rng.binomial(n_checks, [BEHAVIOURS[kind].passes for kind in kinds])
     done = np.bincount(rater, minlength=n_raters)
-    raters = pd.DataFrame({"rater": names, "n_checks_passed": passed, "n_shown": done, "n_answered": done})
-    raters = raters.assign(rater_kind="human", study="simulated", population="simulated", language="none", pay="none")
-    raters = raters.assign(n_checks=n_checks, completed=True, simulated=True)
+    counts = {
+        "n_checks": n_checks,
+        "n_checks_passed": rng.binomial(n_checks, style["passes"]),
+        "n_shown": done,
+        "n_answered": done,
+    }
+    about = {"rater_kind": "human", "study": "simulated", "population": "simulated", "language": "none", "pay": "none"}
+    raters = pd.DataFrame({"rater": names, **counts, **about, "completed": True, "simulated": True})
     truth = pd.DataFrame({"rater": names, "behaviour": kinds})
     return SimulatedRaters(check_table("verdicts", verdicts), check_table("raters", raters), truth)
 
 
-def _share_out(n_raters: int, n_pairs: int, votes: int, rng: np.random.Generator) -> np.ndarray:
+def _share_out(n_raters: int, n_pairs: int, votes: int, rng: Generator) -> np.ndarray:
     """Give each pair to those who have the fewest so far, by lot among equals."""
     done = np.zeros(n_raters, dtype=int)
     chosen = []
@@ -187,15 +179,7 @@ def verdicts_table(pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_],
     """Lay out one row a verdict, given the pair, the order and what was said."""
     rows, order = pairs.take(pair).reset_index(drop=True), np.where(a_first, 0, 1)
     rows["comparison_id"] = rows["pair_id"] + words([":ab", ":ba"], order)
-    protocol = words(["simulated"], np.zeros(len(rows), int))
-    return _finish("verdicts", **rows, order=words(["ab", "ba"], order), protocol=protocol, repeat=0, **columns)
-
-
-def comparisons_table(pairs: pd.DataFrame, verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Lay out the pairs as they were shown."""
-    shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id").reset_index(drop=True)
-    rows = pairs.take(pd.Index(pairs["pair_id"]).get_indexer(pd.Index(shown["pair_id"]))).reset_index(drop=True)
-    return _finish("comparisons", **{**rows, **shown}, protocol="simulated")
+    return _finish("verdicts", **rows, order=words(["ab", "ba"], order), protocol="simulated", repeat=0, **columns)
 
 
 def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
@@ -216,43 +200,22 @@ PEOPLE_SHARE = 4  # one responder in so many is a person
 MARGIN_CUTS = (0.5, 1.0, 1.75, 2.75)
 SCORE_CUTS = (-1.5, -0.5, 0.5, 1.5)
 SEVERITY_SD = 0.5
+CORRELATION = 0.8  # between any two dimensions, of strengths and of replies
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Raters of one kind, who judge alike but for their own tastes.
+    """Raters of one kind, who judge alike but for their own tastes."""
 
-    Attributes
-    ----------
-    kind : {"human", "model"}
-        The part they play.
-    n_raters : int
-        How many there are.
-    votes : int
-        How many of them judge each pair.
-    discrimination : float
-        By what a difference of strengths is multiplied: 0 is a coin, 1 is the truth.
-    rater_sd : float
-        Standard deviation of a rater's own taste for each responder, in log-odds.
-    position_bias : float
-        Log-odds that the reply shown first gains.
-    ties : float
-        Davidson's tie parameter nu; 0 for a forced choice. Two equals tie with probability nu / (2 + nu).
-    failures : float
-        Share of answers that cannot be read (state ``unparsed``).
-    answer_format : {"json", "logprob"} or None
-        With ``"logprob"`` each verdict carries ``p_a``.
-    """
-
-    kind: str
+    kind: str  # "human" or "model"
     n_raters: int
-    votes: int
-    discrimination: float = 1.0
-    rater_sd: float = 0.0
-    position_bias: float = 0.0
-    ties: float = 0.0
-    failures: float = 0.0
-    answer_format: str | None = None
+    votes: int  # how many of them judge each pair
+    discrimination: float = 1.0  # by what a difference of strengths is multiplied: 0 is a coin, 1 is the truth
+    rater_sd: float = 0.0  # standard deviation of a rater's own taste for each responder, in log-odds
+    position_bias: float = 0.0  # log-odds that the reply shown first gains
+    ties: float = 0.0  # Davidson's nu; 0 for a forced choice. Two equals tie with probability nu / (2 + nu)
+    failures: float = 0.0  # share of answers that cannot be read (state ``unparsed``)
+    answer_format: str | None = None  # with "logprob" each verdict carries ``p_a``; "json" or None
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,10 +228,9 @@ class Study:
     comparisons: pd.DataFrame
     verdicts: pd.DataFrame
     scores: pd.DataFrame
-    # columns ``dimension``, ``slice``, ``rater_kind``, ``responder``, ``strength`` (in an average dialogue, for an average
-    # rater) and ``marginal``: what a fit to win probabilities averaged over dialogues and raters, each pair weighing the
-    # same, tends to. Both have mean zero. Averaging over unlike dialogues brings probabilities closer to a half, so marginal
-    # strengths are the smaller
+    # ``dimension``, ``slice``, ``rater_kind``, ``responder``, ``strength`` (in an average dialogue, for an average rater) and
+    # ``marginal``: what a fit to win probabilities averaged over dialogues and raters tends to, which is the smaller. Both
+    # have mean zero
     truth: pd.DataFrame
 
 
@@ -280,7 +242,7 @@ DEFAULT_PANELS = (
 
 def simulate_study(
     *,
-    rng: np.random.Generator,
+    rng: Generator,
     strengths: Mapping[str, float] | None = None,
     n_responders: int = 17,
     n_dialogues: int = 300,
@@ -292,30 +254,26 @@ def simulate_study(
     strength_sd: float = 0.6,
     dialogue_sd: float = 0.8,
     adversarial_sd: float = 0.5,
-    correlation: float = 0.8,
     scores: bool = False,
 ) -> Study:
     r"""Draw a whole study: who wrote, what they wrote, who met whom, who judged and what they said.
 
     In dialogue :math:`d` rater :math:`r` prefers responder :math:`i`, shown first, to :math:`j` by
     :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j - u_{dj} - v_{rj}) + \delta` in log-odds, with
-    :math:`u \sim N(0, s_d^2)` for a reply that turned out well or badly and :math:`v \sim N(0, s_r^2)`
-    for taste. Ties follow Davidson; the margin is the distance at which a logistic answer landed on its
-    side of zero, cut at 0.5, 1, 1.75 and 2.75.
+    :math:`u \sim N(0, s_d^2)` for a reply that turned out well or badly and :math:`v \sim N(0, s_r^2)` for taste. Ties follow
+    Davidson; the margin is the distance at which a logistic answer landed on its side of zero, cut at 0.5, 1, 1.75 and 2.75.
 
     Parameters
     ----------
     rng : numpy.random.Generator
         The source of chance.
     strengths : mapping of str to float, optional
-        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)` if
-        absent. Who is called ``human...`` is a person.
+        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)` if absent. Who is called
+        ``human...`` is a person.
     n_responders : int
         How many, where strengths are drawn; every fourth is a person.
-    n_dialogues : int
-        Of the slice ``standard``, one history each.
-    n_twins : int
-        Further dialogues with two histories each, ``adversarial`` and ``calm_twin``.
+    n_dialogues, n_twins : int
+        Dialogues of the slice ``standard``, with a history each; further ones with two, ``adversarial`` and ``calm_twin``.
     pairs : int or "all"
         Pairs of replies compared a history, without repetition.
     orders : {"random", "both"}
@@ -323,13 +281,10 @@ def simulate_study(
     panels : sequence of Panel
         Who judges.
     dimensions : sequence of str
-        Lines of the rubric.
-    strength_sd, dialogue_sd : float
-        Standard deviations in log-odds of strengths, and of a responder's replies about their strength.
-    adversarial_sd : float
-        Standard deviation of what each responder gains or loses in the adversarial slice.
-    correlation : float
-        Between any two dimensions, of strengths and of replies.
+        Lines of the rubric; any two correlate by 0.8.
+    strength_sd, dialogue_sd, adversarial_sd : float
+        Standard deviations in log-odds: of strengths, of a responder's replies about their strength, and of what each
+        responder gains or loses in the adversarial slice.
     scores : bool
         Whether each panel also scores each reply from 1 to 5.
 
@@ -352,57 +307,48 @@ def simulate_study(
     """
     if orders not in ("random", "both"):
         raise ValueError(f"orders is {orders!r}, expected random or both.")
-    names = _name_responders(strengths, n_responders)
+    n_people = max(1, n_responders // PEOPLE_SHARE)
+    drawn = [f"human_{k + 1:02d}" for k in range(n_people)] + [f"model_{k + 1:02d}" for k in range(n_responders - n_people)]
+    names = drawn if strengths is None else sorted(strengths)  # in the order of the alphabet
+    if len(names) < 2:
+        raise ValueError(f"A study needs two responders or more, not {len(names)}.")
     slices = np.array(["standard"] * n_dialogues + ["adversarial", "calm_twin"] * n_twins, dtype=object)
-    plain = strength_sd * _correlated(rng, (len(dimensions), len(names)), correlation)
+    plain = strength_sd * _correlated(rng, (len(dimensions), len(names)))
     if strengths is not None:  # given for the first dimension, with which the others correlate
         given = np.array([strengths[name] for name in names], dtype=float)
-        plain[1:] += correlation * (given - plain[0])
+        plain[1:] += CORRELATION * (given - plain[0])
         plain[0] = given
-    theta = np.stack([plain, plain + adversarial_sd * _correlated(rng, plain.shape, correlation)], axis=1)
+    theta = np.stack([plain, plain + adversarial_sd * _correlated(rng, plain.shape)], axis=1)
     theta -= theta.mean(axis=-1, keepdims=True)  # of shape (dimensions, plain or adversarial, responders)
     in_slice = theta[:, (slices == "adversarial").astype(int)]
-    there = in_slice + dialogue_sd * _correlated(rng, in_slice.shape, correlation)
+    there = in_slice + dialogue_sd * _correlated(rng, in_slice.shape)
     histories = histories_table(slices, n_dialogues)
     kinds = ["human" if name.startswith("human") else "model" for name in names]
     met = _draw_pairs(rng, len(slices), len(names), pairs)
     pairs_met = pairs_table(histories, names, *met)
-    verdicts = pd.concat(
-        [_judge(rng, panel, number, there, met, pairs_met, orders, dimensions) for number, panel in enumerate(panels)],
-        ignore_index=True,
-    )
-    scored = [_score(rng, panel, number, there, histories, names, dimensions) for number, panel in enumerate(panels) if scores]
+    every = [(panel, _names_of(panel, number)) for number, panel in enumerate(panels)]
+    judged = [_judge(rng, *panel, there, met, pairs_met, orders, dimensions) for panel in every]
+    scored = [_score(rng, *panel, there, histories, names, dimensions) for panel in every if scores]
+    verdicts = pd.concat(judged, ignore_index=True)
+    shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id")
     return Study(
         histories=histories,
         responders=_finish("responders", responder=names, responder_kind=kinds, family=names),
         replies=replies_table(histories, names),
-        comparisons=comparisons_table(pairs_met, verdicts),
+        comparisons=_finish("comparisons", **shown.merge(pairs_met, on="pair_id"), protocol="simulated"),
         verdicts=verdicts,
         scores=pd.concat(scored, ignore_index=True) if scores else empty_table("scores"),
         truth=_truth(theta, panels, names, dimensions, dialogue_sd, n_twins),
     )
 
 
-def _name_responders(strengths: Mapping[str, float] | None, n_responders: int) -> list[str]:
-    """Give names in the order of the alphabet."""
-    if strengths is None:
-        n_people = max(1, n_responders // PEOPLE_SHARE)
-        names = [f"human_{number + 1:02d}" for number in range(n_people)]
-        names += [f"model_{number + 1:02d}" for number in range(n_responders - n_people)]
-    else:
-        names = sorted(strengths)
-    if len(names) < 2:
-        raise ValueError(f"A study needs two responders or more, not {len(names)}.")
-    return names
-
-
-def _correlated(rng: np.random.Generator, shape: tuple[int, ...], correlation: float) -> Array:
+def _correlated(rng: Generator, shape: tuple[int, ...]) -> Array:
     """Draw standard normals, any two along the first axis correlated alike."""
     common = rng.normal(size=(1, *shape[1:]))
-    return np.asarray(np.sqrt(correlation) * common + np.sqrt(1.0 - correlation) * rng.normal(size=shape))
+    return np.asarray(np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * rng.normal(size=shape))
 
 
-def _draw_pairs(rng: np.random.Generator, n_histories: int, size: int, pairs: int | str) -> tuple[Codes, Codes, Codes]:
+def _draw_pairs(rng: Generator, n_histories: int, size: int, pairs: int | str) -> Met:
     """Draw which responders meet in which history, the first of the alphabet first."""
     one, other = np.triu_indices(size, k=1)
     n_pairs = len(one) if pairs == "all" else int(pairs)
@@ -413,20 +359,19 @@ def _draw_pairs(rng: np.random.Generator, n_histories: int, size: int, pairs: in
 
 
 def _judge(
-    rng: np.random.Generator,
+    rng: Generator,
     panel: Panel,
-    number: int,
+    raters: list[str],
     there: Array,
-    met: tuple[Codes, Codes, Codes],
+    met: Met,
     pairs: pd.DataFrame,
     orders: str,
-    dimensions: Sequence[str],
+    lines: Sequence[str],
 ) -> pd.DataFrame:
     """Let one panel judge: `there` holds strengths in each dialogue, (dimensions, histories, responders)."""
-    raters = _names_of(panel, number)
     pair, rater, a_first = _show(rng, len(pairs), panel, orders)
     history, one, other = (part[pair] for part in met)
-    taste = rng.normal(0.0, panel.rater_sd, (len(dimensions), panel.n_raters, there.shape[2]))
+    taste = rng.normal(0.0, panel.rater_sd, (len(lines), panel.n_raters, there.shape[2]))
     gap = there[:, history, one] + taste[:, rater, one] - there[:, history, other] - taste[:, rater, other]
     lean = (panel.discrimination * gap + panel.position_bias * np.where(a_first, 1.0, -1.0)).ravel()
     wins, _, ties = davidson(lean, panel.ties)
@@ -435,27 +380,26 @@ def _judge(
     if panel.answer_format == "logprob":  # the likelier letter is the answer, so that it does not contradict `p_a`
         said = np.where(lean > 0.0, 0, 1)
     said = np.where(failed, 3, said)
-    dimension, same = np.repeat(np.arange(len(dimensions)), len(pair)), np.zeros(len(lean), int)
-    n = len(dimensions)
-    columns: dict[str, Any] = {"rater": words(raters, np.tile(rater, n)), "rater_kind": words([panel.kind], same)}
-    columns |= {"dimension": words(dimensions, dimension), "dimension_position": pd.array(dimension, dtype="Int64")}
+    n, dimension = len(lines), np.repeat(np.arange(len(lines)), len(pair))
+    columns: dict[str, Any] = {"rater": words(raters, np.tile(rater, n)), "rater_kind": panel.kind}
+    columns |= {"dimension": words(lines, dimension), "dimension_position": pd.array(dimension, dtype="Int64")}
     columns |= {"verdict": words(["a", "b", "tie", None], said), "state": words(["valid", "unparsed"], failed.astype(int))}
     columns["margin"] = np.where(said < 2, _margins(rng, np.where(said == 1, -lean, lean)), np.nan)
     columns["p_a"] = np.where(failed | (panel.answer_format != "logprob"), np.nan, expit(lean))
-    columns["answer_format"] = words([panel.answer_format], same)
+    columns["answer_format"] = words([panel.answer_format], np.zeros(len(lean), int))
     return verdicts_table(pairs, np.tile(pair, n), np.tile(a_first, n), **columns)
 
 
-def _show(rng: np.random.Generator, n_pairs: int, panel: Panel, orders: str) -> tuple[Codes, Codes, NDArray[np.bool_]]:
+def _show(rng: Generator, n_pairs: int, panel: Panel, orders: str) -> tuple[Codes, Codes, NDArray[np.bool_]]:
     """Hand each pair to some raters of a panel, none of them twice, in one order or both."""
-    rater = np.argpartition(rng.random((n_pairs, panel.n_raters)), panel.votes - 1, axis=1)[:, : panel.votes].ravel()
+    rater = np.argsort(rng.random((n_pairs, panel.n_raters)), axis=1)[:, : panel.votes].ravel()
     pair = np.repeat(np.arange(n_pairs), panel.votes)
     if orders == "both":
         return np.repeat(pair, 2), np.repeat(rater, 2), np.tile([True, False], len(pair))
     return pair, rater, rng.random(len(pair)) < 0.5
 
 
-def _margins(rng: np.random.Generator, lean: Array) -> Array:
+def _margins(rng: Generator, lean: Array) -> Array:
     """Draw how far from zero a logistic answer lands, given that it lands on the winner's side, and cut it to 1..5."""
     floor = expit(-lean)
     luck = floor + (1.0 - floor) * rng.random(len(lean))
@@ -464,13 +408,13 @@ def _margins(rng: np.random.Generator, lean: Array) -> Array:
 
 
 def _score(
-    rng: np.random.Generator,
+    rng: Generator,
     panel: Panel,
-    number: int,
+    raters: list[str],
     there: Array,
     histories: pd.DataFrame,
     names: list[str],
-    dimensions: Sequence[str],
+    lines: Sequence[str],
 ) -> pd.DataFrame:
     """Let one rater of a panel score each reply: its strength there, the rater's severity, noise, cut to 1..5."""
     dimension, history, responder = np.unravel_index(np.arange(there.size), there.shape)
@@ -478,9 +422,9 @@ def _score(
     severity = rng.normal(0.0, SEVERITY_SD, panel.n_raters)
     felt = panel.discrimination * there.ravel() + severity[rater] + rng.logistic(0.0, 0.5, there.size)
     rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
-    author, by = words(names, responder), words(_names_of(panel, number), rater)
+    author, by = words(names, responder), words(raters, rater)
     rows = rows.assign(reply_id=rows["history_id"] + "-" + author, responder=author, rater=by)
-    rows["rater_kind"], rows["dimension"] = words([panel.kind], np.zeros(there.size, int)), words(dimensions, dimension)
+    rows["rater_kind"], rows["dimension"] = panel.kind, words(lines, dimension)
     return _finish("scores", **rows, score=1.0 + np.searchsorted(SCORE_CUTS, felt), state="valid", protocol="simulated")
 
 
@@ -498,18 +442,16 @@ def _truth(
     theta: Array, panels: Sequence[Panel], names: list[str], dimensions: Sequence[str], dialogue_sd: float, n_twins: int
 ) -> pd.DataFrame:
     """Say what is true: strengths, and what boards over dialogues and raters tend to."""
-    kinds = {kind: [panel for panel in panels if panel.kind == kind] for kind in ("human", "model")}
-    boards = {kind: chosen for kind, chosen in {**kinds, "all": list(panels)}.items() if chosen}
     parts = []
-    for kind, chosen in boards.items():
-        for number, dimension in enumerate(dimensions):
-            for where in ("standard", *(("adversarial", "calm_twin") if n_twins else ())):
-                strength = theta[number, int(where == "adversarial")]
-                votes = np.array([panel.votes for panel in chosen], dtype=float)
-                shares = np.average([_mean_share(strength, panel, dialogue_sd) for panel in chosen], axis=0, weights=votes)
-                marginal = fit_strengths(shares[None], np.zeros(len(names), bool))[0]
-                columns = {"dimension": dimension, "slice": where, "rater_kind": kind, "responder": names}
-                parts.append(pd.DataFrame({**columns, "strength": strength, "marginal": marginal}))
+    slices = ("standard", *(("adversarial", "calm_twin") if n_twins else ()))
+    for kind, (number, dimension), where in product(("human", "model", "all"), enumerate(dimensions), slices):
+        if chosen := [panel for panel in panels if kind in (panel.kind, "all")]:
+            strength = theta[number, int(where == "adversarial")]
+            shares = [_mean_share(strength, panel, dialogue_sd) for panel in chosen]
+            share = np.average(shares, axis=0, weights=[float(panel.votes) for panel in chosen])
+            marginal = fit_strengths(share[None], np.zeros(len(names), bool))[0]
+            columns = {"dimension": dimension, "slice": where, "rater_kind": kind, "responder": names}
+            parts.append(pd.DataFrame({**columns, "strength": strength, "marginal": marginal}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -517,11 +459,9 @@ def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
     """Average over dialogues, raters and orders what each responder wins of each other."""
     nodes, weights = normal_nodes(61)
     spread = np.sqrt(2.0 * (dialogue_sd**2 + panel.rater_sd**2))
-    gap = panel.discrimination * ((strength[:, None] - strength[None, :])[..., None] + spread * nodes)
-    share = np.zeros_like(strength[:, None] - strength[None, :])
-    for side in (1.0, -1.0):
-        wins, _, ties = davidson(gap + side * panel.position_bias, panel.ties)
-        share += (wins + ties / 2.0) @ weights / 2.0
+    gap = panel.discrimination * ((strength[:, None] - strength)[..., None] + spread * nodes)
+    sides = (expected_share(gap + lean, panel.ties)[0] @ weights for lean in (panel.position_bias, -panel.position_bias))
+    share = np.asarray(sum(sides) / 2.0)
     np.fill_diagonal(share, 0.0)
     return share
 
@@ -529,7 +469,7 @@ def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
 def simulate_writers(
     models: Mapping[str, float],
     *,
-    rng: np.random.Generator,
+    rng: Generator,
     writer_sd: float = 0.5,
     n_writers: int = 12,
     writers_per_history: int = 3,
@@ -544,14 +484,11 @@ def simulate_writers(
         Model -> strength.
     rng : numpy.random.Generator
         The source of chance.
-    writer_sd : float
-        Standard deviation of the people from whom writers are drawn, in log-odds, with the mean 0.
-    n_writers, writers_per_history : int
-        The pool, and how many of it write for each history.
-    n_dialogues : int
-        One history each.
-    dialogue_sd : float
-        Standard deviation of replies about their writer's strength.
+    writer_sd, dialogue_sd : float
+        Standard deviations in log-odds: of the people from whom writers are drawn, with the mean 0, and of replies about
+        their writer's strength.
+    n_writers, writers_per_history, n_dialogues : int
+        The pool, how many of it write for each history, and how many histories, one a dialogue.
 
     Returns
     -------
@@ -576,30 +513,26 @@ def simulate_writers(
     strengths = dict(zip(names, rng.normal(0.0, writer_sd, n_writers), strict=True)) | dict(models)
     how: dict[str, Any] = {"n_dialogues": n_dialogues, "pairs": "all", "dialogue_sd": dialogue_sd}
     study = simulate_study(rng=rng, strengths=strengths, panels=(Panel("human", 20, 3),), **how)
-    order = rng.permutation(n_writers)
-    turns = order[np.arange(n_dialogues * writers_per_history) % n_writers]
+    turns = rng.permutation(n_writers)[np.arange(n_dialogues * writers_per_history) % n_writers]
     histories = np.repeat(study.histories["history_id"].to_numpy(), writers_per_history)
-    writing = pd.MultiIndex.from_arrays([histories, np.array(names, dtype=object)[turns]])
-    asked = pd.MultiIndex.from_frame(study.replies[["history_id", "responder"]]).isin(writing)
+    wrote = pd.MultiIndex.from_arrays([histories, np.array(names, dtype=object)[turns]])
+    asked = pd.MultiIndex.from_frame(study.replies[["history_id", "responder"]]).isin(wrote)
     replies = study.replies[asked | study.replies["responder"].isin(list(models))]
-    there = set(replies["reply_id"])
-    comparisons = study.comparisons
-    met = comparisons["reply_a"].isin(there) & comparisons["reply_b"].isin(there)
-    both = comparisons["responder_a"].isin(names) & comparisons["responder_b"].isin(names)
-    comparisons = comparisons[met & ~both]
+    met = study.comparisons[["reply_a", "reply_b"]].isin(set(replies["reply_id"])).all(axis=1)
+    both = study.comparisons[["responder_a", "responder_b"]].isin(names).all(axis=1)
+    comparisons = study.comparisons[met & ~both]
     verdicts = study.verdicts[study.verdicts["comparison_id"].isin(comparisons["comparison_id"])]
-    person = replies["responder"].isin(names)
     author = "writer-" + replies["responder"].str.removeprefix("human_")
-    centre = float(np.mean(list(models.values())))
-    responders = study.responders[~study.responders["responder"].isin(names[1:])]
-    replies = replies.assign(author_id=author.where(person, None), responder=replies["responder"].mask(person, "human"))
-    responders = responders.assign(responder=responders["responder"].replace(names[0], "human"))
+    replies = replies.assign(author_id=author.where(replies["responder"].isin(names), None))
     writers = ["human/" + name.replace("human_", "writer-") for name in names]
+    centre = float(np.mean(list(models.values())))
     truth = pd.DataFrame({"responder": writers, "strength": [strengths[name] - centre for name in names]})
-    verdicts, comparisons = (_pool(table, names) for table in (verdicts, comparisons))
-    return replace(study, verdicts=verdicts, comparisons=comparisons, replies=replies, responders=responders, truth=truth)
-
-
-def _pool(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    sides = {side: table[side].mask(table[side].isin(names), "human") for side in ("responder_a", "responder_b")}
-    return table.assign(**sides).reset_index(drop=True)
+    pooled = {column: dict.fromkeys(names, "human") for column in ("responder", "responder_a", "responder_b")}
+    return replace(
+        study,
+        verdicts=verdicts.replace(pooled).reset_index(drop=True),
+        comparisons=comparisons.replace(pooled).reset_index(drop=True),
+        replies=replies.replace(pooled),
+        responders=study.responders.replace(pooled).drop_duplicates("responder"),
+        truth=truth,
+    )

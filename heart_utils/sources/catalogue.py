@@ -1,8 +1,7 @@
 """The data sets that the project knows: place, revision, checksums, licence, citation; fetched, kept and checked.
 
-Data sets come from a mirror, the cache or their official place, and are checked wherever they come from. What is kept is not
-always what is served: of MT-Bench only labels, of three files of ratings all but the conversations. So each file passes
-through a step that keeps what is used, and the checksum is of what is kept.
+What is kept is not always what is served: of MT-Bench only labels, of three files of ratings all but the conversations. So
+each file passes through a step that keeps what is used, and the checksum is of what is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from urllib.parse import quote
 from heart_utils.runs import checksum, find_home, find_root, write_atomically
 from heart_utils.settings import read_yaml
 
-__all__ = ["SOURCES", "DamagedDataError", "DataError", "DataUnavailableError", "Source", "SourceFile"]
+__all__ = ["SOURCES", "DataError", "DataUnavailableError", "Source", "SourceFile"]
 
 
 class DataError(ValueError):
@@ -30,10 +29,6 @@ class DataError(ValueError):
 
 class DataUnavailableError(DataError):
     """A data set is neither mirrored nor fetched, and cannot be had now."""
-
-
-class DamagedDataError(DataError):
-    """A file came, but cut short or with another content than the one that was checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +124,7 @@ def fetch_data(name: str) -> dict[str, Path]:
             continue
         kept = _keep(source, file, _download(source, file))
         if hashlib.sha256(kept).hexdigest() != file.sha256:
-            raise DamagedDataError(
+            raise DataError(
                 f"{source.url(file)} is damaged or was changed: its checksum is not the one known. Nothing was kept. Run `make "
                 f"data NAME={source.name}` again; if it happens twice, the official file has changed."
             )
@@ -151,11 +146,9 @@ def _download(source: Source, file: SourceFile) -> bytes:
         answer = requests.get(url, timeout=TIMEOUT)
         answer.raise_for_status()
     except requests.exceptions.ChunkedEncodingError as error:
-        raise DamagedDataError(f"{url} was cut short ({error}). Nothing was kept. {_advice(source)}") from None
-    except requests.exceptions.HTTPError as error:
-        raise DataUnavailableError(f"{url} was refused ({error}). {_advice(source)}") from None
+        raise DataError(f"{url} was cut short ({error}). Nothing was kept. {_advice(source)}") from None
     except requests.exceptions.RequestException as error:
-        raise DataUnavailableError(f"{url} could not be reached ({type(error).__name__}). {_advice(source)}") from None
+        raise DataUnavailableError(f"{url} could not be reached ({error}). {_advice(source)}") from None
     return answer.content
 
 
@@ -174,7 +167,7 @@ def _check(source: Source, file: SourceFile, path: Path) -> None:
     """Compare what a file holds with what is known of it."""
     if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
         said = f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml"
-        raise DamagedDataError(f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror again.")
+        raise DataError(f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror again.")
 
 
 def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
@@ -184,10 +177,8 @@ def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
     steps = {"labels": _labels, "ratings": _ratings, "dialogues": _dialogues}
     try:
         return steps[file.kept](content)
-    except DataError:
-        raise
     except Exception as error:  # a damaged Parquet, CSV or JSON file has no common class of error
-        raise DamagedDataError(f"{source.folder}/{file.file} cannot be read ({error}). Nothing was kept.") from None
+        raise DataError(f"{source.folder}/{file.file} cannot be read ({error}). Nothing was kept.") from None
 
 
 def _labels(content: bytes) -> bytes:

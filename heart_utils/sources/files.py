@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -21,7 +22,7 @@ import pandas as pd
 
 from heart_utils.runs import find_root
 from heart_utils.sources.catalogue import DataError
-from heart_utils.tables import TABLES, VERDICTS, Column, TableError, check_table, empty_table, refuse_rows
+from heart_utils.tables import TABLES, VERDICTS, Column, TableError, called, check_table, empty_table, refuse_rows
 
 __all__ = ["DEFAULTS"]
 
@@ -33,6 +34,7 @@ NEEDED = {
     "verdicts": ("history_id", "responder_a", "responder_b", "rater", "rater_kind", "verdict"),
     "scores": ("history_id", "responder", "rater", "rater_kind", "dimension", "score"),
     "replies": ("history_id", "responder", "text"),
+    "responders": ("responder", "responder_kind"),
 }
 """Table -> the columns that a file must have."""
 
@@ -81,11 +83,8 @@ class FileOptions(TypedDict, total=False):
 def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading: FileOptions | None = None) -> pd.DataFrame:
     """Read a user's file, or take their DataFrame, as one of the project's tables; say all its faults at once."""
     how, faults = reading or FileOptions(), list[str]()
-    for option, example in (
-        ("columns", "{'Urteil': 'verdict'}"),
-        ("words", "{'links': 'a'}"),
-        ("always", "{'rater_kind': 'human'}"),
-    ):
+    examples = {"columns": "{'Urteil': 'verdict'}", "words": "{'links': 'a'}", "always": "{'rater_kind': 'human'}"}
+    for option, example in examples.items():
         if not isinstance(value := how.get(option) or {}, Mapping):
             raise DataError(f"{option} is a {type(value).__name__}, expected a mapping, as in {option}={example}.")
     file = Path("the DataFrame") if isinstance(given, pd.DataFrame) else Path(given).expanduser().resolve()
@@ -117,12 +116,7 @@ def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading:
 
 def read_sample(table: str) -> pd.DataFrame:
     """Read a table of the sample that was written for this project and comes with it."""
-    file = find_root() / "data" / "sample" / f"{table}.jsonl"
-    rows = _read(file, {}, [])
-    try:
-        return check_table(table, rows)
-    except TableError as error:
-        raise DataError(f"{file}: {error}") from None
+    return read_file(table, find_root() / "data" / "sample" / f"{table}.jsonl")
 
 
 def _read(file: Path, how: FileOptions, faults: list[str]) -> pd.DataFrame:
@@ -219,7 +213,7 @@ def _one_row_a_rater(table: str, rows: pd.DataFrame, how: FileOptions) -> pd.Dat
         raise DataError(f"With rater_columns the columns rater and {answer} are made from them, and it has {', '.join(taken)}.")
     rest = [head for head in rows.columns if head not in chosen]
     long = rows.melt(rest, chosen, "rater", answer, ignore_index=False)
-    long.index = pd.Index([f"{row} ({rater})" for row, rater in zip(long.index, long["rater"], strict=True)])
+    long.index = pd.Index([f"{called(row)} ({rater})" for row, rater in zip(long.index, long["rater"], strict=True)])
     blank = long[answer].map(_word) == "" if "" not in map(_word, how.get("words") or {}) else pd.Series(False, long.index)
     kept = long[~blank].copy()
     kept.attrs = {**rows.attrs, "notes": {"blank cells, taken as not asked": int(blank.sum())}}
@@ -297,20 +291,22 @@ def _read_cells(table: str, rows: pd.DataFrame, as_text: bool, how: FileOptions,
             bad += list(wrong)
     _translate(table, rows, how.get("words") or {})
     if table == "verdicts":
-        strange = rows[rows["verdict"].notna() & ~rows["verdict"].isin(VERDICTS)]
+        strange = rows.loc[rows["verdict"].notna() & ~rows["verdict"].isin(VERDICTS), "verdict"].map(str)
         bad += list(strange.index)
-        words = list(dict.fromkeys(map(str, strange["verdict"])))
-        counted = [(word, strange.index[strange["verdict"].map(str) == word]) for word in words]
-        if counted:
-            said = ", ".join(f"row {found[0]} says {word!r} ({len(found)} in all)" for word, found in counted[:10])
+        if counted := {word: found.index for word, found in strange.groupby(strange, sort=False)}:
+            shown = itertools.islice(counted.items(), 10)
+            said = ", ".join(f"{called(found[0])} says {word!r} ({len(found)} in all)" for word, found in shown)
             faults.append(
                 f"verdicts.verdict: {said}; expected a, b or tie. No other word is taken for a tie: say what "
-                f"each means, as in words={{{words[0]!r}: 'a'}}, where abstained, refused, unparsed and error are failures."
+                f"each means, as in words={{{next(iter(counted))!r}: 'a'}}, where {', '.join(FAILURES)} are failures."
             )
     if (answer := ANSWERS.get(table)) and "state" not in rows and rows[answer].isna().any():
         empty = rows.index[rows[answer].isna()]
         bad += list(empty)
-        faults.append(_unsaid(answer, empty))
+        faults.append(
+            f"{answer}: {called(empty[0])} is empty ({len(empty)} in all). Say why in a column state, or for all of them by "
+            f"words={{'': 'abstained'}}: {', '.join(FAILURES)}; a failure is never taken for an answer."
+        )
     return bad
 
 
@@ -386,18 +382,9 @@ def complete(table: str, rows: pd.DataFrame) -> pd.DataFrame:
         rows["reply_id"] = rows["history_id"] + "--" + rows["responder"]
     if table == "verdicts":
         _name_pairs(rows)
-    if table in ANSWERS and "state" not in rows:
-        if (empty := rows[ANSWERS[table]].isna()).any():
-            raise DataError(_unsaid(ANSWERS[table], rows.index[empty]))
+    if table in ANSWERS and "state" not in rows:  # a valid answer that is empty is refused by the table's own check
         rows["state"] = "valid"
     return rows
-
-
-def _unsaid(answer: str, rows: pd.Index) -> str:
-    return (
-        f"{answer}: row {rows[0]} is empty ({len(rows)} in all). Say why in a column state, or for all of them by "
-        f"words={{'': 'abstained'}}: abstained, refused, unparsed or error; a failure is never taken for an answer."
-    )
 
 
 def _name_pairs(rows: pd.DataFrame) -> None:

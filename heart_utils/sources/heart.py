@@ -1,8 +1,7 @@
 """ESConv's dialogues, merged so that speakers alternate, and HEART's 300 histories that were cut from them, with the replies.
 
-HEART's release labels turns by parity or by a list of speakers that is missing from the adversarial
-file; here the speaker of each turn comes from ESConv, or from what was found by reading: every
-adversarial history starts with the supporter, alternates, and ends with the seeker.
+HEART's release labels turns by parity; here the speaker of each turn comes from ESConv, or from what was found by reading:
+every adversarial history starts with the supporter, alternates, and ends with the seeker.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.runs import find_root
-from heart_utils.sources.catalogue import DataError, find_data
+from heart_utils.sources.catalogue import find_data
 from heart_utils.sources.files import complete, read_sample
 from heart_utils.tables import check_table
 
-__all__ = ["MAX_SENTENCES", "MAX_WORDS", "Dialogue", "count_role_swaps", "flag_reply", "load_strategy_turns"]
+__all__ = ["MAX_SENTENCES", "MAX_WORDS", "Dialogue", "count_role_swaps", "flag_reply"]
 
 SPLITS = ("train", "valid", "test")
 SPEAKERS = {"usr": "seeker", "sys": "supporter"}
@@ -32,14 +31,12 @@ LICENCE = "CC-BY-NC-4.0"
 class Dialogue:
     """One dialogue of ESConv, turns of one speaker in a row joined by a space, as HEART's release joins them.
 
-    ``dialogue_id`` is ``esconv-``, the split, and the row in its file, from 0; ``ends`` gives for each merged turn the
-    number of its last raw turn; ``strategies`` for each merged turn of the supporter those of its raw turns, joined by a
-    plus sign between spaces; ``about`` ESConv's other fields.
+    ``dialogue_id`` is ``esconv-``, the split, and the row in its file, from 0; ``strategies`` gives for each merged turn of
+    the supporter those of its raw turns, joined by a plus sign between spaces; ``about`` ESConv's other fields.
     """
 
     dialogue_id: str
     turns: tuple[dict[str, str], ...]
-    ends: tuple[int, ...]
     strategies: tuple[str, ...]
     about: dict[str, Any]
 
@@ -69,13 +66,11 @@ def load_esconv() -> pd.DataFrame:
 
 
 def _merge(dialogue_id: str, record: dict[str, Any]) -> Dialogue:
-    runs = itertools.groupby(enumerate(record["dialog"]), key=lambda numbered: SPEAKERS[numbered[1]["speaker"]])
-    merged = [(speaker, list(numbered)) for speaker, numbered in runs]
+    merged = [(who, list(run)) for who, run in itertools.groupby(record["dialog"], key=lambda raw: SPEAKERS[raw["speaker"]])]
     return Dialogue(
         dialogue_id,
-        turns=tuple({"speaker": speaker, "text": " ".join(raw["text"] for _, raw in run)} for speaker, run in merged),
-        ends=tuple(run[-1][0] for _, run in merged),
-        strategies=tuple(" + ".join(raw["strategy"] for _, raw in run) for who, run in merged if who == "supporter"),
+        turns=tuple({"speaker": who, "text": " ".join(raw["text"] for raw in run)} for who, run in merged),
+        strategies=tuple(" + ".join(raw["strategy"] for raw in run) for who, run in merged if who == "supporter"),
         about={key: value for key, value in record.items() if key != "dialog"},
     )
 
@@ -97,47 +92,6 @@ def history_row(
     }
 
 
-def load_strategy_turns() -> pd.DataFrame:
-    """Load every supporter turn of ESConv with its strategy.
-
-    Turns are not merged: a supporter who sends two messages in a row named a strategy for each. The
-    label is the writer's own choice, out of eight, one a message; nobody coded the turns a second time.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a turn: ``turn_id``, ``dialogue_id``, ``split`` (ESConv's own: by dialogue), ``position``
-        (0 to 1, in the dialogue), ``text``, ``strategy`` (in snake_case), and ``in_heart``: whether HEART
-        took a history from the dialogue, or rewrote it.
-
-    Raises
-    ------
-    DataUnavailableError
-        If ESConv is not at hand; the message says how to bring it.
-
-    Examples
-    --------
-    >>> turns = load_strategy_turns()  # doctest: +SKIP
-    >>> turns["strategy"].nunique()  # doctest: +SKIP
-    8
-    """
-    named = ("heart_regular_index.csv", "heart_adversarial_index.csv")
-    held_out = {(row["esconv_split"], row["esconv_row"]) for name in named for row in _index(name)}
-    files = find_data("esconv")
-    rows = []
-    for split in SPLITS:
-        for row, line in enumerate(files[f"{split}.json"].read_text(encoding="utf-8").splitlines()):
-            dialogue_id, turns = f"esconv-{split}-{row:04d}", json.loads(line)["dialog"]
-            rows += [
-                (
-                    f"{dialogue_id}-{number:03d}", dialogue_id, split, number / max(len(turns) - 1, 1), turn["text"].strip(),
-                    re.sub("[- ]", "_", turn["strategy"].lower()), (split, row) in held_out,
-                )
-                for number, turn in enumerate(turns) if turn["speaker"] == "sys"
-            ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["turn_id", "dialogue_id", "split", "position", "text", "strategy", "in_heart"])
-
-
 DAMAGED_TEXT = (80, 82, 90)  #: Items whose released text lost quotation marks, and in 82 and 90 its end, in a CSV step.
 
 PARITY = ("seeker", "supporter")  #: How the released judge prompt labels turns: even numbers are the seeker's.
@@ -146,41 +100,37 @@ PARITY = ("seeker", "supporter")  #: How the released judge prompt labels turns:
 def load_heart(*, twins: bool = False) -> pd.DataFrame:
     """Load HEART's histories: 280 standard ones, 20 adversarial ones, and on demand 20 calm twins."""
     dialogues = read_dialogues()
-    regular = _index("heart_regular_index.csv")
+
+    def cut(history_id: str, row: dict[Any, Any], n_turns: int) -> dict[str, Any]:
+        dialogue = dialogues[row["esconv_split"]][row["esconv_row"]]
+        return history_row(history_id, dialogue.dialogue_id, "heart", dialogue.turns[:n_turns], dialogue.about)
+
+    rows: list[dict[str, Any]] = []
+    for row in _index("heart_regular_index.csv"):
+        history = cut(f"heart-{row['item']:03d}", row, row["n_history"])
+        history["flags"] += ["baseline_misplaced"] if row["baseline_misplaced"] else []
+        history["flags"] += ["damaged_text"] if row["item"] in DAMAGED_TEXT else []
+        rows.append({**history, "slice": "standard"})
+    items = json.loads(find_data("heart")["dialogues_adversarial.json"].read_text(encoding="utf-8"))
     adversarial = _index("heart_adversarial_index.csv")
-    file = find_data("heart")["dialogues_adversarial.json"]
-    items = json.loads(file.read_text(encoding="utf-8"))
-    rows = [_regular(row, dialogues) for row in regular]
-    rows += [_adversarial(row, items, twins) for row in adversarial]
-    if twins:
-        rows += _calm_twins(adversarial, dialogues)
-    table = pd.DataFrame(rows).fillna({"slice": "standard"})
-    return check_table("histories", complete("histories", table))
-
-
-def next_turns(histories: pd.DataFrame) -> pd.DataFrame:
-    """Find what ESConv's supporter really said next after each history that was cut from a dialogue."""
-    dialogues = {dialogue.dialogue_id: dialogue for split in read_dialogues().values() for dialogue in split}
-    cut_from = histories.loc[histories["slice"] != "adversarial"]
-    strange = cut_from.loc[~cut_from["dialogue_id"].isin(list(dialogues)), "history_id"]
-    if len(strange):
-        raise DataError(f"{len(strange)} histories are not cut from ESConv, such as {strange.iloc[0]!r}: nobody spoke next.")
-    rows = []
-    for history in cut_from.itertuples():
-        turns = dialogues[str(history.dialogue_id)].turns
-        cut = len(history.turns)  # type: ignore[arg-type]
-        if cut < len(turns) and turns[cut]["speaker"] == "supporter":
-            before = sum(turn["speaker"] == "supporter" for turn in turns[:cut])
-            after = sum(turn["speaker"] == "supporter" for turn in turns[cut + 1 :])
-            rows.append({"history_id": history.history_id, "text": turns[cut]["text"], "n_before": before, "n_after": after})
-    return pd.DataFrame(rows, columns=["history_id", "text", "n_before", "n_after"])
+    for row in adversarial:
+        item, original = row["adversarial_item"], f"esconv-{row['esconv_split']}-{row['esconv_row']:04d}"
+        texts = items[item]["dialogue_history"]
+        turns = [{"speaker": PARITY[(n + 1) % 2], "text": text.strip()} for n, text in enumerate(texts)]
+        history = history_row(f"heart-adv-{item:02d}", original, "heart", turns, items[item])
+        twin = f"heart-calm-{item:02d}" if twins else None
+        rows.append({**history, "slice": "adversarial", "licence": "none stated", "twin_id": twin})
+    calm: list[list[dict[str, str]]] = []
+    for row in adversarial if twins else ():
+        history = cut(f"heart-calm-{row['adversarial_item']:02d}", row, row["calm_last_merged_turn"] + 1)
+        history["flags"] += ["repeated_history"] if history["turns"] in calm else []
+        calm.append(history["turns"])
+        rows.append({**history, "slice": "calm_twin", "twin_id": f"heart-adv-{row['adversarial_item']:02d}"})
+    return check_table("histories", complete("histories", pd.DataFrame(rows)))
 
 
 def count_role_swaps(histories: pd.DataFrame) -> pd.DataFrame:
-    """Count the histories in which labels by parity swap seeker and supporter.
-
-    The released judge prompt calls turns 0, 2, 4 ... the seeker's. Where a history starts with the
-    supporter, every label is then wrong.
+    """Count the histories in which labels by parity, turns 0, 2, 4 ... being the seeker's, swap seeker and supporter.
 
     Parameters
     ----------
@@ -205,54 +155,9 @@ def count_role_swaps(histories: pd.DataFrame) -> pd.DataFrame:
     return counted.agg(n_histories=("swapped", "size"), n_swapped=("swapped", "sum"))
 
 
-def _index(name: str) -> list[dict[str, Any]]:
+def _index(name: str) -> list[dict[Any, Any]]:
     """Read one of the project's own tables of facts about the release."""
-    table = pd.read_csv(find_root() / "data" / "heart" / name)
-    return [{str(column): value for column, value in row.items()} for row in table.to_dict("records")]
-
-
-def _dialogue(row: dict[str, Any], dialogues: dict[str, list[Dialogue]]) -> Dialogue:
-    return dialogues[row["esconv_split"]][int(row["esconv_row"])]
-
-
-def _regular(row: dict[str, Any], dialogues: dict[str, list[Dialogue]]) -> dict[str, Any]:
-    item = int(row["item"])
-    dialogue = _dialogue(row, dialogues)
-    cut = int(row["n_history"])
-    turns = list(dialogue.turns[:cut])
-    expected = (int(row["last_raw_turn_index"]), row["first_speaker"], row["last_speaker"], row["emotion_type"])
-    found = (dialogue.ends[cut - 1], turns[0]["speaker"], turns[-1]["speaker"], dialogue.about["emotion_type"])
-    if found != expected:
-        raise DataError(f"Item {item} of the index does not fit {dialogue.dialogue_id}: expected {expected}, found {found}.")
-    history = history_row(f"heart-{item:03d}", dialogue.dialogue_id, "heart", turns, dialogue.about)
-    history["flags"] += ["baseline_misplaced"] if row["baseline_misplaced"] else []
-    history["flags"] += ["damaged_text"] if item in DAMAGED_TEXT else []
-    return history
-
-
-def _adversarial(row: dict[str, Any], items: list[dict[str, Any]], twins: bool) -> dict[str, Any]:
-    item = int(row["adversarial_item"])
-    texts = items[item]["dialogue_history"]
-    turns = [{"speaker": PARITY[(n + 1) % 2], "text": text.strip()} for n, text in enumerate(texts)]
-    original = f"esconv-{row['esconv_split']}-{int(row['esconv_row']):04d}"
-    history = history_row(f"heart-adv-{item:02d}", original, "heart", turns, items[item])
-    twin = f"heart-calm-{item:02d}" if twins else None
-    return {**history, "slice": "adversarial", "licence": "none stated", "twin_id": twin}
-
-
-def _calm_twins(adversarial: list[dict[str, Any]], dialogues: dict[str, list[Dialogue]]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for row in adversarial:
-        item = int(row["adversarial_item"])
-        dialogue = _dialogue(row, dialogues)
-        turns = list(dialogue.turns[: int(row["calm_last_merged_turn"]) + 1])
-        n_seeker = sum(turn["speaker"] == "seeker" for turn in turns)
-        if turns[-1]["speaker"] != "seeker" or n_seeker != row["n_seeker_turns"]:
-            raise DataError(f"The calm twin of adversarial item {item} must end with seeker turn {row['n_seeker_turns']}.")
-        history = history_row(f"heart-calm-{item:02d}", dialogue.dialogue_id, "heart", turns, dialogue.about)
-        history["flags"] += ["repeated_history"] if any(other["turns"] == turns for other in rows) else []
-        rows.append({**history, "slice": "calm_twin", "twin_id": f"heart-adv-{item:02d}"})
-    return rows
+    return pd.read_csv(find_root() / "data" / "heart" / name).to_dict("records")
 
 
 MAX_WORDS = 40
@@ -272,25 +177,24 @@ CLOSING = re.compile(
 
 
 def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:
-    """Load the replies that came with a set of histories."""
+    """Load the replies that came with a set of histories: what ESConv's supporter really said there, or next."""
     if name == "sample":
         return read_sample("replies")
+    turns = []
+    for dialogue in itertools.chain(*read_dialogues().values()):
+        texts = {number: turn["text"] for number, turn in enumerate(dialogue.turns) if turn["speaker"] == "supporter"}
+        for before, (number, text) in enumerate(texts.items()):
+            flags = flag_reply(text, n_before=before, n_after=len(texts) - before - 1)
+            turns.append((dialogue.dialogue_id, number, text, flags))
+    said = pd.DataFrame(turns, columns=["dialogue_id", "number", "text", "flags"])
     if name == "heart":
-        found = next_turns(load_heart(twins=twins))
-        found["reply_id"] = found["history_id"] + f"--{ESCONV_SUPPORTER}"
+        cut = load_heart(twins=twins).query("slice != 'adversarial'")
+        said = cut[["history_id", "dialogue_id"]].assign(number=cut["turns"].map(len)).merge(said)
+        said["reply_id"] = said["history_id"] + f"--{ESCONV_SUPPORTER}"
     else:
-        turns = []
-        for dialogue in itertools.chain(*read_dialogues().values()):
-            texts = {number: turn["text"] for number, turn in enumerate(dialogue.turns) if turn["speaker"] == "supporter"}
-            for before, (number, text) in enumerate(texts.items()):
-                after = len(texts) - before - 1
-                turns.append((f"{dialogue.dialogue_id}--t{number:02d}", dialogue.dialogue_id, text, before, after))
-        found = pd.DataFrame(turns, columns=["reply_id", "history_id", "text", "n_before", "n_after"])
-    flags = [
-        flag_reply(text, n_before=before, n_after=after)
-        for text, before, after in zip(found["text"], found["n_before"], found["n_after"], strict=True)
-    ]
-    rows = found[["reply_id", "history_id", "text"]].assign(responder=ESCONV_SUPPORTER, flags=pd.Series(flags, dtype=object))
+        numbers = said["number"].astype(str).str.zfill(2)
+        said = said.assign(history_id=said["dialogue_id"], reply_id=said["dialogue_id"] + "--t" + numbers)
+    rows = said[["reply_id", "history_id", "text", "flags"]].assign(responder=ESCONV_SUPPORTER)
     return check_table("replies", complete("replies", rows))
 
 
@@ -302,7 +206,7 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
     text : str
         The reply.
     n_before, n_after : int
-        How many turns of the supporter stand before and after it in its dialogue.
+        Turns of the supporter before and after it in its dialogue.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from heart_utils.runs import PUBLIC, open_run, read_parquet
 from heart_utils.sources.catalogue import SOURCES, DataError
 from heart_utils.sources.files import SUFFIXES, FileOptions, read_file, read_sample
 from heart_utils.sources.heart import load_esconv, load_heart, published_replies
-from heart_utils.tables import check_table, need_columns, needed_columns
+from heart_utils.tables import check_table, empty_table, need_columns
 
 __all__ = ["load_histories", "load_replies", "load_scores", "load_tallies", "load_verdicts", "scores_to_verdicts"]
 
@@ -27,26 +27,24 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
     Parameters
     ----------
     name_or_path : str, path or pandas.DataFrame
-        ``"sample"`` (36 drafted for this project), ``"heart"`` (HEART's 280 standard and 20
-        adversarial ones), ``"esconv"`` (1,300 dialogues whole), or a file or DataFrame of one's own
-        (``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``).
+        ``"sample"`` (36 drafted for this project), ``"heart"`` (HEART's 280 standard and 20 adversarial ones), ``"esconv"``
+        (1,300 dialogues whole), or a file or DataFrame of one's own.
     twins : bool
         With ``"heart"``, add the calm original of each adversarial history.
     **reading
-        ``columns``, ``words``, ``always``, ``sep`` and ``encoding``, as in :func:`load_verdicts`.
+        As in :func:`load_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        A table of histories. ``load_heart``, ``load_esconv`` and ``read_file`` in the
-        modules of this package say more about each.
+        A table of histories.
 
     Raises
     ------
     DataError
-        If a file does not hold histories; the message names file, row and column.
+        If a file does not hold histories; the message names file, rows and columns.
     DataUnavailableError
-        If a data set is not here and may or can not be fetched; the message says what to do.
+        If a data set is not here; the message says what to do.
 
     Examples
     --------
@@ -73,7 +71,7 @@ def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[
     twins : bool
         As in :func:`load_histories`.
     **reading
-        ``columns``, ``words``, ``always``, ``sep`` and ``encoding``, as in :func:`load_verdicts`.
+        As in :func:`load_verdicts`.
 
     Returns
     -------
@@ -85,7 +83,7 @@ def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[
     DataError
         If a file does not hold replies; the message names file, rows and columns.
     DataUnavailableError
-        If a data set is not here and may or can not be fetched; the message says what to do.
+        If a data set is not here; the message says what to do.
 
     Examples
     --------
@@ -107,13 +105,12 @@ def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: U
     as_published : bool
         With ``"mentalalign"``, count as its published tables do (zeros and sixes are scores).
     **reading
-        ``columns``, ``words``, ``always``, ``rater_columns``, ``sep`` and ``encoding``, as in :func:`load_verdicts`.
+        As in :func:`load_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        A table of scores. For the known sets ``attrs["notes"]`` holds what was counted on the way:
-        a dictionary of what is said to how often, for MentalAlign one for each rater.
+        A table of scores. ``attrs["notes"]`` holds what was counted on the way, for MentalAlign by rater.
 
     Raises
     ------
@@ -157,8 +154,7 @@ def load_tallies(name: str, *, by: str | None = None) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A table of tallies: how often a's reply was rated higher (``n_a``), both the same (``n_tie``), or b's
-        higher (``n_b``).
+        A table of tallies: how often a's reply was rated higher (``n_a``), both the same (``n_tie``), or b's (``n_b``).
 
     Raises
     ------
@@ -167,9 +163,8 @@ def load_tallies(name: str, *, by: str | None = None) -> pd.DataFrame:
 
     Examples
     --------
-    >>> counts = load_tallies("welivita", by="batch")
-    >>> told = counts[(counts["responder_a"] == "person") & (counts["responder_b"] == "gpt-4")]
-    >>> told[["n_a", "n_tie", "n_b"]].sum().to_dict()  # of 2,000 messages
+    >>> counts = load_tallies("welivita", by="batch").query("responder_a == 'person' and responder_b == 'gpt-4'")
+    >>> counts[["n_a", "n_tie", "n_b"]].sum().to_dict()  # of 2,000 messages
     {'n_a': 412, 'n_tie': 845, 'n_b': 743}
     """
     if name not in _studies("tallies"):
@@ -194,23 +189,21 @@ def load_verdicts(
     Parameters
     ----------
     name_or_path : str, path or pandas.DataFrame
-        ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores
-        by :func:`scores_to_verdicts`), or a DataFrame or file of one's own: ``.csv`` or ``.tsv``, ``.xlsx``, ``.parquet``,
-        or ``.jsonl``, an object a line.
+        ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
+        :func:`scores_to_verdicts`), or one's own DataFrame or file: ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``.
     dimension : str, optional
         Keep one line of the rubric.
     raters : str or iterable of str, optional
         Keep some raters: ``"human"``, ``"model"``, ``"experts"``, ``"authors"``, or names.
     **reading
-        Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or ``None`` to leave it out.
-        Headers that are the table's own but for case, blanks and hyphens need no mention. ``words``: its word for an answer
-        -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``; ``""`` is an empty cell. A column's name ->
-        such a mapping is about that column. Case and blanks round a word do not count. ``always``: what a column that it
-        lacks holds in every row, such as ``{"rater_kind": "human"}``. ``rater_columns``: where a row is a pair, the headers
-        that are raters' names, with their answers below. Cells left blank are taken as not asked, and counted in
-        ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``, ``encoding``: by default the separator is the one
-        of ``, ; |`` and tab that cuts the header into most parts, and the encoding UTF-8, or UTF-16 where the file begins so.
-        No other encoding is guessed.
+        Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or ``None`` to leave it out;
+        headers that are the table's own but for case, blanks and hyphens need no mention. ``words``: its word for an answer
+        -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``, whatever its case; ``""`` is an empty cell, and
+        a column's name -> such a mapping is about that column. ``always``: what a column that it lacks holds in every row,
+        such as ``{"rater_kind": "human"}``. ``rater_columns``: where a row is a pair, the headers that are raters' names;
+        blank cells are taken as not asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``,
+        ``encoding``: by default the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or UTF-16 where
+        the file begins so.
 
     Returns
     -------
@@ -220,8 +213,7 @@ def load_verdicts(
     Raises
     ------
     DataError
-        If the source has no such dimension or rater (the message lists those it has), or a file
-        does not hold verdicts: the message lists all that is wrong with it, and the columns found.
+        If there is no such dimension or rater, or a file does not hold verdicts: the message lists all that is wrong with it.
 
     Examples
     --------
@@ -236,7 +228,7 @@ def load_verdicts(
         found = read_file("verdicts", name_or_path, reading)
     else:
         found = _published(name, "verdicts" if name == "mtbench" else "scores")
-    kept = _select_raters(_select_dimension(found, dimension, _called(name_or_path)), raters)
+    kept = _select(found, _called(name_or_path), dimension, raters)
     return scores_to_verdicts(kept) if name == "mentalalign" else kept
 
 
@@ -277,38 +269,27 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: File
     return None
 
 
-def _select_dimension(table: pd.DataFrame, dimension: str | None, source: str) -> pd.DataFrame:
-    if dimension is None:
-        return table
-    if dimension not in set(table["dimension"]):
-        there = ", ".join(sorted(set(table["dimension"])))
-        raise DataError(f"{source} has no dimension {dimension!r}. It has {there}.")
-    return table[table["dimension"] == dimension].reset_index(drop=True)
-
-
-def _select_raters(table: pd.DataFrame, raters: str | Iterable[str] | None) -> pd.DataFrame:
-    """Keep the rows of some raters: all, a kind, experts or authors (by the start of their names), or named ones."""
+def _select(table: pd.DataFrame, source: str, dimension: str | None, raters: str | Iterable[str] | None) -> pd.DataFrame:
+    """Keep one dimension, and the rows of some raters: a kind, experts or authors (by the start of their names), or names."""
+    if dimension is not None:
+        if dimension not in set(table["dimension"]):
+            raise DataError(f"{source} has no dimension {dimension!r}. It has {', '.join(sorted(set(table['dimension'])))}.")
+        table = table[table["dimension"] == dimension]
     if raters is None:
-        return table
-    if isinstance(raters, str) and raters in ("human", "model"):
+        return table.reset_index(drop=True)
+    names = [raters] if isinstance(raters, str) else list(raters)
+    if raters in ("human", "model"):
         kept = table["rater_kind"] == raters
-    elif isinstance(raters, str) and raters in ("experts", "authors"):
+    elif raters in ("experts", "authors"):
         kept = table["rater"].str.startswith(raters.removesuffix("s"))
     else:
-        names = [raters] if isinstance(raters, str) else list(raters)
-        strange = sorted(set(names) - set(table["rater"]))
-        if strange or not names:
-            raise DataError(f"There is no rater {', '.join(strange) or 'in an empty list'}. {_who(table)}")
-        kept = table["rater"].isin(names)
+        kept = table["rater"].isin(names if set(names) <= set(table["rater"]) else [])
     if not kept.any():
-        raise DataError(f"No rater here is one of {raters!r}. {_who(table)}")
+        there = sorted(set(table["rater"]))
+        shown = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
+        strange = ", ".join(sorted(set(names) - set(there))) or "in an empty list"
+        raise DataError(f"There is no rater {strange}. The raters are {shown}; or say human, model, experts, authors.")
     return table[kept].reset_index(drop=True)
-
-
-def _who(table: pd.DataFrame) -> str:
-    names = sorted(set(table["rater"]))
-    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    return f"The raters are {shown}; or say human, model, experts, authors."
 
 
 _UNIT = ["history_id", "rater", "dimension", "item", "group"]  #: What two scores must share to be compared.
@@ -318,10 +299,9 @@ _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     """Compare every two replies to one history by what one rater gave them on one dimension.
 
-    The higher score wins, equal scores are a tie. Such pairs are not verdicts that anybody gave: ten scores make 45 pairs
-    that hang together, so resample dialogues, never pairs. A pair in which a score is missing keeps its row with the state of
-    the failure (the first reply's, if both failed) and no verdict. Two replies that a rater was not both asked about make no
-    row, nor do two of one responder.
+    The higher score wins, equal scores are a tie. Nobody gave such verdicts: ten scores make 45 pairs that hang together, so
+    resample dialogues, never pairs. A pair in which a score is missing has the state of the failure (the first reply's, if
+    both failed) and no verdict. Two replies that a rater was not both asked about make no row, nor do two of one responder.
 
     Parameters
     ----------
@@ -331,8 +311,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A table of verdicts with ``protocol`` ``from_scores`` and no order, margin or ``p_a`` (a difference of scores is not
-        how firmly a rater leans). ``slice`` is ``standard``. A flag of either score is a flag of the verdict.
+        A table of verdicts with ``protocol`` ``from_scores`` and no order, margin or ``p_a``. ``slice`` is ``standard``. A flag
+        of either score is a flag of the verdict.
 
     Raises
     ------
@@ -341,7 +321,6 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from heart_utils.sources.load import load_responders
     >>> row = {"history_id": "h1", "dialogue_id": "d1", "rater": "r1", "rater_kind": "human", "dimension": "empathy",
     ...        "item": None, "state": "valid", "protocol": "likert", "group": None, "simulated": False}
     >>> scores = pd.DataFrame([{**row, "reply_id": f"h1--{who}", "responder": who, "score": score, "flags": []}
@@ -376,34 +355,28 @@ def _pairs(scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _verdicts(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd.DataFrame:
-    valid = (scores["state"] == "valid").to_numpy()
-    both, score = valid[first] & valid[second], scores["score"].to_numpy(dtype=float, na_value=np.nan)
-    difference = np.where(both, score[first] - score[second], 0.0)
-    words = pd.Series(["a", "tie", "b", None], dtype="str").array
-    simulated = scores["simulated"].to_numpy(dtype=bool)
+    cells = {name: scores[name].array for name in (*_SAME, "responder", "state", "simulated")}
+    a, b = (pd.DataFrame({name: column.take(rows) for name, column in cells.items()}) for rows in (first, second))
+    valid = ((a["state"] == "valid") & (b["state"] == "valid")).to_numpy()
+    score = scores["score"].to_numpy(dtype=float, na_value=np.nan)
+    lead = np.where(valid, 1 - np.sign(np.where(valid, score[first] - score[second], 0.0)), 3).astype(int)
     pair = _pair_ids(scores, first, second)
-    taken = {name: scores[name].astype("str").array for name in (*_SAME, "responder", "state")}
-    said = {"slice": "standard", "protocol": "from_scores", "order": None, "answer_format": None, "rationale": None}
-    columns = {
-        "comparison_id": pair,
-        "pair_id": pair,
-        **{name: taken[name].take(first) for name in _SAME},
-        "responder_a": taken["responder"].take(first),
-        "responder_b": taken["responder"].take(second),
-        **{
-            name: pd.Series([word], dtype="str").array.take(np.zeros(len(first), dtype=int))
-            for name, word in (said | {"call_id": None}).items()
-        },
-        "dimension_position": pd.array([pd.NA], dtype="Int64").take(np.zeros(len(first), dtype=int)),
-        "verdict": words.take(np.where(both, 1 - np.sign(difference).astype(int), 3)),
-        "margin": np.nan,
-        "p_a": np.nan,
-        "state": taken["state"].take(np.where(valid[first], second, first)),
-        "repeat": 0,
-        "flags": _joined_flags(scores["flags"], first, second),
-        "simulated": simulated[first] | simulated[second],
-    }
-    verdicts = pd.DataFrame(columns)[needed_columns("verdicts")]
+    verdicts = a[list(_SAME)].assign(
+        comparison_id=pair,
+        pair_id=pair,
+        slice="standard",
+        responder_a=a["responder"],
+        responder_b=b["responder"],
+        verdict=pd.array(["a", "tie", "b", None], dtype="str").take(lead),
+        state=a["state"].where(a["state"] != "valid", b["state"]),
+        protocol="from_scores",
+        repeat=0,
+        flags=_joined_flags(scores["flags"], first, second),
+        simulated=a["simulated"] | b["simulated"],
+    )
+    rest, nothing = empty_table("verdicts"), np.full(len(a), -1)
+    empty = {str(name): rest[name].array.take(nothing, allow_fill=True) for name in rest if name not in verdicts}
+    verdicts = verdicts.assign(**empty)[list(rest)]
     verdicts.attrs.update(scores.attrs)
     return verdicts
 

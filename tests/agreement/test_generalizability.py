@@ -5,9 +5,7 @@ import pandas as pd
 import pingouin
 import pytest
 import statsmodels.formula.api as smf
-from scipy import stats
 from statsmodels.stats.anova import anova_lm
-from statsmodels.stats.power import TTestPower
 
 from heart_utils.agreement.generalizability import (
     cheapest_design,
@@ -103,43 +101,19 @@ def test_other_raters_are_less_reliable_than_the_same_and_absolute_scores_least(
     assert found.reliability(10, 2, absolute=True) == pytest.approx(repeated / (repeated + noise + shift))
 
 
-@pytest.mark.parametrize("wanted", [{"reliability": 0.85}, {"gap": 0.9}])
 @pytest.mark.parametrize("same_raters", [True, False])
-def test_the_cheapest_design_is_that_of_brute_force(wanted, same_raters):
+def test_the_cheapest_design_is_that_of_brute_force(same_raters):
     parts = variance_components(draw(np.random.default_rng(4), {"responder": 10, "dialogue": 60, "rater": 4}, TRUE))
-    price = {"cost_dialogue": 3.0, "cost_rating": 0.5}
-    settings = {"most_raters": 60, "most_dialogues": 80, "same_raters": same_raters}
-    found = cheapest_design(parts, **wanted, **price, **settings)
+    settings = {"most_raters": 60, "same_raters": same_raters}
+    found = cheapest_design(parts, reliability=0.85, cost_dialogue=3.0, cost_rating=0.5, **settings)
     for row in found.head(3).itertuples():
-        if "reliability" in wanted:
-            reached = [
-                parts.reliability(n, row.n_raters, same_raters=same_raters) for n in (row.n_dialogues - 1, row.n_dialogues)
-            ]
-            assert reached[0] < 0.85 <= reached[1] == row.reliability
-        else:
-            assert row.gap <= 0.9
+        reached = [parts.reliability(n, row.n_raters, same_raters=same_raters) for n in (row.n_dialogues - 1, row.n_dialogues)]
+        assert reached[0] < 0.85 <= reached[1] == row.reliability
         assert row.cost == row.n_dialogues * (3 + row.n_raters / 2)
     assert found["cost"].is_monotonic_increasing
     assert found["n_raters"].max() <= (4 if same_raters else 60)
-    with pytest.raises(AgreementError, match="No design of up to 80 dialogues"):
-        cheapest_design(parts, reliability=0.9999, **settings)
-
-
-def test_the_gap_is_the_formula_of_a_paired_test():
-    parts = variance_components(draw(np.random.default_rng(4), {"responder": 10, "dialogue": 60, "rater": 1}, TRUE))
-    plan = cheapest_design(parts, gap=0.7).iloc[0]
-    effect = plan["gap"] / np.sqrt(2 * parts.table["variance"]["rest"])
-    assert TTestPower().power(effect, plan["n_dialogues"], 0.05) == pytest.approx(0.8, abs=0.005)
-
-
-def test_where_raters_are_others_too_the_fewer_of_dialogues_and_raters_set_the_degrees_of_freedom():
-    parts = variance_components(draw(np.random.default_rng(4), {"responder": 10, "dialogue": 60, "rater": 4}, TRUE))
-    variance = parts.table["variance"]
-    for row in cheapest_design(parts, gap=0.9, most_raters=12, same_raters=False).itertuples():
-        n, m = row.n_dialogues, row.n_raters
-        error = variance["responder:dialogue"] / n + variance["responder:rater"] / m + variance["rest"] / (n * m)
-        t = stats.t.ppf([0.975, 0.8], min(n, m) - 1).sum()
-        assert row.gap == pytest.approx(t * np.sqrt(2 * error))
+    with pytest.raises(AgreementError, match="No design of up to 10,000 dialogues"):
+        cheapest_design(parts, reliability=0.999999, **settings)
 
 
 def test_wins_of_a_dialogue_share_its_votes_and_panels_meet_the_same_pairs():
@@ -156,7 +130,7 @@ def test_wins_of_a_dialogue_share_its_votes_and_panels_meet_the_same_pairs():
     assert panels.columns.tolist() == ["panel 1", "panel 2"]
 
 
-@pytest.mark.parametrize("raters", ["all", "one", "another"])
+@pytest.mark.parametrize("raters", ["all", "another"])
 def test_prediction_and_measurement_agree_where_the_model_holds(raters):
     rng = np.random.default_rng(11)
     rows = draw(rng, {"responder": 12, "dialogue": 300, "rater": 4}, TRUE | {"responder:rater": 0.2})
@@ -172,8 +146,6 @@ def test_what_cannot_be_told_is_refused(scores):
     for asked in ({"n_raters": 2}, {"same_raters": False}):
         with pytest.raises(AgreementError, match="One rater does not show"):
             alone.reliability(5, **asked)
-    with pytest.raises(AgreementError, match="either a reliability or a gap"):
-        cheapest_design(alone)
     with pytest.raises(AgreementError, match="Choose one dimension of care, tact"):
         variance_components(scores.assign(dimension=np.where(scores["rater"] == 0, "care", "tact")))
     with pytest.raises(AgreementError, match="got 1 in 6 of 6"):

@@ -37,7 +37,7 @@ def test_icc_is_pingouins(rng, kind):
 
 def test_only_replies_that_all_raters_scored_enter():
     found = icc(scores([[1, 2], [3, 4], [5, None], [2, 2]]), **ALONE)
-    assert (found.n_units, found.n_answers) == (3, 6)
+    assert found.n_units == 3
 
 
 @pytest.mark.parametrize("coefficient", [icc, cohen_kappa, krippendorff_alpha])
@@ -81,9 +81,9 @@ def test_a_shift_of_one_rater_lowers_agreement_and_not_consistency(rng):
     ("sheet", "settings", "message"),
     [
         ([[1, 2], [2, 3]], {"kind": "1,1"}, "kind must be one of"),
-        ([[1, None], [None, 3]], {}, "share no reply"),
+        ([[1, None], [None, 3]], {}, "0 and 1 share 0 replies"),
         ([[1], [2]], {}, "Name two raters or more"),
-        ([[1, 2]], {}, "needs two rows"),
+        ([[1, 2]], {}, "0 and 1 share 1 replies"),
         ([[2, 2], [2, 2]], {}, "without variance"),
     ],
 )
@@ -118,8 +118,11 @@ def test_reliabilities_of_judges_match_the_published_table(mentalalign, mirror):
 def test_one_responder_carries_the_published_reliability(mentalalign):
     """Leaving `original` out moves the published figures by up to .29; leaving out any other moves the same one less."""
     table = mentalalign[mentalalign["rater"].isin(["clinicians", "gpt-4o"]) & (mentalalign["responder"] != "gpt-4o")]
-    found = judge_reliability(table, person="clinicians", leave_out=list(table["responder"].unique()))
-    found = found.pivot_table("value", "dimension", "left_out")
+    found = {
+        name: judge_reliability(table[table["responder"] != name], person="clinicians").set_index("dimension")["value"]
+        for name in ("", *table["responder"].unique())
+    }
+    found = pd.DataFrame(found)
     assert found.sub(found[""], axis=0).abs().max().idxmax() == "original"
     reply_by_reply = [icc(rows, kind="C,1", n_resamples=0).value for _, rows in table.groupby("dimension")]
     assert max(reply_by_reply) < 0.62

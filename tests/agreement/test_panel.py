@@ -99,7 +99,7 @@ def _wrong_together(truth):
             lambda table: effective_judges(table[(table["rater"] != "m2") | (table["dialogue_id"] == "f")]),
             "No unit was answered by all judges",
         ),
-        (lambda table: effective_judges(table.drop(columns="rater_kind")), "no column rater_kind"),
+        (lambda table: effective_judges(table.drop(columns="rater_kind")), "lack the column rater_kind"),
     ],
 )
 def test_what_is_no_panel_is_refused_with_a_reason(call, message):

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from heart_utils.agreement.raters import (
     ExclusionRule,
-    QualityError,
     _longest_run,
     _run_probability,
     decide_exclusions,
     rater_quality,
 )
+from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.simulate.study import BEHAVIOURS, simulate_raters
 from heart_utils.tables import check_table
 
@@ -89,12 +89,12 @@ def test_an_order_that_is_not_known_gives_no_side():
 
 def test_one_verdict_on_a_pair_each():
     twice = pd.concat([panel({"r1": "a"}), panel({"r1": "b"}).assign(comparison_id="other")])
-    with pytest.raises(QualityError, match="r1 has two verdicts on the pair"):
+    with pytest.raises(AgreementError, match="r1 has two verdicts on the pair"):
         rater_quality(twice)
 
 
 def test_raters_without_a_row_are_named():
-    with pytest.raises(QualityError, match="lacks 1 who gave verdicts, first r2"):
+    with pytest.raises(AgreementError, match="lacks 1 who gave verdicts, first r2"):
         rater_quality(panel({"r1": "a", "r2": "a"}), pd.DataFrame({"rater": ["r1"], "n_checks": [1], "n_checks_passed": [1]}))
 
 
@@ -174,3 +174,11 @@ def test_a_rule_of_ones_own_decides(rng):
     study = simulate_raters({"careful": 6, "hurried": 2}, rng=rng)
     strict = ExclusionRule(min_median_seconds=3600.0, signs_needed=1)
     assert decide_exclusions(rater_quality(study.verdicts, study.raters), strict)["excluded"].all()
+
+
+def test_a_failed_answer_counts_for_nobody_and_a_dimension_nobody_judged_is_named():
+    rows = panel({"r1": "ab", "r2": "ab"})
+    failed = rows.assign(state="unparsed", verdict=None, rater="r3")
+    assert rater_quality(pd.concat([rows, failed]))["rater"].tolist() == ["r1", "r2"]
+    with pytest.raises(AgreementError, match="the table has overall"):
+        rater_quality(rows, dimension="resonance")

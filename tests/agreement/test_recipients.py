@@ -4,7 +4,6 @@ import pytest
 from agreement_tables import wilsons_interval
 from scipy.stats import spearmanr
 
-from heart_utils.agreement import ranks
 from heart_utils.agreement.ranks import track_recipients
 from heart_utils.ratings.resampling import draw_weights
 from heart_utils.ratings.verdicts import AgreementError
@@ -103,11 +102,3 @@ def test_groups_come_in_the_order_of_the_alphabet(rng):
     values = pd.concat([seen(rng, histories).assign(code=code) for code in ("Question", "Advice")])
     found = track_recipients(values, histories, outcomes=["seeker_empathy"], by=["code"], n_resamples=0)
     assert found["code"].tolist() == ["Advice", "Question"]
-
-
-def test_how_many_resamples_fit_in_memory_at_a_time_changes_no_number(rng, monkeypatch):
-    histories = told(rng)
-    found = [track_recipients(seen(np.random.default_rng(2), histories), histories, n_resamples=50)]
-    monkeypatch.setattr(ranks, "CHUNK", 7)
-    found.append(track_recipients(seen(np.random.default_rng(2), histories), histories, n_resamples=50))
-    pd.testing.assert_frame_equal(*found)

@@ -82,6 +82,6 @@ def test_the_thresholds_are_those_that_accept_30_40_and_so_on_of_100():
     found = calibrate_abstention(wrong, np.arange(100) / 100, np.arange(100) % 50)
     assert found["coverage"].tolist() == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     assert found["threshold"].tolist() == pytest.approx([0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
-    assert found.equals(calibrate_abstention(wrong, np.arange(100) / 100, np.arange(100) % 50, risk=0.1, error=0.05))
+    assert found.equals(calibrate_abstention(wrong, np.arange(100) / 100, np.arange(100) % 50, risk=0.1))
     sure = calibrate_abstention(np.zeros(100), np.arange(100) / 100, np.arange(100) % 50)
     assert sure["passed"].tolist() == (sure["risk_high"] <= 0.1).tolist() == [True] * 8

@@ -12,8 +12,7 @@ from heart_utils.calls import ledger as database
 from heart_utils.calls.batch import PROVIDERS, BatchError, can_batch, collect_batches, submit_batches
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
-from heart_utils.calls.local import local_model
-from heart_utils.calls.models import Model, Request, load_litellm
+from heart_utils.calls.models import Model, Request, load_litellm, local_model
 from heart_utils.calls.prices import BudgetError, reserve
 
 CANARY = "sk-canary-0123456789abcdef"

@@ -2,13 +2,14 @@
 
 import asyncio
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
-from heart_utils.calls import engine
-from heart_utils.calls.engine import answered_call, backoff, make_lanes, marked, shared_length, spent
+from heart_utils.calls import engine, outcomes
+from heart_utils.calls.engine import backoff, make_lanes
 from heart_utils.calls.models import Model, Request
-from heart_utils.calls.outcomes import Answer, Limit
+from heart_utils.calls.outcomes import Failure, Limit, marked, shared_length
 
 JUDGE = Model("judge", "openai/test", api_base="http://127.0.0.1:9/v1", price_prompt=1.0, price_completion=2.0)
 
@@ -21,16 +22,14 @@ def lane(**settings):
     return make_lanes([ask("hello", dataclasses.replace(JUDGE, **settings))], None)[0]
 
 
-def answer(**cells):
-    about = {
-        "text": "I hear you.",
-        "finish_reason": "stop",
-        "refused": False,
-        "logprobs": None,
-        "ttft_ms": 3.0,
-        "total_ms": 7.0,
-    }
-    return Answer(**{**about, "prompt_tokens": 100, "completion_tokens": 10, **cells})
+def fail(one, clock=100.0, words="no", kind="again"):
+    one.failed(Failure(kind, words), clock)
+
+
+def places(one, request):
+    """What the queues are given for a request, by what is limited."""
+    [task] = make_lanes([request], None)[0].tasks
+    return {name.removeprefix(f"{JUDGE.identity_digest} "): seconds for name, seconds in one.places(task.tokens).items()}
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +45,8 @@ def test_each_model_has_a_queue_in_the_order_of_its_requests():
     requests = [ask("a"), ask("b", other), ask("c"), ask("d", other)]
     lanes = make_lanes(requests, None)
     assert [one.model.name for one in lanes] == ["judge", "other"]
-    assert [[request.messages[0]["content"] for request in one.waiting] for one in lanes] == [["a", "c"], ["b", "d"]]
-    assert [one.requests for one in lanes] == [requests[::2], requests[1::2]]
+    assert [[task.request.messages[0]["content"] for task in one.waiting] for one in lanes] == [["a", "c"], ["b", "d"]]
+    assert [[task.request for task in one.tasks] for one in lanes] == [requests[::2], requests[1::2]]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_a_model_is_out_after_five_attempts_without_an_answer_and_back_with_the_
     one = lane()
     for n in range(1, 6):
         assert not one.out
-        one.failed(f"no {n}", 100.0 + n, throttled=False)
+        fail(one, 100.0 + n, f"no {n}")
     assert one.out
     assert (one.failures, one.said, one.silent_since) == (5, "no 5", 101.0)
     assert one.silence(111.0) == 10.0
@@ -85,38 +84,38 @@ def test_who_was_given_up_as_silent_is_silent_in_the_next_step_until_it_answers(
 def test_one_call_at_a_time_looks_whether_a_model_is_back_and_the_pauses_grow():
     one = lane()
     for _ in range(5):
-        one.failed("no", 100.0, throttled=False)
-    assert one.look(100.2) == pytest.approx(0.3)  # half a second after the last failure
-    assert one.look(100.5) == 0.0  # this one looks
-    assert 0.4 <= one.look(100.5) <= 0.6  # the others wait
-    assert one.look(108.0) == 0.0
-    assert 0.8 * 2 <= one.look(108.0) <= 1.2 * 2  # a quarter of eight seconds
-    assert one.look(1000.0) == 0.0
-    assert 0.8 * 30 <= one.look(1000.0) <= 1.2 * 30
+        fail(one)
+    assert one.wait(100.2) == pytest.approx(0.3)  # half a second after the last failure
+    assert one.wait(100.5) == 0.0  # this one looks
+    assert 0.4 <= one.wait(100.5) <= 0.6  # the others wait
+    assert one.wait(108.0) == 0.0
+    assert 0.8 * 2 <= one.wait(108.0) <= 1.2 * 2  # a quarter of eight seconds
+    assert one.wait(1000.0) == 0.0
+    assert 0.8 * 30 <= one.wait(1000.0) <= 1.2 * 30
 
 
 def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_puts_a_look_off(monkeypatch):
     monkeypatch.setattr(engine.random, "uniform", lambda *_: 1.0)
     one = lane()
     for clock in (100.0, 101.0, 102.0, 103.0, 104.0, 104.4):
-        one.failed("no", clock, throttled=False)
-    assert one.look(104.5) == 0.0  # half a second after the fifth
-    assert one.look(104.5) == pytest.approx(4.5 / 4)
-    assert one.look(1000.0) == 0.0
-    assert one.look(1000.0) == 30.0
+        fail(one, clock)
+    assert one.wait(104.5) == 0.0  # half a second after the fifth
+    assert one.wait(104.5) == pytest.approx(4.5 / 4)
+    assert one.wait(1000.0) == 0.0
+    assert one.wait(1000.0) == 30.0
 
 
 def test_who_is_asked_for_whole_answers_is_asked_for_a_stream_again_where_that_fails(monkeypatch):
     asked = []
 
-    async def break_off(request, room, address, streams, marks):
+    async def break_off(request, growth, address, streams, marks):
         asked.append(streams)
         raise ValueError("it broke off")
 
-    monkeypatch.setattr(engine, "_WHOLE", {JUDGE.identity})
-    monkeypatch.setattr(engine, "_send", break_off)
+    monkeypatch.setattr(outcomes, "_WHOLE", {JUDGE.identity})
+    monkeypatch.setattr(outcomes, "_send", break_off)
     for stream in (False, True, True):
-        asyncio.run(engine.attempt(ask("hello", stream=stream), 9, None))
+        asyncio.run(outcomes.attempt(ask("hello", stream=stream), 1, None))
     assert asked == [False, False, True]
 
 
@@ -125,36 +124,34 @@ def test_who_is_asked_for_whole_answers_is_asked_for_a_stream_again_where_that_f
 
 def test_a_model_that_turns_calls_away_is_asked_slower_and_then_faster_again():
     one, request = lane(), ask("hello")
-    name = f"{JUDGE.identity_digest} pace"
-    assert one.places(request) == {}
-    one.failed("too fast", 1.0, throttled=True)
-    assert one.places(request) == {name: pytest.approx(0.005 * 1.1)}
-    one.failed("too fast", 1.0, throttled=True)
-    assert one.places(request) == {name: pytest.approx(0.005 * 1.1**2)}
+    assert places(one, request) == {}
+    fail(one, kind="throttled")
+    assert places(one, request) == {"pace": pytest.approx(0.005 * 1.1)}
+    fail(one, kind="throttled")
+    assert places(one, request) == {"pace": pytest.approx(0.005 * 1.1**2)}
     one.answered()
-    assert one.places(request) == {name: pytest.approx(0.005 * 1.1**2 * 0.98)}
+    assert places(one, request) == {"pace": pytest.approx(0.005 * 1.1**2 * 0.98)}
     for _ in range(9):
         one.answered()
-    assert one.places(request) == {}
-    one.failed("broken", 1.0, throttled=False)
-    assert one.places(request) == {}
+    assert places(one, request) == {}
+    fail(one)
+    assert places(one, request) == {}
     for _ in range(400):
         one.failures = 0
-        one.failed("too fast", 1.0, throttled=True)
-    assert one.places(request) == {name: 10.0}
+        fail(one, kind="throttled")
+    assert places(one, request) == {"pace": 10.0}
     fresh = lane()
     for _ in range(9):
-        fresh.failed("too fast", 1.0, throttled=True)
-    assert fresh.places(request) == {name: pytest.approx(0.005 * 1.1**5)}  # once it is out, its pace is not the matter
+        fail(fresh, kind="throttled")
+    assert places(fresh, request) == {"pace": pytest.approx(0.005 * 1.1**5)}  # once it is out, its pace is not the matter
 
 
 def test_limits_of_the_settings_space_requests_by_number_and_by_tokens():
     request = ask("x" * 400, options={"max_tokens": 84})  # 100 tokens, 16 around them, 84 of the answer
     both = lane(requests_per_minute=30, tokens_per_minute=6000)
-    digest = JUDGE.identity_digest
-    assert both.places(request) == {f"{digest} requests": 2.0, f"{digest} tokens": pytest.approx(60 * 200 / 6000)}
-    assert lane(requests_per_minute=30).places(request) == {f"{digest} requests": 2.0}
-    assert lane(tokens_per_minute=600).places(request) == {f"{digest} tokens": pytest.approx(20.0)}
+    assert places(both, request) == {"requests": 2.0, "tokens": pytest.approx(60 * 200 / 6000)}
+    assert places(lane(requests_per_minute=30), request) == {"requests": 2.0}
+    assert places(lane(tokens_per_minute=600), request) == {"tokens": pytest.approx(20.0)}
 
 
 @pytest.mark.parametrize(
@@ -172,8 +169,8 @@ def test_limits_of_the_settings_space_requests_by_number_and_by_tokens():
 def test_what_headers_leave_is_spread_over_the_time_until_it_is_full(limits, gap):
     one = lane()
     one.limits = tuple(Limit(*limit) for limit in limits)
-    places = one.places(ask("x" * 400, options={"max_tokens": 84}))
-    assert places == ({} if gap is None else {f"{JUDGE.identity_digest} pace": pytest.approx(gap)})
+    found = places(one, ask("x" * 400, options={"max_tokens": 84}))
+    assert found == ({} if gap is None else {"pace": pytest.approx(gap)})
 
 
 def test_a_pause_doubles_up_to_half_a_minute_and_is_as_long_as_a_provider_says():
@@ -211,26 +208,46 @@ def test_requests_share_what_they_begin_with_if_all_before_is_the_same():
 # -- what is recorded of an answer
 
 
-def test_an_answer_is_priced_by_its_tokens_or_by_estimate():
+def attempted(monkeypatch, request, text="I hear you.", finish="stop", usage=(100, 10), **more):
+    """What an attempt makes of what litellm gives back."""
+    counted = SimpleNamespace(prompt_tokens=usage[0], completion_tokens=usage[1], **more)
+    choice = SimpleNamespace(message=SimpleNamespace(content=text), finish_reason=finish)
+
+    async def send(*_):
+        return SimpleNamespace(choices=[choice], usage=counted, model="test-1", system_fingerprint="fp")
+
+    monkeypatch.setattr(outcomes, "_send", send)
+    return asyncio.run(outcomes.attempt(request, 1, None))
+
+
+def test_an_answer_is_priced_by_its_tokens_or_by_estimate(monkeypatch):
     request = ask("x" * 400)
-    assert spent(request, answer()) == pytest.approx((100 + 2 * 10) / 1e6)
-    assert spent(request, answer(written_tokens=40)) == pytest.approx((110 + 2 * 10) / 1e6)
-    assert spent(request, answer(completion_tokens=None, text="y" * 40)) == pytest.approx((116 + 2 * 11) / 1e6)
-    assert spent(ask("hello", Model("m", "openai/nobody-lists-this")), answer()) is None
+    assert attempted(monkeypatch, request).cost_usd == pytest.approx((100 + 2 * 10) / 1e6)
+    written = attempted(monkeypatch, request, cache_creation_input_tokens=40)
+    assert written.cost_usd == pytest.approx((110 + 2 * 10) / 1e6)
+    uncounted = attempted(monkeypatch, request, "y" * 40, usage=(100, None))
+    assert (uncounted.cost_usd, uncounted.estimated) == (pytest.approx((116 + 2 * 11) / 1e6), True)
+    assert attempted(monkeypatch, request, usage=(None, 10)).estimated is True
+    assert attempted(monkeypatch, ask("hello", Model("m", "openai/nobody-lists-this"))).cost_usd is None
 
 
 def test_all_that_is_known_of_an_answer_is_recorded(monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "a-secret-key")
-    came = answer(text="it is a-secret-key", logprobs=(("A", -0.1),), served_model="test-1", fingerprint="fp", cached_tokens=64)
-    call = answered_call(ask("hello"), "ok", came, lane().secrets, attempts=2, in_flight=3, usd=0.5)
-    assert dataclasses.asdict(call) | {"call_id": ""} == {
-        "call_id": "", "status": "ok", "text": "it is [key]", "finish_reason": "stop", "logprobs": (("A", -0.1),),
-        "ttft_ms": 3.0, "total_ms": 7.0, "prompt_tokens": 100, "completion_tokens": 10, "cost_usd": 0.5, "attempts": 2,
-        "in_flight": 3, "error": None, "served_model": "test-1", "fingerprint": "fp", "cached_tokens": 64, "estimated": None,
+    came = attempted(monkeypatch, ask("hello"), "it is a-secret-key", prompt_tokens_details=SimpleNamespace(cached_tokens=64))
+    assert came.total_ms >= 0
+    assert dataclasses.asdict(came) | {"total_ms": 7.0} == {
+        "call_id": ask("hello").key, "status": "ok", "text": "it is [key]", "finish_reason": "stop", "logprobs": None,
+        "ttft_ms": None, "total_ms": 7.0, "prompt_tokens": 100, "completion_tokens": 10, "cost_usd": pytest.approx(120e-6),
+        "attempts": 0, "in_flight": 1, "error": None, "served_model": "test-1", "fingerprint": "fp", "cached_tokens": 64,
+        "estimated": None, "written_tokens": None, "limits": (),
     }  # fmt: skip
-    assert call.call_id == ask("hello").key
-    for name in ("prompt_tokens", "completion_tokens"):
-        uncounted = answer(**{name: None})
-        assert answered_call(ask("hello"), "ok", uncounted, (), attempts=1, in_flight=1, usd=0.5).estimated is True
-    unpriced = ask("hello", Model("m", "openai/nobody-lists-this"))
-    assert answered_call(unpriced, "ok", answer(), (), attempts=1, in_flight=1, usd=0.0).cost_usd is None
+
+
+def test_a_letter_fills_its_room_and_an_empty_answer_is_a_failure_that_was_paid(monkeypatch):
+    letter = ask("A or B?", options={"logprobs": True, "max_tokens": 1})
+    assert attempted(monkeypatch, letter, "A", "length").status == "ok"
+    assert attempted(monkeypatch, ask("hello", options={"max_tokens": 1}), "A", "length").status == "truncated"
+    for request, finish in ((letter, "length"), (ask("hello"), "stop")):
+        empty = attempted(monkeypatch, request, "", finish)
+        assert (empty.kind, empty.words, empty.billed) == ("empty", "the answer was empty", False)
+        assert empty.cost_usd == pytest.approx(120e-6)

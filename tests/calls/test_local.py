@@ -15,8 +15,8 @@ from filelock import FileLock, Timeout
 from heart_utils.calls import local
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import open_ledger
-from heart_utils.calls.local import NotInstalledError, local_model, serve_local
-from heart_utils.calls.models import ModelError, Request
+from heart_utils.calls.local import NotInstalledError, serve_local
+from heart_utils.calls.models import ModelError, Request, local_model
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ def test_a_server_starts_once_another_one_has_ended(lock, monkeypatch, capsys):
     first.acquire()
     threading.Timer(1.2, first.release).start()
     monkeypatch.setattr(local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1"))
-    with serve_local() as model:
-        assert model.api_base == "http://127.0.0.1:1/v1"
+    with serve_local() as address:
+        assert address == "http://127.0.0.1:1/v1"
     assert "waiting for it" in capsys.readouterr().err
 
 
@@ -135,8 +135,8 @@ def test_the_server_has_ended_before_another_process_may_start_one(monkeypatch):
     monkeypatch.setattr(local, "_only_one", lock)
     monkeypatch.setattr(local, "_weights", lambda: None)
     monkeypatch.setattr(local, "_start", lambda weights: Server())
-    with pytest.raises(KeyError) as broke, serve_local() as model:
-        raise KeyError(model.api_base)
+    with pytest.raises(KeyError) as broke, serve_local() as address:
+        raise KeyError(address)
     assert broke.value.args == ("http://127.0.0.1:1/v1",)
     assert ended == ["server", "lock"]
 

@@ -40,7 +40,7 @@ def ledger(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.engine._WHOLE", set())
+    monkeypatch.setattr("heart_utils.calls.outcomes._WHOLE", set())
     monkeypatch.setattr("heart_utils.calls.engine._SILENT", {})
     monkeypatch.setattr("heart_utils.calls.engine.FIRST_PAUSE_S", 0.01)
 
@@ -898,7 +898,7 @@ def test_settings_become_models():
     [
         ({"name": "m"}, "a list"),
         (["gpt-4o"], "model 0: expected a name"),
-        ([{"name": "m"}], "needs model"),
+        ([{"name": "m"}], "lacks model"),
         ([{"name": "m", "model": "x/m", "temprature": 1}], "unknown temprature"),
         ([{"name": "m", "model": "x/m", "options": {"temprature": 1}}], "unknown sampling option temprature"),
         ([{"name": "m", "model": "x/m", "options": 3}], "expected a mapping"),

@@ -74,33 +74,33 @@ NO_REFUSALS = [
 @pytest.mark.parametrize("fields", REFUSALS)
 def test_a_refusal_is_found_wherever_litellm_puts_it(fields):
     answer = read(content=None, **fields)
-    assert (answer.refused, answer.text, answer.finish_reason) == (True, "I cannot.", "stop")
+    assert (answer.status == "refused", answer.text, answer.finish_reason) == (True, "I cannot.", "stop")
     answer, _ = stream(piece(**fields), piece(finish="stop"))
-    assert (answer.refused, answer.text) == (True, "I cannot.")
+    assert (answer.status == "refused", answer.text) == (True, "I cannot.")
 
 
 @pytest.mark.parametrize("fields", NO_REFUSALS)
 def test_an_empty_field_is_no_refusal(fields):
-    assert not read(**fields).refused
-    assert not stream(piece("Yes.", **fields))[0].refused
+    assert read(**fields).status != "refused"
+    assert stream(piece("Yes.", **fields))[0].status != "refused"
 
 
 @pytest.mark.parametrize(("finish", "refused"), [("content_filter", True), ("stop", False), ("length", False), (None, False)])
 def test_a_filter_that_ended_an_answer_refused_it(finish, refused):
-    assert read("Half an", finish).refused == refused
+    assert (read("Half an", finish).status == "refused") is refused
     answer, _ = stream(piece("Half an"), piece(finish=finish))
-    assert (answer.refused, answer.text, answer.finish_reason) == (refused, "Half an", finish)
+    assert (answer.status == "refused", answer.text, answer.finish_reason) == (refused, "Half an", finish)
 
 
 def test_a_text_stands_before_a_refusal_and_both_may_be_missing():
     assert read("Text.", refusal="No.").text == "Text."
-    assert (read(content=None).text, read(content=None).refused) == ("", False)
+    assert (read(content=None).text, read(content=None).status == "refused") == ("", False)
 
 
 @pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": None}])
 def test_an_answer_without_a_choice_is_empty(body):
     answer = read_plain(Words(**body), 0.0)
-    assert (answer.text, answer.refused, answer.finish_reason) == ("", False, None)
+    assert (answer.text, answer.status == "refused", answer.finish_reason) == ("", False, None)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,14 @@ def test_what_litellm_drops_of_a_stream_is_heard_from_the_provider(as_dict):
     response = Stream(pieces, OWN)
     answer = asyncio.run(read_stream(response, time.perf_counter()))
     assert (answer.served_model, answer.fingerprint, answer.prompt_tokens) == ("served", "fp_1", 9)
-    assert (answer.refused, answer.text) == (True, "YesYesYes")
+    assert (answer.status == "refused", answer.text) == (True, "YesYesYes")
     assert response.closed
     silent = asyncio.run(read_stream(Stream([said()], OWN), time.perf_counter()))
-    assert (silent.served_model, silent.prompt_tokens, silent.refused) == (None, None, False)  # litellm counted, nobody else
+    assert (silent.served_model, silent.prompt_tokens, silent.status == "refused") == (
+        None,
+        None,
+        False,
+    )  # litellm counted, nobody else
 
 
 def test_a_stream_that_is_cut_is_closed_at_its_source():

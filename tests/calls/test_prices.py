@@ -112,7 +112,6 @@ def test_a_plan_takes_four_characters_a_token_and_an_answer_that_fills_its_room(
 
 def test_an_attempt_reserves_two_bytes_a_token_and_all_its_room():
     assert reserve(ask(max_tokens=100)) == pytest.approx((264 * 1 + 100 * 2) / 1e6, rel=1e-12)  # 400 // 2 + 64
-    assert reserve(ask(max_tokens=100), 200) == pytest.approx((264 * 1 + 200 * 2) / 1e6, rel=1e-12)
     assert reserve(ask(text="é" * 100)) == pytest.approx((164 * 1 + 4096 * 2) / 1e6, rel=1e-12)  # two bytes each
     assert reserve(ask(UNKNOWN)) == 0.0
 

@@ -106,7 +106,7 @@ def test_a_value_holds_within_half_of_its_last_digit_or_within_its_tolerance():
 
 
 def test_what_cannot_be_checked_is_refused():
-    with pytest.raises(ClaimsError, match=r"lacks the column check"):
+    with pytest.raises(ClaimsError, match=r"has no column check"):
         check_claims(pd.DataFrame([claim("x")]).drop(columns="check"), {})
     with pytest.raises(ClaimsError, match="Unknown finding 'guessed'"):
         find(claim("x", finding="guessed"))

@@ -154,8 +154,12 @@ def spoilt(tmp_path, **values):
         ),
         ({"value": 78.6}, TableError, "win_share: expected a number from 0 to 1, in every row; row 0 has 78.6"),
         ({"n_clusters": 1}, TableError, "n_clusters: expected a whole number of 2 or more"),
-        ({"measure": "g"}, EffectError, r"Row 0 \(Ayers et al. 2023\): measure is 'g', expected share, d, odds_ratio"),
-        ({"value": None}, EffectError, "give a measure and its value, or neither"),
+        (
+            {"measure": "g"},
+            EffectError,
+            r"Row 0 \(Ayers et al. 2023\): measure is 'g' and value 0.786; expected one of share, d, odds_ratio",
+        ),
+        ({"value": None}, EffectError, "measure is 'share' and value nan; expected one of .* with its value, or neither"),
     ],
 )
 def test_a_quoted_row_that_lacks_what_it_needs_is_named(tmp_path, values, error, said):

@@ -195,9 +195,9 @@ def test_shares_of_variance_add_up_to_one(rng):
 
 BAD_QUESTIONS = {
     "has no positive item": TWO.assign(points=[-3, -4, -2, None]),
-    "has 0 points": TWO.assign(points=[3, 0, 2, None]),
-    "item 'q-2' has 'many', expected a number": TWO.assign(points=[3, "many", 2, None]),
-    "has nan points": TWO.assign(points=[3, None, 2, None]),
+    "item 'q-2' has 0.0, expected a number above 0": TWO.assign(points=[3, 0, 2, None]),
+    "item 'q-2' has many, expected a number": TWO.assign(points=[3, "many", 2, None]),
+    "item 'q-2' has nan, expected": TWO.assign(points=[3, None, 2, None]),
     "stands for two items": TWO.assign(item="q-1"),
     "no column points": TWO.drop(columns="points"),
 }
@@ -211,8 +211,9 @@ def test_a_bad_rubric_says_what_is_wrong(message):
 
 GOOD = make_hits(TWO, [1, 0, 1, 0])
 BAD_HITS = {
-    r"'r' judged by 'judge' has 3 hits for question 'q', whose rubric has 4 items": GOOD.iloc[:3],
-    r"item 'q-4' has 2 hits": pd.concat([GOOD, GOOD.iloc[3:]]),
+    r"'r' judged by 'judge' has 3 hits of 3 items for question 'q'; expected one for each of its 4": GOOD.iloc[:3],
+    r"has 5 hits of 4 items .* names of their own in `rater`": pd.concat([GOOD, GOOD.iloc[3:]]),
+    r"has 4 hits of 3 items": GOOD.assign(item=["q-1", "q-2", "q-3", "q-3"]),
     r"'q-5' is no item": GOOD.assign(item=["q-1", "q-2", "q-3", "q-5"]),
     r"expected 0 or 1 where the state is valid; row 1 \(item 'q-2'\) has 2": GOOD.assign(score=[1, 2, 0, 0]),
     r"expected 0 or 1 .* row 0 .* has nan": GOOD.assign(score=[np.nan, 0, 0, 0]),

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.heartbench.formula import RubricError, rubric_board, score_points, score_rubric
-from heart_utils.heartbench.linter import EVERYTHING, degenerate_replies, lint_rubric, lint_rule
+from heart_utils.heartbench.linter import REPLIES, degenerate_replies, lint_rubric, lint_rule
 from heart_utils.sources.heartbench import load_rubric
 from heart_utils.tables import check_table
 
@@ -102,9 +102,7 @@ def test_degenerate_replies_are_a_table_of_replies():
     texts = replies.set_index(["history_id", "responder"])["text"]
     assert texts["h2", "echo"] == "Everything."
     assert texts["h1", "empty"] == ""
-    assert texts["h1", "everything"] == texts["h2", "everything"] == EVERYTHING["en"]
-    chinese = degenerate_replies(HISTORIES, language="zh")
-    assert not chinese.loc[chinese["responder"] != "echo", "text"].str.contains("[a-z]", regex=True).any()
+    assert texts["h1", "everything"] == texts["h2", "everything"] == REPLIES["everything"]
 
 
 def test_a_lexicon_that_counts_kind_words_falls_for_the_generic_line():
@@ -136,8 +134,6 @@ def test_failed_answers_are_counted_and_pass_nothing():
 def test_a_scorer_that_gives_no_scores_is_told_so():
     with pytest.raises(RubricError, match="no column rater, dimension, score"):
         lint_rubric(lambda histories, replies: replies, HISTORIES, low=1, high=5)
-    with pytest.raises(RubricError, match="en, zh"):
-        degenerate_replies(HISTORIES, language="de")
 
 
 def test_heartbench_as_released_pays_85_for_hitting_everything():
@@ -148,28 +144,3 @@ def test_heartbench_as_released_pays_85_for_hitting_everything():
     assert found["every ability rests on more than 30 questions"] == "7 of 15 do not (down to 18)"
     fair = lint_rule(points, questions, n_questions=5, rng=np.random.default_rng(1)).set_index("check")
     assert fair.loc[["no item hit", "everything at once"], "passed"].all()
-
-
-def test_a_rule_on_another_scale_is_held_to_its_own_ends():
-    def one_to_five(questions, hits):
-        return 1 + points(questions, hits) / 25
-
-    questions = make_questions(special=False)
-    found = lint_rule(one_to_five, questions, low=1, high=5, n_questions=4, rng=np.random.default_rng(3))
-    assert found["passed"].all()
-    assert "no item hit" not in failed(points, questions)
-    assert "no item hit" in failed(one_to_five, questions)  # 1 is not 0, the end of the usual scale
-
-
-def test_replies_that_say_nothing_are_said_in_the_language_of_the_histories():
-    histories = pd.DataFrame({"history_id": ["h"], "dialogue_id": ["d"], "slice": ["standard"],
-                              "turns": [[{"speaker": "seeker", "text": "我失业了。"}]]})  # fmt: skip
-    read = []
-
-    def score(_, replies):
-        read.extend(replies["text"])
-        return replies.assign(rater="judge", dimension="warmth", score=1.0)
-
-    lint_rubric(score, histories, low=1, high=5, language="zh")
-    assert set(read) == set(degenerate_replies(histories, language="zh")["text"])
-    assert set(read) != set(degenerate_replies(histories)["text"])

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.judges.self_preference import SelfPreferenceError, family_ties, self_preference
+from heart_utils.judges.position import BiasError
+from heart_utils.judges.self_preference import family_ties, self_preference
 from heart_utils.sources.load import load_responders, load_scores
 
 RATERS = {"j": "model", "k": "model", "people": "human"}
@@ -149,9 +150,9 @@ def test_a_judge_whose_answers_all_failed_has_no_estimate_and_no_ceiling():
 
 def test_without_own_replies_or_neutral_ones_there_is_an_error_that_says_which():
     table = scores_of({("j", "mine"): 4, ("k", "mine"): 3})
-    with pytest.raises(SelfPreferenceError, match="shares a family"):
+    with pytest.raises(BiasError, match="shares a family"):
         family_ties(table, WHO)
-    with pytest.raises(SelfPreferenceError, match="own_family"):
+    with pytest.raises(BiasError, match="own_family"):
         family_ties(table.assign(flags=[[] for _ in range(len(table))]), WHO)
 
 

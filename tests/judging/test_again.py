@@ -7,7 +7,7 @@ from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_s
 
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Call
-from heart_utils.judging.judge import ARMS, JudgeError, ask_again, collect_verdicts
+from heart_utils.judging.judge import ARMS, JudgeError, collect, collect_verdicts, plan_again
 from heart_utils.judging.recipe import (
     RecipeError,
     read_recipe,
@@ -28,6 +28,10 @@ def say(request):
     if "logprobs" in request.options:
         return Call("", "ok", "A", logprobs=(("A", -0.2), ("B", -1.8)))
     return choose(0)(request)
+
+
+def ask_again(*study, ledger, **how):
+    return collect("verdicts", plan_again(*study, **how), ledger=ledger)
 
 
 def test_one_pair_a_history_is_asked_about_in_each_arm_and_order(monkeypatch):
@@ -64,7 +68,7 @@ def test_a_judge_that_answers_in_json_has_no_row_twice(monkeypatch):
     found = ask_again(*make_study(), [JUDGE], ledger=StandIn(monkeypatch, say), n_pairs=1, dimensions=TWO, seed=3)
     assert not found.duplicated(["comparison_id", "rater", "dimension", "protocol", "answer_format", "repeat"]).any()
     assert found.index.tolist() == list(range(len(found)))
-    assert set(found["protocol"]) == {arm.protocol for arm in ARMS}
+    assert set(found["protocol"]) == {protocol for protocol, _, _ in ARMS}
 
 
 def test_what_cannot_be_asked_is_said(monkeypatch):
@@ -79,10 +83,10 @@ def test_what_cannot_be_asked_is_said(monkeypatch):
 def test_a_recipe_without_the_setting_asks_nothing_again_and_a_negative_number_is_refused(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("collect: {histories: sample}\n")
-    assert read_recipe("mine", file=file).asked_again == 0
+    assert read_recipe(str(file.with_suffix(""))).asked_again == 0
     file.write_text("collect: {histories: sample, asked_again: -1}\n")
     with pytest.raises(RecipeError, match="asked_again is -1, expected 0 or more"):
-        read_recipe("mine", file=file)
+        read_recipe(str(file.with_suffix("")))
 
 
 def recorded(run):

@@ -112,16 +112,21 @@ def test_the_plan_knows_what_is_recorded(monkeypatch):
 
 
 def test_a_coder_that_answers_with_a_letter_is_refused(monkeypatch):
-    with pytest.raises(JudgeError, match="a coder answers in json"):
+    with pytest.raises(JudgeError, match="a score or a code needs json"):
         collect_codes(
             make_histories(), make_replies(), [replace(JUDGE, answer_format="logprob")], ledger=Coder(monkeypatch, None)
         )
 
 
-def test_a_codebook_of_ones_own_needs_names_and_definitions(tmp_path):
-    file = tmp_path / "mine.yaml"
+def test_a_codebook_needs_names_and_definitions(tmp_path, monkeypatch):
+    monkeypatch.setattr("heart_utils.judging.prompts.find_root", lambda: tmp_path)
+    with pytest.raises(RubricError, match="strategies.yaml cannot be read"):
+        load_codebooks()
+    file = tmp_path / "data" / "rubrics" / "strategies.yaml"
+    file.parent.mkdir(parents=True)
     file.write_text("codebooks: {mine: [{name: x}]}")
     with pytest.raises(RubricError, match="mine 0: lacks says"):
-        load_codebooks(file)
-    with pytest.raises(RubricError, match="none.yaml cannot be read"):
-        load_codebooks(tmp_path / "none.yaml")
+        load_codebooks()
+    file.write_text("codebooks: {one: [{name: x, says: y}], two: [{name: x, says: z}]}")
+    with pytest.raises(RubricError, match="'x' stands twice"):
+        load_codebooks()

@@ -13,12 +13,11 @@ from heart_utils.calls.models import Call, Model
 from heart_utils.judging.design import pair_replies
 from heart_utils.judging.judge import (
     JudgeError,
+    answer_rows,
     collect_verdicts,
     draw_form,
-    parse_answers,
     plan_codes,
     plan_questions,
-    plan_score_questions,
 )
 from heart_utils.judging.prompts import Form, load_codebooks, load_protocol, load_rubric
 from heart_utils.judging.questions import Answer, Question, question_requests
@@ -57,19 +56,19 @@ def line(winner="K482", **cells):
 
 
 def test_a_failed_answer_is_never_a_tie():
-    verdicts = parse_answers([answer("{broken"), answer(None)])
+    verdicts = answer_rows("verdicts", [answer("{broken"), answer(None)])
     assert verdicts["state"].tolist() == ["unparsed", "error"]
     assert verdicts["verdict"].isna().all()
 
 
 @pytest.mark.parametrize(("order", "verdict"), [("ab", "a"), ("ba", "b")])
 def test_the_reply_shown_first_is_a_in_one_order_and_b_in_the_other(order, verdict):
-    row = parse_answers([answer(line("K482"), order=order)]).iloc[0]
+    row = answer_rows("verdicts", [answer(line("K482"), order=order)]).iloc[0]
     assert (row["verdict"], row["margin"], row["state"], row["rationale"]) == (verdict, 2.0, "valid", "Because.")
 
 
 def test_a_tie_is_a_tie_in_both_orders_and_has_no_margin():
-    verdicts = parse_answers([answer(line("tie"), order=order) for order in ("ab", "ba")])
+    verdicts = answer_rows("verdicts", [answer(line("tie"), order=order) for order in ("ab", "ba")])
     assert verdicts["verdict"].tolist() == ["tie", "tie"]
     assert verdicts["margin"].isna().all()
 
@@ -96,7 +95,7 @@ def test_a_tie_is_a_tie_in_both_orders_and_has_no_margin():
     ],
 )  # fmt: skip
 def test_what_can_be_read_without_guessing_is_read(text):
-    row = parse_answers([answer(text)]).iloc[0]
+    row = answer_rows("verdicts", [answer(text)]).iloc[0]
     assert (row["verdict"], row["margin"], row["state"], row["rationale"]) == ("a", 2.0, "valid", "Because.")
 
 
@@ -104,19 +103,19 @@ def test_what_can_be_read_without_guessing_is_read(text):
     "winner", ["both bad", "K482 and T905", "K482 over T905", "first", "A", "X111", "", 1, ["K482"], "a tie, nearly", "draw"]
 )
 def test_a_word_outside_the_vocabulary_is_unparsed_and_never_a_tie(winner):
-    row = parse_answers([answer(line(winner))]).iloc[0]
+    row = answer_rows("verdicts", [answer(line(winner))]).iloc[0]
     assert row["state"] == "unparsed"
     assert pd.isna(row["verdict"])
 
 
 @pytest.mark.parametrize("winner", [None, "none", "Cannot judge", "abstain"])
 def test_a_judge_that_declines_to_choose_abstains(winner):
-    assert parse_answers([answer(line(winner))])["state"].tolist() == ["abstained"]
+    assert answer_rows("verdicts", [answer(line(winner))])["state"].tolist() == ["abstained"]
 
 
 @pytest.mark.parametrize("margin", [0, 6, 2.5, -1, "much", None, True, math.nan])
 def test_a_margin_that_cannot_be_read_is_empty_and_leaves_the_verdict(margin):
-    row = parse_answers([answer(line(margin=margin))]).iloc[0]
+    row = answer_rows("verdicts", [answer(line(margin=margin))]).iloc[0]
     assert (row["verdict"], row["state"]) == ("a", "valid")
     assert pd.isna(row["margin"])
 
@@ -130,21 +129,21 @@ def test_a_margin_that_cannot_be_read_is_empty_and_leaves_the_verdict(margin):
     ],
 )
 def test_a_refusal_in_words_is_refused(text):
-    assert parse_answers([answer(text)])["state"].tolist() == ["refused"]
+    assert answer_rows("verdicts", [answer(text)])["state"].tolist() == ["refused"]
 
 
 def test_sorrow_is_no_refusal():
-    assert parse_answers([answer("I'm sorry for the seeker. K482 is warmer.")])["state"].tolist() == ["unparsed"]
+    assert answer_rows("verdicts", [answer("I'm sorry for the seeker. K482 is warmer.")])["state"].tolist() == ["unparsed"]
 
 
 def test_a_refusal_of_the_provider_is_refused_whatever_its_text():
-    assert parse_answers([answer(line(), status="refused")])["state"].tolist() == ["refused"]
+    assert answer_rows("verdicts", [answer(line(), status="refused")])["state"].tolist() == ["refused"]
 
 
 def test_what_came_whole_of_an_answer_cut_short_counts():
     text = json.dumps({name: {"reasoning": "r", "winner": "T905", "margin": 1} for name in ("attunement", "overall")})
     cut = text[: text.index('"overall"') + 30]
-    verdicts = parse_answers([answer(cut, status="truncated", asked=form(dimensions=("attunement", "overall")))])
+    verdicts = answer_rows("verdicts", [answer(cut, status="truncated", asked=form(dimensions=("attunement", "overall")))])
     assert verdicts.set_index("dimension")["state"].to_dict() == {"attunement": "valid", "overall": "unparsed"}
 
 
@@ -152,7 +151,7 @@ def test_what_came_whole_of_an_answer_cut_short_counts():
     "text", ["[" * 100_000, "{" * 5_000, '{"a":' * 3_000, "9" * 5_000, '{"attunement": ' + "9" * 5_000 + "}", "\x00", "null"]
 )
 def test_no_text_breaks_the_reading(text):
-    assert parse_answers([answer(text)])["state"].tolist() == ["unparsed"]
+    assert answer_rows("verdicts", [answer(text)])["state"].tolist() == ["unparsed"]
 
 
 LEAVES = st.none() | st.booleans() | st.floats() | st.text(max_size=8) | st.sampled_from(["K482", "tie", "attunement"])
@@ -174,7 +173,7 @@ def test_any_json_gives_one_reading_with_a_winner_only_where_valid(content):
 def test_plus_signs_are_margins(said, verdict, margin):
     asked = form("heart-release")
     text = json.dumps({"reasoning": "All in all.", **dict.fromkeys((one.name for one in asked.dimensions), said)})
-    verdicts = parse_answers([answer(text, asked=asked)])
+    verdicts = answer_rows("verdicts", [answer(text, asked=asked)])
     assert len(verdicts) == 6
     assert set(verdicts["verdict"]) == {verdict}
     assert verdicts["margin"].dropna().unique().tolist() == ([margin] if margin else [])
@@ -186,7 +185,7 @@ def test_a_forced_choice_that_names_no_winner_is_unparsed(said):
     """The released script takes the first name and every plus sign that it finds, for all scales."""
     asked = form("heart-release")
     text = json.dumps({"reasoning": "K482 +++++", **dict.fromkeys((one.name for one in asked.dimensions), said)})
-    assert set(parse_answers([answer(text, asked=asked)])["state"]) == {"unparsed"}
+    assert set(answer_rows("verdicts", [answer(text, asked=asked)])["state"]) == {"unparsed"}
 
 
 def letters(*alternatives, order="ab"):
@@ -197,7 +196,7 @@ def letters(*alternatives, order="ab"):
 
 def test_probabilities_are_renormalised_over_the_two_letters():
     """0.3 and 0.1 of the next token: 3/4 for the reply shown first, 1/4 where that is b."""
-    verdicts = parse_answers([letters(("A", 0.3), ("The", 0.6), ("B", 0.1), order=order) for order in ("ab", "ba")])
+    verdicts = answer_rows("verdicts", [letters(("A", 0.3), ("The", 0.6), ("B", 0.1), order=order) for order in ("ab", "ba")])
     assert verdicts["p_a"].tolist() == pytest.approx([0.75, 0.25])
     assert verdicts["verdict"].tolist() == ["a", "b"]
     assert verdicts["margin"].isna().all()
@@ -205,22 +204,22 @@ def test_probabilities_are_renormalised_over_the_two_letters():
 
 def test_all_ways_to_write_a_letter_count_and_an_article_does_not():
     """(0.2 + 0.1) / (0.3 + 0.3) = 1/2; "a" begins a sentence, not an answer."""
-    row = parse_answers([letters((" A", 0.2), ("**A**", 0.1), ("▁a", 0.1), ("B", 0.3), ("Both", 0.2))]).iloc[0]
+    row = answer_rows("verdicts", [letters((" A", 0.2), ("**A**", 0.1), ("▁a", 0.1), ("B", 0.3), ("Both", 0.2))]).iloc[0]
     assert row["p_a"] == pytest.approx(0.5)
 
 
 def test_a_letter_that_is_not_listed_has_at_most_the_least_probability_listed():
     """0.6 / (0.6 + 0.1) = 6/7, not 1."""
-    assert parse_answers([letters(("A", 0.6), ("The", 0.3), ("I", 0.1))])["p_a"].tolist() == pytest.approx([6 / 7])
+    assert answer_rows("verdicts", [letters(("A", 0.6), ("The", 0.3), ("I", 0.1))])["p_a"].tolist() == pytest.approx([6 / 7])
 
 
 def test_without_either_letter_there_is_no_answer():
-    verdicts = parse_answers([letters(("The", 0.9)), answer("A", asked=form(answer_format="logprob"))])
+    verdicts = answer_rows("verdicts", [letters(("The", 0.9)), answer("A", asked=form(answer_format="logprob"))])
     assert verdicts["state"].tolist() == ["unparsed", "unparsed"]
 
 
 def test_letters_with_little_probability_are_flagged():
-    verdicts = parse_answers([letters(("A", 0.3), ("B", 0.19)), letters(("A", 0.3), ("B", 0.21))])
+    verdicts = answer_rows("verdicts", [letters(("A", 0.3), ("B", 0.19)), letters(("A", 0.3), ("B", 0.21))])
     assert verdicts["flags"].tolist() == [["little_mass"], []]
 
 
@@ -231,7 +230,7 @@ def test_a_repair_fills_what_could_not_be_read_and_changes_nothing_else():
     both = ("attunement", "overall")
     text = json.dumps({"attunement": {"winner": "K482", "margin": 1}, "overall": {"winner": "both"}})
     again = json.dumps({name: {"winner": "T905", "margin": 5} for name in both})
-    verdicts = parse_answers([answer(text, again, asked=form(dimensions=both))]).set_index("dimension")
+    verdicts = answer_rows("verdicts", [answer(text, again, asked=form(dimensions=both))]).set_index("dimension")
     assert verdicts["verdict"].to_dict() == {"attunement": "a", "overall": "b"}
     assert verdicts["call_id"].to_dict() == {"attunement": "call0", "overall": "call1"}
     assert verdicts["flags"].to_dict() == {"attunement": [], "overall": ["repaired"]}
@@ -559,7 +558,7 @@ def test_questions_have_the_keys_that_they_have_in_recorded_ledgers():
     first = {
         "c3eafd04921fa2be228e7dfdef482979": plan_questions(histories, replies, comparisons, [JUDGE], seed=3),
         "b8ee6bf85a1da445c32cfafbea80bbec": plan_questions(histories, replies, comparisons, [LETTERS], seed=3),
-        "1fad581c01935811b5c7b43b445aa00b": plan_score_questions(histories, replies, [JUDGE], seed=3),
+        "1fad581c01935811b5c7b43b445aa00b": plan_questions(histories, replies, None, [JUDGE], seed=3),
         "219f85dd8ed83818ee71b95588527764": plan_codes(histories, replies, [JUDGE], codebooks=books),
     }
     assert [questions[0].request(schema=False).key for questions in first.values()] == list(first)
@@ -575,13 +574,13 @@ def spoil(table, column, value):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda h, r, c: (h, r, spoil(c, "reply_b", "nobody")), "comparisons.reply_b: 1 of 12 rows do not fit.*'nobody'"),
-        (lambda h, r, c: (h, r, spoil(c, "history_id", "h2")), "a reply with the history_id that the comparison names"),
-        (lambda h, r, c: (h, r, spoil(c, "responder_a", "model")), "a reply with the responder that the comparison names"),
-        (lambda h, r, c: (h, r, spoil(c, "order", None)), "comparisons.order: 1 of 12 rows do not fit.*expected ab or ba"),
-        (lambda h, r, c: (h.tail(1), r, c), "3 of the 6 to judge answer a history that is not in the table"),
-        (lambda h, r, c: (h, spoil(r, "state", "refused"), c), "1 of the 6 to judge are not valid .*'h1-human'"),
-        (lambda h, r, c: (h, spoil(r, "text", "  "), c), "1 of the 6 to judge have no text"),
+        (lambda h, r, c: (h, r, spoil(c, "reply_b", "nobody")), "expected a reply of the table replies; row 0 has 'nobody'"),
+        (lambda h, r, c: (h, r, spoil(c, "history_id", "h2")), "expected the history of its reply_a; row 0 has 'h2'"),
+        (lambda h, r, c: (h, r, spoil(c, "responder_a", "model")), "expected the responder of its reply_a; row 0 has 'model'"),
+        (lambda h, r, c: (h, r, spoil(c, "order", None)), "comparisons.order: expected ab or ba"),
+        (lambda h, r, c: (h.tail(1), r, c), "replies.history_id: expected a history that is given too; row 0 has 'h1'"),
+        (lambda h, r, c: (h, spoil(r, "state", "refused"), c), "expected a valid reply .*'h1-human'"),
+        (lambda h, r, c: (h, spoil(r, "text", "  "), c), "expected a text where the state is valid; row 0 has 'h1-human'"),
         (lambda h, r, c: (h, r, c.rename(columns={
             "reply_a": "reply_b", "reply_b": "reply_a", "responder_a": "responder_b", "responder_b": "responder_a"})),
          "the smaller reply_id of the two as a"),

@@ -10,8 +10,8 @@ from judging_case import make_histories, make_replies, make_study
 from server import Provider, serving
 
 from heart_utils.calls.ledger import ReplayError, open_ledger
-from heart_utils.calls.local import NotInstalledError, local_model
-from heart_utils.calls.models import Model
+from heart_utils.calls.local import NotInstalledError
+from heart_utils.calls.models import Model, local_model
 from heart_utils.judging.judge import collect_scores, collect_verdicts
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from heart_utils.calls.ledger import ReplayError, open_ledger
 from heart_utils.calls.models import read_models
-from heart_utils.judging.judge import collect, parse_answers
+from heart_utils.judging.judge import collect
 from heart_utils.judging.probes import CHECKS, make_probes, probe_questions
 from heart_utils.judging.prompts import instructs_judge
 
@@ -14,18 +14,18 @@ JUDGE = {"name": "judge", "model": "openai/none", "family": "none"}
 
 @pytest.fixture(scope="module")
 def texts():
-    return make_probes().replies.set_index(["history_id", "responder"])["text"].unstack()  # noqa: PD010
+    return make_probes()["replies"].set_index(["history_id", "responder"])["text"].unstack()  # noqa: PD010
 
 
 def test_each_history_has_every_probe_beside_its_reference_in_both_orders():
     probes = make_probes()
-    assert probes.histories["slice"].eq("standard").all()
-    met = probes.comparisons.groupby(["history_id", "order"]).size()
+    assert probes["histories"]["slice"].eq("standard").all()
+    met = probes["comparisons"].groupby(["history_id", "order"]).size()
     assert (met == len(CHECKS)).all()
-    assert len(met) == 2 * len(probes.histories)
-    sides = probes.comparisons[["responder_a", "responder_b"]].eq("reference").sum(axis=1)
+    assert len(met) == 2 * len(probes["histories"])
+    sides = probes["comparisons"][["responder_a", "responder_b"]].eq("reference").sum(axis=1)
     assert (sides == 1).all()
-    for table in vars(probes).values():
+    for table in probes.values():
         assert table.index.tolist() == list(range(len(table)))
 
 
@@ -40,7 +40,7 @@ def test_the_four_that_add_leave_the_reply_whole(texts):
 
 
 def test_a_reply_from_another_history_is_the_next_ones_reference(texts):
-    there = texts.loc[make_probes().histories["history_id"]]
+    there = texts.loc[make_probes()["histories"]["history_id"]]
     assert there["other-history"].tolist() == [*there["reference"].iloc[1:], there["reference"].iloc[0]]
 
 
@@ -56,7 +56,7 @@ def test_what_is_bare_is_about_as_long_and_shares_fewer_words_with_the_conversat
         history: {
             word.strip(".,?!\"'").lower() for turn in turns if turn["speaker"] == "seeker" for word in turn["text"].split()
         }
-        for history, turns in zip(probes.histories["history_id"], probes.histories["turns"], strict=True)
+        for history, turns in zip(probes["histories"]["history_id"], probes["histories"]["turns"], strict=True)
     }
 
     def shared(column):
@@ -74,7 +74,7 @@ def test_what_is_bare_is_about_as_long_and_shares_fewer_words_with_the_conversat
 def test_a_plan_asks_nothing_and_a_replay_of_nothing_says_what_to_do():
     judges = read_models([JUDGE])
     questions = probe_questions(judges, seed=1)
-    plan = collect(questions, parse_answers, ledger=open_ledger("sqlite://"), plan=True)
+    plan = collect("verdicts", questions, ledger=open_ledger("sqlite://"), plan=True)
     assert int(plan["n_calls"].sum()) == 2 * 24 * len(CHECKS)
     with pytest.raises(ReplayError, match="make collect"):
-        collect(questions, parse_answers, ledger=open_ledger("sqlite://"), mode="replay", progress=False)
+        collect("verdicts", questions, ledger=open_ledger("sqlite://"), mode="replay", progress=False)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judging_case import JUDGE
 
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.judging.prompts import (
@@ -22,6 +23,7 @@ from heart_utils.judging.prompts import (
     load_rubric,
     prompt_hash,
 )
+from heart_utils.judging.questions import Question
 from heart_utils.judging.recipe import (
     read_recipe,
     recipe_again,
@@ -231,9 +233,14 @@ def test_a_pattern_with_plus_signs_names_the_codes_of_the_pair():
 
 
 def test_an_answer_has_more_room_the_more_is_asked():
-    items = tuple({"ability": "Warmth", "item": f"Q1-{n}"} for n in range(3))
+    def room(asked):
+        about = {"history_id": "h"}
+        return Question(about, JUDGE, asked, "Seeker: Hi.", ("one", "two")).request(schema=False).options["max_tokens"]
+
+    items = tuple({"ability": "Warmth", "item": f"Q1-{n}", "points": 1, "content": "x"} for n in range(3))
     labels = (Code("question", "It asks."), Code("advice", "It advises."))
-    assert (form(dimensions=["overall", "attunement"]).room, Items(items, "en").room, Labels(labels).room) == (440, 680, 92)
+    asked = form(dimensions=["overall", "attunement"]), Items(items, "en"), Labels(labels)
+    assert [room(one) for one in asked] == [440, 680, 92]
 
 
 def test_the_recorded_calls_of_the_sample_answer_all_that_its_recipe_asks_and_nothing_else():

@@ -60,6 +60,11 @@ def project(tmp_path, provider, monkeypatch):
     return write(tmp_path, settings), settings
 
 
+def read_mine(project, settings):
+    write(project[0], settings)
+    return read_recipe("mine")
+
+
 def write(folder, settings):
     (folder / "params").mkdir(exist_ok=True)
     (folder / "params" / "mine.yaml").write_text(yaml.safe_dump({"chapters": [], "collect": settings}))
@@ -419,7 +424,7 @@ def test_histories_are_spread_evenly_and_the_responders_are_all_there_are(projec
     recipe = read_recipe("mine")
     histories = recipe_histories(recipe)
     assert histories["slice"].value_counts().to_dict() == {"standard": 2, "adversarial": 1}
-    everything = recipe_histories(read_recipe("mine", file=write(project[0], {"histories": "sample"}) / "params" / "mine.yaml"))
+    everything = recipe_histories(read_mine(project, {"histories": "sample"}))
     standard = everything[everything["slice"] == "standard"]["history_id"].tolist()
     chosen = histories[histories["slice"] == "standard"]["history_id"].tolist()
     assert chosen == [standard[0], standard[len(standard) // 2]]
@@ -441,7 +446,7 @@ def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkey
 
     assert chosen(2) == ["s1", "s2", "a1", "c1", "a2", "c2"]
     assert chosen(1) == ["s1", "s2", "a1", "c1", "a2"]
-    with pytest.raises(RecipeError, match="3 calm twins were asked for; the adversarial histories chosen have 2"):
+    with pytest.raises(RecipeError, match="3 calm_twin histories were asked for, and mine has 2 beside the adversarial"):
         chosen(3)
 
 
@@ -456,7 +461,7 @@ def test_what_a_recipe_does_not_name_is_not_asked():
 @pytest.mark.mirror
 def test_calm_twins_are_those_of_the_adversarial_histories_chosen(project, mirror):
     settings = {"histories": "heart", "twins": True, "slices": {"standard": 3, "adversarial": 4, "calm_twin": 4}}
-    histories = recipe_histories(read_recipe("mine", file=write(project[0], settings) / "params" / "mine.yaml"))
+    histories = recipe_histories(read_mine(project, settings))
     assert histories["slice"].value_counts().to_dict() == {"standard": 3, "adversarial": 4, "calm_twin": 4}
     twins = dict(zip(histories["history_id"], histories["twin_id"], strict=True))
     adversarial = histories.loc[histories["slice"] == "adversarial", "history_id"]

@@ -17,7 +17,7 @@ from heart_utils.judging.prompts import Items
 from heart_utils.judging.readings import read_hits
 from heart_utils.judging.respond import collect_replies
 from heart_utils.sources.heartbench import load_question_histories, load_questions
-from heart_utils.tables import check_table
+from heart_utils.tables import TableError, check_table
 
 RUBRIC = [("Warmth", 3, "says that it cares"), ("Warmth", -4, "lectures"), ("special", None, "plays the user")]
 QUESTIONS = [
@@ -174,9 +174,7 @@ def test_an_empty_reply_is_an_error(questions, ledger):
 
 
 def test_what_does_not_fit_is_refused_before_the_first_call(questions, ledger):
-    with pytest.raises(JudgeError, match="zh, en"):
-        ask_nothing(questions, ledger, language="de")
-    with pytest.raises(JudgeError, match="1 replies answer no question that is given, such as 'Q9'"):
+    with pytest.raises(TableError, match="replies.history_id: expected a history that is given too; row 1 has 'Q9'"):
         ask_nothing(questions, ledger, replies=make_replies().assign(history_id=["Q1", "Q9"]))
     with pytest.raises(JudgeError, match="No judge"):
         ask_nothing(questions, ledger, judges=[])

@@ -5,7 +5,7 @@ import pytest
 from judging_case import JUDGE, StandIn, dimensions_in, make_histories, make_replies
 
 from heart_utils.calls.models import Call, Model
-from heart_utils.judging.judge import JudgeError, collect_scores, plan_score_questions
+from heart_utils.judging.judge import collect_scores, plan_questions
 from heart_utils.tables import DIMENSIONS
 
 
@@ -109,14 +109,14 @@ def test_the_plan_counts_calls(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"judges": [replace(JUDGE, answer_format="logprob")]}, "a score needs json"),
+        ({"judges": [replace(JUDGE, answer_format="logprob")]}, "a score or a code needs json"),
         ({"protocol": "heart"}, "asks about pairs; collect_verdicts does that"),
         ({"replies": make_replies().assign(state="error")}, "None of the 6 replies is valid"),
-        ({"replies": make_replies().assign(history_id="h9")}, "answer a history that is not in the table"),
+        ({"replies": make_replies().assign(history_id="h9")}, "replies.history_id: expected a history that is given too"),
         ({"judges": []}, "No judge was given"),
     ],
 )
 def test_what_cannot_be_scored_is_an_error(options, said):
     given = {"replies": make_replies(), "judges": [JUDGE]} | options
-    with pytest.raises(JudgeError, match=said):
-        plan_score_questions(make_histories(), given.pop("replies"), given.pop("judges"), **given)
+    with pytest.raises(ValueError, match=said):
+        plan_questions(make_histories(), given.pop("replies"), None, given.pop("judges"), **given)

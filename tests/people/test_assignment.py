@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heart_utils.people.assignment import (
-    AssignmentError,
+    StudyError,
     assign_raters,
     assign_writers,
     check_balance,
@@ -179,28 +179,28 @@ def test_the_costs_of_heart_s_design_by_hand():
 )
 def test_numbers_that_make_no_study_are_refused(change, message):
     options = {"raters_per_pair": 2, "load": 4, "rng": np.random.default_rng(1)} | change
-    with pytest.raises(AssignmentError, match=message):
+    with pytest.raises(StudyError, match=message):
         assign_raters(both_orders(2, 2), **options)
 
 
 def test_no_load_is_no_largest_load():
-    with pytest.raises(AssignmentError, match="load is 0, expected 1 or more"):
+    with pytest.raises(StudyError, match="load is 0, expected 1 or more"):
         largest_load(both_orders(2, 2), raters_per_pair=2, load=0)
 
 
 def test_a_pair_in_one_order_only_is_refused():
     one_order = both_orders(1, 2).query("order == 'ab'")
-    with pytest.raises(AssignmentError, match='orders="both"'):
+    with pytest.raises(StudyError, match='orders="both"'):
         assign_raters(one_order, raters_per_pair=2, load=4, rng=np.random.default_rng(1))
 
 
 def test_a_table_without_its_columns_is_refused():
-    with pytest.raises(AssignmentError, match="no column order"):
+    with pytest.raises(StudyError, match="no column order"):
         assign_raters(both_orders(1, 2).drop(columns="order"), raters_per_pair=2, load=4, rng=np.random.default_rng(1))
-    with pytest.raises(AssignmentError, match="no rows"):
+    with pytest.raises(StudyError, match="no rows"):
         assign_writers(pd.DataFrame({"history_id": []}), rng=np.random.default_rng(1))
 
 
 def test_more_writers_a_history_than_writers_are_refused():
-    with pytest.raises(AssignmentError, match="3 writers a history out of 2"):
+    with pytest.raises(StudyError, match="3 writers a history out of 2"):
         assign_writers(pd.DataFrame({"history_id": ["h"]}), n_writers=2, rng=np.random.default_rng(1))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heart_utils.people.raters import PrivacyError, code_people, redact_text, suspicious_text
+from heart_utils.people.assignment import StudyError
+from heart_utils.people.raters import code_people, redact_text, suspicious_text
 from heart_utils.runs import csv_text, read_csv_text, visible_text
 
 
@@ -85,7 +86,7 @@ def test_one_person_is_one_rater_and_one_writer(tmp_path):
 def test_a_damaged_key_file_is_refused(tmp_path, content, message):
     file = tmp_path / "people.csv"
     file.write_text(content)
-    with pytest.raises(PrivacyError, match=message):
+    with pytest.raises(StudyError, match=message):
         code_people(["ann"], file)
 
 
@@ -109,7 +110,7 @@ def test_all_and_none_do_what_they_say():
     assert redact_text("a@b.org", "none") == "a@b.org"
     assert redact_text("kind", "all") is None
     assert redact_text(None) is None
-    with pytest.raises(PrivacyError, match="no redaction 'some'"):
+    with pytest.raises(StudyError, match="no redaction 'some'"):
         redact_text("kind", "some")
 
 

@@ -20,8 +20,9 @@ from study_builders import STATEMENT, answer_seat, assignment, seat_answers, sma
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
 from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_replies
-from heart_utils.people.raters import import_ratings
-from heart_utils.people.study import ASKED_OF_PUBLIC, StudyError, StudyFolder, load_settings, main, start_study, write_study
+from heart_utils.people.assignment import StudyError
+from heart_utils.people.raters import import_study
+from heart_utils.people.study import ASKED_OF_PUBLIC, load_settings, main, start_study, write_study
 from heart_utils.runs import Run, find_root
 
 
@@ -40,14 +41,19 @@ def small(run, **rating):
     return settings
 
 
-def pages(study: StudyFolder) -> dict[str, str]:
-    return {file.stem: file.read_text(encoding="utf-8") for file in (study.folder / "pages").glob("*.json")}
+def pages(study: Path) -> dict[str, str]:
+    return {file.stem: file.read_text(encoding="utf-8") for file in (study / "pages").glob("*.json")}
+
+
+def seats_and_pages(study: Path) -> tuple[int, int]:
+    shown = assignment(study)
+    return shown["seat"].nunique(), len(shown)
 
 
 def test_a_rating_study_holds_every_page_and_seat(run):
     study = write_study(run, "rating", settings=small(run))
-    assert (study.n_seats, study.n_pages, study.answers) == (3, 18, 0)  # 5 pairs * 3 raters / 5 each, and a check each
-    config = yaml.safe_load((study.folder / "config.yaml").read_text())
+    assert seats_and_pages(study) == (3, 18)  # 5 pairs * 3 raters / 5 each, and a check each
+    config = yaml.safe_load((study / "config.yaml").read_text())
     order = config["phases"]["order"]
     assert order[:4] == ["consent", "declined", "instructions", "practice_1"]
     assert order[-2:] == ["annotation", "debrief"]
@@ -56,7 +62,7 @@ def test_a_rating_study_holds_every_page_and_seat(run):
     assert len([one for one, before in zip(types, [None, *types], strict=False) if one != before]) == len(set(types)), (
         "Potato shows all pages of one type where the first of them stands"
     )
-    items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
+    items = {json.loads(line)["id"]: json.loads(line) for line in (study / "items.jsonl").read_text().splitlines()}
     seats = {group["name"]: group["instances"] for group in config["batch_assignment"]["groups"]}
     assert [item for seat in seats.values() for item in seat] == list(items)
     assert {group["max_annotators"] for group in config["batch_assignment"]["groups"]} == {1}
@@ -68,14 +74,13 @@ def test_the_sample_makes_a_study_with_the_settings_that_come_with_the_project(t
     run.write("histories", histories)
     run.write("replies", recipe_replies(recipe, histories, ledger=ledger, mode="replay", progress=False))
     study = write_study(run, "rating")
-    assert study.n_seats == 216  # 36 histories * 10 pairs * 15 raters / 30 each, and a fifth more
-    assert study.n_pages == 216 * 33
+    assert seats_and_pages(study) == (216, 216 * 33)  # 36 histories * 10 pairs * 15 raters / 30 each, and a fifth more
 
 
 def test_raters_read_each_reply_on_the_side_that_was_assigned(run):
     study = write_study(run, "rating", settings=small(run))
-    items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
-    for row in assignment(study.folder).query("task == 'rate'").to_dict("records"):
+    items = {json.loads(line)["id"]: json.loads(line) for line in (study / "items.jsonl").read_text().splitlines()}
+    for row in assignment(study).query("task == 'rate'").to_dict("records"):
         shown = [f"model {row['history_id']}", f"person {row['history_id']}"]  # model-... is the smaller id, so it is a
         assert items[row["item_id"]]["replies"] == (shown if row["order"] == "ab" else shown[::-1])
 
@@ -84,8 +89,8 @@ def test_nothing_on_a_page_tells_who_wrote_a_reply(run):
     """The texts of this run name their responders; with those taken out, no file that Potato serves does."""
     blind = small_run(run.folder.parent / "blind", texts={"person": "I am here.", "model": "I hear you."})
     study = write_study(blind, "rating", settings=small(blind))
-    served = "".join(file.read_text() for file in [study.folder / "items.jsonl", *(study.folder / "pages").glob("*.json")])
-    items = (study.folder / "items.jsonl").read_text()
+    served = "".join(file.read_text() for file in [study / "items.jsonl", *(study / "pages").glob("*.json")])
+    items = (study / "items.jsonl").read_text()
     assert "responder" not in served
     assert "person-" not in items
     assert "model" not in items
@@ -99,8 +104,8 @@ def test_raters_are_shown_no_rubric(run):
 
 def test_checks_say_what_they_want_and_the_assignment_knows_it(run):
     study = write_study(run, "rating", settings=small(run, n_checks=2))
-    items = {json.loads(line)["id"]: json.loads(line) for line in (study.folder / "items.jsonl").read_text().splitlines()}
-    checks = assignment(study.folder).query("task == 'check'")
+    items = {json.loads(line)["id"]: json.loads(line) for line in (study / "items.jsonl").read_text().splitlines()}
+    checks = assignment(study).query("task == 'check'")
     assert len(checks) == 6
     for row in checks.to_dict("records"):
         asks = items[row["item_id"]]["replies"]["AB".index(row["check_side"])]
@@ -110,7 +115,7 @@ def test_checks_say_what_they_want_and_the_assignment_knows_it(run):
 def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
     run = small_run(tmp_path / "run", texts={"model": "</script><script>alert(1)</script><!--"})
     study = write_study(run, "rating", settings=small(run))
-    text = (study.folder / "items.jsonl").read_text()
+    text = (study / "items.jsonl").read_text()
     assert "</script" not in text
     assert "<script" not in text
     assert "<!--" not in text
@@ -121,13 +126,13 @@ def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
 def test_a_text_that_would_turn_the_page_round_is_shown_and_a_formula_in_an_id_comes_back(tmp_path):
     run = small_run(tmp_path / "run", responders=("=cmd", "model"), texts={"model": "Fine \u202eyrros\x00"})
     study = write_study(run, "rating", settings=small(run))
-    items = (study.folder / "items.jsonl").read_text()
+    items = (study / "items.jsonl").read_text()
     assert "Fine [U+202E]yrros[U+0000]" in items
     assert "\u202e" not in items
     assert "\\u0000" not in items
-    assert ",'=cmd" in (study.folder / "assignment.csv").read_text()
-    answer_seat(study.folder, "seat-001", "ann", seat_answers(study.folder, "seat-001"))
-    verdicts = import_ratings(run, study.folder).verdicts
+    assert ",'=cmd" in (study / "assignment.csv").read_text()
+    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
+    verdicts = import_study(run, study).verdicts
     assert "=cmd" in {*verdicts["responder_a"], *verdicts["responder_b"]}
 
 
@@ -135,7 +140,7 @@ def test_writers_read_exactly_what_models_are_told(run):
     study = write_study(run, "reply")
     assert html.escape(REPLY_INSTRUCTIONS) in json.loads(pages(study)["instructions"])[0]["labels"][0]
     assert set(pages(study)) == {"consent", "declined", "instructions", "debrief"}
-    config = yaml.safe_load((study.folder / "config.yaml").read_text())
+    config = yaml.safe_load((study / "config.yaml").read_text())
     assert [scheme["name"] for scheme in config["annotation_schemes"]] == ["reply", "stop"]
     assert config["keystroke_logging"] | {"detection": 0} == {
         "enabled": True,
@@ -157,14 +162,14 @@ def test_a_rehearsal_shows_what_is_not_filled_in_and_a_study_what_is(run):
 @pytest.mark.parametrize("kind", ["rating", "reply"])
 def test_every_page_of_the_task_says_that_one_can_stop_and_whom_to_call(run, kind):
     (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: '116 123 <at night>'"))
-    config = yaml.safe_load((write_study(run, kind).folder / "config.yaml").read_text())
+    config = yaml.safe_load((write_study(run, kind) / "config.yaml").read_text())
     [said] = config["annotation_schemes"][-1]["labels"]
     assert "You can stop at any time" in said
     assert "116 123 &lt;at night&gt;" in said
 
 
 def test_who_says_no_leaves_at_once(run):
-    config = yaml.safe_load((write_study(run, "rating", settings=small(run)).folder / "config.yaml").read_text())
+    config = yaml.safe_load((write_study(run, "rating", settings=small(run)) / "config.yaml").read_text())
     declined = config["phases"]["declined"]
     for rule in (declined, declined["exit_when"]):
         assert [(one["schema"], one["value"]) for one in rule["show_when"]] == [("consent_age", "no"), ("consent_agree", "no")]
@@ -174,19 +179,19 @@ def test_who_says_no_leaves_at_once(run):
 
 def test_prolific_s_parameters_and_code_are_used_if_asked(run):
     settings = small(run) | {"arrival": "prolific", "completion_code": "C1"}
-    config = yaml.safe_load((write_study(run, "rating", settings=settings).folder / "config.yaml").read_text())
+    config = yaml.safe_load((write_study(run, "rating", settings=settings) / "config.yaml").read_text())
     assert config["login"] == {"type": "url_direct", "url_argument": "PROLIFIC_PID"}
     # At the top level it would be shown to who declined, too.
     assert "completion_code" not in config
     assert config["crowdsourcing"]["prolific"]["completion"] == {"code": "C1", "screened_out_code": ""}
     named = small(run) | {"arrival": "name", "completion_code": "C1"}
-    config = yaml.safe_load((write_study(run, "rating", settings=named).folder / "config.yaml").read_text())
+    config = yaml.safe_load((write_study(run, "rating", settings=named) / "config.yaml").read_text())
     assert config["completion_code"] == "C1"
 
 
 def test_the_key_that_signs_sessions_is_fresh_and_private(run):
     def key(name: str) -> str:
-        file = write_study(run, "reply", name=name).folder / "config.yaml"
+        file = write_study(run, "reply", name=name) / "config.yaml"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         return yaml.safe_load(file.read_text())["secret_key"]
 
@@ -204,7 +209,7 @@ def test_a_study_is_its_owner_s_alone_whatever_the_umask(run, monkeypatch):
     monkeypatch.setattr(os, "replace", watched)
     before = os.umask(0)
     try:
-        folder = write_study(run, "rating", settings=small(run)).folder
+        folder = write_study(run, "rating", settings=small(run))
     finally:
         os.umask(before)
     assert seen == {0o600, 0o700}
@@ -271,7 +276,7 @@ def is_alive(pid: int) -> bool:
 
 def test_the_seed_decides_the_seats(run):
     def seats(seed: int, name: str) -> pd.DataFrame:
-        return assignment(write_study(run, "rating", settings=small(run) | {"seed": seed}, name=name).folder)
+        return assignment(write_study(run, "rating", settings=small(run) | {"seed": seed}, name=name))
 
     pd.testing.assert_frame_equal(seats(1, "one"), seats(1, "again"))
     assert not seats(1, "first").equals(seats(2, "second"))
@@ -279,33 +284,31 @@ def test_the_seed_decides_the_seats(run):
 
 def test_pairs_may_be_fewer_than_all(tmp_path):
     run = small_run(tmp_path / "run", n_histories=6, responders=("r1", "r2", "r3", "r4"))
-    rated = assignment(write_study(run, "rating", settings=small(run, pairs_per_history=2, load=12)).folder).query(
-        "task == 'rate'"
-    )
+    rated = assignment(write_study(run, "rating", settings=small(run, pairs_per_history=2, load=12))).query("task == 'rate'")
     assert rated.groupby("history_id")["pair_id"].nunique().tolist() == [2] * 6
 
 
 def test_spare_seats_come_last_and_hold_whole_seats(run):
-    seats = assignment(write_study(run, "rating", settings=small(run, spare=0.5)).folder)
+    seats = assignment(write_study(run, "rating", settings=small(run, spare=0.5)))
     assert seats.groupby("seat")["spare"].first().tolist() == [False] * 3 + [True] * 2  # half of three, rounded up
     assert seats.groupby("seat").size().tolist() == [6] * 5
     assert not seats.duplicated(["seat", "pair_id"]).loc[seats["task"] == "rate"].any()
-    assert assignment(write_study(run, "reply", name="w").folder)["seat"].nunique() == 15  # twelve writers and a fifth of them
+    assert assignment(write_study(run, "reply", name="w"))["seat"].nunique() == 15  # twelve writers and a fifth of them
     with pytest.raises(StudyError, match="spare is 2, expected a share"):
         write_study(run, "rating", settings=small(run, spare=2))
 
 
 def test_long_conversations_are_shown_whole(run):
-    config = yaml.safe_load((write_study(run, "rating", settings=small(run)).folder / "config.yaml").read_text())
+    config = yaml.safe_load((write_study(run, "rating", settings=small(run)) / "config.yaml").read_text())
     assert config["instance_display"]["resizable"] is False
 
 
 def test_a_top_up_asks_for_what_is_missing(run):
     first = write_study(run, "rating", settings=small(run))
-    answer_seat(first.folder, "seat-001", "ann", seat_answers(first.folder, "seat-001"))
-    import_ratings(run, first.folder).write(run)
+    answer_seat(first, "seat-001", "ann", seat_answers(first, "seat-001"))
+    import_study(run, first).write(run)
     more = write_study(run, "rating", settings=small(run), name="rating-2", top_up=True)
-    assert assignment(more.folder).query("task == 'rate'")["pair_id"].value_counts().tolist() == [2] * 5  # of 3, one is there
+    assert assignment(more).query("task == 'rate'")["pair_id"].value_counts().tolist() == [2] * 5  # of 3, one is there
     with pytest.raises(StudyError, match="Each of the 5 pairs has its 1 verdicts"):
         write_study(run, "rating", settings=small(run, raters_per_pair=1), name="rating-3", top_up=True)
 
@@ -316,7 +319,7 @@ def test_a_top_up_asks_for_what_is_missing(run):
 def test_answers_are_never_overwritten(run):
     study = write_study(run, "rating", settings=small(run))
     write_study(run, "rating", settings=small(run))  # nobody has begun: written anew
-    file = answer_seat(study.folder, "seat-001", "ann", {})
+    file = answer_seat(study, "seat-001", "ann", {})
     with pytest.raises(StudyError, match="already holds answers of 1 people, and is never overwritten"):
         write_study(run, "rating", settings=small(run))
     assert file.is_file()
@@ -372,16 +375,17 @@ def test_potato_that_is_not_there_is_named_with_the_remedy(run, tmp_path, monkey
         start_study(study)
 
 
-def test_a_port_that_is_taken_is_named(run, tmp_path):
+def test_a_port_that_is_taken_is_named(run, tmp_path, monkeypatch):
     study = write_study(run, "rating", settings=small(run))
     program = tmp_path / "potato"
     program.write_text("#!/bin/sh\n")
+    monkeypatch.setenv("HEART_POTATO", str(program))
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(StudyError, match=rf"Port {port} on 127.0.0.1 cannot be used .* PORT={port + 1}"):
-            start_study(study, port=port, potato=program)
+            start_study(study, port=port)
 
 
 def free_port() -> int:
@@ -390,13 +394,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_a_server_that_stops_at_once_is_quoted(run, tmp_path):
+def test_a_server_that_stops_at_once_is_quoted(run, tmp_path, monkeypatch):
     study = write_study(run, "rating", settings=small(run))
     program = tmp_path / "potato"
     program.write_text("#!/bin/sh\necho the cellar is flooded\nexit 3\n")
     program.chmod(0o755)
+    monkeypatch.setenv("HEART_POTATO", str(program))
     with pytest.raises(StudyError, match=r"stopped at once \(exit 3\)(.|\n)*the cellar is flooded"):
-        start_study(study, port=free_port(), potato=program)
+        start_study(study, port=free_port())
 
 
 def test_a_study_that_cannot_be_balanced_says_which_load_can(tmp_path):
@@ -408,7 +413,7 @@ def test_a_study_that_cannot_be_balanced_says_which_load_can(tmp_path):
     with pytest.raises(StudyError, match=r"(?s)not balanced.*the same history.*study\.yaml \(9 works\)\.$"):
         write_study(run, "rating")
     (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 9, spare: 0}")
-    assert write_study(run, "rating").n_seats == 9  # 78 / 9, and no seat meets it more than 18 / 9 = 2 times
+    assert seats_and_pages(write_study(run, "rating"))[0] == 9  # 78 / 9, and no seat meets it more than 18 / 9 = 2 times
 
 
 def test_a_run_without_such_histories_says_so(run):
@@ -459,5 +464,5 @@ def test_a_hundred_seats_are_written_within_a_breath(tmp_path):
     """15 raters on each of 200 pairs, 30 each: 100 people, 3,300 pages."""
     run = small_run(tmp_path / "run", n_histories=200)
     study = write_study(run, "rating", settings=small(run, raters_per_pair=15, load=30, n_checks=3))
-    assert (study.n_seats, study.n_pages) == (100, 3300)
-    assert np.isin(assignment(study.folder)["task"], ["rate", "check"]).all()
+    assert seats_and_pages(study) == (100, 3300)
+    assert np.isin(assignment(study)["task"], ["rate", "check"]).all()

@@ -9,7 +9,7 @@ import pytest
 from agreement_tables import random_votes
 from scipy import stats
 
-from heart_utils.agreement.agreement import author_baseline, pair_votes, pairwise_agreement
+from heart_utils.agreement.agreement import pair_votes, pairwise_agreement
 from heart_utils.ratings.consistency import head_to_head
 from heart_utils.ratings.resampling import crossed_error, draw_weights
 from heart_utils.ratings.verdicts import AgreementError, RatingsError, read_votes
@@ -75,13 +75,8 @@ def test_a_rater_s_pairs_of_votes_count_for_both_raters_in_them(people):
 @pytest.mark.parametrize("ties", ["include", "exclude"])
 @pytest.mark.parametrize("other", ["human", "model"])
 def test_what_the_names_get_right_by_cluster_adds_up(people, ties, other):
-    votes = read_votes(people)
-    pairs = pair_votes(votes, people, between=("human", other), by=[])
-    names = author_baseline(pairs, pairs.counts, decided=ties == "exclude")
-    if ties == "exclude":
-        counts = pairs.counts.copy()
-        counts[:, 1, :] = counts[:, :, 1] = 0
-        names = author_baseline(pairs, counts, decided=True)
+    pairs = pair_votes(read_votes(people), people, between=("human", other), by=[], ties=ties)
+    names = pairs.names()
     assert names.right_by_cluster().sum(axis=0) == pytest.approx(names.count_right(np.ones((1, pairs.n_clusters)))[0])
     assert replace(names, first=names.first / 2).right_by_cluster().sum() == pytest.approx(names.right_by_cluster().sum() / 2)
 

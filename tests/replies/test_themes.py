@@ -163,7 +163,7 @@ def test_a_reason_that_names_nothing_is_left_out_and_counted(rng):
     ("change", "message"),
     [
         (lambda reasons: reasons.drop(columns="verdict"), "no column verdict"),
-        (lambda reasons: reasons[reasons["rater_kind"] == "human"], "names a theme is by 'model'"),
+        (lambda reasons: reasons[reasons["rater_kind"] == "human"], "and 0 by models name a theme"),
         (lambda reasons: reasons.assign(pair_id=reasons["reason_id"]), "share no pair on which they agree"),
     ],
 )

@@ -11,8 +11,7 @@ from matplotlib.colors import to_rgb
 
 from heart_utils.report.figures import (
     COLOURS,
-    KIND_COLOURS,
-    KIND_MARKERS,
+    KIND_LOOKS,
     MARKERS,
     plot_intervals,
     plot_leaderboard,
@@ -106,7 +105,7 @@ def test_a_blue_and_a_green_are_mixed_up_by_who_sees_no_blue():
     "looks",
     [
         list(zip(COLOURS, MARKERS, strict=True)),
-        [(KIND_COLOURS[kind], KIND_MARKERS[kind]) for kind in KIND_COLOURS],
+        list(KIND_LOOKS.values()),
         list(LOOKS.values()),
     ],
     ids=["series", "authors", "outcomes of the gate"],
@@ -123,7 +122,7 @@ def test_two_colours_need_no_mark_and_three_do():
 
 
 def board(**columns):
-    kinds = list(KIND_COLOURS)
+    kinds = list(KIND_LOOKS)
     rows = {"responder": kinds, "responder_kind": kinds, "rating": 1500.0, "rating_low": 1490.0, "rating_high": 1510.0}
     rest = {"ci_level": 0.95, "population": "dialogues", "n_verdicts": 40, "n_clusters": 40, "provisional": False}
     return pd.DataFrame(rows | rest | {"penalised": False, "simulated": False} | columns)

@@ -11,14 +11,13 @@ from heart_utils.gate import compare_responders
 from heart_utils.report.gate_report import (
     GateError,
     GateFailedError,
-    GateInconclusiveError,
-    junit_xml,
-    markdown_summary,
     plot_drops,
     read_sides,
+    report_text,
     require_pass,
     write_reports,
 )
+from heart_utils.runs import RunError
 
 
 def run_gate(baseline, candidate, *, run=None, protocol=None, **options):
@@ -62,8 +61,8 @@ UNLIKE = {
         "protocol": "heart-release"
     },
     "do not share all histories: 20 in common, 4 for 'old' alone": {"n": 20},
-    "24 histories have the same id but other words": {"words": " Really."},
-    r"wrote 48 other replies in 'after' than in 'before' \(such as 'x' to 'h0'\)": {"opponents_say": " again"},
+    "24 histories have the same name but other words in 'before' and 'after', such as 'h0'": {"words": " Really."},
+    r"48 replies of opponents have .* other words in 'before' and 'after', such as \('x', 'h0'\)": {"opponents_say": " again"},
 }
 
 
@@ -90,15 +89,15 @@ def test_runs_without_a_common_opponent_are_refused(tmp_path):
 
 
 def test_names_that_are_not_there_list_those_that_are(two_runs):
-    with pytest.raises(GateError, match=r"no responder 'nobody' in the run .* \(there are: old, x, y\)"):
+    with pytest.raises(GateError, match="'nobody' appears in no verdict of the run 'before'; there are old, x, y"):
         read_sides("old", "nobody", run=f"{two_runs}/before")
-    with pytest.raises(GateError, match="there is no run 'nowhere'. Runs here: "):
+    with pytest.raises(GateError, match="'nowhere:old' names no run that is here.*Runs here: "):
         read_sides("nowhere:old", f"{two_runs}/after:new")
-    with pytest.raises(GateError, match="names no run. Write run:responder, such as 'sample:old'"):
+    with pytest.raises(GateError, match="'old' names no run that is here. Write run:responder"):
         read_sides("old", "x")
     with pytest.raises(GateError, match="'nobody' appears in no verdict of the run 'after'; there are new, x, y"):
         read_sides(f"{two_runs}/before:old", f"{two_runs}/after:nobody")
-    with pytest.raises(GateError, match="There is no run"):
+    with pytest.raises(RunError, match="There is no run"):
         read_sides("old", "x", run=f"{two_runs}/nowhere")
 
 
@@ -131,7 +130,8 @@ def test_reports_are_written_and_then_the_build_stops(failing, tmp_path):
     page = files[0].read_text(encoding="utf-8")
     assert "new did not pass against old" in page
     assert "&lt;brackets&gt;" in page
-    assert "<svg role=" in page
+    assert '<figure><div role="img" aria-label="Drop by dimension' in page
+    assert "<svg " in page
     assert "Simulated" in page
     assert "http://" not in page.replace("http://www.w3.org/", "").replace("http://purl.org/", "").replace(
         "http://creativecommons", ""
@@ -153,13 +153,13 @@ def flat_verdicts(dimension):
 
 
 def test_junit_counts_failures_and_errors(failing, rng):
-    suite = ElementTree.fromstring(junit_xml(failing).split("\n", 1)[1])
+    suite = ElementTree.fromstring(report_text(failing, "gate.xml").split("\n", 1)[1])
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "2", "0")
     assert all("worse than the baseline" in failure.get("message") for failure in suite.iter("failure"))
     cannot = compare_responders(flat_verdicts("<&>"), baseline="old", candidate="new", rng=rng)
-    suite = ElementTree.fromstring(junit_xml(cannot).split("\n", 1)[1])
+    suite = ElementTree.fromstring(report_text(cannot, "gate.xml").split("\n", 1)[1])
     assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
-    with pytest.raises(GateInconclusiveError, match="inconclusive on 'new' against 'old'. <&>: no verdict told anyone apart"):
+    with pytest.raises(GateFailedError, match="inconclusive on 'new' against 'old'. <&>: no verdict told anyone apart"):
         require_pass(cannot)
 
 
@@ -176,10 +176,10 @@ def test_a_drop_that_nobody_knows_is_not_drawn_as_zero(rng):
 
 
 def test_the_summary_is_a_table_that_holds_each_dimension(failing):
-    lines = markdown_summary(failing).splitlines()
+    lines = report_text(failing, "gate.md").splitlines()
     assert lines[0] == "## new did not pass against old"
     assert [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")][2:] == list(DIMENSIONS)
-    assert {line.count("|") for line in lines if line.startswith("|")} == {8}
+    assert {line.count("|") for line in lines if line.startswith("|")} == {9}
 
 
 @pytest.mark.parametrize(("mode", "alpha", "series"), [("regression", 0.05, "34%"), ("non-inferiority", 0.01, "8%")])
@@ -188,7 +188,7 @@ def test_the_report_says_that_the_error_rate_is_for_one_run(rng, mode, alpha, se
     gate = compare_responders(
         flat_verdicts("overall"), baseline="old", candidate="new", mode=mode, alpha=alpha, n_resamples=50, rng=rng
     )
-    summary = markdown_summary(gate)
+    summary = report_text(gate, "gate.md")
     assert f"error rate {alpha:g} for this run" in summary
     assert f"with a probability of up to {series}" in summary
 
@@ -202,5 +202,5 @@ def test_a_judge_that_reads_nothing_passes_nobody(rng):
     """The sample's embedded judge follows the order in every pair of these two."""
     gate = run_gate("reference", "echo", run="sample", protocol="heart", n_resamples=50, rng=rng)
     assert gate.table["outcome"].tolist() == ["cannot tell"]
-    with pytest.raises(GateInconclusiveError, match="In 360 of 360 pairs the verdict turned .* more than 50% is no pass"):
+    with pytest.raises(GateFailedError, match="In 360 of 360 pairs the verdict turned .* more than 50% is no pass"):
         require_pass(gate)

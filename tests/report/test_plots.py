@@ -3,7 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.report.figures import KIND_COLOURS, KIND_MARKERS, WIDTH, plot_boards, plot_leaderboard, use_book_style
+from heart_utils.report.figures import KIND_LOOKS, WIDTH, plot_boards, plot_leaderboard, use_book_style
 from heart_utils.tables import RESPONDER_KINDS
 
 mpl.use("Agg")
@@ -84,8 +84,8 @@ def test_caveats_stand_in_the_figure():
 
 
 def test_each_kind_has_a_colour_and_a_marker_of_its_own():
-    assert set(KIND_COLOURS) == set(KIND_MARKERS) == set(RESPONDER_KINDS)
-    assert len(set(KIND_COLOURS.values())) == len(set(KIND_MARKERS.values())) == len(RESPONDER_KINDS)
+    assert set(KIND_LOOKS) == set(RESPONDER_KINDS)
+    assert [len(set(looks)) for looks in zip(*KIND_LOOKS.values(), strict=True)] == [len(RESPONDER_KINDS)] * 2
 
 
 def test_panels_share_their_order_and_say_their_share_of_ties():

@@ -3,8 +3,9 @@
 import pandas as pd
 import pytest
 
-from heart_utils.report.provenance import current_commit, note_tables, show_versions, versions
+from heart_utils.report.provenance import note_tables, show_versions, versions
 from heart_utils.runs import open_run
+from tools import current_commit
 
 
 def codes(n, *, simulated):

@@ -10,13 +10,13 @@ from scipy import stats
 from heart_utils.report.leaderboard import weigh_by_hand
 from heart_utils.scores import ScaleError
 
-MEANS = pd.DataFrame(
+SCORES = pd.DataFrame(
     {"responder": ["a", "a", "b", "b", "c<b>", "c<b>"], "dimension": ["safety", "warmth"] * 3, "score": [5, 1, 3, 4, 2, 2]}
-)
+).assign(dialogue_id="d")
 
 
-def page(profiles=None, **options):
-    return weigh_by_hand(MEANS, profiles or {}, scale="1 to 5", **options)._repr_html_()
+def page(profiles=None, **columns):
+    return weigh_by_hand(SCORES.assign(**columns), profiles or {}, scale="1 to 5")._repr_html_()
 
 
 def test_without_scripts_the_ranking_under_equal_weights_stands_there():
@@ -38,7 +38,7 @@ def test_weights_that_do_not_sum_to_one_are_refused():
 
 def test_simulated_scores_say_so_beside_the_ranking():
     assert "SIMULATED" in page(simulated=True)
-    assert "SIMULATED" not in page()
+    assert "SIMULATED" not in page(simulated=False)
 
 
 def test_an_interval_is_that_of_the_weighted_scores_of_the_dialogues():
@@ -47,9 +47,9 @@ def test_an_interval_is_that_of_the_weighted_scores_of_the_dialogues():
     both = rng.normal(3, 0.5, 60)
     wide = pd.DataFrame({"safety": both, "warmth": both + rng.normal(0, 0.2, 60)}).rename_axis("dialogue_id")
     scores = wide.melt(ignore_index=False, var_name="dimension", value_name="score").reset_index().assign(responder="a")
-    means = scores.groupby(["responder", "dimension"])["score"].mean().reset_index()
-    html = weigh_by_hand(means, {}, scale="1 to 5", scores=scores)._repr_html_()
+    html = weigh_by_hand(scores, {}, scale="1 to 5")._repr_html_()
     found = [float(end) for end in re.search(r"<td>([\d.]+) to ([\d.]+)</td>", html).groups()]
     each = wide.mean(axis="columns")
     assert found == pytest.approx(stats.t.interval(0.95, 59, each.mean(), each.sem()), abs=0.005)
     assert "95 % interval" in html
+    assert "interval" not in page().partition("<table")[2].partition("<script")[0]  # of one dialogue there is none

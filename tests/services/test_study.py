@@ -24,7 +24,7 @@ from test_own_histories import own  # noqa: F401 (a fixture)
 from heart_utils import collect
 from heart_utils.judging.design import pair_replies
 from heart_utils.people import raters
-from heart_utils.people.raters import import_ratings, import_replies
+from heart_utils.people.raters import import_study
 from heart_utils.people.study import load_settings, start_study, stop_study, write_study
 from heart_utils.runs import find_root, open_run
 from tools.study_visitor import Visitor, potato_program
@@ -45,7 +45,7 @@ def served(study):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = start_study(study, port=port, potato=potato_program())
+    server = start_study(study, port=port)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -63,7 +63,7 @@ def test_three_raters_rate_ten_pairs_and_the_import_gives_what_they_did(tmp_path
     run = small_run(tmp_path / "run", n_histories=10, texts={"person": NASTY, "model": "I hear you."})
     settings = settings_for(run, rating={"raters_per_pair": 3, "load": 10, "n_checks": 1, "ties": True})
     study = write_study(run, "rating", settings=settings)
-    seats = assignment(study.folder).set_index("item_id")
+    seats = assignment(study).set_index("item_id")
     did = {}
     with served(study) as address:
         for number, name in enumerate(("first", "second", "third")):
@@ -90,7 +90,7 @@ def test_three_raters_rate_ten_pairs_and_the_import_gives_what_they_did(tmp_path
             visitor.next(".completion-card, .potato-page-card, body:not(:has(#debrief_text))")
     assert len(did) == 30
     with pytest.warns(UserWarning, match="30 reasons with markup"):
-        imported = import_ratings(run, study.folder)
+        imported = import_study(run, study)
     codes = pd.read_csv(run.folder / "keys" / "people.csv").set_index("person")["code"]
     texts = run.read("replies").set_index("reply_id")["text"]
     replies = imported.comparisons.set_index("comparison_id")
@@ -134,7 +134,7 @@ def forget_last_answer(file, wrote):
 def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
     run = small_run(tmp_path / "run", n_histories=3)
     study = write_study(run, "reply", settings=settings_for(run, reply={"writers_per_history": 2, "n_writers": 2}))
-    histories = assignment(study.folder).set_index("item_id")["history_id"]
+    histories = assignment(study).set_index("item_id")["history_id"]
     wrote = {}
 
     def write(visitor, name, page):
@@ -151,8 +151,8 @@ def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
         early.next('textarea[schema="reply"]')
         write(early, "al", 0)
         write(early, "al", 1)
-        wait_for_notes(study.folder, 2)  # how a page was typed is sent as it is left, in the background
-    forget_last_answer(study.folder / "answers" / "al" / "user_state.json", wrote)
+        wait_for_notes(study, 2)  # how a page was typed is sent as it is left, in the background
+    forget_last_answer(study / "answers" / "al" / "user_state.json", wrote)
     with served(study) as address:
         for name, first in (("al", 2), ("beth", 0)):
             visitor = Visitor(chromium, address)
@@ -170,7 +170,7 @@ def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
             for page in range(first, 3):
                 write(visitor, name, page)
             visitor.page.wait_for_selector("#debrief_text")
-    imported = import_replies(run, study.folder)
+    imported = import_study(run, study)
     codes = pd.read_csv(run.folder / "keys" / "people.csv").set_index("person")["code"]
     replies = imported.replies.set_index(["author_id", "history_id"])
     assert len(replies) == len(wrote) == 6
@@ -203,7 +203,7 @@ def test_who_does_not_agree_sees_no_conversation(tmp_path, chromium):
         agreeing.consent()
         agreeing.practise()
         agreeing.rate("A", 1, "so")
-    imported = import_ratings(run, study.folder)
+    imported = import_study(run, study)
     assert len(imported.raters) == 1  # who declined is not in it, and a spare seat was there for the next
     assert len(imported.verdicts) == 1
 
@@ -246,8 +246,8 @@ def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_s
             visitor.rate("B", 2, "shorter")
             visitor.rate("A", 5, "kind")
             visitor.page.wait_for_selector("#debrief_text")
-        files = [path for path in study.folder.rglob("*") if path.is_file()]
-        assert (study.folder / "answers" / f"Ada of {name}" / "user_state.json") in files
+        files = [path for path in study.rglob("*") if path.is_file()]
+        assert (study / "answers" / f"Ada of {name}" / "user_state.json") in files
         assert {path.name: oct(path.stat().st_mode) for path in files if path.stat().st_mode & 0o077} == {}
         assert raters.main([str(run.folder), name]) == 0
     statement = tmp_path / "who.yaml"
@@ -360,7 +360,7 @@ def test_items_can_be_taken_out_while_the_server_walks_through_them():
 def test_fifty_raters_at_once_lose_no_verdict(tmp_path):
     run = small_run(tmp_path / "run", n_histories=25)
     study = write_study(run, "rating", settings=settings_for(run, rating={"raters_per_pair": 10, "load": 5, "n_checks": 1}))
-    assert study.n_seats == 50
+    assert assignment(study)["seat"].nunique() == 50
     failures: list[str] = []
     with served(study) as address:
         people = [Scripted(address, f"person-{number:02d}") for number in range(50)]
@@ -378,11 +378,11 @@ def test_fifty_raters_at_once_lose_no_verdict(tmp_path):
         for thread in threads:
             thread.join(timeout=300)
         assert not failures
-    imported = import_ratings(run, study.folder)
+    imported = import_study(run, study)
     assert len(imported.verdicts) == 250
     assert imported.raters["completed"].sum() == 50
     codes = pd.read_csv(run.folder / "keys" / "people.csv").set_index("person")["code"]
-    seats = assignment(study.folder).set_index("item_id")
+    seats = assignment(study).set_index("item_id")
     verdicts = imported.verdicts.set_index(["rater", "comparison_id"])
     for person in people:
         for item, (side, strength, reason) in person.did.items():

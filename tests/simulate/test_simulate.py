@@ -1,6 +1,9 @@
 """The simulated study: tables that fit, marked in every row, with the truth that was put in."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -110,11 +113,9 @@ def test_the_marginal_truth_is_where_the_averaged_win_probability_lies():
 
 
 def test_dimensions_are_correlated_as_told():
-    study = simulate_study(
-        rng=np.random.default_rng(3), n_responders=150, n_dialogues=1, pairs=1, dimensions=("one", "two"), correlation=0.7
-    )
+    study = simulate_study(rng=np.random.default_rng(3), n_responders=150, n_dialogues=1, pairs=1, dimensions=("one", "two"))
     wide = study.truth.query("rater_kind == 'all'").pivot_table(index="responder", columns="dimension", values="strength")
-    assert wide.corr().loc["one", "two"] == pytest.approx(0.7, abs=0.13)
+    assert wide.corr().loc["one", "two"] == pytest.approx(0.8, abs=0.1)
     assert wide.std().tolist() == pytest.approx([0.6, 0.6], abs=0.11)
 
 
@@ -142,3 +143,19 @@ def test_strengths_that_are_drawn_spread_as_asked():
     assert none.std() == 0.0
     assert some.std() == pytest.approx(0.3, rel=0.3)
     assert more.tolist() == pytest.approx((5 * some).tolist())  # the same draws
+
+
+def test_a_study_is_the_same_on_a_processor_with_narrower_registers():
+    """`argpartition` orders what it chose in a processor's own way, so raters are chosen by a whole sort."""
+    draw = (
+        "from heart_utils import Panel, simulate_study; import numpy as np;"
+        "people = Panel('human', 40, 15);"
+        "drawn = simulate_study(n_dialogues=9, panels=(people,), rng=np.random.default_rng(1)).verdicts;"
+        "print(''.join(drawn['rater'] + drawn['verdict'].fillna('-')))"
+    )
+    there = [{}, {"NPY_DISABLE_CPU_FEATURES": "AVX512_ICL X86_V4 X86_V3"}]
+    said = [
+        subprocess.run([sys.executable, "-W", "ignore", "-c", draw], env=os.environ | other, capture_output=True, text=True)
+        for other in there
+    ]
+    assert said[0].stdout == said[1].stdout != ""

@@ -13,7 +13,6 @@ from heart_utils.runs import LICENCES
 from heart_utils.sources import catalogue as fetching
 from heart_utils.sources.catalogue import (
     SOURCES,
-    DamagedDataError,
     DataError,
     DataUnavailableError,
     Source,
@@ -65,7 +64,7 @@ def test_a_set_is_fetched_once_with_its_terms_and_then_read_from_the_cache(monke
 @pytest.mark.parametrize(
     ("fault", "error", "said"),
     [
-        ("truncated", DamagedDataError, "cut short.*Nothing was kept.*make data NAME=toy"),
+        ("truncated", DataError, "cut short.*Nothing was kept.*make data NAME=toy"),
         ("stalls", DataUnavailableError, "could not be reached.*make data NAME=toy.*HEART_DATA_MIRROR"),
         ("slow", DataUnavailableError, "could not be reached.*make data NAME=toy"),
     ],
@@ -83,7 +82,7 @@ def test_a_download_that_breaks_off_leaves_nothing_and_says_what_to_do(monkeypat
 def test_a_file_with_another_checksum_is_refused_and_not_kept(monkeypatch, tmp_path):
     with serving({"/folder/the%20file.txt": CONTENT[:-1] + b"!"}) as (address, _):
         toy(monkeypatch, address)
-        with pytest.raises(DamagedDataError, match="checksum is not the one known. Nothing was kept"):
+        with pytest.raises(DataError, match="checksum is not the one known. Nothing was kept"):
             fetch_data("toy")
     assert left_in(tmp_path) == []
 
@@ -142,7 +141,7 @@ def test_a_mirror_without_the_file_or_with_a_damaged_one_is_an_error_not_a_reaso
             find_data("toy")
         (tmp_path / "toy").mkdir()
         (tmp_path / "toy" / "a.txt").write_bytes(CONTENT[:50])
-        with pytest.raises(DamagedDataError, match="a.txt is damaged, or another version"):
+        with pytest.raises(DataError, match="a.txt is damaged, or another version"):
             find_data("toy")
     assert asked == []
 
@@ -192,7 +191,7 @@ def test_the_official_parquet_of_mtbench_gives_the_table_of_the_mirror_and_no_co
 def test_a_damaged_parquet_is_named_and_not_kept(monkeypatch, tmp_path):
     with serving({"/folder/the%20file.txt": mtbench_parquet(VOTES)[:-9]}) as (address, _):
         toy(monkeypatch, address, kept="labels", content=b"")
-        with pytest.raises(DamagedDataError, match="toy/a.txt cannot be read"):
+        with pytest.raises(DataError, match="toy/a.txt cannot be read"):
             fetch_data("toy")
     assert left_in(tmp_path) == []
 
@@ -213,7 +212,7 @@ def test_dialogues_laid_out_with_other_white_space_still_count(monkeypatch, tmp_
     (tmp_path / "toy" / "a.txt").write_text('[\n  {"dialogue_history": ["Hi  there.\\n", "Not you again."]}\n]')
     assert find_data("toy")["a.txt"].is_file()
     (tmp_path / "toy" / "a.txt").write_text('[{"dialogue_history": ["Hi there.", "You again."]}]')
-    with pytest.raises(DamagedDataError):
+    with pytest.raises(DataError):
         find_data("toy")
 
 

@@ -456,7 +456,7 @@ def test_a_files_dimension_and_raters_can_be_chosen_and_unknown_ones_are_listed(
         load_verdicts(path, dimension="overall")
     with pytest.raises(DataError, match="no rater r3. The raters are r1, r2"):
         load_verdicts(path, raters=["r1", "r3"])
-    with pytest.raises(DataError, match="No rater here is one of 'model'"):
+    with pytest.raises(DataError, match="There is no rater model. The raters are r1, r2"):
         load_verdicts(path, raters="model")
 
 

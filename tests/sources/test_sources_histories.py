@@ -2,8 +2,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import find_root
-from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.heart import count_role_swaps, next_turns
+from heart_utils.sources.heart import count_role_swaps
 from heart_utils.sources.load import load_histories, load_replies, load_responders
 
 pytestmark = pytest.mark.mirror
@@ -41,6 +40,7 @@ def test_every_rebuilt_history_has_the_turns_and_speakers_that_the_index_says(he
     assert rebuilt["turns"].map(len).tolist() == index["n_history"].tolist()
     assert [turns[0]["speaker"] for turns in rebuilt["turns"]] == index["first_speaker"].tolist()
     assert [turns[-1]["speaker"] for turns in rebuilt["turns"]] == index["last_speaker"].tolist()
+    assert rebuilt["emotion"].tolist() == index["emotion_type"].tolist()
     assert rebuilt["dialogue_id"].nunique() == 262
     assert rebuilt["turns"].map(len).mean() == pytest.approx(8.0, abs=0.05)
     assert (rebuilt["turns"].map(len).min(), rebuilt["turns"].map(len).max()) == (1, 29)
@@ -151,8 +151,3 @@ def test_every_supporter_turn_of_esconv_is_a_reply_of_a_person(mirror, esconv):
     first = found.groupby("history_id").head(1)
     assert first["flags"].map(lambda flags: "greeting" in flags).sum() == flags["greeting"] > 900
     assert flags["over_40_words"] == (found["text"].str.split().str.len() > 40).sum()
-
-
-def test_a_history_of_another_set_has_no_next_turn_and_is_named(mirror):
-    with pytest.raises(DataError, match="36 histories are not cut from ESConv, such as 'sample-"):
-        next_turns(load_histories("sample").assign(slice="standard"))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import Run, find_root, may_publish, open_run
-from heart_utils.sources.catalogue import SOURCES, DamagedDataError
+from heart_utils.sources.catalogue import SOURCES, DataError
 from tools import data as public
 
 FOLDER = find_root() / "data" / "public"
@@ -157,5 +157,5 @@ def test_a_set_whose_checksum_is_unknown_is_damaged_and_not_derived(mirror, tmp_
     (tmp_path / "recipients").mkdir()
     for file in (mirror / "recipients").glob("*.csv"):
         (tmp_path / "recipients" / file.name).write_bytes(file.read_bytes() + b"\n")
-    with pytest.raises(DamagedDataError, match="perceived_empathy_self_ratings.csv is damaged, or another version"):
+    with pytest.raises(DataError, match="perceived_empathy_self_ratings.csv is damaged, or another version"):
         public.derive("recipients")

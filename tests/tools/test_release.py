@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from heart_utils.report.provenance import current_commit
 from heart_utils.runs import find_root, open_run
 from heart_utils.sources.load import load_verdicts
+from tools import current_commit
 from tools.leak import Withheld
 from tools.release import ReleaseError, find_faults, main, pack_release, pack_run
 

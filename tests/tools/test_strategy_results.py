@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import find_root
-from heart_utils.sources.heart import load_strategy_turns
-from tools.strategy_results import strategy_results
+from tools.strategy_results import load_strategy_turns, strategy_results
 
 
 @pytest.mark.mirror

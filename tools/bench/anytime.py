@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import expit
 
 from heart_utils.gate import first_stop, follow
-from heart_utils.simulate.coverage import HISTORY_SD, OPPONENTS, POSITION, REPLY_SD, simulate_gate, true_gap
+from heart_utils.simulate.coverage import CANDIDATE, HISTORY_SD, OPPONENTS, POSITION, REPLY_SD, gate_strengths, simulate_gate
 from tools.bench import Figure
 
 N_RELEASES, N_FIXED, N_MOST, MARGIN = 8, 36, 108, 0.10
@@ -36,7 +36,7 @@ def run(quick: bool) -> Iterator[Figure]:
         drop = float(fixed["se"].mean() * stats.t.ppf([0.95, 0.8], N_FIXED - 1).sum())
         yield Figure(f"  drop that the fixed gate finds 4 times in 5 with {N_FIXED} dialogues", drop, "points")
         for times in (1, 2):
-            gap = true_gap(times * drop, OPPONENTS, float(np.hypot(HISTORY_SD, REPLY_SD)), direct)
+            gap = -float(gate_strengths(times * drop, direct)[CANDIDATE])
             drawn = [_drops(*_replies(gap, 1, rng), 0, direct, rng) for _ in range(n_runs)]
             p = [stats.ttest_1samp(drops[:N_FIXED], 0, alternative="greater").pvalue for drops in drawn]
             yield _share(

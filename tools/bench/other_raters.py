@@ -67,7 +67,7 @@ def _study(n_dialogues: int, n_raters: int, n_votes: int, rng: np.random.Generat
     taste = TASTE_SD * rng.normal(size=(n_raters, len(STRENGTHS)))
     width = TIE * np.exp(TIE_SD * rng.normal(size=n_raters))
     unit = np.arange(n_dialogues * len(one))
-    rater = rng.random((len(unit), n_raters)).argpartition(n_votes, axis=1)[:, :n_votes].ravel()
+    rater = rng.random((len(unit), n_raters)).argsort(axis=1)[:, :n_votes].ravel()
     unit = np.concatenate([np.repeat(unit, n_votes), unit])
     dialogue, pair = np.divmod(unit, len(one))
     judge = np.arange(len(unit)) >= len(rater)

@@ -37,8 +37,8 @@ def run(quick: bool) -> Iterator[Figure]:
     """
     n_histories, n_each, pairs = (2, 8, 1) if quick else (3, 12, 3)
     spans: dict[str, list[float]] = {"sorted": [], "shuffled": []}
-    with serve_local() as served:
-        requests = [replace(one, model=replace(one.model, api_base=served.api_base)) for one in _questions(n_histories, n_each)]
+    with serve_local() as address:
+        requests = [replace(one, model=replace(one.model, api_base=address)) for one in _questions(n_histories, n_each)]
         shuffled = random.Random(1).sample(requests, len(requests))
         _ask(requests[:2])
         for pair in range(pairs):

@@ -4,9 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.replies.codes import train_coder
-from heart_utils.sources.heart import load_strategy_turns
-from tools.strategy_results import score_labels
+from tools.strategy_results import load_strategy_turns, score_labels, train_coder
 
 
 def make_labels(rng, n=400):
