@@ -33,7 +33,7 @@ def average_scores(
     Parameters
     ----------
     scores : pandas.DataFrame
-        The table ``scores``: ``responder``, ``dimension``, ``score``, ``state`` and `cluster`.
+        The table ``scores``: ``responder``, ``dimension``, ``score``, ``state`` and ``dialogue_id``.
     scale : tuple of float
         The least and the greatest score that could be given; no interval reaches beyond.
     n_resamples, ci_level, rng
@@ -42,8 +42,8 @@ def average_scores(
     Returns
     -------
     pandas.DataFrame
-        One row per responder and dimension, by name: ``score``, ``ci_low``, ``ci_high``, ``ci_level``,
-        ``n_scores``, ``n_left_out`` (without a valid score), ``n_clusters`` and ``provisional`` (fewer than 30).
+        One row per responder and dimension, by name: ``score``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_scores``,
+        ``n_left_out`` (without a valid score), ``n_clusters`` and ``provisional`` (fewer than 30).
 
     Raises
     ------
@@ -52,10 +52,9 @@ def average_scores(
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"responder": "a", "dimension": "warmth", "dialogue_id": list("defg"), "score": [1, 2, 3, None],
-    ...     "state": ["valid"] * 3 + ["refused"]})
-    >>> average_scores(scores, n_resamples=0, rng=np.random.default_rng(1))[["score", "n_scores", "n_left_out"]].values.tolist()
-    [[2.0, 3.0, 1.0]]
+    >>> scores = pd.DataFrame({"responder": "a", "dimension": "warm", "dialogue_id": [1, 2], "score": 2, "state": "valid"})
+    >>> average_scores(scores, n_resamples=0)[["score", "n_scores"]].values.tolist()
+    [[2.0, 2.0]]
     """
     valid = scores[scores["state"] == "valid"]
     if valid.empty:
@@ -126,25 +125,20 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
 
 
 def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.Generator) -> pd.DataFrame:
-    """Tell how far a ranking moves over all weights that one could give the dimensions.
-
-    Weights are drawn evenly from the simplex. Where one responder is at least as good on every
-    dimension and better on one, no weights put it behind: such bounds are exact.
+    """Tell how far a ranking moves over all weights that one could give the dimensions, drawn evenly from the simplex.
 
     Parameters
     ----------
     means : pandas.DataFrame
         One row per responder and dimension: ``responder``, ``dimension``, ``score``.
-    n_draws : int
-        Weights drawn.
-    rng : numpy.random.Generator
-        Draws them.
+    n_draws, rng
+        How many weights are drawn, and by what.
 
     Returns
     -------
     pandas.DataFrame
-        One row per responder, by mean rank: ``mean_rank``, ``best_rank`` and ``worst_rank`` seen,
-        ``surely_behind`` (responders ahead under all weights), ``surely_ahead`` and ``share_first``.
+        One row per responder, by mean rank: ``mean_rank``, ``best_rank`` and ``worst_rank`` seen, ``share_first``,
+        ``surely_behind`` and ``surely_ahead`` (whom no weights put behind, being nowhere worse and somewhere better).
 
     Raises
     ------
@@ -154,9 +148,8 @@ def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.
     Examples
     --------
     >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
-    >>> swept = sweep_weights(means, rng=np.random.default_rng(1))  # a is ahead where safety weighs over 3/5
-    >>> swept.set_index("responder")["share_first"].round(1).to_dict()
-    {'b': 0.6, 'a': 0.4}
+    >>> sweep_weights(means, rng=np.random.default_rng(1))["share_first"].round(1).tolist()  # b, until safety weighs 3/5
+    [0.6, 0.4]
     """
     wide = _wide(means, sorted(means["dimension"].unique()))
     values = wide.to_numpy()
@@ -187,9 +180,8 @@ def pairs_against_scores(
     Returns
     -------
     pandas.DataFrame
-        One row per rater and dimension: ``n_pairs`` with both, ``n_without_scores``, ``pairs_undecided`` and
-        ``scores_tied`` (shares), ``n_decided`` by both, ``agree`` (share of those) with ``ci_low``
-        and ``ci_high``, ``n_dialogues`` and ``provisional``. With nothing decided by both, ``agree`` is missing.
+        One row per rater and dimension: ``n_pairs`` with both, ``n_without_scores``, ``pairs_undecided`` and ``scores_tied``
+        (shares), ``n_decided`` by both, ``agree`` (share of those, if any) with its interval, ``n_dialogues``, ``provisional``.
 
     Raises
     ------
@@ -198,10 +190,9 @@ def pairs_against_scores(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame({"pair_id": ["p"], "dialogue_id": ["d"], "rater": ["j"], "dimension": ["overall"],
-    ...     "reply_a": ["r1"], "reply_b": ["r2"], "verdict": ["a"], "state": ["valid"]})
-    >>> scores = pd.DataFrame({"reply_id": ["r1", "r2"], "rater": "j", "dimension": "overall", "score": [4, 2],
-    ...     "state": "valid"})
+    >>> by = {"rater": "judge", "dimension": "overall", "state": "valid"}
+    >>> verdicts = pd.DataFrame([{**by, "dialogue_id": "d", "reply_a": "r1", "reply_b": "r2", "verdict": "a"}])
+    >>> scores = pd.DataFrame([{**by, "reply_id": "r1", "score": 4}, {**by, "reply_id": "r2", "score": 2}])
     >>> float(pairs_against_scores(verdicts, scores, n_resamples=0, rng=np.random.default_rng(1))["agree"][0])
     1.0
     """
@@ -277,19 +268,15 @@ class Calibration:
 
 
 def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int = 10) -> Calibration:
-    """Fit an isotonic curve from each judge's scores to people's, and say what it buys on unseen data.
-
-    An isotonic curve is the best rising step function; it keeps the judge's order of replies and
-    repairs its use of the scale. It is fitted with one fold left out in turn. With people's scores
-    in blocks (`fold="group"`), a fold is a block, so that the error is that of a new block.
+    """Fit an isotonic curve, the best rising step function, from each judge's scores to people's, each fold left out in turn.
 
     Parameters
     ----------
     scores : pandas.DataFrame
-        The table ``scores``, with people's rows (``rater_kind`` ``"human"``; several are averaged)
-        and judges' rows for the same replies.
+        The table ``scores``, with people's rows (``rater_kind`` ``"human"``; several are averaged) and judges' for the same
+        replies.
     fold : str
-        The column whose values are kept together: ``"group"`` (blocks), ``"dialogue_id"``, ``"history_id"``.
+        The column whose values are kept together: ``"group"`` (the error is that of a new block) or such as ``"dialogue_id"``.
     n_folds : int
         Values are dealt into this many folds where there are more of them.
 
@@ -305,11 +292,10 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
 
     Examples
     --------
-    >>> n = range(40)
-    >>> kind = {"human": [1 + i % 4 for i in n], "model": [2 + (i % 4) / 2 for i in n]}  # half people's spread
-    >>> scores = pd.concat(pd.DataFrame({"reply_id": [f"r{i}" for i in n], "group": [f"b{i // 20}" for i in n], "rater": k,
-    ...     "rater_kind": k, "dimension": "empathy", "score": v, "state": "valid"}) for k, v in kind.items())
-    >>> calibrate_scores(scores).table[["rmse_raw", "rmse_calibrated"]].round(2).values.tolist()
+    >>> people = pd.DataFrame({"reply_id": range(40), "score": [1.0, 2, 3, 4] * 10, "state": "valid", "dimension": "empathy"})
+    >>> people = people.assign(group=people["reply_id"] // 20, rater="ann", rater_kind="human")
+    >>> judge = people.assign(rater="judge", rater_kind="model", score=1.5 + people["score"] / 2)  # half people's spread
+    >>> calibrate_scores(pd.concat([people, judge])).table[["rmse_raw", "rmse_calibrated"]].round(2).values.tolist()
     [[0.61, 0.0]]
     """
     from sklearn.isotonic import IsotonicRegression

@@ -349,7 +349,7 @@ def _vary_people(
     if pairs.symmetric and "rater" in by:
         raise AgreementError("Two people's agreement by rater cannot be resampled over raters; resample the dialogues alone.")
     person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
-    refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"), AgreementError)
+    refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"))
 
     def parts(some: VotePairs) -> tuple[Array, Array, Array]:
         return some.sums(), some.margins(), some.names().right_by_cluster()

@@ -53,7 +53,7 @@ class PoweredRatings:
         root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
         rows = np.concatenate([root, -root]) * np.sqrt((len(root) - 0.5) * (n - 1.0) / n)  # have this covariance
         level = float(self.table["ci_level"].iloc[0])
-        low, high = Gaps(self.table["strength" if judge else "people_strength"].to_numpy(), rows, n, level).ranks()
+        low, high = Gaps(self.table["strength" if judge else "people_strength"].to_numpy(), rows, n, level, n).ranks()
         return pd.DataFrame({"responder": names, "rank_low": low, "rank_high": high})
 
 

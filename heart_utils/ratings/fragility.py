@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.bradley_terry import BradleyTerry
-from heart_utils.ratings.spread import influences
+from heart_utils.ratings.bradley_terry import BradleyTerry, entry_weights, pairs_of
 from heart_utils.ratings.verdicts import Array, Codes, RatingsError, need, read_verdicts
 
 __all__ = ["Fragility", "find_fragility"]
@@ -26,7 +25,6 @@ class Fragility:
     rival: str
     n_removed: int | None  # size of the set, checked by fitting without it; None if none was found
     n_units: int  # of how many
-    foretold: int | None  # what first-order influence alone had promised
     removed: pd.Index  # the set: labels of rows of the verdicts, or values of the column
 
 
@@ -36,8 +34,8 @@ def find_fragility(
     """Find a small set of verdicts, or of dialogues, without which another is first.
 
     Each unit's influence on the gap between the first and a rival is known to first order. The most influential are taken
-    away in that order, and the number is settled by fitting without them, for the three rivals that seem nearest. The set
-    found flips the first place; a still smaller one may exist, so the size is an upper bound [1]_.
+    away in that order, and the number is settled by fitting without them, for the three rivals that seem nearest. A still
+    smaller set may exist, so the size is an upper bound [1]_.
 
     Parameters
     ----------
@@ -65,10 +63,9 @@ def find_fragility(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 6 + ["b"] * 4, "dialogue_id": "d"})
-    >>> found = find_fragility(votes, weights="verdicts")
-    >>> found.first, found.rival, found.n_removed  # 6 to 4 without three is 3 to 4
-    ('x', 'y', 3)
+    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaaaaabbbb")})
+    >>> find_fragility(votes, weights="verdicts").n_removed  # 6 to 4 without three is 3 to 4
+    3
     """
     need(verdicts, [] if unit == "verdict" else [unit])
     cluster = "dialogue_id" if "dialogue_id" in verdicts else None
@@ -91,8 +88,8 @@ def find_fragility(
     def flips(removed: Codes) -> bool:
         return leads_without(removed) not in (leader, None)
 
-    found, foretold = None, None
-    moved = influences(model, model.deletions() if unit == "verdict" else model.residuals())
+    found = None
+    moved = influences(model, deletions(model) if unit == "verdict" else model.residuals)
     for promise, taken in _candidates(model.theta, moved, codes, len(names), order):
         limit = len(taken) if found is None else len(found) - 1
         high = min(promise or limit, limit)
@@ -104,10 +101,10 @@ def find_fragility(
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if flips(taken[:middle]) else (middle, high)
-        found, foretold = taken[:high], promise
+        found = taken[:high]
     if found is None:
-        return Fragility(unit, leader, "", None, len(names), None, names[:0])
-    return Fragility(unit, leader, leads_without(found) or "", len(found), len(names), foretold, names[found])
+        return Fragility(unit, leader, "", None, len(names), names[:0])
+    return Fragility(unit, leader, leads_without(found) or "", len(found), len(names), names[found])
 
 
 def _candidates(theta: Array, moved: Array, codes: Codes, n_units: int, order: Codes) -> list[tuple[int | None, Codes]]:
@@ -120,3 +117,26 @@ def _candidates(theta: Array, moved: Array, codes: Codes, n_units: int, order: C
         enough = np.flatnonzero(np.cumsum(pull[taken]) > theta[order[0]] - theta[rival])
         found.append((int(enough[0]) + 1 if len(enough) else None, taken))
     return sorted(found, key=lambda one: one[0] or np.inf)[:N_RIVALS]
+
+
+def influences(model: BradleyTerry, residual: Array) -> Array:
+    """Tell how far each entry moves the strengths: to first order, what removing it takes away."""
+    return np.asarray(residual * (model.bread[:, model.entries.a] - model.bread[:, model.entries.b]).T)
+
+
+def deletions(model: BradleyTerry) -> Array:
+    """Give what leaving each entry out takes from the gradient; shape (entries, 1).
+
+    Where pairs weigh the same, the entries of a cluster and pair share one voice: without one of them the others
+    speak louder, and without the last the cluster falls silent on that pair.
+    """
+    if model.weights == "verdicts":
+        return model.residuals
+    entries, (weight, per_pair), (pair, side) = model.entries, entry_weights(model.entries, "pairs"), pairs_of(model.entries)
+    lead, n = side * (entries.share - 0.5), np.round(1.0 / weight)
+    cell = pd.factorize(entries.cluster * len(model.theta) ** 2 + pair)[0]
+    own, total = np.bincount(cell, lead * weight)[cell], np.bincount(pair, weight)[pair]
+    mean = np.bincount(pair, weight * lead)[pair] / total
+    within = (lead - own) / np.maximum(n - 1.0, 1.0) / total
+    alone = (lead - mean) / np.maximum(total - 1.0, 1.0)
+    return np.asarray((side * (per_pair or 1.0) * np.where(n > 1, within, alone))[:, None])

@@ -13,6 +13,7 @@ the strengths are a consensus of models: nothing says that it is what people wou
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,29 +23,11 @@ from scipy import optimize, sparse, stats
 from scipy.linalg import null_space
 from scipy.special import expit
 
-from heart_utils.ratings.bradley_terry import (
-    PRIOR,
-    ConvergenceError,
-    check_comparable,
-    count_wins,
-    find_separated,
-    fit_strengths,
-    prior_terms,
-)
+from heart_utils.ratings.bradley_terry import PRIOR, BradleyTerry, ConvergenceError
 from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, check_level
-from heart_utils.ratings.spread import Gaps, centring, clusters_met
-from heart_utils.ratings.verdicts import (
-    Array,
-    Codes,
-    Entries,
-    RatingsError,
-    name_codes,
-    need,
-    read_verdicts,
-    refuse_ties_alone,
-    word_codes,
-)
+from heart_utils.ratings.spread import Gaps, centring
+from heart_utils.ratings.verdicts import Array, Codes, Entries, RatingsError, need, read_verdicts, refuse_ties_alone, word_codes
 from heart_utils.tables import ORDERS
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
@@ -54,8 +37,8 @@ LOG_GAMMA_SD = 0.5
 MAX_STEPS = 200
 GRADIENT = 1e-7
 NEAR = 1e-4
-NOTHING = 1e-9
-"""Part of the largest eigenvalue below which a direction is flat."""
+NOTHING = 1e-9  # part of the largest eigenvalue below which a direction is flat
+N_DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +50,9 @@ class RaterModel:
     side: Array  # 1 if a was shown first, -1 if second, 0 if not known
     won: Array  # half of what a won beyond b
     tie: Array
-    ties_used: NDArray[np.bool_]
-    prior: Array
+    ties_used: NDArray[np.bool_]  # by rater; one who never ties has a nu of zero
+    start: Array  # strengths without raters
+    prior: Array  # the weak prior of each strength, on who separates
     anchors: NDArray[np.bool_]
 
     @classmethod
@@ -77,16 +61,21 @@ class RaterModel:
         side = np.zeros(len(rater))
         if "order" in verdicts:
             side = np.array([1.0, -1.0, 0.0])[word_codes(verdicts, "order", entries.rows, ORDERS, nullable=True)]
-        wins = count_wins(entries, weights="verdicts").total()[:, 0]
-        check_comparable(wins[0], entries.responders)
-        prior, tie = np.where(find_separated(wins)[0], PRIOR, 0.0), entries.tie.astype(float)
-        ties_used = np.bincount(rater, weights=tie, minlength=len(anchors)) > 0
-        return cls(entries, rater, side, np.where(entries.tie, 0.0, entries.share - 0.5), tie, ties_used, prior, anchors)
+        plain, tie = BradleyTerry.fit(entries, "verdicts"), entries.tie.astype(float)
+        used, won = np.bincount(rater, weights=tie, minlength=len(anchors)) > 0, np.where(entries.tie, 0.0, entries.share - 0.5)
+        return cls(entries, rater, side, won, tie, used, plain.theta, np.where(plain.penalised, PRIOR, 0.0), anchors)
 
     @property
     def size(self) -> int:
         """How many responders there are."""
         return len(self.entries.responders)
+
+    @cached_property
+    def free(self) -> Array:
+        """A basis of the parameters under which two sums stay zero: of strengths, and of the anchors' log gamma."""
+        strengths = np.repeat([1.0, 0.0], [self.size, 3 * len(self.anchors)])
+        gammas = np.concatenate([np.zeros(self.size), self.anchors, np.zeros(2 * len(self.anchors))])
+        return np.asarray(null_space(np.stack([strengths, gammas])))
 
     def gaps(self, theta: Array) -> Array:
         """Give the gap of strengths in each answer."""
@@ -106,15 +95,21 @@ class RaterModel:
 
     def value(self, found: Array) -> float:
         """Give the penalised log-likelihood."""
-        theta, gamma, delta, nu = self.split(found)
         up, down, tie = self.answers(found)
         share = self.won + 0.5
         likely = np.where(self.tie > 0, np.log(np.maximum(tie, 1e-300)), share * np.log(up) + (1.0 - share) * np.log(down))
-        own = self.prior @ (np.log(expit(theta)) + np.log(expit(-theta)))
-        turn = PRIOR * (np.log(expit(delta)) + np.log(expit(-delta))).sum()
-        ready = nu[self.ties_used] / (2.0 + nu[self.ties_used])
-        turn += PRIOR * (np.log(ready) + np.log1p(-ready)).sum()
-        return float(likely.sum() + own + turn - (np.log(gamma) ** 2).sum() / (2.0 * LOG_GAMMA_SD**2))
+        return float(likely.sum() + self.priors(found)[0])
+
+    def priors(self, found: Array) -> tuple[float, Array, Array]:
+        """Give value, gradient and curvature of the priors: normal for log gamma, the others as part-games won and lost."""
+        size, n = self.size, len(self.anchors)
+        games = np.concatenate([self.prior, np.zeros(n), np.full(n, PRIOR), PRIOR * self.ties_used])
+        normal = np.repeat([0.0, LOG_GAMMA_SD**-2.0, 0.0], [size, n, 2 * n])
+        lead = found - np.repeat([0.0, np.log(2.0)], [size + 2 * n, n])  # equals tie with probability nu / (2 + nu)
+        value = -games @ (np.logaddexp(0.0, lead) + np.logaddexp(0.0, -lead)) - normal @ found**2 / 2.0
+        held = np.concatenate([np.zeros(size + 2 * n), ~self.ties_used])
+        won = expit(lead)
+        return float(value), games * (1.0 - 2.0 * won) - normal * found, 2.0 * games * won * (1.0 - won) + normal + held
 
     def design(self, found: Array) -> Any:
         """Give the derivative of each answer's gap, then of its rater's log nu, by each parameter, sparse."""
@@ -137,38 +132,43 @@ class RaterModel:
         return np.concatenate([self.won - mean, self.tie - tie]), curvature
 
 
-def fit_raters(model: RaterModel, entries: Entries) -> Array:
-    """Find strengths, log gamma, delta and log nu where the penalised log-likelihood is highest, in a trust region."""
-    free = null_space(_constraints(model))
-    theta = fit_strengths(count_wins(entries, weights="verdicts").total()[:, 0], model.prior > 0)[0]
+def fit_raters(model: RaterModel) -> tuple[Array, Array]:
+    """Find where the penalised log-likelihood is highest, in a trust region; and the sandwich over clusters there."""
+    free, n_clusters = model.free, len(model.entries.clusters)
     n = len(model.anchors)
-    start = np.concatenate([theta, np.zeros(2 * n), np.full(n, -0.5)])
+    start = np.concatenate([model.start, np.zeros(2 * n), np.full(n, -0.5)])
 
-    def derivatives(place: Array) -> tuple[Array, Array]:
-        gradient, information, residual = scores(model, free @ place)
-        gradient, information = prior_added(model, free @ place, gradient, information)
-        return -free.T @ gradient, free.T @ (information - _bend(model, free @ place, residual)) @ free
+    def slopes(place: Array) -> tuple[Array, Array]:
+        gradient, information, _ = derivatives(model, free @ place)
+        return -free.T @ gradient, free.T @ information @ free
 
     found = optimize.minimize(
-        lambda place: -model.value(free @ place), free.T @ start, method="trust-exact", jac=lambda place: derivatives(place)[0],
-        hess=lambda place: derivatives(place)[1], options={"gtol": GRADIENT, "maxiter": MAX_STEPS},
+        lambda place: -model.value(free @ place), free.T @ start, method="trust-exact", jac=lambda place: slopes(place)[0],
+        hess=lambda place: slopes(place)[1], options={"gtol": GRADIENT, "maxiter": MAX_STEPS},
     ).x  # fmt: skip
-    slope, bend = derivatives(found)
-    last = np.linalg.solve(bend, slope)  # rounding of the value ends the search a step early
+    last = np.linalg.solve(*slopes(found)[::-1])  # rounding of the value ends the search a step early
     if np.abs(last).max() > NEAR * (1.0 + np.abs(found).max()):
         raise ConvergenceError(f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few answers.")
-    return np.asarray(free @ (found - last))
-
-
-def raters_covariance(model: RaterModel, found: Array) -> Array:
-    """Give the sandwich over clusters, with the observed information."""
-    _, information, residual = scores(model, found)
-    information = prior_added(model, found, np.zeros(len(found)), information - _bend(model, found, residual))[1]
-    free = null_space(_constraints(model))
+    found = np.asarray(free @ (found - last))
+    _, information, residual = derivatives(model, found)
     bread = free @ np.linalg.inv(free.T @ information @ free) @ free.T
-    sums, n = by_cluster(model, model.design(found), residual), len(model.entries.clusters)
+    sums = by_cluster(model, model.design(found), residual)
     sums -= sums.mean(axis=0)
-    return np.asarray(n / (n - 1.0) * bread @ (sums.T @ sums) @ bread)
+    return found, np.asarray(n_clusters / (n_clusters - 1.0) * bread @ (sums.T @ sums) @ bread)
+
+
+def derivatives(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
+    """Give gradient and negative second derivative of the penalised log-likelihood, and each answer's residuals."""
+    gradient, information, residual = scores(model, found)
+    theta, gamma, _, _ = model.split(found)
+    gammas, slope = model.size + model.rater, residual[: len(model.rater)] * gamma[model.rater]
+    cross = np.zeros(information.shape)  # from the product of gamma and strength
+    np.add.at(cross, (model.entries.a, gammas), slope)
+    np.add.at(cross, (model.entries.b, gammas), -slope)
+    cross += cross.T
+    np.add.at(cross, (gammas, gammas), slope * model.gaps(theta))
+    _, pull, own = model.priors(found)
+    return gradient + pull, information - cross + np.diag(own), residual
 
 
 def scores(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
@@ -182,43 +182,6 @@ def by_cluster(model: RaterModel, design: Any, residual: Array) -> Array:
     place = np.tile(model.entries.cluster, 2), np.arange(len(residual))
     of = sparse.csr_array((residual, place), shape=(len(model.entries.clusters), len(residual)))
     return np.asarray((of @ design).toarray())
-
-
-def prior_added(model: RaterModel, found: Array, gradient: Array, information: Array) -> tuple[Array, Array]:
-    """Add the priors; a rater who never ties keeps an nu of zero."""
-    size, (gammas, deltas, nus) = model.size, found[model.size :].reshape(3, -1)
-    pull, bend = prior_terms(found[None, :size], model.prior[None])
-    first, tie = expit(deltas), 1.0 / (1.0 + 2.0 * np.exp(-nus))
-    by_nu = np.where(model.ties_used, [PRIOR * (1.0 - 2.0 * tie), 2.0 * PRIOR * tie * (1.0 - tie)], [[0.0], [1.0]])
-    slope = np.concatenate([pull[0], -gammas / LOG_GAMMA_SD**2, PRIOR * (1.0 - 2.0 * first), by_nu[0]])
-    own = [np.zeros(size), np.full(len(gammas), LOG_GAMMA_SD**-2.0), 2.0 * PRIOR * first * (1.0 - first), by_nu[1]]
-    information = information + np.diag(np.concatenate(own))
-    information[:size, :size] += bend[0]
-    return gradient + slope, information
-
-
-def _constraints(model: RaterModel) -> Array:
-    """Give the two sums that stay zero: of strengths, and of the anchors' log gamma."""
-    rows = np.zeros((2, model.size + 3 * len(model.anchors)))
-    rows[0, : model.size] = 1.0
-    rows[1, model.size : model.size + len(model.anchors)] = model.anchors
-    return rows
-
-
-def _bend(model: RaterModel, found: Array, residual: Array) -> Array:
-    """Give the cross term of the Hessian, from the product of gamma and strength."""
-    theta, gamma, _, _ = model.split(found)
-    n, gammas = len(found), model.size + model.rater
-    slope = residual[: len(model.rater)] * gamma[model.rater]
-    bend = np.zeros((n, n))
-    np.add.at(bend, (model.entries.a, gammas), slope)
-    np.add.at(bend, (model.entries.b, gammas), -slope)
-    bend += bend.T
-    np.add.at(bend, (gammas, gammas), slope * model.gaps(theta))
-    return bend
-
-
-N_DRAWS = 2000
 
 
 @dataclass(frozen=True)
@@ -236,10 +199,9 @@ class JudgeAware:
     """Strengths and raters, fitted together."""
 
     table: pd.DataFrame  # the ratings table; intervals are sandwiches over dialogues, raters being fixed
-    strength: pd.Series  # responder -> strength, best first, mean zero
     # one row a rater: ``rater``, ``rater_kind``, ``n_verdicts``, ``discrimination`` (gamma) with its interval,
-    # ``position_bias`` (delta: log-odds that the first shown gains; ``nan`` where no order is known) with its interval,
-    # ``ties`` (nu), and ``deterministic``: why the rater's answers follow a rule, or nothing
+    # ``position_bias`` (delta: log-odds that the first shown gains; ``nan`` where no order is known) with its interval, and
+    # ``ties`` (nu)
     raters: pd.DataFrame
     anchor: str  # {"people", "consensus"}. Whose scale the strengths are on
     common_order: CommonOrder  # the test to read first
@@ -261,12 +223,10 @@ def fit_judge_aware(
     verdicts : pandas.DataFrame
         One row per answer, as it was given: two orders not yet joined, since their difference is what shows position bias.
         Columns as for :func:`heart_utils.ratings.ratings.fit_ratings`, and ``rater``, ``rater_kind`` and ``order``.
-    responders : pandas.DataFrame, optional
-        Names the ``responder_kind`` of each ``responder``.
+    responders, dimension, ci_level
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
     rng : numpy.random.Generator, optional
         For the rank ranges, which come from normal draws; by default one with a fixed seed.
-    dimension, ci_level
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------
@@ -287,45 +247,40 @@ def fit_judge_aware(
     >>> from heart_utils.simulate.study import Panel, simulate_study
     >>> panels = [Panel("human", 8, 4), Panel("model", 1, 1, discrimination=0.4, position_bias=1.0)]
     >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=5, n_dialogues=60, pairs=8, panels=panels)
-    >>> judges = fit_judge_aware(study.verdicts).raters.query("rater_kind == 'model'")
-    >>> bool(judges["discrimination"].item() < 0.8), bool(judges["position_bias"].item() > 0.6)
-    (True, True)
+    >>> judge = fit_judge_aware(study.verdicts).raters.query("rater_kind == 'model'")
+    >>> judge.eval("discrimination < 0.8 and position_bias > 0.6").tolist()
+    [True]
     """
     check_level(ci_level)
     need(verdicts, ["rater", "rater_kind"])
-    entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
+    entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id", rater="rater")
     refuse_ties_alone(entries, dimension)
     check_clusters(len(entries.clusters), "dialogue_id")
-    names, (rater,) = name_codes(verdicts, ["rater"], entries.rows)
-    kinds = verdicts["rater_kind"].iloc[entries.rows].groupby(rater).first()
-    people = (kinds == "human").to_numpy()
+    rater = np.asarray(entries.rater, dtype=np.intp)
+    kinds = verdicts.iloc[entries.rows].groupby("rater")["rater_kind"].first()
+    people, names = (kinds == "human").to_numpy(), kinds.index
     if len(names) < 2:
         raise RatingsError(f"There is one rater only ({names[0]}), and a rater is weighed against others. Use fit_ratings.")
     model = RaterModel.of(verdicts, entries, rater, people if people.any() else np.ones(len(names), bool))
-    found = fit_raters(model, entries)
-    covariance = raters_covariance(model, found)
-    size, n_clusters = len(entries.responders), len(entries.clusters)
+    found, covariance = fit_raters(model)
+    size, n_clusters = model.size, len(entries.clusters)
     separated = model.prior > 0
     centre = np.eye(len(found))
     centre[:size, :size] = centring(separated)
     theta, covariance = (centre @ found)[:size], centre @ covariance @ centre.T
     reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    rng = as_rng(rng)
-    draws = rng.multivariate_normal(theta, covariance[:size, :size], size=N_DRAWS, method="eigh")
+    draws = as_rng(rng).multivariate_normal(theta, covariance[:size, :size], size=N_DRAWS, method="eigh")
     # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any rank is open.
-    low, high = np.where(separated, -np.inf, theta - reach[:size]), np.where(separated, np.inf, theta + reach[:size])
-    ends = np.where(separated, -np.inf, np.nan), np.where(separated, np.inf, np.nan)
-    best, worst = Gaps(theta, draws, n_clusters, ci_level, ends=ends).ranks()
+    low, high = np.where(separated, [[-np.inf], [np.inf]], theta + np.outer([-1.0, 1.0], reach[:size]))
+    ends = np.where(separated, [[-np.inf], [np.inf]], np.nan)
+    best, worst = Gaps(theta, draws, n_clusters, ci_level, n_clusters, ends).ranks()
     settings = {"dimension": dimension, "method": "judge-aware", "population": "dialogues", "interval": "sandwich"}
-    layout: dict[str, Any] = {"strength": theta, "ci_low": low, "ci_high": high, "rank_low": best, "rank_high": worst}
-    layout |= {"chance": expit(theta[:, None] - theta[None, :]), "penalised": separated}
-    layout |= {"n_clusters": clusters_met(entries, entries.cluster, n_clusters)}
-    table = lay_out(verdicts, responders, entries, {**settings, "ci_level": ci_level}, layout)
-    order = np.lexsort((np.asarray(entries.responders, dtype=str), -theta))
+    columns: dict[str, Any] = {"strength": theta, "ci_low": low, "ci_high": high, "rank_low": best, "rank_high": worst}
+    columns |= {"chance": expit(theta[:, None] - theta[None, :]), "penalised": separated}
+    columns["n_clusters"] = entries.met(entries.cluster, n_clusters)
     return JudgeAware(
-        table=table.iloc[order].reset_index(drop=True),
-        strength=pd.Series(theta[order], index=pd.Index(entries.responders[order], name="responder"), name="strength"),
-        raters=_raters(model, found, reach, names, kinds, entries, rater),
+        table=lay_out(verdicts, responders, entries, {**settings, "ci_level": ci_level}, columns),
+        raters=_raters(model, found, reach, kinds),
         anchor="people" if people.any() else "consensus",
         common_order=_test_common_order(model, found),
         left_out=entries.left_out,
@@ -354,31 +309,14 @@ def _test_common_order(model: RaterModel, found: Array) -> CommonOrder:
     return CommonOrder(statistic, df, inflation, float(stats.chi2.sf(statistic / inflation, df)))
 
 
-def _raters(
-    model: RaterModel, found: Array, reach: Array, names: pd.Index, kinds: pd.Series, entries: Entries, rater: Codes
-) -> pd.DataFrame:
-    theta, gamma, delta, nu = model.split(found)
-    size, n = model.size, len(model.anchors)
-    log_reach, delta_reach = reach[size : size + n], reach[size + n : size + 2 * n]
-    known = np.bincount(rater, weights=model.side != 0, minlength=n) > 0
-    delta = np.where(known, delta, np.nan)
-    table = pd.DataFrame({"rater": names.astype("str"), "rater_kind": kinds.to_numpy()})
-    table["n_verdicts"] = np.bincount(rater, minlength=n)
+def _raters(model: RaterModel, found: Array, reach: Array, kinds: pd.Series) -> pd.DataFrame:
+    _, gamma, delta, nu = model.split(found)
+    n = len(gamma)
+    log_reach, delta_reach = reach[model.size :].reshape(3, n)[:2]
+    delta = np.where(np.bincount(model.rater, weights=model.side != 0, minlength=n) > 0, delta, np.nan)
+    table = pd.DataFrame({"rater": kinds.index.astype("str"), "rater_kind": kinds.to_numpy()})
+    table["n_verdicts"] = np.bincount(model.rater, minlength=n)
     ends = {"discrimination": gamma, "discrimination_low": gamma * np.exp(-log_reach)}
     ends |= {"discrimination_high": gamma * np.exp(log_reach), "position_bias": delta}
     ends |= {"position_bias_low": delta - delta_reach, "position_bias_high": delta + delta_reach}
-    return table.assign(**ends, ties=nu, deterministic=_deterministic(model, theta))
-
-
-def _deterministic(model: RaterModel, theta: Array) -> NDArray[np.object_]:
-    """Say by which rule a rater's answers can be foretold, or nothing."""
-    n = len(model.anchors)
-    decided = model.won != 0
-    towards_first = np.sign(model.won) * model.side
-    towards_better = np.sign(model.won) * np.sign(model.gaps(theta))
-    count = np.bincount(model.rater[decided], minlength=n)
-    first = np.bincount(model.rater, weights=towards_first * decided, minlength=n)
-    better = np.bincount(model.rater, weights=towards_better * decided, minlength=n)
-    rules = [count == 0, first == count, first == -count, better == count, better == -count]
-    words = ["always a tie", "always the first shown", "always the second shown", "always the better", "always the worse"]
-    return np.array([*words, None], dtype=object)[np.select(rules, np.arange(len(words)), len(words))]
+    return table.assign(**ends, ties=nu)

@@ -6,41 +6,25 @@ import html
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.bradley_terry import HIGHEST_RATING, LOWEST_RATING, fit_model
-from heart_utils.ratings.resampling import (
-    ENOUGH_CLUSTERS,
-    Rng,
-    as_rng,
-    check_level,
-    check_resamples,
-    estimate_rng,
-    interval_ends,
-)
-from heart_utils.ratings.spread import Gaps, centring, spread_of
-from heart_utils.ratings.verdicts import (
-    Array,
-    Entries,
-    RatingsError,
-    is_simulated,
-    read_margins,
-    read_verdicts,
-    refuse_ties_alone,
-)
+from heart_utils.ratings.bradley_terry import fit_model
+from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_level, check_resamples, estimate_rng
+from heart_utils.ratings.spread import Gaps, spread_of
+from heart_utils.ratings.verdicts import Entries, RatingsError, is_simulated, read_margins, read_verdicts, refuse_ties_alone
 from heart_utils.tables import RESPONDER_KINDS, TABLES
 
 __all__ = ["POINTS", "Ratings", "fit_boards", "fit_ratings"]
 
 
-POINTS = 400.0 / np.log(10.0)
-"""Rating points a unit of strength."""
-
+POINTS = 400.0 / np.log(10.0)  # rating points a unit of strength
 CENTRE = 1500.0
+LOWEST_RATING, HIGHEST_RATING = 500.0, 3000.0  # of what HEART released
+METHODS = ("bradley-terry", "davidson", "margins", "released-heart")
+WEIGHTS = ("pairs", "verdicts")
 
 NO_DIALOGUE = (
     "The verdicts have no column dialogue_id, so these ratings have no interval. Name what stands for a dialogue, such as "
@@ -55,39 +39,28 @@ def lay_out(
     settings: Mapping[str, Any],
     found: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Lay out the ratings table, in the order of the responders' names."""
-    size = len(entries.responders)
-    n_verdicts = np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size)
+    """Lay out the ratings table, best responder first, from what was `found` in the order of the responders' names."""
+    size, n_verdicts = len(entries.responders), entries.n_verdicts()
     n_ties = np.bincount(entries.a, entries.tie, size) + np.bincount(entries.b, entries.tie, size)
-    theta, low, high = found["strength"], found["ci_low"], found["ci_high"]
-    others = ~np.eye(size, dtype=bool)
+    chance = np.where(np.eye(size, dtype=bool), 0.0, found["chance"])
     columns = {
         **{column: _common(verdicts, column, entries) for column in ("slice", "group", "rater", "rater_kind")},
         **{column: settings[column] for column in ("dimension", "method", "population")},
         "responder": entries.responders.astype("str"),
         "responder_kind": "source" if responders is None else kinds_of(responders, entries.responders),
-        "strength": theta,
-        "ci_low": low,
-        "ci_high": high,
+        **{column: found[column] for column in ("strength", "ci_low", "ci_high", "n_clusters", "penalised")},
         "ci_level": settings["ci_level"] if settings["interval"] else np.nan,
-        "rating": CENTRE + POINTS * theta,
-        "rating_low": CENTRE + POINTS * low,
-        "rating_high": CENTRE + POINTS * high,
-        "rank_low": _counts(found["rank_low"], size),
-        "rank_high": _counts(found["rank_high"], size),
-        "win_probability": np.where(others, found["chance"], 0.0).sum(axis=1) / (size - 1),
+        **{column: pd.Series(found[column], dtype="Int64", index=range(size)) for column in ("rank_low", "rank_high")},
+        "win_probability": chance.sum(axis=1) / (size - 1),
         "n_verdicts": n_verdicts,
-        "n_clusters": found["n_clusters"],
         "tie_share": n_ties / n_verdicts,
-        "penalised": found["penalised"],
-        "provisional": (found["n_clusters"] < ENOUGH_CLUSTERS) | np.isnan(low) | found["penalised"],
+        "provisional": (found["n_clusters"] < ENOUGH_CLUSTERS) | np.isnan(found["ci_low"]) | found["penalised"],
         "simulated": is_simulated(verdicts.iloc[entries.rows]),
     }
-    return pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})
-
-
-def _counts(values: Array | None, size: int) -> Any:
-    return pd.Series([None] * size if values is None else list(values), dtype="Int64")
+    for rating, end in (("rating", "strength"), ("rating_low", "ci_low"), ("rating_high", "ci_high")):
+        columns[rating] = CENTRE + POINTS * found[end]
+    table = pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})
+    return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
 
 
 def _common(verdicts: pd.DataFrame, column: str, entries: Entries) -> str | None:
@@ -109,44 +82,9 @@ def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
     return kinds.to_numpy()
 
 
-METHODS = ("bradley-terry", "davidson", "margins", "released-heart")
-WEIGHTS = ("pairs", "verdicts")
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
     """Strengths on the log-odds scale, best responder first, with mean zero (of who is not penalised), and how they were made.
-
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        The ratings table of :mod:`heart_utils.tables`, best responder first.
-    strength : pandas.Series
-        Responder -> strength; a difference of 1.0 is odds of 2.72 to 1.
-    replicates : pandas.DataFrame
-        Strengths in each resample, one row a resample (normal draws, where a sandwich was asked for); no
-        rows where there is no interval.
-    left_out : pandas.Series
-        State -> answers that did not enter the fit.
-    n_verdicts, n_clusters : int
-        What entered.
-    n_inconsistent : int
-        Entered as half a win to each side, because two orders contradicted each other.
-    n_degenerate : int
-        Resamples in which others than the penalised always won or always lost: they got the weak prior
-        there too, and were kept.
-    n_effective : float
-        Clusters of even information that would tell as much of a difference of two strengths, on average; sets the
-        degrees of freedom of differences and ranks.
-    extra : dict
-        Parameters beside the strengths, such as Davidson's ``nu``.
-    chance : pandas.DataFrame
-        Probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal.
-    ends : pandas.DataFrame
-        Columns ``low`` and ``high``: bounds of each penalised strength at the level of one difference among all;
-        ``nan`` for the others.
-    settings : dict
-        The arguments of :func:`fit_ratings` that made them, and the population that intervals speak of.
 
     Examples
     --------
@@ -158,19 +96,21 @@ class Ratings:
               model    1405                  4
     """
 
-    table: pd.DataFrame
-    strength: pd.Series
+    table: pd.DataFrame  # the ratings table of :mod:`heart_utils.tables`
+    strength: pd.Series  # responder -> strength; a difference of 1.0 is odds of 2.72 to 1
+    # strengths in each resample, one row a resample (normal draws, where a sandwich was asked for); no rows without interval
     replicates: pd.DataFrame
-    left_out: pd.Series
-    n_verdicts: int
+    left_out: pd.Series  # state -> answers that did not enter the fit
+    n_verdicts: int  # what entered
     n_clusters: int
-    n_inconsistent: int
-    n_degenerate: int
+    n_inconsistent: int  # entered as half a win to each side, because two orders contradicted each other
+    # clusters of even information that would tell as much of a difference of two strengths, on average; sets the degrees of
+    # freedom of differences and ranks
     n_effective: float
-    extra: Mapping[str, float]
+    # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
     chance: pd.DataFrame
-    ends: pd.DataFrame
-    settings: Mapping[str, Any]
+    gaps: Gaps  # differences of strengths, with what resamples tell of them
+    settings: Mapping[str, Any]  # the arguments of :func:`fit_ratings` that made them, and the population of the intervals
 
     def __repr__(self) -> str:
         return f"{self._said()}\n{self._shown().to_string(index=False)}"
@@ -195,11 +135,6 @@ class Ratings:
         interval = pd.Series(ends).mask(rows["rating_low"].isna(), "")
         return pd.DataFrame({**shown, "Interval": interval, "Verdicts": rows["n_verdicts"]})
 
-    def plot(self, **how: Any) -> Any:
-        """Draw the leaderboard; `how` goes to :func:`heart_utils.plot_leaderboard`, and the axes come back."""
-        # By its name alone: ratings compute, and an import would make every chapter depend on how figures are drawn.
-        return import_module("heart_utils.report.figures").plot_leaderboard(self, **how)
-
     def ranks(self, *, simultaneous: bool = True) -> pd.DataFrame:
         """Give the ranks that each responder may hold.
 
@@ -214,17 +149,12 @@ class Ratings:
         pandas.DataFrame
             Columns ``responder``, ``rank_low`` and ``rank_high``, best responder first.
         """
-        gaps, size = self._gaps(), len(self.strength)
+        gaps, size = self.gaps, len(self.strength)
         found = gaps.ranks() if simultaneous else np.stack([np.array(gaps.ranks(one))[:, one] for one in range(size)], axis=1)
         return pd.DataFrame({"responder": self.strength.index, "rank_low": found[0], "rank_high": found[1]})
 
-    def differences(self, *, simultaneous: bool = True) -> pd.DataFrame:
-        """Put an interval on the difference of every two strengths.
-
-        Parameters
-        ----------
-        simultaneous : bool
-            Whether all intervals hold at once, or each for itself.
+    def differences(self) -> pd.DataFrame:
+        """Put an interval on the difference of every two strengths; all of them hold at once.
 
         Returns
         -------
@@ -232,25 +162,13 @@ class Ratings:
             Columns ``better``, ``worse``, ``difference``, ``ci_low``, ``ci_high``, ``ci_level``,
             ``win_probability``; one row a pair, better by the point estimate.
         """
-        names, theta, draws = self.strength.index, self.strength.to_numpy(), self.replicates.to_numpy()
+        names, theta = self.strength.index, self.strength.to_numpy()
         one, other = np.triu_indices(len(names), k=1)
-        gap, level = theta[one] - theta[other], self.settings["ci_level"]
-        if simultaneous and len(draws) > 1:
-            reach = self._gaps().reach()
-            low, high = gap - reach[one, other], gap + reach[other, one]
-        else:
-            low, high = interval_ends(gap, draws[:, one] - draws[:, other], self.n_clusters, level)
-            own = self.table[["ci_low", "ci_high"]].to_numpy()
-            open_ended = self.table["penalised"].to_numpy()[[one, other]].any(axis=0) & ~np.isnan(low)
-            low = np.where(open_ended, own[one, 0] - own[other, 1], low)
-            high = np.where(open_ended, own[one, 1] - own[other, 0], high)
-        pairs = {"better": names[one], "worse": names[other], "difference": gap, "ci_low": low, "ci_high": high}
-        return pd.DataFrame({**pairs, "ci_level": level, "win_probability": self.chance.to_numpy()[one, other]})
-
-    def _gaps(self) -> Gaps:
-        low, high = self.ends.to_numpy().T
-        theta, draws = self.strength.to_numpy(), self.replicates.to_numpy()
-        return Gaps(theta, draws, self.n_clusters, self.settings["ci_level"], self.n_effective, (low, high))
+        reach = self.gaps.reach() if len(self.replicates) else np.full((len(names),) * 2, np.nan)
+        gap, chance = theta[one] - theta[other], self.chance.to_numpy()[one, other]
+        pairs = {"better": names[one], "worse": names[other], "difference": gap, "ci_low": gap - reach[one, other]}
+        pairs |= {"ci_high": gap + reach[other, one], "ci_level": self.settings["ci_level"], "win_probability": chance}
+        return pd.DataFrame(pairs)
 
 
 def fit_ratings(
@@ -272,45 +190,35 @@ def fit_ratings(
     :math:`\sigma(\theta_i - \theta_j) = 1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie is half a win to
     each, an inconsistent pair of orders too, and ``p_a``, where an answer gives it, is a part of a win.
 
-    With ``weights="pairs"`` the wins are averaged before the fit: over the verdicts on a pair within a dialogue, then over
-    the dialogues that have the pair; each pair then weighs the same, whatever the number of its verdicts. So the board speaks
-    of dialogues like these and of an even tournament, not of who happened to be judged most. ``"verdicts"`` counts every
-    verdict once, as published tables and other programs do.
-
     Whoever always wins or always loses (more exactly: is outside the largest group that is linked by wins in both directions)
     has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data and
-    in every resample, and are flagged ``penalised`` and ``provisional``. Resamples cannot tell how far such a strength may be
-    off: its interval is one-sided (``one_sided_ends``), with an infinite end where nothing bounds it. Strengths have mean zero
-    over the others. Who separates in some resample only gets the same there; such resamples are kept and counted.
+    in every resample, and are ``penalised`` and ``provisional``; their interval is one-sided (``one_sided_ends``). Strengths
+    have mean zero over the others. Who separates in some resample only is lent the same there.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One row per verdict, with columns ``responder_a``, ``responder_b``, ``verdict`` (``"a"``,
-        ``"b"`` or ``"tie"``) and, where there are several dimensions, states or soft wins, ``dimension``, ``state`` and
-        ``p_a``. Two orders of a pair are joined by :func:`~heart_utils.ratings.verdicts.combine_orders`.
+        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or ``"tie"``), `cluster` and, where
+        there are several dimensions, states or soft wins, ``dimension``, ``state`` and ``p_a``; two orders of a pair joined by
+        :func:`~heart_utils.ratings.verdicts.combine_orders`.
     responders : pandas.DataFrame, optional
         Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``: unknown.
     dimension : str
         A line of the rubric.
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
         Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a
-        ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART
-        released, which speaks of no population and is there to be compared with.
+        ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART released.
     cluster : str or two of them
-        Column of what is resampled together. ``["dialogue_id", "rater"]`` lets raters vary too. A table
+        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too. A table
         that has no ``dialogue_id`` gets no interval.
     weights : {"pairs", "verdicts"}
-        What weighs the same.
+        Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair weighs the same, as in an even
+        tournament; or every verdict counts once, as in published tables and other programs.
     interval : {"bootstrap", "sandwich", "product"}, optional
         By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which the
         product-weight bootstrap is the conservative neighbour.
-    n_resamples : int
-        Bootstrap resamples; 0 for strengths alone.
-    ci_level : float
-        Of intervals and rank ranges, such as 0.95.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed, so that the same verdicts give the same table.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of rank ranges too.
 
     Returns
     -------
@@ -337,61 +245,50 @@ def fit_ratings(
     Examples
     --------
     >>> duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
-    >>> strength = fit_ratings(duel, n_resamples=0).strength
-    >>> float(round(strength["human"] - strength["model"], 3))  # log 3
-    1.099
+    >>> fit_ratings(duel, n_resamples=0).differences()["difference"].round(3).tolist()  # log 3
+    [1.099]
     """
     _check_choice("method", method, METHODS)
     _check_choice("weights", weights, WEIGHTS)
     check_level(ci_level)
     check_resamples(n_resamples)
     clusters = (cluster,) if isinstance(cluster, str) else tuple(cluster)
-    chosen = check_interval(interval, clusters)
+    chosen: str | None = check_interval(interval, clusters)
     absent = clusters == ("dialogue_id",) and "dialogue_id" not in verdicts
     if absent and n_resamples > 0:
         warnings.warn(NO_DIALOGUE, stacklevel=2)
-    resampled = n_resamples > 0 and not absent and method != "released-heart"
-    entries = read_verdicts(
-        verdicts,
-        dimension=dimension,
-        cluster=None if absent else clusters[0],
-        rater=clusters[1] if resampled and len(clusters) > 1 else None,
-    )
+    if absent or n_resamples == 0 or method == "released-heart":
+        chosen = "released" if method == "released-heart" else None
+    resampled = chosen not in (None, "released")
+    rater = clusters[1] if resampled and len(clusters) > 1 else None
+    entries = read_verdicts(verdicts, dimension=dimension, cluster=None if absent else clusters[0], rater=rater)
     refuse_ties_alone(entries, dimension)
     margins = read_margins(verdicts, entries) if method in ("margins", "released-heart") else None
     model = fit_model(entries, method, weights, margins)
-    spread = spread_of(model, clusters, chosen if resampled else None, n_resamples, ci_level, as_rng(rng))
+    gaps, found = spread_of(model, clusters, chosen, n_resamples, ci_level, rng)
     varies = "benchmark" if clusters == ("rater",) else "dialogues" if len(clusters) == 1 else "dialogues_and_raters"
-    settings: dict[str, Any] = {"dimension": dimension, "method": method, "population": varies, "cluster": clusters}
-    settings |= {"weights": model.weights, "interval": chosen, "n_resamples": n_resamples, "ci_level": ci_level}
-    if not resampled:
-        interval_given = "released" if method == "released-heart" else None
-        settings |= {"population": "none", "cluster": None, "interval": interval_given, "n_resamples": 0}
-    theta, chance = centring(model.penalised) @ model.theta, model.chance()
-    np.fill_diagonal(chance, np.nan)
-    best, worst = spread.ranks or (None, None)
-    found: dict[str, Any] = {"strength": theta, "chance": chance, "penalised": model.penalised, "n_clusters": spread.met}
-    found |= {"ci_low": spread.low, "ci_high": spread.high, "rank_low": best, "rank_high": worst}
+    settings: dict[str, Any] = {"dimension": dimension, "method": method, "weights": model.weights, "interval": chosen}
+    settings |= {"ci_level": ci_level, "population": varies if resampled else "none"}
+    settings |= {"cluster": clusters if resampled else None, "n_resamples": n_resamples if resampled else 0}
+    chance = np.where(np.eye(len(model.theta), dtype=bool), np.nan, model.chance)
+    found |= {"strength": gaps.strength, "chance": chance, "penalised": model.penalised}
     table = lay_out(verdicts, responders, entries, settings, found)
     if method == "released-heart":
         ends = ["rating", "rating_low", "rating_high"]
         table[ends] = table[ends].clip(LOWEST_RATING, HIGHEST_RATING)
-    bounds = spread.bounds or (np.full_like(spread.low, np.nan),) * 2
-    order = np.lexsort((np.asarray(entries.responders, dtype=str), -theta))
-    names = pd.Index(entries.responders[order], name="responder")
+    order = entries.responders.astype("str").get_indexer(pd.Index(table["responder"]))
+    names, gaps = pd.Index(entries.responders[order], name="responder"), gaps.take(order)
     return Ratings(
-        table=table.iloc[order].reset_index(drop=True),
-        strength=pd.Series(theta[order], index=names, name="strength"),
-        replicates=pd.DataFrame(spread.draws[:, order], columns=names),
+        table=table,
+        strength=pd.Series(gaps.strength, index=names, name="strength"),
+        replicates=pd.DataFrame(gaps.replicates, columns=names),
         left_out=entries.left_out,
         n_verdicts=len(entries.rows),
-        n_clusters=spread.n_clusters,
+        n_clusters=gaps.n_clusters,
         n_inconsistent=int(entries.inconsistent.sum()),
-        n_degenerate=spread.n_degenerate,
-        n_effective=spread.n_effective,
-        extra=model.extra,
+        n_effective=gaps.n_effective,
         chance=pd.DataFrame(chance[np.ix_(order, order)], index=names, columns=names),
-        ends=pd.DataFrame(np.column_stack(bounds)[order], index=names, columns=["low", "high"]),
+        gaps=gaps,
         settings=settings,
     )
 
@@ -417,15 +314,13 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     Raises
     ------
     RatingsError
-        As in :func:`fit_ratings`; the message names the group. If there is no verdict; and later, if a board is
-        taken by a group that has none: that message lists those there are.
+        As in :func:`fit_ratings`, naming the group; if there is no verdict; or later, if a group is taken that has no board.
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a", "a", "b", "a", "b", "b"],
-    ...     "dimension": ["attunement"] * 3 + ["overall"] * 3})
-    >>> {group: ratings.strength.index[0] for group, ratings in fit_boards(votes, by=["dimension"]).items()}
-    {('attunement',): 'human', ('overall',): 'model'}
+    >>> votes = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": list("aabb"), "rater": list("xyxx")})
+    >>> list(fit_boards(votes.head(3), by=["rater"], dimension="overall", n_resamples=0))
+    [('x',), ('y',)]
     """
     if verdicts.empty:
         raise RatingsError(f"There is no verdict to fit by {', '.join(by)}: whatever chose the rows left none.")
@@ -458,13 +353,11 @@ def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
     """Choose the interval if none was named: a bootstrap over one kind of cluster, a sandwich over two."""
     if len(clusters) not in (1, 2):
         raise RatingsError(f"cluster names {len(clusters)} columns, expected one, or two of which the second is the rater.")
-    chosen = interval or ("bootstrap" if len(clusters) == 1 else "sandwich")
     fits = ("bootstrap", "sandwich") if len(clusters) == 1 else ("sandwich", "product")
-    if chosen not in fits:
-        raise RatingsError(f"interval is {chosen!r}, expected one of {', '.join(fits)} where {' and '.join(clusters)} vary.")
-    return chosen
+    _check_choice("interval", interval or fits[0], fits, f" where {' and '.join(clusters)} vary")
+    return interval or fits[0]
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: str, choices: tuple[str, ...], where: str = "") -> None:
     if value not in choices:
-        raise RatingsError(f"{name} is {value!r}, expected one of {', '.join(choices)}.")
+        raise RatingsError(f"{name} is {value!r}, expected one of {', '.join(choices)}{where}.")

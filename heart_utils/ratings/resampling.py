@@ -15,24 +15,15 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from heart_utils.ratings.verdicts import Array, Codes
+from heart_utils.ratings.verdicts import Array, Codes, VerdictsError
 
 __all__ = ["Interval", "bootstrap_ci", "estimate_rng"]
 
-Rng = np.random.Generator | None
-"""The source of chance; where there is none, one with a fixed seed."""
-
+Rng = np.random.Generator | None  # the source of chance; where there is none, one with a fixed seed
 SEED = 20260109
-"""Where a function gets no `rng`, it starts one from this seed: the same data give the same interval."""
-
-MANY_CLUSTERS = 50
-"""From this number on, the interval's ends are percentiles; below, SD times a t quantile covers better."""
-
-ENOUGH_CLUSTERS = 30
-"""Below this number a result is provisional."""
-
-FEW_RATERS = 20
-"""Below this number raters stand for themselves: they are fixed, and not resampled."""
+MANY_CLUSTERS = 50  # from this number on, the interval's ends are percentiles; below, SD times a t quantile covers better
+ENOUGH_CLUSTERS = 30  # below this number a result is provisional
+FEW_RATERS = 20  # below this number raters stand for themselves: they are fixed, and not resampled
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +42,7 @@ class Interval:
 
 
 def estimate_rng(seed: int, name: str) -> np.random.Generator:
-    """Start the random generator of one estimate, from the seed and the estimate's name.
-
-    Estimates that share a generator depend on each other: a new one moves every one that is drawn after it.
+    """Start the random generator of one estimate: those that share a generator would depend on each other.
 
     Parameters
     ----------
@@ -69,9 +58,8 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
 
     Examples
     --------
-    >>> first = estimate_rng(1, "ratings of people").random()
-    >>> first == estimate_rng(1, "ratings of people").random(), first == estimate_rng(1, "agreement").random()
-    (True, False)
+    >>> estimate_rng(1, "ratings").random() == estimate_rng(1, "ratings").random() != estimate_rng(1, "agreement").random()
+    True
     """
     return np.random.default_rng([seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")])
 
@@ -117,8 +105,8 @@ def bootstrap_ci(
 ) -> Interval:
     """Put an interval on any statistic that is a function of sums, resampling whole clusters.
 
-    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts: all of them follow from
-    sums over rows. So the rows are summed once a cluster, and every resample is a row of one matrix product.
+    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts. So the rows are summed once
+    a cluster, and every resample is a row of one matrix product.
 
     Parameters
     ----------
@@ -130,7 +118,7 @@ def bootstrap_ci(
     cluster : str or pandas.Series
         What is resampled together: a column of `observations`, or one value a row.
     rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed.
+        The source of chance; by default one with a fixed seed, so that the same data give the same interval.
     n_resamples : int
         How many; 0 for the estimate alone.
     ci_level : float
@@ -150,10 +138,9 @@ def bootstrap_ci(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"agree": [1, 0, 1, 1], "n": [1, 1, 1, 1], "dialogue_id": list("ddee")})
-    >>> share = bootstrap_ci(votes, lambda sums: sums["agree"] / sums["n"], cluster="dialogue_id", rng=np.random.default_rng(1))
-    >>> share.estimate, share.n_clusters, share.provisional
-    (0.75, 2, True)
+    >>> votes = pd.DataFrame({"agree": [1, 0, 1, 1], "n": 1, "dialogue_id": list("ddee")})
+    >>> bootstrap_ci(votes, lambda sums: sums["agree"] / sums["n"], cluster="dialogue_id").estimate
+    0.75
     """
     key = observations[cluster] if isinstance(cluster, str) else cluster
     numbers = observations.drop(columns=cluster) if isinstance(cluster, str) else observations
@@ -168,17 +155,9 @@ def bootstrap_ci(
     replicates = found[1:]
     defined = replicates[~np.isnan(replicates)]
     low, high = interval_of(float(found[0]), defined, len(names), ci_level, least=least, most=most)
-    return Interval(
-        estimate=float(found[0]),
-        ci_low=low,
-        ci_high=high,
-        se=float(standard_error(defined[:, None], len(names))[0]),
-        ci_level=ci_level,
-        n_clusters=len(names),
-        n_undefined=len(replicates) - len(defined),
-        provisional=len(names) < ENOUGH_CLUSTERS,
-        replicates=replicates,
-    )
+    se, few = float(standard_error(defined[:, None], len(names))[0]), len(names) < ENOUGH_CLUSTERS
+    n_undefined = len(replicates) - len(defined)
+    return Interval(float(found[0]), low, high, se, ci_level, len(names), n_undefined, few, replicates)
 
 
 def share_ci(
@@ -341,21 +320,19 @@ def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
     return float(np.sqrt(max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)))
 
 
-def refuse_few_raters(
-    dialogue: Codes, rater: Codes, clusters: tuple[str, str], error: type[ValueError], where: str = ""
-) -> None:
-    """Raise `error` where raters are too few to stand for others, or cannot be told from dialogues."""
-    inner, outer = clusters[1], clusters[0]
+def refuse_few_raters(dialogue: Codes, rater: Codes, clusters: tuple[str, str], where: str = "") -> None:
+    """Refuse raters where they are too few to stand for others, or cannot be told from dialogues."""
+    outer, inner = clusters
     n_dialogues, n_raters = len(np.unique(dialogue)), len(np.unique(rater))
     if n_raters < FEW_RATERS:
-        raise error(
+        raise VerdictsError(
             f"{n_raters} of {inner!r}{where} are too few to stand for others like them (at least {FEW_RATERS} are needed): "
             f"take them as fixed and resample dialogues alone (cluster={outer!r}), by rater if they differ."
         )
     n_cells = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)[1]
     if n_cells in (n_dialogues, n_raters):
         inner, outer = (inner, outer) if n_cells == n_raters else (outer, inner)
-        raise error(
+        raise VerdictsError(
             f"Each {inner} belongs to one {outer} only{where}, so the two cannot be told apart. "
             f"Resample the {outer} alone: it carries what is inside it (cluster={outer!r})."
         )

@@ -3,88 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import optimize, stats
 
-from heart_utils.ratings.bradley_terry import BradleyTerry, Levels, ReleasedHeart, WinMatrices
-from heart_utils.ratings.resampling import check_clusters, draw_weights, interval_ends, refuse_few_raters
-from heart_utils.ratings.verdicts import Array, Codes, Entries, RatingsError
+from heart_utils.ratings.bradley_terry import BradleyTerry
+from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, crossed, draw_weights, interval_ends, refuse_few_raters
+from heart_utils.ratings.verdicts import Array, Codes
 
-__all__ = ["Gaps", "Model", "Spread", "simultaneous_quantile"]
+__all__ = ["Gaps", "simultaneous_quantile"]
 
-Model = BradleyTerry | Levels
-
+RELEASED_Z = 1.96
 CHUNK_CELLS = 1_000_000
-NEARLY = 0.999
-"""Of a cluster's leverage, so that one which alone links somebody does not divide by zero."""
-LARGEST = 700.0
-"""Beyond this no log-odds is looked for."""
-
-
-def clusters_met(entries: Entries, codes: NDArray[np.intp], n_clusters: int) -> NDArray[np.int64]:
-    """Count the clusters in which each responder was judged."""
-    met = np.zeros((n_clusters, len(entries.responders)), bool)
-    met[codes, entries.a] = met[codes, entries.b] = True
-    return np.asarray(met.sum(axis=0))
-
-
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """How far strengths may be off; ``draws`` are the strengths in each resample, or normal draws for a sandwich."""
-
-    low: Array  # ends of each strength's interval; nan where there is none
-    high: Array
-    draws: Array
-    met: NDArray[np.int64]  # clusters in which each responder was judged: the fewer of dialogues and raters, if both vary
-    n_clusters: int  # that vary; the fewer of two
-    n_effective: float = 0.0  # clusters of even information that would tell as much of a difference
-    n_degenerate: int = 0  # resamples in which someone else than the penalised separated
-    bounds: tuple[Array, Array] | None = None  # of each penalised strength, at the level of one difference among all
-    ranks: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None  # that each may hold, all at once
+NEARLY = 0.999  # of a cluster's leverage, so that one which alone links somebody does not divide by zero
+LARGEST = 700.0  # beyond this no log-odds is looked for
 
 
 def spread_of(
-    model: Model, clusters: tuple[str, ...], interval: str | None, n_resamples: int, ci_level: float, rng: np.random.Generator
-) -> Spread:
-    """Put intervals on the strengths of a model, and say which ranks they may hold."""
-    entries, size, centre = model.entries, len(model.theta), centring(model.penalised)
+    model: BradleyTerry, clusters: tuple[str, ...], interval: str | None, n_resamples: int, ci_level: float, rng: Rng
+) -> tuple[Gaps, dict[str, Any]]:
+    """Put intervals on the strengths of a model, and say which ranks they may hold, as columns of the ratings table."""
+    entries, centre = model.entries, centring(model.penalised)
     theta = centre @ model.theta
-    nothing, no_draws = np.full(size, np.nan), np.empty((0, size))
-    if isinstance(model, ReleasedHeart):
-        return Spread(*model.released_ends(), no_draws, np.zeros(size, np.int64), 0)
-    if interval is None:
-        return Spread(nothing, nothing, no_draws, np.zeros(size, np.int64), 0)
-    n_clusters = len(entries.clusters)
-    check_clusters(n_clusters, clusters[0])
-    met = clusters_met(entries, entries.cluster, n_clusters)
-    if entries.rater is not None:
-        refuse_few_raters(entries.cluster, entries.rater, (clusters[0], clusters[1]), RatingsError)
-        met = np.minimum(met, clusters_met(entries, entries.rater, entries.n_raters))
-        n_clusters = min(n_clusters, entries.n_raters)
+    size, groups = len(theta), entries.groups()
+    found: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high"), np.full(size, np.nan)) | {"n_clusters": np.zeros(size, int)}
+    found |= {"rank_low": None, "rank_high": None}
+    if interval is None or interval == "released":
+        reach = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
+        return Gaps(theta, np.empty((0, size)), 0, ci_level, 0.0), {**found, "ci_low": theta - reach, "ci_high": theta + reach}
+    check_clusters(groups[0][1], clusters[0])
+    if len(groups) > 1:
+        refuse_few_raters(groups[0][0], groups[1][0], (clusters[0], clusters[1]))
+    met, n_clusters = np.min([entries.met(*group) for group in groups], axis=0), min(n for _, n in groups)
+    found["n_clusters"] = met
     if not (entries.share != 0.5).any():  # nobody was told apart, so nothing can be said about how well
-        any_rank = np.ones(size, np.int64), np.full(size, size)
-        return Spread(nothing, nothing, no_draws, met, n_clusters, ranks=any_rank)
+        gaps = Gaps(theta, np.empty((0, size)), n_clusters, ci_level, 0.0)
+        return gaps, found | dict(zip(("rank_low", "rank_high"), gaps.ranks(), strict=True))
     alone = one_sided_ends(model, met, ci_level)
     bounds = one_sided_ends(model, met, 1.0 - (1.0 - ci_level) / (size * (size - 1) // 2))
+    n_effective = min(effective_clusters(model, *group) for group in groups)
+    rng = as_rng(rng)
     if interval == "sandwich":
-        covariance = centre @ (one_way(model) if entries.rater is None else two_way(model)) @ centre.T
-        reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(covariance))
-        draws = rng.multivariate_normal(theta, covariance, size=n_resamples, method="eigh")
-        low, high, n_degenerate = theta - reach, theta + reach, 0
+        robust = centre @ covariance(model) @ centre.T
+        reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(robust))
+        draws, ends = rng.multivariate_normal(theta, robust, size=n_resamples, method="eigh"), (theta - reach, theta + reach)
     else:
-        draws, n_degenerate = (bootstrap_draws if entries.rater is None else product_draws)(model, n_resamples, rng)
-        draws = draws @ centre.T
-        low, high = interval_ends(theta, draws, met, ci_level)
-    low, high = (np.where(model.penalised, *ends) for ends in zip(alone, (low, high), strict=True))
-    n_effective = effective_clusters(model, entries.cluster, len(entries.clusters))
-    if entries.rater is not None:
-        n_effective = min(n_effective, effective_clusters(model, entries.rater, entries.n_raters))
-    ranks = Gaps(theta, draws, n_clusters, ci_level, n_effective, bounds).ranks()
-    return Spread(low, high, draws, met, n_clusters, n_effective, n_degenerate, bounds, ranks)
+        draws = draw_strengths(model, n_resamples, rng) @ centre.T
+        ends = interval_ends(theta, draws, met, ci_level)
+    gaps = Gaps(theta, draws, n_clusters, ci_level, n_effective, bounds)
+    low, high = np.where(model.penalised, alone, ends)
+    return gaps, found | dict(zip(("ci_low", "ci_high", "rank_low", "rank_high"), (low, high, *gaps.ranks()), strict=True))
 
 
 def centring(penalised: NDArray[np.bool_]) -> Array:
@@ -96,110 +68,89 @@ def centring(penalised: NDArray[np.bool_]) -> Array:
     return np.asarray(unit if linked.all() or not linked.any() else unit - linked / linked.sum())
 
 
-def one_sided_ends(model: Model, met: NDArray[np.int64], ci_level: float) -> tuple[Array, Array]:
-    r"""Bound the strength of those who were never beaten, or never won, by how probable so clear a result is.
+def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float) -> Array:
+    """Bound the strength of those who were never beaten, or never won, by how probable so clear a result is: low, then high.
 
     Source: Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404
     """
-    from scipy.optimize import brentq
-
-    size = len(model.theta)
-    ends, theta, linked = np.full((2, size), np.nan), centring(model.penalised) @ model.theta, ~model.penalised
-    if not model.penalised.any():
-        return ends[0], ends[1]
-    wins = model.tally().total()[0].sum(axis=0)
-    tail = np.log((1.0 - ci_level) / 2.0)
+    size, linked, wins = len(model.theta), ~model.penalised, model.counts[0].sum(axis=0)
+    ends, theta, tail = np.full((2, size), np.nan), centring(model.penalised) @ model.theta, np.log((1.0 - ci_level) / 2.0)
     for one in np.flatnonzero(model.penalised):
         others = np.arange(size) != one
         mean, scale = (0.0, 1.0) if linked.any() else (theta[others].mean(), (size - 1.0) / size)
         games = wins[one] + wins[:, one]
         for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
             clear = others & (games > 0) & (lost == 0)
-            ends[side, one] = -sign * np.inf
-            if clear.any():
-                weight = met[one] * games[clear] / games[others].sum()
-                gap = mean - theta[clear]  # if nobody is linked, all keep mean zero: the others move against this one
+            weight = met[one] * games[clear] / games[others].sum()
+            gap = mean - theta[clear]  # if nobody is linked, all keep mean zero: the others move against this one
 
-                def excess(x: float, sign: float = sign, weight: Array = weight, gap: Array = gap) -> float:
-                    return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
+            def excess(x: float, sign: float = sign, weight: Array = weight, gap: Array = gap) -> float:
+                return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
 
-                low, high = -LARGEST, LARGEST
-                if excess(low) < 0.0 < excess(high):
-                    ends[side, one] = sign * brentq(excess, low, high) * scale
-    return ends[0], ends[1]
+            found = optimize.brentq(excess, -LARGEST, LARGEST) if excess(-LARGEST) < 0.0 < excess(LARGEST) else -np.inf
+            ends[side, one] = sign * found * scale
+    return ends
 
 
-def bootstrap_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
-    """Fit the strengths to clusters drawn with replacement; tell in how many draws someone else separated."""
-    return _refit(model, model.tally().resampled(), draw_weights(len(model.entries.clusters), n_resamples, rng))
+def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generator) -> Array:
+    """Fit the strengths to clusters drawn with replacement; where raters vary too, both are drawn independently.
 
-
-def product_draws(model: Model, n_resamples: int, rng: np.random.Generator) -> tuple[Array, int]:
-    """Draw dialogues and raters independently; a verdict counts the product of its two counts.
-
-    This is somewhat too wide, since the variance within dialogue and rater enters more than once. Source: Owen
-    (2007), https://doi.org/10.1214/07-AOAS122
+    There a verdict counts the product of its two counts. This is somewhat too wide, since the variance within dialogue and
+    rater enters more than once. Source: Owen (2007), https://doi.org/10.1214/07-AOAS122
     """
-    rater, n_raters, cell, n_cells = _by_rater(model)
-    n_clusters = len(model.entries.clusters)
-    first, second = np.zeros((2, n_cells), np.intp)
-    first[cell], second[cell] = model.entries.cluster, rater
-    drawn, judged = draw_weights(n_clusters, n_resamples, rng), draw_weights(n_raters, n_resamples, rng)
-    return _refit(model, model.tally((cell, n_cells)).resampled(), drawn, judged, (first, second))
-
-
-def _refit(
-    model: Model, matrices: WinMatrices, weights: Array, others: Array | None = None, cells: tuple[Codes, Codes] | None = None
-) -> tuple[Array, int]:
-    """Fit the strengths under each row of weights, some rows at a time for the memory's sake."""
-    draws, n_degenerate = np.empty((len(weights), len(model.theta))), 0
-    chunk = max(1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels))
-    for first in range(0, len(weights), chunk):
+    groups, cells = model.entries.groups(), None
+    places: list[Any] = [slice(None)]
+    if len(groups) > 1:
+        cells = crossed(*groups[0], *groups[1])
+        places = [np.zeros(cells[1], np.intp) for _ in groups]
+        for place, (code, _) in zip(places, groups, strict=True):
+            place[cells[0]] = code
+    drawn = [draw_weights(n, n_resamples, rng) for _, n in groups]
+    matrices, draws = model.tally(cells).resampled(), np.empty((n_resamples, len(model.theta)))
+    chunk = max(1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels))  # some rows at a time for the memory's sake
+    for first in range(0, n_resamples, chunk):
         rows = slice(first, first + chunk)
-        drawn = weights[rows] if others is None or cells is None else weights[rows][:, cells[0]] * others[rows][:, cells[1]]
-        draws[rows], degenerate = model.refit(matrices.total(drawn))
-        n_degenerate += degenerate
-    return draws, n_degenerate
+        weights = reduce(np.multiply, (weight[rows][:, place] for weight, place in zip(drawn, places, strict=True)))
+        draws[rows] = model.refit(matrices.total(weights))
+    return draws
 
 
-def one_way(model: Model) -> Array:
-    """Give the covariance of strengths if clusters were drawn again.
+def covariance(model: BradleyTerry) -> Array:
+    """Give the covariance of strengths if clusters, and raters where they vary, were drawn again.
 
     With S the sums of scores a cluster, each divided by what its own leverage leaves, and A the information, it is
     A^-1 (sum of S S') A^-1, times (G - 1) / G for G clusters. Source: MacKinnon, Nielsen and Webb (2023),
-    https://doi.org/10.1016/j.jeconom.2022.04.001, "CV3"
+    https://doi.org/10.1016/j.jeconom.2022.04.001, "CV3". Two ways it is that over dialogues plus that over raters less that
+    over dialogues by raters, which counts what is in both; negative eigenvalues are cut. Source: Cameron, Gelbach and Miller
+    (2011), https://doi.org/10.1198/jbes.2010.07136
     """
-    return _covariance(model, _meat(model, model.entries.cluster, len(model.entries.clusters)))
+    groups, bread = model.entries.groups(), model.bread
+    meat = np.sum([_meat(model, *group) for group in groups], axis=0)
+    if len(groups) > 1:
+        by_cell = sums_of_scores(model, *crossed(*groups[0], *groups[1]))
+        meat -= by_cell.T @ by_cell
+    size = len(model.theta)
+    found = (bread @ meat @ bread)[:size, :size]
+    values, vectors = np.linalg.eigh((found + found.T) / 2.0)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-def two_way(model: Model) -> Array:
-    """Give the covariance of strengths if clusters and raters were drawn again.
-
-    That over dialogues plus that over raters less that over dialogues by raters, which counts what is in both; negative
-    eigenvalues are cut. Source: Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
-    """
-    rater, n_raters, cell, n_cells = _by_rater(model)
-    by_cell = sums_of_scores(model, cell, n_cells)
-    by_cluster = _meat(model, model.entries.cluster, len(model.entries.clusters))
-    return _covariance(model, by_cluster + _meat(model, rater, n_raters) - by_cell.T @ by_cell)
-
-
-def _meat(model: Model, group: Codes, n_groups: int) -> Array:
+def _meat(model: BradleyTerry, group: Codes, n_groups: int) -> Array:
     """Add up the squared sums of scores a group, each divided by what its leverage on the fit leaves of it."""
-    size, sums, bread = len(model.theta), sums_of_scores(model, group, n_groups), _bread(model)
+    size, sums = len(model.theta), sums_of_scores(model, group, n_groups)
     for groups, information in _information_by(model, group, n_groups):
-        left = np.eye(size) - NEARLY * information @ bread[:size, :size]
+        left = np.eye(size) - NEARLY * information @ model.bread[:size, :size]
         sums[groups, :size] = np.linalg.solve(left, sums[groups, :size, None])[:, :, 0]
     return np.asarray(sums.T @ sums * (n_groups - 1.0) / n_groups)
 
 
-def effective_clusters(model: Model, group: Codes, n_groups: int) -> float:
+def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> float:
     """Tell how many clusters of even information would tell as much of a difference of strengths, on average over pairs.
 
     Source: Carter, Schnepel and Steigerwald (2017), https://doi.org/10.1162/REST_a_00639
     """
     size = len(model.theta)
-    bread, total, squares = _bread(model)[:size, :size], np.zeros((size, size)), np.zeros((size, size))
+    bread, total, squares = model.bread[:size, :size], np.zeros((size, size)), np.zeros((size, size))
     for _, information in _information_by(model, group, n_groups):
         part = bread @ information @ bread
         own = np.diagonal(part, axis1=1, axis2=2)
@@ -210,9 +161,9 @@ def effective_clusters(model: Model, group: Codes, n_groups: int) -> float:
     return float(np.mean(total[pairs] ** 2 / squares[pairs]))
 
 
-def _information_by(model: Model, group: Codes, n_groups: int) -> Iterator[tuple[slice, Array]]:
+def _information_by(model: BradleyTerry, group: Codes, n_groups: int) -> Iterator[tuple[slice, Array]]:
     """Give the information on strengths that each group holds, some groups at a time for the memory's sake."""
-    size, slope, (a, b) = len(model.theta), model.slopes(), (model.entries.a, model.entries.b)
+    size, slope, (a, b) = len(model.theta), model.slopes, (model.entries.a, model.entries.b)
     chunk = max(1, CHUNK_CELLS // size**2)
     for first in range(0, n_groups, chunk):
         n = min(chunk, n_groups - first)
@@ -224,50 +175,17 @@ def _information_by(model: Model, group: Codes, n_groups: int) -> Iterator[tuple
         yield slice(first, first + n), found
 
 
-def _by_rater(model: Model) -> tuple[Codes, int, Codes, int]:
-    """Give who said each entry and how many they are, and the same of dialogues by raters."""
-    entries = model.entries
-    if entries.rater is None:
-        raise RatingsError("These entries were read without their raters.")
-    cells, cell = np.unique(entries.cluster * entries.n_raters + entries.rater, return_inverse=True)
-    return entries.rater, entries.n_raters, cell, len(cells)
-
-
-def influences(model: BradleyTerry, residual: Array) -> Array:
-    """Tell how far each entry moves the strengths: to first order, what removing it takes away."""
-    bread = _bread(model)
-    return np.asarray(residual * (bread[:, model.entries.a] - bread[:, model.entries.b]).T)
-
-
-def sums_of_scores(model: Model, group: Codes, n_groups: int) -> Array:
+def sums_of_scores(model: BradleyTerry, group: Codes, n_groups: int) -> Array:
     """Sum the scores a group, shape (groups, parameters)."""
-    size, residual = len(model.theta), model.residuals()
+    size, residual = len(model.theta), model.residuals
     a, b = group * size + model.entries.a, group * size + model.entries.b
     gap = np.bincount(a, residual[:, 0], n_groups * size) - np.bincount(b, residual[:, 0], n_groups * size)
     rest = [np.bincount(group, column, n_groups) for column in residual[:, 1:].T]
     return np.column_stack([gap.reshape(n_groups, size), *rest])
 
 
-def _covariance(model: Model, meat: Array) -> Array:
-    size, bread = len(model.theta), _bread(model)
-    found = (bread @ meat @ bread)[:size, :size]
-    values, vectors = np.linalg.eigh((found + found.T) / 2.0)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
-
-
-def _bread(model: Model) -> Array:
-    """Invert the information where it is not flat: strengths have mean zero."""
-    size, information = len(model.theta), model.information().copy()
-    flat = np.zeros(len(information))
-    flat[:size] = 1.0 / np.sqrt(size)
-    scale = np.trace(information[:size, :size]) / size
-    bread = np.linalg.inv(information + scale * np.outer(flat, flat))
-    centre = np.eye(len(information)) - np.outer(flat, flat)
-    return np.asarray(centre @ bread @ centre)
-
-
+# Degrees of freedom for which studies of equals are drawn; those between take the next smaller, which is the wider.
 DEGREES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 19, 25, 35, 50, 80, 150, 300)
-"""Degrees of freedom for which studies of equals are drawn; those between take the next smaller, which is the wider."""
 N_DRAWS = 10_000
 MOST_CELLS = 8_000_000
 
@@ -280,13 +198,14 @@ class Gaps:
     replicates: Array
     n_clusters: int
     ci_level: float
-    n_effective: float = 0.0  # clusters of even information; where it is not known, `n_clusters`
-    ends: tuple[Array, Array] | None = None  # of strengths that only have one-sided bounds; nan for the others
+    n_effective: float  # clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
+    # low and high of strengths that only have one-sided bounds; nan for the others
+    ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))
 
-    @property
-    def worth(self) -> float:
-        """Give the number of clusters that sets the degrees of freedom."""
-        return self.n_effective or self.n_clusters
+    def take(self, order: Codes) -> Gaps:
+        """Put the responders in another order."""
+        ends = self.ends[:, order] if self.ends.shape[1] > 1 else self.ends
+        return replace(self, strength=self.strength[order], replicates=self.replicates[:, order], ends=ends)
 
     def errors(self) -> tuple[Array, Array]:
         """Give the standard errors of strengths and of every difference, from the resamples."""
@@ -297,13 +216,10 @@ class Gaps:
     def reach(self) -> Array:
         """Give how far below the difference row less column its simultaneous interval reaches; above, it is the transpose."""
         spread, se = self.errors()
-        quantile = simultaneous_quantile(len(spread), self.worth, self.ci_level)
-        if self.ends is None:
-            return np.asarray(se * quantile)
-        given = ~np.isnan(self.ends[0])
-        below = np.where(given, self.strength - self.ends[0], quantile * spread)
-        above = np.where(given, self.ends[1] - self.strength, quantile * spread)
-        return np.where(given[:, None] | given[None, :], below[:, None] + above[None, :], se * quantile)
+        quantile, bounded = simultaneous_quantile(len(spread), self.n_effective, self.ci_level), ~np.isnan(self.ends[0])
+        below = np.where(bounded, self.strength - self.ends[0], quantile * spread)
+        above = np.where(bounded, self.ends[1] - self.strength, quantile * spread)
+        return np.where(bounded[:, None] | bounded, below[:, None] + above, se * quantile)
 
     def ranks(self, alone: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give the ranks that each responder may hold, all at once; or those of the one that is `alone`.
@@ -312,16 +228,15 @@ class Gaps:
         taken out, and the rest are tested again at the wider level that fewer leave, until nothing more is rejected. Source:
         Mogstad, Romano, Shaikh and Wilhelm (2024), https://doi.org/10.1093/restud/rdad006, with the level of ``level_of_one``.
         """
-        size = len(self.strength)
+        size, bounded = len(self.strength), ~np.isnan(self.ends[0])
         open_ = ~np.eye(size, dtype=bool)
         if len(self.replicates) < 2:
             return np.ones(size, np.int64), np.full(size, size)
-        gap, se, df = self.strength[:, None] - self.strength[None, :], self.errors()[1], self.worth - 1.0
+        gap, se, df = self.strength[:, None] - self.strength[None, :], self.errors()[1], self.n_effective - 1.0
         statistic = np.divide(gap, se, out=np.where(gap > 0, np.inf, -np.inf), where=se > 0)
         statistic[np.abs(gap) <= 1e-12] = 0.0
-        if self.ends is not None and (bounded := ~np.isnan(self.ends[0])).any():
-            by_ends = bounded[:, None] | bounded[None, :]
-            statistic[by_ends] = np.where(gap > self.reach(), np.inf, -np.inf)[by_ends]
+        by_ends = np.where(gap > self.reach(), np.inf, -np.inf)
+        statistic = np.where(bounded[:, None] | bounded, by_ends, statistic)
         if alone is not None:
             open_[np.arange(size) != alone] = False
             open_[:, alone] = np.arange(size) != alone
@@ -337,12 +252,9 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
     Parameters
     ----------
-    n_responders : int
-        Whose differences are compared.
-    n_clusters : float
-        Clusters that vary, or as many as they are worth (``Ratings.n_effective``).
-    ci_level : float
-        Such as 0.95.
+    n_responders, n_clusters, ci_level
+        Whose differences are compared; clusters that vary, or as many as they are worth (``Ratings.n_effective``); a level
+        such as 0.95.
 
     Returns
     -------

@@ -20,12 +20,11 @@ __all__ = ["AgreementError", "Entries", "RatingsError", "VerdictsError", "Votes"
 Codes = NDArray[np.intp]
 Array = NDArray[np.float64]
 
-SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
-"""What a wins by each word. A tie lies between its sides, so that weights by distance mean something."""
-
+SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}  # what a wins by each word; a tie lies between, so that distances mean something
 WORDS = tuple(SHARES)
 TIE = WORDS.index("tie")
 VALID, INCONSISTENT = STATES.index("valid"), STATES.index("inconsistent")
+NO_ANSWER = -1  # the state of an empty answer, where a table has no column `state`
 UNIT_COLUMNS = {"verdict": ("pair_id", "dimension"), "score": ("reply_id", "dimension", "item")}
 MAX_SHOWN = 3
 HIGHEST_MARGIN = 5
@@ -58,12 +57,27 @@ class Entries:
     rows: Codes  # positions in the table that came in
     left_out: pd.Series  # state -> answers that do not enter
     rater: Codes | None = None  # where raters vary too
-    n_raters: int = 0
+    raters: pd.Index | None = None
 
     @property
     def tie(self) -> NDArray[np.bool_]:
         """Whether the rater called a tie."""
         return np.asarray((self.word == TIE) & ~self.inconsistent)
+
+    def n_verdicts(self) -> NDArray[np.int64]:
+        """Count the verdicts on each responder."""
+        return np.bincount(self.a, minlength=len(self.responders)) + np.bincount(self.b, minlength=len(self.responders))
+
+    def groups(self) -> list[tuple[Codes, int]]:
+        """Give what is drawn again, clusters and where they vary raters: each entry's, and how many there are."""
+        found = [(self.cluster, len(self.clusters))]
+        return found if self.rater is None or self.raters is None else [*found, (self.rater, len(self.raters))]
+
+    def met(self, codes: Codes, n: int) -> NDArray[np.int64]:
+        """Count the clusters, or other groups, in which each responder was judged."""
+        there = np.zeros((n, len(self.responders)), bool)
+        there[codes, self.a] = there[codes, self.b] = True
+        return np.asarray(there.sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -91,12 +105,9 @@ def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None
     it counts in place of the word. Other states do not enter, and are counted.
     """
     rows = _rows_of(verdicts, dimension, cluster)
-    state = word_codes(verdicts, "state", rows, STATES) if "state" in verdicts else np.full(len(rows), VALID)
+    state = _states(verdicts, rows)
     enters = (state == VALID) | (state == INCONSISTENT)
-    left_out = pd.Series(np.array(STATES, dtype=object)[state[~enters]]).value_counts().rename("left_out")
-    if not enters.any():
-        said = ", ".join(f"{count} {name}" for name, count in left_out.items()) or "the table has no row"
-        raise VerdictsError(f"No verdict on {dimension!r} can enter a fit: {said}. `state` says what became of each answer.")
+    left_out = _left_out(state, enters, f"verdict on {dimension!r} can enter a fit")
     rows, inconsistent = rows[enters], state[enters] == INCONSISTENT
     word, share = _said(verdicts, rows, inconsistent)
     responders, (a, b) = name_codes(verdicts, ["responder_a", "responder_b"], rows)
@@ -109,7 +120,7 @@ def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None
         return entries
     need(verdicts, [rater])
     raters, (judged_by,) = name_codes(verdicts, [rater], rows)
-    return replace(entries, rater=judged_by, n_raters=len(raters))
+    return replace(entries, rater=judged_by, raters=raters)
 
 
 def read_margins(verdicts: pd.DataFrame, entries: Entries) -> Codes:
@@ -131,15 +142,21 @@ def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inco
     keys = [column for column in UNIT_COLUMNS[kind] if column in table]
     need(table, [(keys or UNIT_COLUMNS[kind])[0], "rater"])
     need_cluster(table, cluster)
-    rows, turned, left_out = _rows_that_count(table, kind, inconsistent)
+    rows = np.arange(len(table))
+    state = _states(table, rows) if "state" in table else np.where(table[kind].notna(), VALID, NO_ANSWER)
+    turned = (state == INCONSISTENT) & (kind == "verdict") & (inconsistent == "tie")
+    counts = (state == VALID) | turned
+    left_out = _left_out(state, counts, "answer can be compared")
+    rows, turned = rows[counts], turned[counts]
     value, categories = _scores(table, rows) if kind == "score" else _sides(table, rows, turned)
     unit, units = _code_rows(table, keys, rows)
     raters, (rater,) = name_codes(table, ["rater"], rows)
     _refuse_repeats(table, unit, rater, units, raters, rows)
     clusters, (which,) = (units.index, (unit,)) if cluster is None else name_codes(table, [cluster], rows)
-    _refuse_split_units(unit, which, units, cluster)
-    n_turned = int(turned.sum())
-    return Votes(kind, unit, rater, value, which, rows, units, raters, clusters, categories, left_out, n_turned)
+    votes = Votes(kind, unit, rater, value, which, rows, units, raters, clusters, categories, left_out, int(turned.sum()))
+    if cluster is not None:
+        unit_values(votes, table, cluster)
+    return votes
 
 
 def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
@@ -163,7 +180,7 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
     [1.0, 0.5, 0.5, nan]
     """
     rows, found = np.arange(len(verdicts)), np.full(len(verdicts), np.nan)
-    state = word_codes(verdicts, "state", rows, STATES) if "state" in verdicts else np.full(len(rows), VALID)
+    state = _states(verdicts, rows)
     counts = np.flatnonzero((state == VALID) | (state == INCONSISTENT))
     found[counts] = _said(verdicts, counts, state[counts] == INCONSISTENT)[1]
     return pd.Series(found, index=verdicts.index, name="won_by_a")
@@ -172,27 +189,20 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
 def unit_values(votes: Votes, table: pd.DataFrame, column: str) -> pd.Series:
     """Give the value of a column for each unit, and refuse one that differs within a unit."""
     codes = pd.factorize(table[column], use_na_sentinel=False)[0][votes.rows]
-    first = np.zeros(len(votes.units), np.intp)
-    first[votes.unit[::-1]] = np.arange(len(votes.unit))[::-1]
+    first = np.unique(votes.unit, return_index=True)[1]
     differs = np.flatnonzero(codes != codes[first[votes.unit]])
     if len(differs):
-        where = votes.unit[differs[0]]
-        name = dict(votes.units.iloc[where])
-        values = table[column].iloc[votes.rows]
-        raise AgreementError(
-            f"{column} differs within {name}: {values.iloc[first[where]]!r} and {values.iloc[differs[0]]!r}. "
-            f"Only what all answers on a unit share can group units."
+        where, values = votes.unit[differs[0]], table[column].iloc[votes.rows]
+        raise VerdictsError(
+            f"{column} differs within {dict(votes.units.iloc[where])}: {values.iloc[first[where]]!r} and "
+            f"{values.iloc[differs[0]]!r}. All answers on a unit must share what groups units or is resampled with them."
         )
     return table[column].iloc[votes.rows[first]].reset_index(drop=True)
 
 
 def people_only(table: pd.DataFrame) -> pd.DataFrame:
     """Keep the answers of people, and refuse a table that has none."""
-    need(table, ["rater_kind"], "So nobody is known to be a person.")
-    people = table[table["rater_kind"] == "human"]
-    if people.empty:
-        raise VerdictsError("No answer is by a person (rater_kind 'human').")
-    return people
+    return table[party(np.arange(len(table)), table, "human")]
 
 
 def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
@@ -307,6 +317,20 @@ def _said(verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]) 
     return word, share
 
 
+def _states(table: pd.DataFrame, rows: Codes) -> Codes:
+    """Read what became of each answer; in a table that does not say, all are valid."""
+    return word_codes(table, "state", rows, STATES) if "state" in table else np.full(len(rows), VALID)
+
+
+def _left_out(state: Codes, counts: NDArray[np.bool_], what: str) -> pd.Series:
+    """Count by state the answers that do not count, and refuse a table in which none does."""
+    left_out = pd.Series(np.array([*STATES, "no answer"], dtype=object)[state[~counts]]).value_counts().rename("left_out")
+    if not counts.any():
+        said = ", ".join(f"{count} {name}" for name, count in left_out.items()) or "the table has no row"
+        raise VerdictsError(f"No {what}: {said}. `state` says what became of each answer.")
+    return left_out
+
+
 def _kind_of(table: pd.DataFrame) -> str:
     kinds = [kind for kind in ("verdict", "score") if kind in table]
     present = [kind for kind in kinds if table[kind].notna().any()]
@@ -320,21 +344,6 @@ def _kind_of(table: pd.DataFrame) -> str:
     if not kinds:
         raise VerdictsError(f"The table has neither a column verdict nor score. It has {', '.join(map(str, table.columns))}.")
     return (present or kinds)[0]
-
-
-def _rows_that_count(table: pd.DataFrame, kind: str, inconsistent: str) -> tuple[Codes, NDArray[np.bool_], pd.Series]:
-    """Find the rows whose answer counts, and which of them turned with the order; all others are counted by state."""
-    if "state" in table:
-        state = table["state"].to_numpy(dtype=object)
-    else:
-        state = np.where(table[kind].notna(), "valid", "no answer").astype(object)
-    turned = (state == "inconsistent") & (kind == "verdict") & (inconsistent == "tie")
-    rows = np.flatnonzero((state == "valid") | turned)
-    left_out = pd.Series(np.delete(state, rows), dtype="object").value_counts().rename("left_out")
-    if not len(rows):
-        said = ", ".join(f"{count} {name}" for name, count in left_out.items()) or "no row"
-        raise VerdictsError(f"No answer can be compared: {said}. Look at `state` to see what became of the answers.")
-    return rows, turned[rows], left_out
 
 
 def _scores(table: pd.DataFrame, rows: Codes) -> tuple[Codes, Array]:
@@ -365,43 +374,29 @@ def _code_rows(table: pd.DataFrame, keys: Sequence[str], rows: Codes) -> tuple[C
         # Whole columns are coded, then rows chosen among the codes: to take rows out of a column of texts costs far more.
         found, values = pd.factorize(pd.factorize(table[key], use_na_sentinel=False)[0][rows])
         codes = codes * max(len(values), 1) + found
-    dense, first = np.unique(codes, return_index=True)
-    unit = np.searchsorted(dense, codes).astype(np.intp)
+    _, first, unit = np.unique(codes, return_index=True, return_inverse=True)
     return unit, table[used].iloc[rows[first]].reset_index(drop=True)
 
 
 def _refuse_repeats(table: pd.DataFrame, unit: Codes, rater: Codes, units: pd.DataFrame, raters: pd.Index, rows: Codes) -> None:
     """One rater gives a unit one answer: two orders, repeats and formats are joined or chosen before."""
     key = unit * len(raters) + rater
-    order = np.argsort(key, kind="stable")
-    again = np.flatnonzero(key[order][1:] == key[order][:-1])
-    if not len(again):
+    again = pd.Series(key).duplicated().to_numpy()
+    if not again.any():
         return
-    first, second = rows[order[again[0]]], rows[order[again[0] + 1]]
-    who, what = raters[rater[order[again[0]]]], dict(units.iloc[unit[order[again[0]]]])
+    second = int(np.argmax(again))
+    pair = rows[[int(np.argmax(key == key[second])), second]]
     here = [column for column in ("order", "repeat", "protocol", "answer_format", "group") if column in table]
-    differ = [column for column in here if str(table[column].iloc[first]) != str(table[column].iloc[second])]
+    differ = [column for column in here if len(set(map(str, table[column].iloc[pair]))) > 1]
+    advice = "Keep one of them."
     if "order" in differ:
         advice = "Two orders are not two raters: join them first with `combine_orders`."
     elif differ:
         advice = f"They differ in {', '.join(differ)}: keep one of them, or name each apart in `rater`."
-    else:
-        advice = "Keep one of them."
     raise VerdictsError(
-        f"{who} answers {what} more than once (rows {table.index[first]} and {table.index[second]}; "
-        f"{len(again)} such repeats). {advice}"
+        f"{raters[rater[second]]} answers {dict(units.iloc[unit[second]])} more than once (rows {table.index[pair[0]]} and "
+        f"{table.index[pair[1]]}; {int(again.sum())} such repeats). {advice}"
     )
-
-
-def _refuse_split_units(unit: Codes, cluster: Codes, units: pd.DataFrame, column: str | None) -> None:
-    found = np.zeros(len(units), np.intp)
-    found[unit] = cluster
-    split = np.unique(unit[found[unit] != cluster])
-    if len(split):
-        raise VerdictsError(
-            f"{dict(units.iloc[split[0]])} lies in more than one {column} ({len(split)} such units). "
-            f"A cluster must hold all answers on a unit."
-        )
 
 
 KEY = ["pair_id", "rater", "dimension", "repeat", "protocol", "answer_format", "group"]
@@ -444,16 +439,15 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> both = pd.DataFrame({"comparison_id": ["p/ab", "p/ba"], "pair_id": "p", "rater": "judge", "dimension": "overall",
-    ...     "repeat": 0, "order": ["ab", "ba"], "state": "valid", "verdict": ["a", "b"]})
-    >>> combine_orders(both)[["comparison_id", "state", "verdict"]].to_dict("records")
-    [{'comparison_id': 'p/ab', 'state': 'inconsistent', 'verdict': nan}]
+    >>> both = pd.DataFrame({"pair_id": "p", "rater": "judge", "order": ["ab", "ba"], "verdict": ["a", "b"]})
+    >>> combine_orders(both)["state"].tolist()
+    ['inconsistent']
     """
     need(verdicts, ["pair_id", "order", "verdict"], "Orders are joined by them.")
     every = np.arange(len(verdicts))
     shown, word = (word_codes(verdicts, name, every, words, nullable=True) for name, words in
                    (("order", ORDERS), ("verdict", WORDS)))  # fmt: skip
-    state = word_codes(verdicts, "state", every, STATES) if "state" in verdicts else np.full(len(verdicts), VALID)
+    state = _states(verdicts, every)
     verdicts = verdicts.reset_index(drop=True)
     keys = [column for column in KEY if column in verdicts]
     group = np.asarray(verdicts.groupby(keys, sort=False, dropna=False).ngroup(), dtype=np.intp)
@@ -504,9 +498,7 @@ def _join(ab: tuple[pd.DataFrame, Codes, Array], ba: tuple[pd.DataFrame, Codes, 
         named, other_named = both & (word == lead.round()), both & (other_word == lead.round())
         margin = _numbers(one, "margin", np.where(both, (said < 2) & named, valid))
         other_margin = _numbers(two, "margin", np.where(both, (said < 2) & other_named, other_valid))
-        given = (~np.isnan(margin)).astype(int) + ~np.isnan(other_margin)
-        total = np.nan_to_num(margin) + np.nan_to_num(other_margin)
-        joined["margin"] = np.divide(total, given, out=np.full(len(total), np.nan), where=given > 0)
+        joined["margin"] = pd.DataFrame([margin, other_margin]).mean().to_numpy()
     if "flags" in one:
         lone = valid ^ other_valid
         joined["flags"] = [

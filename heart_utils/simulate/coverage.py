@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -17,7 +18,7 @@ from heart_utils.gate import GateError, compare_anytime, compare_responders
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.ratings.resampling import error_ends, interval_ends
-from heart_utils.ratings.spread import bootstrap_draws, one_way, product_draws, two_way
+from heart_utils.ratings.spread import covariance, draw_strengths
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries
 from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
 from heart_utils.simulate.study import Panel, simulate_study
@@ -95,28 +96,29 @@ def _one_study(
     here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
     anywhere = tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs) if varying else here
     model = BradleyTerry.fit(entries, "pairs")
+    fixed = replace(model, entries=replace(entries, rater=None))  # raters are these
     each = np.eye(size)
     contrasts = np.vstack([each, each[pairs[0]] - each[pairs[1]]])  # every strength, then every difference
 
     def by_draws(draws: Array, n_clusters: int) -> tuple[Array, Array]:
         return interval_ends(contrasts @ model.theta, draws @ contrasts.T, n_clusters, ci_level)
 
-    def by_error(covariance: Array, n_clusters: int) -> tuple[Array, Array]:
-        variance = np.einsum("ki,ij,kj->k", contrasts, covariance, contrasts)
+    def by_error(robust: Array, n_clusters: int) -> tuple[Array, Array]:
+        variance = np.einsum("ki,ij,kj->k", contrasts, robust, contrasts)
         return error_ends(contrasts @ model.theta, np.sqrt(np.maximum(variance, 0.0)), n_clusters, ci_level)
 
-    of_dialogues = by_draws(bootstrap_draws(model, n_resamples, rng)[0], n_dialogues)
-    weighted = product_draws(model, n_resamples // 2, rng)[0]
-    wins = model.tally().total()[0, 0]
+    of_dialogues = by_draws(draw_strengths(fixed, n_resamples, rng), n_dialogues)
+    weighted = draw_strengths(model, n_resamples // 2, rng)
+    wins = model.counts[0, 0]
     cells = rng.multinomial(len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
     single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
-    reach = 1.96 / np.sqrt(np.bincount(entries.a, minlength=size) + np.bincount(entries.b, minlength=size))
+    reach = 1.96 / np.sqrt(entries.n_verdicts())
     both, released = "dialogues_and_raters", (model.theta - reach, model.theta + reach)
     found = [  # what is for nobody is compared with the truth for dialogues
         ("dialogues", "dialogues", of_dialogues, here),
         ("dialogues, for other raters", both, of_dialogues, anywhere),
-        ("dialogues, sandwich", "dialogues", by_error(one_way(model), n_dialogues), here),
-        ("dialogues and raters", both, by_error(two_way(model), fewest), anywhere),
+        ("dialogues, sandwich", "dialogues", by_error(covariance(fixed), n_dialogues), here),
+        ("dialogues and raters", both, by_error(covariance(model), fewest), anywhere),
         ("dialogues and raters, product weights", both, by_draws(weighted, fewest), anywhere),
         ("verdicts", "none", by_draws(single, len(entries.rows)), here),
         ("released formula", "none", released, here),
@@ -151,8 +153,8 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
     word = np.where(luck < share - tie / 2.0, 0, np.where(luck < share + tie / 2.0, 1, 2))
     nobody = np.zeros(len(a), bool)
     names, rows = pd.Index([f"r{k}" for k in range(size)]), np.arange(len(a))
-    clusters, left_out = pd.RangeIndex(n_dialogues), pd.Series(dtype=int)
-    return Entries(names, clusters, a, b, dialogue, 1.0 - word / 2.0, word, nobody, rows, left_out, rater, design.n_raters)
+    clusters, raters, left_out = pd.RangeIndex(n_dialogues), pd.RangeIndex(design.n_raters), pd.Series(dtype=int)
+    return Entries(names, clusters, a, b, dialogue, 1.0 - word / 2.0, word, nobody, rows, left_out, rater, raters)
 
 
 def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
@@ -233,9 +235,10 @@ def simulate_power(
     rows = []
     for _ in range(n_studies):
         tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
-        model = BradleyTerry.fit(draw_study(design, rng, theta, tastes, pairs), "pairs")
-        covariance = two_way(model) if design.raters_vary else one_way(model)
-        se = np.sqrt(max(covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1], 0.0))
+        entries = draw_study(design, rng, theta, tastes, pairs)
+        model = BradleyTerry.fit(entries if design.raters_vary else replace(entries, rater=None), "pairs")
+        robust = covariance(model)
+        se = np.sqrt(max(robust[0, 0] + robust[1, 1] - 2.0 * robust[0, 1], 0.0))
         estimate = model.theta[0] - model.theta[1]
         rows.append({"estimate": estimate, "se": se, "found": estimate > reach * se})
     return pd.DataFrame(rows).assign(simulated=True)

@@ -80,7 +80,7 @@ def test_ties_and_models_do_not_count():
     ("change", "message"),
     [
         (lambda table: table[table["rater"] < 2], "No pair has 3 decided votes by people \\(the most is 2\\)"),
-        (lambda table: table.assign(rater_kind="model"), "No answer is by a person"),
+        (lambda table: table.assign(rater_kind="model"), "No answer that counts is by 'human'"),
         (
             lambda table: table.drop(columns="verdict").assign(score=1.0, reply_id=table["pair_id"]),
             "lack the column verdict.*not of scores",

@@ -94,7 +94,7 @@ def _wrong_together(truth):
     ("call", "message"),
     [
         (lambda table: combine_judges(table[table["rater"] != "m2"]), "two judges or more; there is m1"),
-        (lambda table: effective_judges(table[table["rater_kind"] == "model"]), "No answer is by a person"),
+        (lambda table: effective_judges(table[table["rater_kind"] == "model"]), "No answer that counts is by 'human'"),
         (
             lambda table: effective_judges(table[(table["rater"] != "m2") | (table["dialogue_id"] == "f")]),
             "No unit was answered by all judges",

@@ -37,8 +37,6 @@ def test_without_the_set_another_leads_and_with_less_of_it_nobody_else(rows, uni
     assert fit_ratings(rows, weights=weights, n_resamples=0).strength.index[0] == found.first
     almost = fit_ratings(rows[~column.isin(found.removed[:-1])], weights=weights, n_resamples=0)
     assert almost.strength.index[0] == found.first
-    if unit != "rater":  # a third of all raters is too much for a first-order promise
-        assert found.foretold == pytest.approx(found.n_removed, abs=2 + 0.25 * found.n_removed)
 
 
 def test_the_set_is_as_small_as_trying_all_of_them_finds():
@@ -65,9 +63,9 @@ def test_one_dialogue_may_hold_up_the_first_place():
     assert (found.n_removed, found.removed.tolist(), found.n_units) == (1, ["d"], 3)
 
 
-def test_no_set_holds_one_too_many_whatever_was_foretold(rng):
+def test_no_set_holds_one_too_many(rng):
     """Sixty small tables: without the last of a set, the first place is where it was or nobody's alone."""
-    sizes, foretold = [], []
+    sizes = []
     for _ in range(60):
         table = pd.DataFrame(rng.choice(list("xyz"), (12, 2)), columns=["responder_a", "responder_b"])
         table = table.assign(verdict=rng.choice(["a", "b", "tie"], 12)).query("responder_a != responder_b")
@@ -77,14 +75,12 @@ def test_no_set_holds_one_too_many_whatever_was_foretold(rng):
             continue
         if found.n_removed:
             sizes.append(found.n_removed)
-            foretold.append(found.foretold or 0)
             try:
                 strength = fit_ratings(table.drop(index=found.removed[:-1]), weights="verdicts", n_resamples=0).strength
             except RatingsError:
                 continue
             assert strength.index[0] == found.first or strength.iloc[0] == pytest.approx(strength.iloc[1], abs=1e-8)
     assert min(sizes) == 1 < max(sizes)
-    assert any(size == 1 < more for size, more in zip(sizes, foretold, strict=True))
 
 
 def test_a_leader_whom_nobody_beats_in_any_subset_stays():

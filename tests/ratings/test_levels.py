@@ -8,13 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.ratings.bradley_terry import find_separated
+from heart_utils.ratings.bradley_terry import find_separated, fit_model
 from heart_utils.ratings.ratings import fit_ratings
-from heart_utils.ratings.verdicts import RatingsError
+from heart_utils.ratings.verdicts import RatingsError, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 
 NAMES = ["w", "x", "y", "z"]
 SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
+
+
+def readiness(rows, weights):
+    """Davidson's nu: the exponential of the propensity of ties."""
+    cluster = "dialogue_id" if "dialogue_id" in rows else None
+    return np.exp(fit_model(read_verdicts(rows, dimension="overall", cluster=cluster), "davidson", weights, None).alpha.item())
 
 
 def answers(rng, theta, alpha, scores, n):
@@ -73,7 +79,7 @@ def test_davidson_is_newmans_model_as_evalica_fits_it():
     ours = fit_ratings(rows, method="davidson", weights="verdicts", n_resamples=0)
     expected = np.log(theirs.scores) - np.log(theirs.scores).mean()
     assert ours.strength.to_dict() == pytest.approx(expected.to_dict(), abs=1e-6)
-    assert ours.extra["nu"] == pytest.approx(2 * theirs.v, rel=1e-6)
+    assert readiness(rows, "verdicts") == pytest.approx(2 * theirs.v, rel=1e-6)
 
 
 def test_davidson_is_a_log_linear_model_as_statsmodels_fits_it(ladder):
@@ -102,7 +108,7 @@ def test_davidson_by_hand():
     rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 6 + ["tie"] * 3 + ["b"] * 2})
     ratings = fit_ratings(rows, method="davidson")
     assert ratings.strength["x"] - ratings.strength["y"] == pytest.approx(np.log(3), abs=1e-6)
-    assert ratings.extra["nu"] == pytest.approx(3 / np.sqrt(12), rel=1e-5)
+    assert readiness(rows, "pairs") == pytest.approx(3 / np.sqrt(12), rel=1e-5)
     assert ratings.chance.loc["x", "y"] == pytest.approx(7.5 / 11, abs=1e-6)
 
 
@@ -121,7 +127,7 @@ def test_davidson_finds_known_strengths_and_the_readiness_to_tie():
     reach = (table["ci_high"] - table["ci_low"]) / 2
     assert ((table["strength"] - pd.Series(strengths)).abs() < 2 * reach).all()
     assert reach.max() < 0.07
-    assert ratings.extra["nu"] == pytest.approx(0.6, abs=0.06)
+    assert readiness(study.verdicts, "pairs") == pytest.approx(0.6, abs=0.06)
 
 
 def test_without_ties_davidson_is_bradley_terry():

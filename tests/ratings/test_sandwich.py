@@ -11,9 +11,10 @@ from scipy.special import expit, logit
 
 from heart_utils.ratings import bradley_terry, spread
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model, prior_terms
+from heart_utils.ratings.fragility import deletions, influences
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import crossed
-from heart_utils.ratings.spread import _covariance, influences, one_way, spread_of, sums_of_scores, two_way
+from heart_utils.ratings.spread import covariance, spread_of, sums_of_scores
 from heart_utils.ratings.verdicts import RatingsError, read_margins, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
@@ -25,8 +26,8 @@ def rows():
     return simulate_study(rng=np.random.default_rng(12), n_responders=5, n_dialogues=80, pairs=8, panels=[panel]).verdicts
 
 
-def fitted(rows, method="bradley-terry", weights="verdicts"):
-    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id", rater="rater")
+def fitted(rows, method="bradley-terry", weights="verdicts", rater="rater"):
+    entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id", rater=rater)
     if method == "bradley-terry":
         return BradleyTerry.fit(entries, weights)
     return fit_model(entries, method, weights, read_margins(rows, entries) if method == "margins" else None)
@@ -53,10 +54,10 @@ def test_without_leverage_the_sandwich_is_statsmodels_cluster_robust_covariance(
         fit = sm.GLM(share, design(rows, model.entries.responders), family=sm.families.Binomial())
         theirs = fit.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False}, tol=1e-12)
         sums = sums_of_scores(model, codes, len(names))
-        parts.append(_covariance(model, sums.T @ sums))
+        parts.append((model.bread @ sums.T @ sums @ model.bread)[: len(model.theta), : len(model.theta)])
         np.testing.assert_allclose(against_first(parts[-1]), theirs.cov_params(), rtol=1e-5)
     # Leverage widens by little where clusters are many, and dialogues by raters are taken out as they are.
-    ratio = np.diag(two_way(model)) / np.diag(parts[0] + parts[1] - parts[2])
+    ratio = np.diag(covariance(model)) / np.diag(parts[0] + parts[1] - parts[2])
     assert ((ratio > 1.03) & (ratio < 1.1)).all()
 
 
@@ -65,7 +66,7 @@ def test_the_one_way_sandwich_is_the_jackknife(rows):
     few = rows[rows["dialogue_id"].isin(sorted(rows["dialogue_id"].unique())[:20])]
     left_out = [fitted(few[few["dialogue_id"] != name]).theta for name in few["dialogue_id"].unique()]
     jackknife = np.square(np.subtract(left_out, fitted(few).theta)).sum(axis=0) * 19 / 20
-    np.testing.assert_allclose(np.diag(one_way(fitted(few))), jackknife, rtol=0.05)
+    np.testing.assert_allclose(np.diag(covariance(fitted(few, rater=None))), jackknife, rtol=0.05)
 
 
 def test_effective_clusters_are_all_where_even_and_fewer_where_not(rows):
@@ -107,7 +108,7 @@ def test_raters_who_differ_widen_the_interval_and_the_product_bootstrap_more(row
 @pytest.mark.parametrize("weights", ["pairs", "verdicts"])
 def test_influence_foretells_what_leaving_a_dialogue_out_does(rows, weights):
     model = fitted(rows, "bradley-terry", weights)
-    moved = influences(model, model.residuals())
+    moved = influences(model, model.residuals)
     dialogue = model.entries.clusters[7]
     foretold = -moved[model.entries.cluster == 7].sum(axis=0)
     without = fitted(rows[rows["dialogue_id"] != dialogue], "bradley-terry", weights)
@@ -178,15 +179,15 @@ def test_slopes_and_information_are_what_a_small_step_finds(rows, method, weight
     for place in range(len(model.theta)):
         theta = [model.theta + sign * step * (np.arange(len(one)) == place) for sign in (1, -1)]
         up, down = (replace(model, theta=moved) for moved in theta)
-        fall = (down.residuals() - up.residuals())[:, 0] / (2 * step)
+        fall = (down.residuals - up.residuals)[:, 0] / (2 * step)
         side = (model.entries.a == place) * 1.0 - (model.entries.b == place)
-        np.testing.assert_allclose(fall, model.slopes() * side, atol=1e-6)
+        np.testing.assert_allclose(fall, model.slopes * side, atol=1e-6)
         falls = (sums_of_scores(down, one[model.entries.a], 1) - sums_of_scores(up, one[model.entries.a], 1))[0] / (2 * step)
-        information = model.information()
+        information = model.information
         # Of strengths themselves a term is added along the direction that moves all alike.
         differences = information[place] - (information[place, : len(one)].mean() * (np.arange(len(information)) < len(one)))
         np.testing.assert_allclose(falls, differences, rtol=1e-5, atol=1e-4)
-    for number, level in enumerate(model._free() if method != "bradley-terry" else [], len(one)):
+    for number, level in enumerate(range(len(model.alpha)), len(one)):
         alphas = [model.alpha + sign * step * (np.arange(len(model.alpha)) == level) for sign in (1, -1)]
         sums = [sums_of_scores(replace(model, alpha=moved), one[model.entries.a], 1)[0] for moved in alphas]
         np.testing.assert_allclose((sums[1] - sums[0]) / (2 * step), information[number], rtol=1e-4, atol=1e-3)
@@ -224,7 +225,7 @@ def test_what_an_entry_takes_along_is_the_change_of_its_pairs_mean():
         (mean(table[table["pair"] == pair]) - mean(table[table["pair"] == pair].drop(index=place))) * (-1 if back else 1)
         for place, pair, back in zip(table.index, table["pair"], turned, strict=True)
     ]
-    np.testing.assert_allclose(model.deletions()[:, 0], 10 / 3 * np.array(taken), atol=1e-9)
+    np.testing.assert_allclose(deletions(model)[:, 0], 10 / 3 * np.array(taken), atol=1e-9)
 
 
 @pytest.mark.parametrize("interval", ["bootstrap", "sandwich"])
@@ -237,15 +238,15 @@ def test_who_always_won_or_lost_has_the_exact_end_of_a_share(interval):
     verdicts = pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "dialogue_id"])
     entries = read_verdicts(verdicts, dimension="overall", cluster="dialogue_id")
     model = BradleyTerry.fit(entries, "verdicts")
-    found = spread_of(model, ("dialogue_id",), interval, 200, 0.95, np.random.default_rng(1))
+    gaps, found = spread_of(model, ("dialogue_id",), interval, 200, 0.95, np.random.default_rng(1))
     x = np.log(8 / 4) / 2
-    for ends, level in (((found.low, found.high), 0.95), (found.bounds, 1 - 0.05 / 6)):
+    for ends, level in (((found["ci_low"], found["ci_high"]), 0.95), (gaps.ends, 1 - 0.05 / 6)):
         end = logit(stats.binomtest(12, 12).proportion_ci(level, "exact").low)
         assert entries.responders.tolist() == ["best", "last", "x", "y"]
         assert ends[0][:2].tolist() == pytest.approx([x + end, -np.inf], abs=1e-3)  # the prior of best and last
         assert ends[1][:2].tolist() == pytest.approx([np.inf, x - end], abs=1e-3)
-    assert np.isfinite([found.low[2:], found.high[2:]]).all()
-    assert np.isnan([found.bounds[0][2:], found.bounds[1][2:]]).all()
+    assert np.isfinite([found["ci_low"][2:], found["ci_high"][2:]]).all()
+    assert np.isnan(gaps.ends[:, 2:]).all()
 
 
 def test_of_two_the_one_who_always_won_is_as_far_above_as_the_other_below():

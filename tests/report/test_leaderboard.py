@@ -152,7 +152,7 @@ def fitted():
     return fit_ratings(votes, n_resamples=100)
 
 
-def test_what_a_fit_gave_shows_itself_shortly_and_draws_itself(fitted):
+def test_what_a_fit_gave_shows_itself_shortly(fitted):
     said = repr(fitted)
     assert len(said.splitlines()) == 2 + 3
     assert said.startswith("Ratings (overall, bradley-terry): 120 verdicts, 40 clusters, 95% intervals over dialogues")
@@ -160,7 +160,7 @@ def test_what_a_fit_gave_shows_itself_shortly_and_draws_itself(fitted):
     html = fitted._repr_html_()
     assert "a_1 &amp; co" in html
     assert html.count("<tr") == 1 + 3
-    drawn = [label.get_text() for label in fitted.plot().get_yticklabels()]
+    drawn = [label.get_text() for label in plot_leaderboard(fitted).get_yticklabels()]
     assert sorted(drawn) == sorted(fitted.table["responder"])
 
 
