@@ -1,8 +1,6 @@
 """The tables that pass between the steps: what a row is, which columns it has, which words they may hold.
 
-Every table is long, one row per observation, and every table has a column ``simulated``: true in
-each row that a program drew from known strengths, false in each row that somebody or some model
-really answered. :func:`check_table` is the one door through which a table enters or leaves a run.
+Every table is long, one row per observation; ``simulated`` is true in each row that a program drew from known strengths.
 """
 
 from __future__ import annotations
@@ -105,15 +103,14 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     TableError
-        If a column is missing or unknown, a value does not fit, an id appears twice, or cells of a row contradict each other;
-        the message names the table, the column, the first bad rows, and what was expected.
+        If a column is missing or unknown, a value does not fit, an id appears twice, or cells of a row contradict each
+        other; the message names the table, the column, the first bad rows, and what was expected.
 
     Examples
     --------
     >>> check_table("codes", pd.DataFrame({"reply_id": ["r1"], "coder": ["llm"], "code": ["question"],
     ...     "probability": [1.7], "state": ["valid"], "simulated": [False]}))
     Traceback (most recent call last):
-    ...
     heart_utils.tables.TableError: codes.probability: expected a number from 0 to 1, or nothing; row 0 has 1.7.
     """
     columns = table_columns(name)

@@ -44,8 +44,7 @@ def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **setting
     function : callable
         Returns a DataFrame that depends on its arguments alone.
     *args, **settings
-        For the function: numbers, texts, dataclasses or containers of them; a generator must be fresh, as from
-        :func:`heart_utils.ratings.resampling.estimate_rng`.
+        For the function: numbers, texts, dataclasses or containers of them; a generator must be fresh.
 
     Returns
     -------

@@ -1,8 +1,7 @@
 """A user's own CSV, Excel, Parquet or JSON Lines file, checked like any other table and with the same words.
 
-What a file may leave out is what has one evident value; :data:`DEFAULTS` lists it. A verdict, a
-score, who judged and what kind of rater it was are never made up. Other headers and other words are
-read where the user says what they mean, and all that is wrong with a file is said at once.
+What a file may leave out is what has one evident value; a verdict, a score, who judged and what kind of rater it was are
+never made up. All that is wrong with a file is said at once.
 """
 
 from __future__ import annotations
