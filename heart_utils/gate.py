@@ -119,14 +119,10 @@ def compare_responders(
     ----------
     verdicts : pandas.DataFrame
         The table ``verdicts``, with orders combined.
-    baseline, candidate : str
-        Two responders.
-    mode : {"regression", "non-inferiority"}
-        As above.
-    max_drop : float
-        Rating points, above 0; 25 points are 3.6 percentage points of preference between equals.
-    alpha : float
-        One-sided error rate.
+    baseline, candidate, mode : str, str, {"regression", "non-inferiority"}
+        Two responders; as above.
+    max_drop, alpha : float
+        Rating points, above 0 (25 are 3.6 percentage points of preference between equals); one-sided error rate.
     max_inconsistent : float
         Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it a dimension cannot
         pass.

@@ -90,10 +90,9 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    name : str
-        One of :data:`TABLES`, such as ``"verdicts"``.
-    table : pandas.DataFrame
-        One row per observation. Columns marked optional may be absent, and of responders all but two, and are then empty.
+    name, table : str, pandas.DataFrame
+        One of :data:`TABLES`, such as ``"verdicts"``; one row per observation. Columns marked optional may be absent, and of
+        responders all but two, and are then empty.
 
     Returns
     -------

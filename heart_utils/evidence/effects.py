@@ -59,10 +59,8 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
 
     Parameters
     ----------
-    models, people : array_like
-        One score a reply, and one reply a rater.
-    ci_level : float
-        Of the interval.
+    models, people, ci_level : array_like, array_like, float
+        One score a reply, and one reply a rater; level of the interval.
 
     Returns
     -------
@@ -112,10 +110,8 @@ def share_clustered(
     wins : pandas.DataFrame
         One row a comparison, or a cluster's mean: ``won`` (1 for the model's reply, 0 for the person's, 0.5 for a tie), the
         columns of `clusters`, and that of `weight`.
-    clusters, weight : sequence of str, str
-        One or two columns; column of weights, without which each row counts the same.
-    ci_level : float
-        Of the interval.
+    clusters, weight, ci_level : sequence of str, str, float
+        One or two columns; column of weights, without which each row counts the same; level of the interval.
 
     Returns
     -------
@@ -230,10 +226,8 @@ def measured_effects(
 
     Parameters
     ----------
-    recipients, therapists : pandas.DataFrame
-        Tables of scores, as :func:`heart_utils.load_scores` gives them.
-    welivita, resort : pandas.DataFrame
-        Tables of tallies, in which a is a person and b a model.
+    recipients, therapists, welivita, resort : pandas.DataFrame
+        Two tables of scores, and two of tallies, in which a is a person and b a model.
     ci_level : float
         Of the intervals.
 

@@ -277,10 +277,8 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
     of_ability = index[index.get_level_values("ability") != "overall"]
     table = pd.DataFrame({"sd": np.sqrt(_mean(centred**2))[:, 1:].ravel(), "share": share.ravel()}, of_ability)
     table = table.join(_counts(cells)["n_questions"]).reset_index()
-    order = table.groupby("ability")["share"].mean().sort_values(ascending=False)
-    table["ability"] = pd.Categorical(table["ability"], order.index)
-    table = table.sort_values(["rater", "responder", "ability"], ignore_index=True)
-    table["ability"] = table["ability"].astype(str)
+    table["order"] = -table.groupby("ability")["share"].transform("mean")
+    table = table.sort_values(["rater", "responder", "order"], ignore_index=True)
     return table[["rater", "responder", "ability", "n_questions", "sd", "share"]]
 
 
@@ -310,7 +308,7 @@ def _replicates(cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng) -> t
         own = np.nan_to_num(ratio(score.sum(axis=2), n))
         overall = _weighted(draws, own, (n > 0).astype(float))
     else:
-        overall = _weighted(draws, (score * items).sum(axis=2), items.sum(axis=2), multiply=False)
+        overall = _weighted(draws, (score * items).sum(axis=2), items.sum(axis=2))
     everything = np.concatenate([overall[:, :, None], by_ability], axis=2)
     names = [(*key, ability) for key in keys for ability in ("overall", *abilities)]
     return pd.MultiIndex.from_tuples(names, names=["rater", "responder", "ability"]), everything
@@ -332,12 +330,10 @@ def _draws(cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamp
     return draws
 
 
-def _weighted(draws: Array, score: Array, weight: Array, *, multiply: bool = True) -> Array:
-    """Average over questions in each replicate; a replicate that drew none of them has no value."""
+def _weighted(draws: Array, score: Array, weight: Array) -> Array:
+    """Average over questions, whose scores are weighted, in each replicate; one that drew none of them has no value."""
     flat = (len(score), -1)
-    top = draws @ (score * weight if multiply else score).reshape(flat)
-    bottom = draws @ weight.reshape(flat)
-    return ratio(top, bottom).reshape(len(draws), *score.shape[1:])
+    return ratio(draws @ score.reshape(flat), draws @ weight.reshape(flat)).reshape(len(draws), *score.shape[1:])
 
 
 def _mean(replicates: Array) -> Array:

@@ -115,12 +115,9 @@ def plot_intervals(
         Column of the colour and marker; its kinds -> both, where they have a meaning of their own.
     reference : mapping of str to float, optional
         Words -> position of a thin line, such as ``{"a coin": 0.5}``.
-    xlabel : str, optional
-        What is drawn, with its unit and what the interval covers; by default `value`.
-    simulated : bool
-        Whether the figure says SIMULATED; it also does if the column ``simulated`` says so.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
+    xlabel, simulated, ax : str, bool, matplotlib.axes.Axes, optional
+        What is drawn, with its unit and what the interval covers; whether the figure says SIMULATED, as it also does if the
+        column ``simulated`` says so; where to draw.
 
     Returns
     -------
@@ -179,10 +176,9 @@ def plot_leaderboard(
     ----------
     board : pandas.DataFrame or Ratings
         What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder stands there twice.
-    title, origin : str
-        What was rated and by whom; what the verdicts are, such as ``"replayed"`` (simulated ones are always called so).
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
+    title, origin, ax : str, str, matplotlib.axes.Axes, optional
+        What was rated and by whom; what the verdicts are, such as ``"replayed"`` (simulated ones are always called so); where
+        to draw.
 
     Returns
     -------
@@ -325,10 +321,8 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
     models : pandas.DataFrame
         ``responder``, `x`, ``rating`` and, if known, ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
         ``simulated``. A model without a value of `x` is not drawn.
-    x, x_label, y_label : str
-        Column that is drawn on a logarithmic scale, and what it and the rating are called.
-    frontier : bool
-        Whether to join those on the frontier.
+    x, x_label, y_label, frontier : str, str, str, bool
+        Column of the logarithmic scale; what it and the rating are called; whether to join those on the frontier.
 
     Returns
     -------
@@ -367,10 +361,8 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
 
     Parameters
     ----------
-    ax : matplotlib.axes.Axes
-        Where to write.
-    table : pandas.DataFrame or bool
-        What was drawn, with a column ``simulated`` or without; or whether to write.
+    ax, table : matplotlib.axes.Axes, pandas.DataFrame or bool
+        Where to write; what was drawn, with a column ``simulated`` or without, or whether to write.
 
     Examples
     --------

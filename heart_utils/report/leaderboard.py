@@ -89,10 +89,8 @@ def write_leaderboard(
 
     Parameters
     ----------
-    ratings : Ratings, pandas.DataFrame or mapping of Ratings
-        What a fit gave, the ratings table, or what :func:`heart_utils.fit_boards` gave.
-    folder, title : str or path, str
-        Made if need be; of the page and of the tables.
+    ratings, folder, title : Ratings, pandas.DataFrame or mapping of Ratings; str or path; str
+        What :func:`heart_utils.fit_ratings` or ``fit_boards`` gave, or the table; made if need be; of page and tables.
 
     Returns
     -------

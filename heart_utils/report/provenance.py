@@ -50,10 +50,9 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
 
     Parameters
     ----------
-    run : str or Run
-        A name under ``runs/``, a path, or an open run.
-    tables : sequence of str
-        ``"verdicts"`` (all parts of it), ``"verdicts/people"`` (one), or ``"public/verdicts"`` (another run's).
+    run, tables : str or Run, sequence of str
+        A name, a path, or an open run; ``"verdicts"`` (all its parts), ``"verdicts/people"`` (one), ``"public/verdicts"``
+        (another run's).
 
     Returns
     -------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Unpack
 
@@ -136,7 +135,7 @@ def load_verdicts(
     name_or_path: Given,
     *,
     dimension: str | None = None,
-    raters: str | Iterable[str] | None = None,
+    raters: str | None = None,
     **reading: Unpack[FileOptions],
 ) -> pd.DataFrame:
     """Load verdicts: which of two replies raters preferred.
@@ -147,8 +146,8 @@ def load_verdicts(
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
         :func:`scores_to_verdicts`), or one's own DataFrame or file: ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
         ``.jsonl``.
-    dimension, raters : str; str or iterable of str, optional
-        Keep one line of the rubric; some raters: ``"human"``, ``"model"``, ``"experts"``, ``"authors"``, or names.
+    dimension, raters : str, {"human", "model"}, optional
+        Keep one line of the rubric, or one kind of raters.
     **reading
         Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or ``None`` to leave it out;
         headers that are the table's own but for case, blanks and hyphens need no mention. ``words``: its word for an answer
@@ -166,8 +165,7 @@ def load_verdicts(
     Raises
     ------
     DataError
-        If there is no such dimension or rater, or a file does not hold verdicts: the message lists all that is wrong with
-        it.
+        If there is no such dimension or kind of raters, or a file does not hold verdicts; the message lists all its faults.
 
     Examples
     --------
@@ -182,7 +180,7 @@ def load_verdicts(
         found = read_file("verdicts", name_or_path, reading)
     else:
         found = _published(name, "verdicts" if name == "mtbench" else "scores")
-    kept = _select(found, _called(name_or_path), dimension, raters)
+    kept = _select(found, _called(name_or_path), dimension=dimension, rater_kind=raters)
     return scores_to_verdicts(kept) if name == "mentalalign" else kept
 
 
@@ -223,27 +221,13 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: File
     return None
 
 
-def _select(table: pd.DataFrame, source: str, dimension: str | None, raters: str | Iterable[str] | None) -> pd.DataFrame:
-    """Keep one dimension, and the rows of some raters: a kind, experts or authors (by the start of their names), or names."""
-    if dimension is not None:
-        if dimension not in set(table["dimension"]):
-            raise DataError(f"{source} has no dimension {dimension!r}. It has {', '.join(sorted(set(table['dimension'])))}.")
-        table = table[table["dimension"] == dimension]
-    if raters is None:
-        return table.reset_index(drop=True)
-    names = [raters] if isinstance(raters, str) else list(raters)
-    if raters in ("human", "model"):
-        kept = table["rater_kind"] == raters
-    elif raters in ("experts", "authors"):
-        kept = table["rater"].str.startswith(raters.removesuffix("s"))
-    else:
-        kept = table["rater"].isin(names if set(names) <= set(table["rater"]) else [])
-    if not kept.any():
-        there = sorted(set(table["rater"]))
-        shown = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
-        strange = ", ".join(sorted(set(names) - set(there))) or "in an empty list"
-        raise DataError(f"There is no rater {strange}. The raters are {shown}; or say human, model, experts, authors.")
-    return table[kept].reset_index(drop=True)
+def _select(table: pd.DataFrame, source: str, **chosen: str | None) -> pd.DataFrame:
+    """Keep the rows with one word in each column that is named."""
+    for column, word in chosen.items():
+        if word is not None and word not in (there := set(table[column])):
+            raise DataError(f"{source} has no {column} {word!r}. It has {', '.join(sorted(there))}.")
+        table = table if word is None else table[table[column] == word]
+    return table.reset_index(drop=True)
 
 
 _UNIT = ["history_id", "rater", "dimension", "item", "group"]  #: What two scores must share to be compared.
