@@ -124,14 +124,12 @@ def compare_responders(
     max_drop, alpha : float
         Rating points, above 0 (25 are 3.6 percentage points of preference between equals); one-sided error rate.
     max_inconsistent : float
-        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it a dimension cannot
-        pass.
+        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it there is no pass.
     max_detectable : float
         Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing.
-    dimensions, responders : sequence of str, pandas.DataFrame, optional
-        Lines of the rubric, by default all; the table of this name, for the kinds in the ratings.
-    n_resamples, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    dimensions, responders, n_resamples, rng
+        Lines of the rubric, by default all; the table of this name, for the kinds in the ratings; as in
+        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -249,8 +247,7 @@ def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[A
     values : numpy.ndarray
         From -1 to 1, independent or with a mean that does not depend on those before.
     alpha, guess : float
-        The probability that the bound is ever above the mean; the mean that the first bets expect, which changes power
-        alone.
+        The probability that the bound is ever above the mean; the mean that the first bets expect (only power changes).
 
     Returns
     -------

@@ -131,8 +131,7 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
         A bare name means ``runs/<name>`` under the project's root (or the current folder, where there is no project), and
         ``"public"`` the published sets in ``data/public``; anything with a separator is a path from the caller's folder.
     create : bool
-        Whether a run that is not there yet is opened empty (its folder appears with the first table written) or is an
-        error.
+        Whether a run that is not there yet is opened empty, its folder made with the first table, or is an error.
 
     Returns
     -------

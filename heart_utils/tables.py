@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +142,6 @@ def need_columns(table: pd.DataFrame, columns: Sequence[str], error: type[ValueE
 
 def empty_table(name: str) -> pd.DataFrame:
     """Make a table with no rows and all columns that are not optional."""
-    return _empty(name).copy()
-
-
-@cache
-def _empty(name: str) -> pd.DataFrame:
     return check_table(name, pd.DataFrame({column: [] for column in needed_columns(name)}))
 
 
@@ -172,12 +166,8 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
     if values.dtype == kinds[what.kind]:
         return values
     if what.kind == "text":  # numbers would silently become text
-        text = isinstance(values.dtype, pd.StringDtype)
-        numbers, wrong = (
-            values,
-            pd.Series([not text and not isinstance(cell, str) for cell in values], values.index, dtype=bool),
-        )
-        wrong &= values.notna()
+        other = [not isinstance(cell, str) for cell in values]
+        numbers, wrong = values, values.notna() & np.array(other, bool)
     elif what.kind == "truth":
         numbers, wrong = values, ~values.isin([True, False])
     else:

@@ -65,8 +65,7 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
     Returns
     -------
     dict
-        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``; counts: ``n_model_replies``, ``n_people_replies``,
-        ``n_clusters``.
+        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``, ``n_people_replies``, ``n_clusters``.
 
     Raises
     ------

@@ -32,8 +32,7 @@ def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng
         Takes questions and hits, as :func:`heart_utils.heartbench.formula.score_rubric` does, and gives one score per
         responder, 0 to 100, as a series named by responder; one row per rubric item.
     n_questions, rng : int, numpy.random.Generator
-        On how many questions, drawn at random, each single item is flipped; also draws hits to start from, and an order of
-        rows.
+        On how many questions, drawn at random, each single item is flipped; also draws hits and orders of rows.
 
     Returns
     -------

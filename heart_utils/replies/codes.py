@@ -74,8 +74,7 @@ def theme_overlap(
     ----------
     reasons, codes : pandas.DataFrame
         One row a reason: ``reason_id``, ``pair_id``, ``dialogue_id``, ``rater_kind``, ``verdict`` and, of several,
-        ``dimension``. ``reason_id``, ``code``, ``probability``; 0.5 or more is named. Reasons with no valid code do not
-        enter.
+        ``dimension``. ``reason_id``, ``code``, ``probability``; 0.5 or more is named. Reasons without a valid code are out.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 

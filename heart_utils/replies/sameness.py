@@ -40,8 +40,7 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
     -------
     pandas.DataFrame
         One row per reply compared: ``overlap`` with the true turn; ``overlap_others`` with those of the other histories, a
-        mean; ``longest_run``, the most words in a row that reply and true turn share. Fewer than three words have no
-        overlap.
+        mean; ``longest_run``, the most words in a row that reply and true turn share. Below three words there is no overlap.
 
     Raises
     ------

@@ -87,8 +87,7 @@ def correlate_scale(
     Parameters
     ----------
     models : pandas.DataFrame
-        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``, its maker. Rows without `x` or ``rating``
-        are left out.
+        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``. Rows without `x` or ``rating`` are out.
     x, n_shuffles : str, int
         What the rating is correlated with, by ranks; orders drawn, where there are too many to try all.
     ci_level, rng

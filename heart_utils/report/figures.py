@@ -177,8 +177,7 @@ def plot_leaderboard(
     board : pandas.DataFrame or Ratings
         What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder stands there twice.
     title, origin, ax : str, str, matplotlib.axes.Axes, optional
-        What was rated and by whom; what the verdicts are, such as ``"replayed"`` (simulated ones are always called so); where
-        to draw.
+        What was rated and by whom; what the verdicts are, such as ``"replayed"``, unless simulated; where to draw.
 
     Returns
     -------

@@ -59,12 +59,8 @@ def _evident(table: str) -> dict[str, Any]:
 DEFAULTS: dict[str, dict[str, Any]] = {table: _evident(table) for table in NEEDED}
 """Table -> column -> the value it has in every row of a file that does not have the column.
 
-Beyond these: ``dialogue_id`` is the ``history_id`` (each history a dialogue of its own), ``source``
-the name of the file, ``reply_id`` the history and the responder, ``pair_id`` the history and the two
-responders in alphabetical order (rows are then turned so that a is the first of them), and
-``comparison_id`` the ``pair_id`` with the order shown. ``state`` is ``valid`` if every row has a
-verdict, score or text; where one is empty, the file must say why in a column ``state``. A licence that a
-file does not state is ``none stated``, the strictest, so nothing is published by oversight.
+Beyond these, ids are made of the names that a file has (a is then the first of two responders in the alphabet), and ``state``
+is ``valid`` if every row has an answer; else the file must say why. A licence that is not stated is the strictest.
 """
 
 

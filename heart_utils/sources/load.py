@@ -39,8 +39,7 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
     Raises
     ------
     DataError
-        If a file does not hold histories, or (``DataUnavailableError``) a data set is not here; the message says what to
-        do.
+        If a file does not hold histories, or (``DataUnavailableError``) a data set is not here.
 
     Examples
     --------
@@ -144,8 +143,7 @@ def load_verdicts(
     ----------
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
-        :func:`scores_to_verdicts`), or one's own DataFrame or file: ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
-        ``.jsonl``.
+        :func:`scores_to_verdicts`), or one's own DataFrame, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet`` or ``.jsonl``.
     dimension, raters : str, {"human", "model"}, optional
         Keep one line of the rubric, or one kind of raters.
     **reading
@@ -239,8 +237,7 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
     The higher score wins, equal scores are a tie. Nobody gave such verdicts: ten scores make 45 pairs that hang together,
     so resample dialogues, never pairs. A pair in which a score is missing has the state of the failure (the first reply's,
-    if both failed) and no verdict. Two replies that a rater was not both asked about make no row, nor do two of one
-    responder.
+    if both failed) and no verdict. Replies that a rater was not both asked about make no row, nor do two of one responder.
 
     Parameters
     ----------
