@@ -94,10 +94,8 @@ def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: 
 
     Parameters
     ----------
-    questions : pandas.DataFrame
-        As in :func:`score_rubric`.
-    skills, rng : mapping of str to float, numpy.random.Generator
-        Responder -> skill in log-odds; draws difficulties and hits.
+    questions, skills, rng : pandas.DataFrame, mapping of str to float, numpy.random.Generator
+        As in :func:`score_rubric`; responder -> skill in log-odds; draws difficulties and hits.
 
     Returns
     -------

@@ -42,10 +42,8 @@ def read_conversation(
 
     Parameters
     ----------
-    history, replies : mapping or pandas.Series; mapping of str to str, optional
-        A row of the histories table; what stands above each reply -> its text.
-    who_wrote : str
-        Who wrote the words, as the reader must know it, such as ``"drafted with a language model"``.
+    history, replies, who_wrote : mapping or pandas.Series, mapping of str to str, str
+        A row of the histories table; what stands above each reply -> its text; who wrote the words, as the reader must know.
 
     Returns
     -------
@@ -101,10 +99,8 @@ def practise_comparisons(
         The tables of a run. Only valid replies with words take part; verdicts may be none.
     licences, who_wrote : iterable of str, str
         What the manifest records for histories and replies; as in :func:`read_conversation`.
-    cautions : mapping of str to str, optional
-        Rater -> what must stand beside its verdicts.
-    rng : numpy.random.Generator
-        Draws conversations, pairs and sides.
+    cautions, rng : mapping of str to str, numpy.random.Generator
+        Rater -> what must stand beside its verdicts, if anything; draws conversations, pairs and sides.
 
     Returns
     -------

@@ -84,11 +84,10 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
 
     Parameters
     ----------
-    baseline, candidate : str
+    baseline, candidate, run, protocol : str
         A responder of `run`, or ``run:responder``. A file of votes may stand in place of a run, as in ``votes.csv:new``;
-        of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough.
-    run, protocol : str, optional
-        The run of a name that carries none; needed where a run holds verdicts under several.
+        of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough. A protocol is needed where a
+        run holds verdicts under several.
 
     Returns
     -------
@@ -235,11 +234,10 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     --------
     >>> import tempfile
     >>> from heart_utils.gate import compare_anytime
-    >>> duels = pd.DataFrame({"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b"})
-    >>> duels = duels.assign(history_id=duels["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> duels = pd.DataFrame({"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b",
+    ...     "dimension": "overall", "state": "valid"})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [file.name for file in write_reports(compare_anytime(duels, baseline="old", candidate="new"), Path(folder))]
-    ['gate.html', 'gate.xml', 'gate.md']
+    ...     _ = write_reports(compare_anytime(duels, baseline="old", candidate="new"), Path(folder))
     """
     files = [folder / f"gate.{kind}" for kind in ("html", "xml", "md")]
     for file in files:

@@ -166,10 +166,8 @@ def weigh_by_hand(
     scores : pandas.DataFrame
         One row per responder, dialogue and dimension. Where each responder has two dialogues or more, weighted scores have
         intervals over dialogues.
-    profiles : mapping of str to mapping of str to float
-        Name -> weights with the sum 1; each becomes a button that sets the sliders to whole hundredths.
-    scale, ci_level : str, float
-        What the scores are; level of the intervals.
+    profiles, scale, ci_level : mapping of str to mapping of str to float, str, float
+        Name -> weights with the sum 1, which becomes a button; what the scores are; level of the intervals.
 
     Returns
     -------

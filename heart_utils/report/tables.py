@@ -38,10 +38,9 @@ def show_table(
         ``x_high`` become one; ``ci_level`` names the interval.
     digits, wrap : int, bool
         Of numbers that are not whole by type; whether each cell may go on in the next line, as otherwise only a sentence may.
-    percent : sequence of str
-        Columns of shares to show in percent, with their ends; ``"ci"`` for ``ci_low`` and ``ci_high``.
-    filtered : bool
-        Whether the book's page lets readers choose rows by words and by columns of few entries, for long tables.
+    percent, filtered : sequence of str, bool
+        Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and ``ci_high``); whether the book's
+        page lets readers choose rows by words and by columns of few entries.
 
     Returns
     -------
