@@ -16,7 +16,7 @@ from heart_utils.ratings.resampling import holm, standard_error
 from heart_utils.ratings.verdicts import Array, name_codes, need, need_cluster, won_by_a
 from heart_utils.settings import read_yaml
 
-__all__ = ["MODES", "Comparison", "GateError", "betting_bound", "compare_anytime", "compare_responders"]
+__all__ = ["MODES", "Comparison", "GateError", "GateFailedError", "betting_bound", "compare_anytime", "compare_responders"]
 
 MODES = ("regression", "non-inferiority")
 ALIKE = {"history_id": "histories", "rater": "raters", "protocol": "protocols", "answer_format": "formats"}
@@ -38,6 +38,10 @@ PRIOR, SECOND_MOMENT, MOST = 10.0, 0.12, 0.95
 
 class GateError(ValueError):
     """A baseline and a candidate cannot be compared."""
+
+
+class GateFailedError(AssertionError):
+    """The candidate did not pass. Raised last, after all reports are written, so that the build exits non-zero."""
 
 
 MESSAGES: dict[str, str] = read_yaml(Path(__file__).with_name("gate.yaml"), dict[str, str], GateError)
@@ -78,6 +82,13 @@ class Comparison:
         """The largest drop allowed, in the unit of the drops."""
         return 100 * self.max_drop if self.mode == "anytime" else self.max_drop
 
+    def require_pass(self) -> None:
+        """Raise :class:`GateFailedError` unless the candidate passed; call it last, when the reports are written."""
+        if not self.passed:
+            said = "; ".join(self.table.loc[self.table["outcome"] != "passed", "message"])
+            how = "stops" if self.outcome == "failed" else "is inconclusive on"
+            raise GateFailedError(f"The gate ({self.mode}) {how} {self.candidate!r} against {self.baseline!r}. {said}")
+
 
 def compare_responders(
     verdicts: pd.DataFrame,
@@ -96,40 +107,29 @@ def compare_responders(
 ) -> Comparison:
     r"""Test whether a candidate is rated below its baseline, in one fit against the same opponents.
 
-    The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points. Both strengths come from
-    the same resamples of dialogues, so what a dialogue does to both cancels; the bounds are the drop plus or minus the standard
-    deviation of its resamples times a t quantile.
+    The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points; bounds are a t quantile
+    of its standard deviation over resamples of dialogues. ``"regression"`` fails where the lower bound lies above 0 on any
+    dimension, by Holm's procedure: an equal candidate fails with probability `alpha` at most. ``"non-inferiority"`` passes
+    only where the upper bound lies below `max_drop` on every dimension: a candidate `max_drop` worse on one passes with
+    probability `alpha` at most.
 
-    ``"regression"`` asks whether the candidate is worse at all: it fails where the lower bound lies above 0 on any dimension,
-    by Holm's procedure, so that an equal candidate fails with probability `alpha` at most, however many the dimensions.
-    ``"non-inferiority"`` asks for proof that it is not worse by `max_drop` or more: it passes only where the upper bound lies
-    below `max_drop` on every dimension, so that a candidate `max_drop` worse on one passes with probability `alpha` at most.
-
-    A judge that reads nothing shows no drop either, so a pass needs one that mostly says the same in both orders: a judge that
-    tosses a coin contradicts itself on half of the pairs. A drop found in spite of it still fails.
+    A judge that reads nothing shows no drop, so a pass needs one that mostly says the same in both orders.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
         The table ``verdicts``, with orders combined.
-    baseline, candidate : str
-        Two responders.
-    mode : {"regression", "non-inferiority"}
-        As above.
-    max_drop : float
-        Rating points, above 0; 25 points are 3.6 percentage points of preference between equals.
-    alpha : float
-        One-sided error rate.
+    baseline, candidate, mode : str, str, {"regression", "non-inferiority"}
+        Two responders; as above.
+    max_drop, alpha : float
+        Rating points, above 0 (25 are 3.6 percentage points of preference between equals); one-sided error rate.
     max_inconsistent : float
-        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it a dimension cannot pass.
+        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it there is no pass.
     max_detectable : float
         Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing.
-    dimensions : sequence of str, optional
-        Lines of the rubric; by default all there are.
-    responders : pandas.DataFrame, optional
-        The table of this name, for the kinds in the ratings.
-    n_resamples, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    dimensions, responders, n_resamples, rng
+        Lines of the rubric, by default all; the table of this name, for the kinds in the ratings; as in
+        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -144,9 +144,8 @@ def compare_responders(
 
     Examples
     --------
-    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(40)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
-    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> verdicts = pd.DataFrame({"dialogue_id": [f"d{i}" for i in range(40)], "responder_a": "new", "responder_b": "old",
+    ...     "verdict": ["a", "b", "b", "b", "b"] * 8, "dimension": "overall", "state": "valid"})
     >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
     >>> gate.table[["drop", "outcome"]].round(0).values.tolist()  # 400 log10(4) points
     [[241.0, 'failed']]
@@ -170,30 +169,24 @@ def compare_anytime(
     max_inconsistent: float = 0.5,
     dimensions: Sequence[str] | None = None,
 ) -> Comparison:
-    r"""Test whether a candidate is worse than its baseline in a way that any number of looks leaves valid.
+    """Test whether a candidate is worse than its baseline in a way that any number of looks leaves valid.
 
     In each dialogue the drop, -1 to 1, is the share of comparisons that the baseline won, less the candidate's, against the
     same opponents, histories and raters; where the two met, twice the baseline's share less 1 counts like one opponent. A
     confidence sequence for its mean [1]_ holds after all dialogues at once: stop as soon as the drop is shown to be above 0
-    (failed) or below `margin` (passed); until then nothing can be told.
-
-    Of `n_releases` equal candidates, whatever they share, one is stopped with probability `alpha` at most; a candidate worse by
-    `margin` passes with probability `alpha` at most. Both need dialogues in an order that knows nothing of the answers.
+    (failed) or below `margin` (passed). Dialogues must come in an order that knows nothing of the answers.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
         The table ``verdicts``, with orders combined; dialogues are taken as they first appear for the candidate.
-    baseline, candidate : str
-        Two responders.
+    baseline, candidate, max_inconsistent, dimensions
+        As in :func:`compare_responders`.
     margin : float
         The drop in win share, above 0 and below 1, that must be ruled out to pass.
-    alpha : float
-        One-sided error rate: of false stops in the whole series, and of a false pass in one run.
-    n_releases : int
-        How many candidates will be compared with this baseline.
-    max_inconsistent, dimensions
-        As in :func:`compare_responders`.
+    alpha, n_releases : float, int
+        Of so many equal candidates, whatever they share, one is stopped with probability `alpha` at most; in one run, a
+        candidate worse by `margin` passes with probability `alpha` at most.
 
     Returns
     -------
@@ -212,9 +205,8 @@ def compare_anytime(
 
     Examples
     --------
-    >>> rows = [(f"d{i}", "new", "old", "b" if i % 5 else "a") for i in range(60)]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
-    >>> verdicts = verdicts.assign(history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> verdicts = pd.DataFrame({"dialogue_id": [f"d{i}" for i in range(60)], "responder_a": "new", "responder_b": "old",
+    ...     "verdict": ["a", "b", "b", "b", "b"] * 12, "dimension": "overall", "state": "valid"})
     >>> gate = compare_anytime(verdicts, baseline="old", candidate="new")
     >>> gate.table[["outcome", "n_dialogues"]].values.tolist()  # 60 were there
     [['failed', 44]]
@@ -254,10 +246,8 @@ def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[A
     ----------
     values : numpy.ndarray
         From -1 to 1, independent or with a mean that does not depend on those before.
-    alpha : float
-        The probability that the bound is ever above the mean.
-    guess : float
-        The mean that the first bets expect; it changes the power, not the validity.
+    alpha, guess : float
+        The probability that the bound is ever above the mean; the mean that the first bets expect (only power changes).
 
     Returns
     -------

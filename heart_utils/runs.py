@@ -131,7 +131,7 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
         A bare name means ``runs/<name>`` under the project's root (or the current folder, where there is no project), and
         ``"public"`` the published sets in ``data/public``; anything with a separator is a path from the caller's folder.
     create : bool
-        Whether a run that is not there yet is opened empty (its folder appears with the first table written) or is an error.
+        Whether a run that is not there yet is opened empty, its folder made with the first table, or is an error.
 
     Returns
     -------
@@ -312,10 +312,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def csv_text(table: pd.DataFrame) -> str:
-    """Write a table as CSV in which no text is a formula to the spreadsheet that opens it.
-
-    Source: OWASP, CSV Injection, https://owasp.org/www-community/attacks/CSV_Injection
-    """
+    """Write a table as CSV in which no text is a formula to a spreadsheet (OWASP, CSV Injection)."""
     escaped = table.map(lambda cell: f"'{cell}" if isinstance(cell, str) and COMPUTED.match(cell) else cell)
     return str(escaped.to_csv(index=False))
 

@@ -1,15 +1,12 @@
 """The tables that pass between the steps: what a row is, which columns it has, which words they may hold.
 
-Every table is long, one row per observation, and every table has a column ``simulated``: true in
-each row that a program drew from known strengths, false in each row that somebody or some model
-really answered. :func:`check_table` is the one door through which a table enters or leaves a run.
+Every table is long, one row per observation; ``simulated`` is true in each row that a program drew from known strengths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +89,9 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    name : str
-        One of :data:`TABLES`, such as ``"verdicts"``.
-    table : pandas.DataFrame
-        One row per observation. Columns marked optional may be absent, and of responders all but two, and are then empty.
+    name, table : str, pandas.DataFrame
+        One of :data:`TABLES`, such as ``"verdicts"``; one row per observation. Columns marked optional may be absent, and of
+        responders all but two, and are then empty.
 
     Returns
     -------
@@ -105,15 +101,14 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     TableError
-        If a column is missing or unknown, a value does not fit, an id appears twice, or cells of a row contradict each other;
-        the message names the table, the column, the first bad rows, and what was expected.
+        If a column is missing or unknown, a value does not fit, an id appears twice, or cells of a row contradict each
+        other; the message names the table, the column, the first bad rows, and what was expected.
 
     Examples
     --------
     >>> check_table("codes", pd.DataFrame({"reply_id": ["r1"], "coder": ["llm"], "code": ["question"],
     ...     "probability": [1.7], "state": ["valid"], "simulated": [False]}))
     Traceback (most recent call last):
-    ...
     heart_utils.tables.TableError: codes.probability: expected a number from 0 to 1, or nothing; row 0 has 1.7.
     """
     columns = table_columns(name)
@@ -147,11 +142,6 @@ def need_columns(table: pd.DataFrame, columns: Sequence[str], error: type[ValueE
 
 def empty_table(name: str) -> pd.DataFrame:
     """Make a table with no rows and all columns that are not optional."""
-    return _empty(name).copy()
-
-
-@cache
-def _empty(name: str) -> pd.DataFrame:
     return check_table(name, pd.DataFrame({column: [] for column in needed_columns(name)}))
 
 
@@ -176,12 +166,8 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
     if values.dtype == kinds[what.kind]:
         return values
     if what.kind == "text":  # numbers would silently become text
-        text = isinstance(values.dtype, pd.StringDtype)
-        numbers, wrong = (
-            values,
-            pd.Series([not text and not isinstance(cell, str) for cell in values], values.index, dtype=bool),
-        )
-        wrong &= values.notna()
+        other = [not isinstance(cell, str) for cell in values]
+        numbers, wrong = values, values.notna() & np.array(other, bool)
     elif what.kind == "truth":
         numbers, wrong = values, ~values.isin([True, False])
     else:

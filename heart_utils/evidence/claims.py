@@ -33,18 +33,18 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
     Parameters
     ----------
     claims : pandas.DataFrame
-        One row a figure, all text: ``claim_id``, ``about``, ``claim``, ``value``, ``source``, ``source_kind``; ``check``, an
-        expression that computes the figure from `tables` (by name) and from other rows' values (``claims.H016``), or empty;
-        ``tolerance``, by default half of the last printed digit; ``finding``, one of :data:`FINDINGS`, if the check holds or
-        there is none; ``otherwise``, if it fails, by default ``"arithmetic fails"``; ``note``.
+        One row a figure, all text: ``claim_id``, ``about``, ``claim``, ``value``, ``source``, ``source_kind``, ``note``;
+        ``check``, an expression of `tables` and other rows' values (``claims.H016``), or empty; ``tolerance``, by default
+        half of the last printed digit; ``finding``, one of :data:`FINDINGS`; ``otherwise``, if the check fails, by default
+        ``"arithmetic fails"``.
     tables : mapping of str to pandas.DataFrame
         What the checks name.
 
     Returns
     -------
     pandas.DataFrame
-        The claims with ``ours`` (what the check computed, ``nan`` without one), ``holds`` (whether the value is within the
-        tolerance of it; missing without a check) and ``finding``.
+        The claims with ``ours`` (what the check computed), ``holds`` (within the tolerance) and ``finding``; the first two
+        are missing without a check.
 
     Raises
     ------
@@ -53,11 +53,10 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
 
     Examples
     --------
-    >>> shares = pd.DataFrame({"claim_id": ["x", "y"], "about": "HEART", "claim": ["ties", "wins"], "value": ["17.4", "82.6"],
-    ...     "source": "s", "source_kind": "digest", "check": ["100 - claims.y", ""], "tolerance": "",
-    ...     "finding": ["adds up", "not testable"], "otherwise": "", "note": ""})
-    >>> check_claims(shares.replace("17.4", "18.4"), {})["finding"].tolist()
-    ['arithmetic fails', 'not testable']
+    >>> names = "about claim source source_kind tolerance otherwise note claim_id value check finding".split()
+    >>> claims = pd.DataFrame([[*[""] * 7, "x", "18.4", "100 - 82.6", "adds up"]], columns=names)
+    >>> check_claims(claims, {})["finding"].tolist()
+    ['arithmetic fails']
     """
     need_columns(claims, NEEDED, ClaimsError)
     claims = claims.fillna("").reset_index(drop=True)

@@ -12,7 +12,7 @@ from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, as_rng, check_r
 from heart_utils.ratings.verdicts import Array
 from heart_utils.tables import need_columns
 
-__all__ = ["RubricError", "ability_variance", "rubric_board", "score_points", "score_rubric", "simulate_hits"]
+__all__ = ["RubricError", "ability_variance", "rubric_board", "score_rubric", "simulate_hits"]
 
 SPECIAL = "special"
 MEANS = ("ability", "question", "item")
@@ -28,28 +28,28 @@ class RubricError(ValueError):
 def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "paper") -> pd.DataFrame:
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
-    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of one
-    ability in one question, the score is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore worth
-    more than nothing wherever an ability has penalties, and all of 100 where it has only penalties.
+    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of
+    one ability in one question, the score is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore
+    worth more than nothing wherever an ability has penalties, and all of 100 where it has only penalties.
 
     Parameters
     ----------
     questions : pandas.DataFrame
-        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which may be missing only where
-        the ability is ``"special"``, the veto item. Columns ``difficulty`` and ``scene`` are carried along.
+        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which only the veto item,
+        whose ability is ``"special"``, may lack. Columns ``difficulty`` and ``scene`` are carried along.
     hits : pandas.DataFrame
-        Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit and 0 for none. A question
-        that was answered has all its items; failures keep their rows, with a state and no score.
+        Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit and 0 for none. A
+        question that was answered has all its items; failures keep their rows, with a state and no score.
     veto : str
-        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that item has positive points,
-        which no item in the data has.
+        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that item has positive
+        points, which no item in the data has.
 
     Returns
     -------
     pandas.DataFrame
         One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and ``highest`` (points),
-        ``n_items``, ``vetoed`` and ``state``. A score is missing where any of its items, or with the paper's rule the veto
-        item, has no valid answer; never 0.
+        ``n_items``, ``vetoed`` and ``state``. Where an item, or with the paper's rule the veto item, has no valid answer,
+        the score is missing.
 
     Raises
     ------
@@ -86,58 +86,16 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
     return cells[columns]
 
 
-def score_points(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
-    """Score every question by the share of its positive points that was earned, as HealthBench does [1]_.
-
-    Penalties count, and no share is below 0: a reply that hits nothing earns nothing. Veto items are left out.
-
-    Parameters
-    ----------
-    questions, hits : pandas.DataFrame
-        As in :func:`score_rubric`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per rater, responder and question: ``score`` from 0 to 100 and ``state``.
-
-    Raises
-    ------
-    RubricError
-        As in :func:`score_rubric`.
-
-    References
-    ----------
-    .. [1] Arora et al. (2025), HealthBench, https://arxiv.org/abs/2505.08775
-
-    Examples
-    --------
-    >>> questions = pd.DataFrame({"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]})
-    >>> hits = pd.DataFrame({"responder": "quiet", "rater": "judge", "item": ["q-1", "q-2"], "score": 0, "state": "valid"})
-    >>> float(score_points(questions, hits)["score"][0])
-    0.0
-    """
-    rows = _items_judged(questions, hits)
-    table = _ability_sums(rows[rows["ability"] != SPECIAL].assign(ability="all"))
-    share = 100 * (table["raw"] / table["highest"]).clip(lower=0)
-    table["score"] = share.where(table["state"] == "valid")
-    return table[[*QUESTION, "ability", *_strata(rows), "n_items", "state", "score"]]
-
-
 def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator) -> pd.DataFrame:
     """Draw hits for responders of known skill.
 
-    A bonus is hit with log-odds skill minus difficulty, a penalty with log-odds minus skill minus difficulty, the difficulty of
-    each item being normal with spread 1; veto items are never hit.
+    A bonus is hit with log-odds skill minus difficulty, a penalty with log-odds minus skill minus difficulty, the
+    difficulty of each item being normal with spread 1; veto items are never hit.
 
     Parameters
     ----------
-    questions : pandas.DataFrame
-        As in :func:`score_rubric`.
-    skills : mapping of str to float
-        Responder -> skill in log-odds.
-    rng : numpy.random.Generator
-        Draws difficulties and hits.
+    questions, skills, rng : pandas.DataFrame, mapping of str to float, numpy.random.Generator
+        As in :func:`score_rubric`; responder -> skill in log-odds; draws difficulties and hits.
 
     Returns
     -------
@@ -247,11 +205,9 @@ def rubric_board(
 
     Parameters
     ----------
-    cells : pandas.DataFrame
-        What :func:`score_rubric` or :func:`score_points` gives.
-    mean : str
-        How abilities and questions weigh in ``overall``: ``"ability"`` (each ability the same, as released), ``"question"``
-        (each question the same) or ``"item"`` (each ability of a question by its number of items).
+    cells, mean : pandas.DataFrame, str
+        What :func:`score_rubric` gives; how it weighs in ``overall``: ``"ability"`` (each ability the same, as released),
+        ``"question"`` (each question the same) or ``"item"`` (each ability of a question by its number of items).
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; questions are resampled.
 
@@ -297,10 +253,8 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
 
     Parameters
     ----------
-    cells : pandas.DataFrame
-        What :func:`score_rubric` gives.
-    n_resamples, rng
-        As in :func:`rubric_board`.
+    cells, n_resamples, rng
+        What :func:`score_rubric` gives; as in :func:`rubric_board`.
 
     Returns
     -------
@@ -321,10 +275,8 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
     of_ability = index[index.get_level_values("ability") != "overall"]
     table = pd.DataFrame({"sd": np.sqrt(_mean(centred**2))[:, 1:].ravel(), "share": share.ravel()}, of_ability)
     table = table.join(_counts(cells)["n_questions"]).reset_index()
-    order = table.groupby("ability")["share"].mean().sort_values(ascending=False)
-    table["ability"] = pd.Categorical(table["ability"], order.index)
-    table = table.sort_values(["rater", "responder", "ability"], ignore_index=True)
-    table["ability"] = table["ability"].astype(str)
+    table["order"] = -table.groupby("ability")["share"].transform("mean")
+    table = table.sort_values(["rater", "responder", "order"], ignore_index=True)
     return table[["rater", "responder", "ability", "n_questions", "sd", "share"]]
 
 
@@ -354,7 +306,7 @@ def _replicates(cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng) -> t
         own = np.nan_to_num(ratio(score.sum(axis=2), n))
         overall = _weighted(draws, own, (n > 0).astype(float))
     else:
-        overall = _weighted(draws, (score * items).sum(axis=2), items.sum(axis=2), multiply=False)
+        overall = _weighted(draws, (score * items).sum(axis=2), items.sum(axis=2))
     everything = np.concatenate([overall[:, :, None], by_ability], axis=2)
     names = [(*key, ability) for key in keys for ability in ("overall", *abilities)]
     return pd.MultiIndex.from_tuples(names, names=["rater", "responder", "ability"]), everything
@@ -376,12 +328,10 @@ def _draws(cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamp
     return draws
 
 
-def _weighted(draws: Array, score: Array, weight: Array, *, multiply: bool = True) -> Array:
-    """Average over questions in each replicate; a replicate that drew none of them has no value."""
+def _weighted(draws: Array, score: Array, weight: Array) -> Array:
+    """Average over questions, whose scores are weighted, in each replicate; one that drew none of them has no value."""
     flat = (len(score), -1)
-    top = draws @ (score * weight if multiply else score).reshape(flat)
-    bottom = draws @ weight.reshape(flat)
-    return ratio(top, bottom).reshape(len(draws), *score.shape[1:])
+    return ratio(draws @ score.reshape(flat), draws @ weight.reshape(flat)).reshape(len(draws), *score.shape[1:])
 
 
 def _mean(replicates: Array) -> Array:

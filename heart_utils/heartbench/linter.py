@@ -13,7 +13,7 @@ from heart_utils.heartbench.formula import SPECIAL, RubricError
 from heart_utils.settings import read_yaml
 from heart_utils.tables import need_columns, needed_columns
 
-__all__ = ["degenerate_hits", "lint_rubric", "lint_rule"]
+__all__ = ["lint_rubric", "lint_rule"]
 
 FEW_QUESTIONS = 30
 
@@ -28,21 +28,16 @@ def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng
 
     Parameters
     ----------
-    rule : callable
+    rule, questions : callable, pandas.DataFrame
         Takes questions and hits, as :func:`heart_utils.heartbench.formula.score_rubric` does, and gives one score per
-        responder, 0 to 100, as a series named by responder.
-    questions : pandas.DataFrame
-        One row per rubric item: ``question_id``, ``item``, ``ability``, ``points``.
-    n_questions : int
-        On how many questions, drawn at random, each single item is flipped.
-    rng : numpy.random.Generator
-        Draws questions, hits to start from, and a new order of rows.
+        responder, 0 to 100, as a series named by responder; one row per rubric item.
+    n_questions, rng : int, numpy.random.Generator
+        On how many questions, drawn at random, each single item is flipped; also draws hits and orders of rows.
 
     Returns
     -------
     pandas.DataFrame
-        One row per check: ``check``, ``found``, ``expected`` and ``passed``, in words a reader can act on. Nothing is raised
-        for a rule that fails.
+        One row per check: ``check``, ``found``, ``expected`` and ``passed``. Nothing is raised for a rule that fails.
 
     Examples
     --------
@@ -50,9 +45,8 @@ def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng
     >>> def count(questions, hits):  # 50 for a reply that does nothing
     ...     points = hits["item"].map(questions.set_index("item")["points"]) * hits["score"]
     ...     return 50 + 50 * points.groupby(hits["responder"]).sum()
-    >>> found = lint_rule(count, questions, rng=np.random.default_rng(1))
-    >>> found.loc[~found["passed"], ["check", "found"]].head(1).values.tolist()
-    [['no item hit', '50.00']]
+    >>> lint_rule(count, questions, rng=np.random.default_rng(1)).loc[0, ["check", "found"]].tolist()
+    ['no item hit', '50.00']
     """
     scores, floor = rule(questions, degenerate_hits(questions)), "0, the lowest score"
     ends = {"no item hit": (0, f"{floor}: nothing was done"), "penalties only": (0, floor)}
@@ -72,19 +66,16 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
 
     Parameters
     ----------
-    score : callable
-        Takes the tables ``histories`` and ``replies`` and gives the table ``scores``: a judge asked through the ledger, a
-        lexicon, a model, with any rubric.
-    histories : pandas.DataFrame
-        The table ``histories``.
+    score, histories : callable, pandas.DataFrame
+        Takes the tables ``histories`` and ``replies`` and gives the table ``scores``, with any rubric; the histories.
     low, high : float
         The ends of the scale.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, dimension and degenerate reply: ``mean`` score, ``n`` valid, ``n_failed`` and ``passed``: the mean
-        lies in the lower half of the scale. Where nothing valid came back, ``passed`` is missing.
+        One row per rater, dimension and degenerate reply: ``mean`` score, ``n`` valid, ``n_failed`` and ``passed``: the
+        mean lies in the lower half of the scale. Where nothing valid came back, ``passed`` is missing.
 
     Examples
     --------
@@ -106,25 +97,7 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
 
 
 def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
-    """Lay out the patterns of hits that tell a scoring rule's floor, ceiling and veto.
-
-    Parameters
-    ----------
-    questions : pandas.DataFrame
-        One row per rubric item, as in :func:`lint_rule`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        As `hits` of :func:`heart_utils.heartbench.formula.score_rubric`, one responder a pattern.
-
-    Examples
-    --------
-    >>> questions = pd.DataFrame({"item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]})
-    >>> degenerate_hits(questions).groupby("responder", sort=False)["score"].agg(list).to_dict()
-    {'no item hit': [0.0, 0.0], 'everything at once': [1.0, 1.0], 'bonuses only': [1.0, 0.0],
-     'penalties only': [0.0, 1.0], 'bonuses and the veto item': [1.0, 0.0]}
-    """
+    """Make the patterns of hits that tell a scoring rule's floor, ceiling and veto, one responder a pattern."""
     special = (questions["ability"] == SPECIAL).to_numpy()
     bonus = questions["points"].gt(0).to_numpy() & ~special
     penalty = questions["points"].lt(0).to_numpy() & ~special

@@ -26,8 +26,7 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
     """Compare each reply with the turn that really came next, and with turns that did not.
 
     A reply's overlap with a turn is the share of its runs of three words that stand in the turn too. Some overlap comes
-    from the topic alone, and the topic is the history's: turns of other dialogues understate what a model that never saw
-    the data would share. Long runs are the clearer sign.
+    from the topic, which turns of other dialogues understate; long runs are the clearer sign.
 
     Parameters
     ----------
@@ -41,8 +40,7 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
     -------
     pandas.DataFrame
         One row per reply compared: ``overlap`` with the true turn; ``overlap_others`` with those of the other histories, a
-        mean; and ``longest_run``, the most words in a row that reply and true turn share. Overlaps of replies of fewer than
-        three words are missing.
+        mean; ``longest_run``, the most words in a row that reply and true turn share. Below three words there is no overlap.
 
     Raises
     ------
@@ -89,8 +87,7 @@ def measure_sameness(
     """Compare each author's replies with that author's replies to other dialogues.
 
     Similarity is the cosine of word counts weighted by rarity (TF-IDF over all replies of the table). Two replies to one
-    dialogue share its topic, so only pairs across dialogues count. Beside it stands the similarity to other authors' replies
-    across dialogues: what anybody's replies share.
+    dialogue share its topic, so only pairs across dialogues count.
 
     Parameters
     ----------
@@ -102,16 +99,16 @@ def measure_sameness(
     Returns
     -------
     pandas.DataFrame
-        One row an author, the most alike first: ``sameness``, ``ci_low``, ``ci_high``, ``ci_level``, ``to_others``, ``n``,
-        ``n_clusters``, ``n_repeated`` (replies whose very words the author gave elsewhere). ``nan`` with one dialogue.
+        One row an author, the most alike first: ``sameness``, ``ci_low``, ``ci_high``, ``ci_level``, ``to_others`` (other
+        authors' replies across dialogues), ``n``, ``n_clusters``, ``n_repeated`` (replies whose very words the author gave
+        elsewhere). ``nan`` with one dialogue.
 
     Examples
     --------
     >>> replies = pd.DataFrame({"responder": list("xxyy"), "dialogue_id": list("dede"),
     ...     "text": ["I am here for you", "I am here for you", "your dog", "that exam"]})
-    >>> found = measure_sameness(replies, rng=np.random.default_rng(1), n_resamples=20)
-    >>> found[["responder", "sameness", "n_repeated"]].round(3).values.tolist()
-    [['x', 1.0, 2], ['y', 0.0, 0]]
+    >>> measure_sameness(replies, rng=np.random.default_rng(1), n_resamples=20)["sameness"].round(3).tolist()
+    [1.0, 0.0]
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -1,7 +1,4 @@
-"""How quality moves with latency, size or price: rank correlations of few models, and what they can carry.
-
-Models are a convenience set, not a sample, so a p value here is about relabelling these models, not about models to come.
-"""
+"""How quality moves with latency, size or price: rank correlations of few models, a convenience set and no sample."""
 
 from __future__ import annotations
 
@@ -32,19 +29,16 @@ class ScalingError(ValueError):
 def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: float = 0.95) -> tuple[float, float]:
     r"""Put an interval on a rank correlation from its value and the number of models alone.
 
-    Both methods take models as drawn independently from many, which models of a few families are not.
+    Both methods take models as drawn independently from many, which models of a few families are not. The variance of
+    :math:`\operatorname{artanh}\rho` is :math:`1/(n-3)` after Fisher, or :math:`(1 + \rho^2/2)/(n-3)` after Bonett and
+    Wright [1]_, which holds better away from zero.
 
     Parameters
     ----------
-    rho : float
-        Between -1 and 1, ends excluded.
-    n : int
-        Models, four or more.
-    method : {"fisher", "bonett-wright"}
-        The variance of :math:`\operatorname{artanh}\rho`: :math:`1/(n-3)` after Fisher, or :math:`(1 + \rho^2/2)/(n-3)` after
-        Bonett and Wright [1]_, which holds better away from zero.
-    ci_level : float
-        Such as 0.95.
+    rho, n : float, int
+        Between -1 and 1, ends excluded; models, four or more.
+    method, ci_level : {"fisher", "bonett-wright"}, float
+        Which variance; level, such as 0.95.
 
     Returns
     -------
@@ -93,20 +87,17 @@ def correlate_scale(
     Parameters
     ----------
     models : pandas.DataFrame
-        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``, its maker. Rows without `x` or ``rating``
-        are left out.
-    x : str
-        What the rating is correlated with, by ranks: a logarithm changes nothing.
-    n_shuffles : int
-        Orders drawn, where there are too many to try all.
+        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``. Rows without `x` or ``rating`` are out.
+    x, n_shuffles : str, int
+        What the rating is correlated with, by ranks; orders drawn, where there are too many to try all.
     ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     Trend
-        Shuffling within families keeps what makers have in common; shuffling the families' means asks whether makers differ
-        in the same way on both.
+        Its p values are about relabelling these models, not about models to come. Shuffling within families keeps what
+        makers have in common; shuffling the families' means asks whether makers differ in the same way on both.
 
     Raises
     ------
@@ -115,11 +106,10 @@ def correlate_scale(
 
     Examples
     --------
-    >>> models = pd.DataFrame({"responder": list("abcde"), "family": list("vvwww"), "ttft_ms": [90, 200, 300, 800, 2000],
+    >>> models = pd.DataFrame({"responder": list("abcde"), "ttft_ms": [90, 200, 300, 800, 2000],
     ...     "rating": [1400, 1450, 1500, 1480, 1600]})
-    >>> trend = correlate_scale(models, x="ttft_ms", rng=np.random.default_rng(1))
-    >>> round(trend.rho, 3), trend.n, trend.p_values["p_value"].round(3).tolist()[:2]
-    (0.9, 5, [0.083, 0.333])
+    >>> round(correlate_scale(models, x="ttft_ms", rng=np.random.default_rng(1)).rho, 3)
+    0.9
     """
     kept = models.dropna(subset=[x, "rating"]).reset_index(drop=True)
     if len(kept) < LEAST_MODELS:

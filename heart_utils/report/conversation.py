@@ -42,12 +42,8 @@ def read_conversation(
 
     Parameters
     ----------
-    history : mapping or pandas.Series
-        A row of the histories table.
-    replies : mapping of str to str, optional
-        What stands above each reply -> its text.
-    who_wrote : str
-        Who wrote the words, as the reader must know it, such as ``"drafted with a language model"``.
+    history, replies, who_wrote : mapping or pandas.Series, mapping of str to str, str
+        A row of the histories table; what stands above each reply -> its text; who wrote the words, as the reader must know.
 
     Returns
     -------
@@ -101,14 +97,10 @@ def practise_comparisons(
     ----------
     histories, replies, comparisons, verdicts, responders : pandas.DataFrame
         The tables of a run. Only valid replies with words take part; verdicts may be none.
-    licences : iterable of str
-        What the run's manifest records for histories and replies; words that may not be published are not shown.
-    who_wrote : str
-        As in :func:`read_conversation`.
-    cautions : mapping of str to str, optional
-        Rater -> what must stand beside its verdicts.
-    rng : numpy.random.Generator
-        Draws conversations, pairs and sides.
+    licences, who_wrote : iterable of str, str
+        What the manifest records for histories and replies; as in :func:`read_conversation`.
+    cautions, rng : mapping of str to str, numpy.random.Generator
+        Rater -> what must stand beside its verdicts, if anything; draws conversations, pairs and sides.
 
     Returns
     -------

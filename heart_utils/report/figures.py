@@ -15,6 +15,7 @@ import pandas as pd
 
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
+from heart_utils.report.conversation import Html
 from heart_utils.runs import find_root
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from heart_utils.ratings.ratings import Ratings
 
-__all__ = ["cjk_style", "mark_simulated", "plot_absent", "plot_boards", "plot_forest", "plot_intervals"]
+__all__ = ["mark_simulated", "plot_boards", "plot_forest", "plot_intervals"]
 __all__ += ["plot_leaderboard", "plot_trend", "use_book_style", "use_cjk_font"]
 
 # seaborn's colorblind palette; the marker repeats what the colour says.
@@ -57,8 +58,6 @@ def use_book_style() -> None:
     >>> import matplotlib as mpl
     >>> with mpl.rc_context():  # what was set before comes back after it
     ...     use_book_style()
-    ...     mpl.rcParams["axes.titlelocation"]
-    'left'
     """
     import matplotlib as mpl
     import seaborn as sns
@@ -108,22 +107,17 @@ def plot_intervals(
     Parameters
     ----------
     table : pandas.DataFrame or Ratings
-        One row an estimate, in the order from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``, or else in
-        ``ci_low`` and ``ci_high``, where there are such; an infinite one is drawn as an arrow.
+        One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and
+        ``ci_high``, where there are such; an infinite one is drawn as an arrow.
     value, label : str
         Columns of the estimates and of the names of the rows.
-    by : str, optional
-        Column of the colour and marker. Estimates of several kinds in one row are drawn below each other.
-    looks : mapping of str to tuple, optional
-        Kind -> colour and marker, where they have a meaning of their own.
+    by, looks : str, mapping of str to tuple, optional
+        Column of the colour and marker; its kinds -> both, where they have a meaning of their own.
     reference : mapping of str to float, optional
         Words -> position of a thin line, such as ``{"a coin": 0.5}``.
-    xlabel : str, optional
-        What is drawn, with its unit and what the interval covers; by default `value`.
-    simulated : bool
-        Whether the figure says SIMULATED in a corner; it also does if the column ``simulated`` says so.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
+    xlabel, simulated, ax : str, bool, matplotlib.axes.Axes, optional
+        What is drawn, with its unit and what the interval covers; whether the figure says SIMULATED, as it also does if the
+        column ``simulated`` says so; where to draw.
 
     Returns
     -------
@@ -181,13 +175,9 @@ def plot_leaderboard(
     Parameters
     ----------
     board : pandas.DataFrame or Ratings
-        What a fit gave, or rows of the table ``ratings``, one a responder; refused if there is none, or one more than once.
-    title : str, optional
-        What was rated and by whom.
-    origin : str
-        What the verdicts are, in a word or two, such as ``"replayed"``; simulated ones are called so whatever it says.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw.
+        What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder stands there twice.
+    title, origin, ax : str, str, matplotlib.axes.Axes, optional
+        What was rated and by whom; what the verdicts are, such as ``"replayed"``, unless simulated; where to draw.
 
     Returns
     -------
@@ -223,12 +213,9 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
     Parameters
     ----------
     boards : pandas.DataFrame or mapping of Ratings
-        Rows of the table ``ratings``, one or more, one a responder and value of `by`, or what :func:`heart_utils.fit_boards`
-        gave.
-    by : str
-        Such as ``"dimension"``, ``"group"`` or ``"rater"``.
-    origin : str
-        As in :func:`plot_leaderboard`.
+        Rows of the table ``ratings``, one a responder and value of `by`, or what :func:`heart_utils.fit_boards` gave.
+    by, origin : str
+        Such as ``"dimension"``, ``"group"`` or ``"rater"``; as in :func:`plot_leaderboard`.
 
     Returns
     -------
@@ -283,8 +270,8 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     Parameters
     ----------
     effects : pandas.DataFrame
-        Rows of the table ``effects``, from top to bottom, with ``group``, of which there are eight at most, and with ``line``,
-        the words above each line. Quoted effects are hollow; those without an interval are a marker alone.
+        Rows of the table ``effects``, top to bottom, with ``group`` (eight at most) and ``line``, the words above each line.
+        Quoted effects are hollow; those without an interval are a marker alone.
 
     Returns
     -------
@@ -333,10 +320,8 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
     models : pandas.DataFrame
         ``responder``, `x`, ``rating`` and, if known, ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
         ``simulated``. A model without a value of `x` is not drawn.
-    x, x_label, y_label : str
-        Column that is drawn on a logarithmic scale, and what it and the rating are called.
-    frontier : bool
-        Whether to join those on the frontier.
+    x, x_label, y_label, frontier : str, str, str, bool
+        Column of the logarithmic scale; what it and the rating are called; whether to join those on the frontier.
 
     Returns
     -------
@@ -370,47 +355,18 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
     return ax
 
 
-def plot_absent(message: str) -> Axes:
-    """Draw a frame that says why there is nothing to see.
-
-    Parameters
-    ----------
-    message : str
-        What is missing, and what brings it.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Examples
-    --------
-    >>> plot_absent("No codes.").texts[0].get_text()
-    'No codes.'
-    """
-    import matplotlib.pyplot as plt
-
-    _, ax = plt.subplots(figsize=(WIDTH, 1.2), layout="constrained")
-    said = textwrap.fill(message, 60)
-    ax.text(0.5, 0.5, said, ha="center", va="center", transform=ax.transAxes, color="0.3", fontsize="small", in_layout=False)
-    ax.set_axis_off()
-    return ax
-
-
 def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
     """Write SIMULATED in a corner of a figure if any row behind it was simulated.
 
     Parameters
     ----------
-    ax : matplotlib.axes.Axes
-        Where to write.
-    table : pandas.DataFrame or bool
-        What was drawn, with a column ``simulated`` or without; or whether to write.
+    ax, table : matplotlib.axes.Axes, pandas.DataFrame or bool
+        Where to write; what was drawn, with a column ``simulated`` or without, or whether to write.
 
     Examples
     --------
-    >>> mark_simulated(ax := plot_absent("Nothing."), pd.DataFrame({"simulated": [True, False]}))
-    >>> ax.texts[1].get_text()
-    'SIMULATED'
+    >>> import matplotlib.pyplot as plt
+    >>> mark_simulated(plt.gca(), pd.DataFrame({"simulated": [True, False]}))
     """
     if is_simulated(table) if isinstance(table, pd.DataFrame) else table:
         ax.text(
@@ -419,16 +375,20 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
         )  # fmt: skip
 
 
-def use_cjk_font() -> None:
-    """Let every figure that follows fall back to the font for the characters its own lacks.
+def use_cjk_font() -> Html:
+    """Let figures that follow fall back to the font for the characters their own lacks, and give a page the font.
+
+    Returns
+    -------
+    Html
+        A style element with the font inside; elements with ``lang="zh"`` and table cells use it.
 
     Examples
     --------
     >>> import matplotlib as mpl
     >>> with mpl.rc_context():  # what was set before comes back after it
-    ...     use_cjk_font()
-    ...     mpl.rcParams["font.sans-serif"][-1]
-    'HeartBench Names SC'
+    ...     use_cjk_font()._repr_html_()[:17]
+    '<style>@font-face'
     """
     import matplotlib as mpl
     from matplotlib import font_manager
@@ -442,24 +402,8 @@ def use_cjk_font() -> None:
     # matplotlib looks for each character down the list of families, so the list itself must be the family.
     family = [*(name for name in mpl.rcParams["font.sans-serif"] if name in there), CJK_FONT]
     mpl.rcParams.update({"font.sans-serif": family, "font.family": family})
-
-
-def cjk_style() -> str:
-    """Give a style element with the font inside, so that a page shows the names where a reader has no Chinese font.
-
-    Returns
-    -------
-    str
-        HTML; elements with ``lang="zh"`` and table cells use the font.
-
-    Examples
-    --------
-    >>> cjk_style().startswith("<style>@font-face")
-    True
-    """
-    content = (find_root() / "data" / "fonts" / "HeartBenchNamesSC.otf").read_bytes()
-    coded = base64.b64encode(content).decode()
-    return (
+    coded = base64.b64encode(file.read_bytes()).decode()
+    return Html(
         f'<style>@font-face {{ font-family: "{CJK_FONT}"; src: url("data:font/otf;base64,{coded}") format("opentype"); '
         # Before the others, since Chromium draws the first cell without a fallback that arrives late; for Chinese alone.
         f'unicode-range: U+2E80-FFEF }} td, th, [lang="zh"] {{ font-family: "{CJK_FONT}", system-ui, sans-serif }}</style>'

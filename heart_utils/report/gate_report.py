@@ -28,7 +28,7 @@ from heart_utils.tables import empty_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["GateError", "GateFailedError", "Sides", "read_sides", "require_pass", "write_reports"]
+__all__ = ["GateError", "Sides", "read_sides", "write_reports"]
 
 SIDES = ["responder_a", "responder_b"]
 VOTE_FILE = re.compile(rf"(.+?(?:{'|'.join(map(re.escape, SUFFIXES))}))(?::(.+))?$", flags=re.IGNORECASE)
@@ -36,10 +36,6 @@ TABLES = ("histories", "replies", "responders", "verdicts")
 LOOKS = {"passed": (COLOURS[0], "o"), "failed": (COLOURS[4], "X"), "cannot tell": (COLOURS[5], "s")}
 EXITS = {"passed": (0, "PASSED"), "failed": (1, "WORSE"), "cannot tell": (3, "INCONCLUSIVE")}
 BAD_INPUT = 2
-
-
-class GateFailedError(AssertionError):
-    """The candidate did not pass. Raised last, after all reports are written, so that the build exits non-zero."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +84,10 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
 
     Parameters
     ----------
-    baseline, candidate : str
+    baseline, candidate, run, protocol : str
         A responder of `run`, or ``run:responder``. A file of votes may stand in place of a run, as in ``votes.csv:new``;
-        of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough.
-    run : str, optional
-        The run of a name that carries none.
-    protocol : str, optional
-        Needed where a run holds verdicts under several.
+        of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough. A protocol is needed where a
+        run holds verdicts under several.
 
     Returns
     -------
@@ -136,34 +129,6 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     note = f"The baseline from {one.where}, the candidate from {other.where}.{_alike(one, other)}"
     joined = pd.concat(verdicts, ignore_index=True), pd.concat(responders, ignore_index=True)
     return Sides(combine_orders(joined[0]), joined[1], names[0], names[1], note)
-
-
-def require_pass(comparison: Comparison) -> None:
-    """End with an error unless the candidate passed; call it last, when the reports are written.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        What was found.
-
-    Raises
-    ------
-    GateFailedError
-        If a dimension failed or, as the message says, cannot be told.
-
-    Examples
-    --------
-    >>> from heart_utils.gate import Comparison
-    >>> table = pd.DataFrame({"dimension": ["overall"], "outcome": "failed", "message": "overall: worse than the baseline"})
-    >>> require_pass(Comparison(table, pd.DataFrame(), "old", "new", "regression", 25.0, 0.05))
-    Traceback (most recent call last):
-    heart_utils.report.gate_report.GateFailedError: The gate (regression) stops 'new' against 'old'.
-    """
-    if not comparison.passed:
-        said = "; ".join(comparison.table.loc[comparison.table["outcome"] != "passed", "message"])
-        how = "stops" if comparison.outcome == "failed" else "is inconclusive on"
-        sides = f"{comparison.candidate!r} against {comparison.baseline!r}"
-        raise GateFailedError(f"The gate ({comparison.mode}) {how} {sides}. {said}")
 
 
 def _find(asked: str, run: str | None, protocol: str | None) -> Side:
@@ -256,10 +221,8 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 
     Parameters
     ----------
-    comparison : Comparison
-        What the gate found.
-    folder : pathlib.Path
-        Made if need be.
+    comparison, folder : Comparison, pathlib.Path
+        What the gate found; made if need be.
     note : str
         Where the verdicts come from.
 
@@ -271,11 +234,10 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     --------
     >>> import tempfile
     >>> from heart_utils.gate import compare_anytime
-    >>> duels = pd.DataFrame({"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b"})
-    >>> duels = duels.assign(history_id=duels["dialogue_id"], dimension="overall", rater="judge", state="valid")
+    >>> duels = pd.DataFrame({"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b",
+    ...     "dimension": "overall", "state": "valid"})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [file.name for file in write_reports(compare_anytime(duels, baseline="old", candidate="new"), Path(folder))]
-    ['gate.html', 'gate.xml', 'gate.md']
+    ...     _ = write_reports(compare_anytime(duels, baseline="old", candidate="new"), Path(folder))
     """
     files = [folder / f"gate.{kind}" for kind in ("html", "xml", "md")]
     for file in files:

@@ -39,13 +39,10 @@ def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **setting
 
     Parameters
     ----------
-    name : str
-        Of the table, which no other call has.
-    function : callable
-        Returns a DataFrame that depends on its arguments alone.
+    name, function : str, callable
+        Of the table, which no other call has; returns a DataFrame that depends on its arguments alone.
     *args, **settings
-        For the function: numbers, texts, dataclasses or containers of them; a generator must be fresh, as from
-        :func:`heart_utils.ratings.resampling.estimate_rng`.
+        For the function: numbers, texts, dataclasses or containers of them; a generator must be fresh.
 
     Returns
     -------

@@ -1,9 +1,7 @@
 """Say on every page, and in a paper, what it rests on: whose answers, measured or simulated, under which licence, rated how.
 
-A table's rows say themselves whether they are simulated. Everything else stands in the run's ``manifest.json``, which whoever
-writes a table fills in, as in ``run.record(tables={"verdicts/mtbench": {"source": "MT-Bench", "licence": "CC-BY-4.0",
-"origin": "published"}})``. ``origin`` is one of :data:`ORIGINS`, or a mapping of them to numbers of rows. What nobody wrote
-down, or wrote down of another number of rows, is not recorded; a licence that is not recorded counts as the strictest.
+Rows say themselves whether they are simulated; the rest stands in the run's ``manifest.json``, as ``run.record(tables=...)``
+fills it. What nobody wrote down, or wrote down of another number of rows, is not recorded; such a licence is the strictest.
 """
 
 from __future__ import annotations
@@ -52,10 +50,9 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
 
     Parameters
     ----------
-    run : str or Run
-        A name under ``runs/``, a path, or an open run.
-    tables : sequence of str
-        ``"verdicts"`` (all parts of it), ``"verdicts/people"`` (one), or ``"public/verdicts"`` (another run's).
+    run, tables : str or Run, sequence of str
+        A name, a path, or an open run; ``"verdicts"`` (all its parts), ``"verdicts/people"`` (one), ``"public/verdicts"``
+        (another run's).
 
     Returns
     -------
@@ -175,23 +172,19 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
 
     Parameters
     ----------
-    run : Run, str or path
-        An open run, its name or its folder, with the table ``verdicts``.
-    ratings : Ratings
-        What was fitted to them.
+    run, ratings : Run, str or path; Ratings
+        An open run, its name or its folder, with the table ``verdicts``; what was fitted to them.
 
     Returns
     -------
     str
-        Sentences of counts and settings, with keys of ``book/references.bib`` in the form ``[@key]`` of Pandoc. What was not
-        recorded is not said: who the raters were and how they were found is yours to add.
+        Counts and settings, with keys of ``book/references.bib`` in the form ``[@key]`` of Pandoc. What was not recorded is not
+        said: who the raters were and how they were found is yours to add.
 
     Examples
     --------
     >>> import tempfile
-    >>> from heart_utils.ratings.ratings import fit_ratings
-    >>> from heart_utils.runs import open_run
-    >>> from heart_utils.sources.load import load_verdicts
+    >>> from heart_utils import fit_ratings, load_verdicts, open_run
     >>> votes = pd.DataFrame({"history_id": ["c1", "c2", "c3"], "responder_a": "ann", "responder_b": "bot", "rater": "eve",
     ...     "rater_kind": "human", "verdict": ["a", "b", "a"]})
     >>> with tempfile.TemporaryDirectory() as folder:

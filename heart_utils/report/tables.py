@@ -29,33 +29,29 @@ P_VALUES = ("p", "p_value", "p value", "corrected", "corrected (BH)", "corrected
 def show_table(
     table: pd.DataFrame, *, digits: int = 3, wrap: bool = False, percent: Sequence[str] = (), filtered: bool = False
 ) -> Styler:
-    """Lay a table out for reading.
+    """Lay a table out for reading; a missing value is a dash.
 
     Parameters
     ----------
     table : pandas.DataFrame
         Any. An index that only counts is not shown, nor a column without a value in any row. Two columns ``x_low`` and
         ``x_high`` become one; ``ci_level`` names the interval.
-    digits : int
-        Of numbers that are not whole by type.
-    wrap : bool
-        Whether each cell may go on in the next line, for tables of words; otherwise only a sentence may.
-    percent : sequence of str
-        Columns of shares to show in percent, with their ends; ``"ci"`` for ``ci_low`` and ``ci_high``.
-    filtered : bool
-        Whether the book's page lets readers choose rows by words and by columns of few entries, for long tables.
+    digits, wrap : int, bool
+        Of numbers that are not whole by type; whether each cell may go on in the next line, as otherwise only a sentence may.
+    percent, filtered : sequence of str, bool
+        Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and ``ci_high``); whether the book's
+        page lets readers choose rows by words and by columns of few entries.
 
     Returns
     -------
     pandas.io.formats.style.Styler
-        A missing value is a dash: the column ``why``, or the text beside the table, says why there is none.
 
     Examples
     --------
     >>> board = pd.DataFrame({"win_share": [0.58, None], "ci_low": 0.561, "ci_high": 0.603, "ci_level": 0.95, "why": ""})
     >>> html = show_table(board, percent=["win_share", "ci"]).to_html()
-    >>> "58 %" in html, "56 to 60 %" in html, "95 % interval" in html, "–" in html, "why" in html
-    (True, True, True, True, False)
+    >>> "58 %" in html, "56 to 60 %" in html, "95 % interval" in html, "why" in html
+    (True, True, True, False)
     """
     kept = _in_words(_join_ends(table, digits, percent))
     says = [column for column in kept.columns if not (kept[column].isna() | kept[column].astype(str).eq("")).all()]
@@ -78,10 +74,8 @@ def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> 
 
     Parameters
     ----------
-    values : mapping or pandas.Series
-        What is glued, by the key that sentences use.
-    prefix : str
-        Put before each key.
+    values, prefix : mapping or pandas.Series, str
+        What is glued, by the key that sentences use; what is put before each key.
 
     Examples
     --------

@@ -1,7 +1,6 @@
 """The data sets that the project knows: place, revision, checksums, licence, citation; fetched, kept and checked.
 
-What is kept is not always what is served: of MT-Bench only labels, of three files of ratings all but the conversations. So
-each file passes through a step that keeps what is used, and the checksum is of what is kept.
+What is kept is not always what is served: each file passes through a step that keeps what is used, and is checked after it.
 """
 
 from __future__ import annotations
@@ -33,15 +32,12 @@ class DataUnavailableError(DataError):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFile:
-    """One file of a data set: its name here, where its official place has it, and what is known of it.
-
-    ``kept`` says what is kept of it: all, or ``labels``, ``ratings`` or ``dialogues``; ``sha256`` is the checksum of that.
-    """
+    """One file of a data set."""
 
     file: str
-    address: str
-    sha256: str
-    kept: str = ""
+    address: str  # where its official place has it
+    sha256: str  # of what is kept
+    kept: str = ""  # all, or ``labels``, ``ratings`` or ``dialogues``
     rows: int | None = None
     columns: int | None = None
 
@@ -88,11 +84,7 @@ TIMEOUT = (5.0, 20.0)  #: Seconds to wait for a connection, and for the next byt
 
 
 def find_data(name: str) -> dict[str, Path]:
-    """Find the official files of a data set in a mirror or in the cache; nothing is fetched.
-
-    A mirror, where ``HEART_DATA_MIRROR`` names one, is the only place looked at. Without one the cache is read, which
-    ``fetch_data`` (``make data``) fills.
-    """
+    """Find the official files of a data set in the mirror ``HEART_DATA_MIRROR``, else in the cache; nothing is fetched."""
     source = find_source(name)
     place = os.environ.get("HEART_DATA_MIRROR")
     folder = (Path(place).expanduser().resolve() if place else cache_folder()) / source.folder
@@ -108,10 +100,9 @@ def find_data(name: str) -> dict[str, Path]:
 
 
 def fetch_data(name: str) -> dict[str, Path]:
-    """Fetch a data set from its official place into the cache, and say on which terms.
+    """Fetch a data set from its official place into the cache, and say on which terms; what is whole there stays.
 
-    A file already in the cache and whole is not fetched again. A download that is cut short, does not have the known
-    checksum or is interrupted leaves nothing behind.
+    A download that is cut short, does not have the known checksum or is interrupted leaves nothing behind.
     """
     from tqdm import tqdm
 

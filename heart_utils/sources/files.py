@@ -1,8 +1,7 @@
 """A user's own CSV, Excel, Parquet or JSON Lines file, checked like any other table and with the same words.
 
-What a file may leave out is what has one evident value; :data:`DEFAULTS` lists it. A verdict, a
-score, who judged and what kind of rater it was are never made up. Other headers and other words are
-read where the user says what they mean, and all that is wrong with a file is said at once.
+What a file may leave out is what has one evident value; a verdict, a score, who judged and what kind of rater it was are
+never made up. All that is wrong with a file is said at once.
 """
 
 from __future__ import annotations
@@ -60,12 +59,8 @@ def _evident(table: str) -> dict[str, Any]:
 DEFAULTS: dict[str, dict[str, Any]] = {table: _evident(table) for table in NEEDED}
 """Table -> column -> the value it has in every row of a file that does not have the column.
 
-Beyond these: ``dialogue_id`` is the ``history_id`` (each history a dialogue of its own), ``source``
-the name of the file, ``reply_id`` the history and the responder, ``pair_id`` the history and the two
-responders in alphabetical order (rows are then turned so that a is the first of them), and
-``comparison_id`` the ``pair_id`` with the order shown. ``state`` is ``valid`` if every row has a
-verdict, score or text; where one is empty, the file must say why in a column ``state``. A licence that a
-file does not state is ``none stated``, the strictest, so nothing is published by oversight.
+Beyond these, ids are made of the names that a file has (a is then the first of two responders in the alphabet), and ``state``
+is ``valid`` if every row has an answer; else the file must say why. A licence that is not stated is the strictest.
 """
 
 

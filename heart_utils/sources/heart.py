@@ -20,7 +20,7 @@ from heart_utils.sources.catalogue import find_data
 from heart_utils.sources.files import complete, read_sample
 from heart_utils.tables import check_table
 
-__all__ = ["MAX_SENTENCES", "MAX_WORDS", "Dialogue", "count_role_swaps", "flag_reply"]
+__all__ = ["MAX_SENTENCES", "MAX_WORDS", "Dialogue", "flag_reply"]
 
 SPLITS = ("train", "valid", "test")
 SPEAKERS = {"usr": "seeker", "sys": "supporter"}
@@ -29,16 +29,12 @@ LICENCE = "CC-BY-NC-4.0"
 
 @dataclass(frozen=True)
 class Dialogue:
-    """One dialogue of ESConv, turns of one speaker in a row joined by a space, as HEART's release joins them.
+    """One dialogue of ESConv, turns of one speaker in a row joined by a space, as HEART's release joins them."""
 
-    ``dialogue_id`` is ``esconv-``, the split, and the row in its file, from 0; ``strategies`` gives for each merged turn of
-    the supporter those of its raw turns, joined by a plus sign between spaces; ``about`` ESConv's other fields.
-    """
-
-    dialogue_id: str
+    dialogue_id: str  # ``esconv-``, the split, and the row in its file, from 0
     turns: tuple[dict[str, str], ...]
-    strategies: tuple[str, ...]
-    about: dict[str, Any]
+    strategies: tuple[str, ...]  # of each merged turn of the supporter, joined by a plus sign between spaces
+    about: dict[str, Any]  # ESConv's other fields
 
 
 def read_dialogues() -> dict[str, list[Dialogue]]:
@@ -94,8 +90,6 @@ def history_row(
 
 DAMAGED_TEXT = (80, 82, 90)  #: Items whose released text lost quotation marks, and in 82 and 90 its end, in a CSV step.
 
-PARITY = ("seeker", "supporter")  #: How the released judge prompt labels turns: even numbers are the seeker's.
-
 
 def load_heart(*, twins: bool = False) -> pd.DataFrame:
     """Load HEART's histories: 280 standard ones, 20 adversarial ones, and on demand 20 calm twins."""
@@ -116,7 +110,7 @@ def load_heart(*, twins: bool = False) -> pd.DataFrame:
     for row in adversarial:
         item, original = row["adversarial_item"], f"esconv-{row['esconv_split']}-{row['esconv_row']:04d}"
         texts = items[item]["dialogue_history"]
-        turns = [{"speaker": PARITY[(n + 1) % 2], "text": text.strip()} for n, text in enumerate(texts)]
+        turns = [{"speaker": ("supporter", "seeker")[n % 2], "text": text.strip()} for n, text in enumerate(texts)]
         history = history_row(f"heart-adv-{item:02d}", original, "heart", turns, items[item])
         twin = f"heart-calm-{item:02d}" if twins else None
         rows.append({**history, "slice": "adversarial", "licence": "none stated", "twin_id": twin})
@@ -127,32 +121,6 @@ def load_heart(*, twins: bool = False) -> pd.DataFrame:
         calm.append(history["turns"])
         rows.append({**history, "slice": "calm_twin", "twin_id": f"heart-adv-{row['adversarial_item']:02d}"})
     return check_table("histories", complete("histories", pd.DataFrame(rows)))
-
-
-def count_role_swaps(histories: pd.DataFrame) -> pd.DataFrame:
-    """Count the histories in which labels by parity, turns 0, 2, 4 ... being the seeker's, swap seeker and supporter.
-
-    Parameters
-    ----------
-    histories : pandas.DataFrame
-        A table of histories with the speakers right.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Indexed by slice: ``n_histories``, ``n_swapped``.
-
-    Examples
-    --------
-    >>> turns = [{"speaker": "supporter", "text": "Hello?"}, {"speaker": "seeker", "text": "Hi."}]
-    >>> count_role_swaps(pd.DataFrame({"slice": ["standard", "standard"], "turns": [turns, turns[1:]]}))
-              n_histories  n_swapped
-    slice
-    standard            2          1
-    """
-    swapped = histories["turns"].map(lambda turns: any(turn["speaker"] != PARITY[n % 2] for n, turn in enumerate(turns)))
-    counted = pd.DataFrame({"slice": histories["slice"].astype(str), "swapped": swapped}).groupby("slice")
-    return counted.agg(n_histories=("swapped", "size"), n_swapped=("swapped", "sum"))
 
 
 def _index(name: str) -> list[dict[Any, Any]]:
@@ -203,24 +171,20 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
 
     Parameters
     ----------
-    text : str
-        The reply.
-    n_before, n_after : int
-        Turns of the supporter before and after it in its dialogue.
+    text, n_before, n_after : str, int, int
+        The reply, and the turns of the supporter before and after it in its dialogue.
 
     Returns
     -------
     list of str
         ``greeting`` if it is the supporter's first turn and opens with a greeting or asks how the seeker is; ``closing`` if
-        it says goodbye, wishes luck or a good day, or thanks for the talk, and at most half of the supporter's turns follow;
-        ``over_40_words`` if it has more than 40 words, counted at white space.
+        it says goodbye, wishes well, or thanks for the talk, and at most half of the supporter's turns follow;
+        ``over_40_words``.
 
     Examples
     --------
     >>> flag_reply("Hello, what brings you here?", n_before=0, n_after=9)
     ['greeting']
-    >>> flag_reply("Good luck with the talk, and have a nice day!", n_before=9, n_after=1)
-    ['closing']
     """
     flags = ["greeting"] if n_before == 0 and GREETING.match(text) else []
     flags += ["closing"] if n_after <= n_before and CLOSING.search(text) else []

@@ -14,21 +14,19 @@ from heart_utils.sources.catalogue import DataError, find_data, find_source
 from heart_utils.sources.files import complete, read_lines
 from heart_utils.tables import check_table
 
-__all__ = ["load_names", "load_rubric"]
+__all__ = ["load_rubric"]
 
-SPECIAL = "special"
 SPEAKERS = {"A": "seeker", "B": "supporter"}
 FIELDS = ("question_id", "rubric", "dialogue")
 
 
 def load_questions(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.DataFrame:
-    """Load rubric items, one row each, of HeartBench or of a JSON Lines file in its form.
+    """Load rubric items, one row each in the judge's order, of HeartBench or of a JSON Lines file in its form.
 
     A line has ``question_id``, ``rubric`` (a list of ``dimension``, ``score``, ``content``) and ``dialogue`` (a list of
-    ``role`` A or B and ``content``). Items are in the judge's order; a veto item has the ability ``"special"``, and may
-    lack points.
+    ``role`` A or B and ``content``). A veto item has the ability ``"special"``, and may lack points.
     """
-    names = load_names()
+    names = pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
     lookup = {kind: dict(zip(rows["zh"], rows["name"], strict=True)) for kind, rows in names.groupby("kind")}
     dimension = dict(zip(names["name"], names["dimension"], strict=True))
     rows = []
@@ -81,29 +79,10 @@ def load_rubric() -> pd.DataFrame:
 
     Examples
     --------
-    >>> rubric = load_rubric()
-    >>> len(rubric), rubric["question_id"].nunique()
-    (3114, 296)
+    >>> len(load_rubric())
+    3114
     """
     return pd.read_parquet(find_root() / "data" / "heartbench" / "rubric.parquet")
-
-
-def load_names() -> pd.DataFrame:
-    """Load the names of dimensions, abilities and scenes in Chinese and English.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``kind`` (``dimension``, ``ability``, ``scene``, ``subscene``), ``zh``, ``name`` (as in
-        columns), ``en``, the ``dimension`` of an ability, and ``en_by``: whose English it is.
-
-    Examples
-    --------
-    >>> names = load_names().set_index(["kind", "name"])
-    >>> names.loc[("ability", "warmth"), "zh"]
-    '温暖'
-    """
-    return pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
 
 
 def _read(name_or_path: str | os.PathLike[str]) -> list[dict[str, Any]]:

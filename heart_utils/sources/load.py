@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Unpack
 
@@ -16,7 +15,7 @@ from heart_utils.sources.files import SUFFIXES, FileOptions, read_file, read_sam
 from heart_utils.sources.heart import load_esconv, load_heart, published_replies
 from heart_utils.tables import check_table, empty_table, need_columns
 
-__all__ = ["load_histories", "load_replies", "load_scores", "load_tallies", "load_verdicts", "scores_to_verdicts"]
+__all__ = ["load_histories", "load_replies", "load_scores", "load_verdicts", "scores_to_verdicts"]
 
 Given = str | os.PathLike[str] | pd.DataFrame
 
@@ -29,10 +28,8 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
     name_or_path : str, path or pandas.DataFrame
         ``"sample"`` (36 drafted for this project), ``"heart"`` (HEART's 280 standard and 20 adversarial ones), ``"esconv"``
         (1,300 dialogues whole), or a file or DataFrame of one's own.
-    twins : bool
-        With ``"heart"``, add the calm original of each adversarial history.
-    **reading
-        As in :func:`load_verdicts`.
+    twins, **reading
+        With ``"heart"``, add the calm original of each adversarial history; as in :func:`load_verdicts`.
 
     Returns
     -------
@@ -42,9 +39,7 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
     Raises
     ------
     DataError
-        If a file does not hold histories; the message names file, rows and columns.
-    DataUnavailableError
-        If a data set is not here; the message says what to do.
+        If a file does not hold histories, or (``DataUnavailableError``) a data set is not here.
 
     Examples
     --------
@@ -68,10 +63,8 @@ def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[
     ----------
     name_or_path : str, path or pandas.DataFrame
         ``"sample"``, ``"heart"`` or ``"esconv"`` (what came with those histories), or a file or DataFrame of one's own.
-    twins : bool
+    twins, **reading
         As in :func:`load_histories`.
-    **reading
-        As in :func:`load_verdicts`.
 
     Returns
     -------
@@ -81,15 +74,13 @@ def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[
     Raises
     ------
     DataError
-        If a file does not hold replies; the message names file, rows and columns.
-    DataUnavailableError
-        If a data set is not here; the message says what to do.
+        As :func:`load_histories`.
 
     Examples
     --------
     >>> mine = pd.DataFrame({"Chat": ["h1"], "Author": ["ann"], "Text": ["That sounds hard."]})
-    >>> load_replies(mine, columns={"Chat": "history_id", "Author": "responder"})[["reply_id", "text"]].values.tolist()
-    [['h1--ann', 'That sounds hard.']]
+    >>> load_replies(mine, columns={"Chat": "history_id", "Author": "responder"})["reply_id"].tolist()
+    ['h1--ann']
     """
     name = _name(name_or_path, ("sample", "heart", "esconv"), "replies", reading)
     return read_file("replies", name_or_path, reading) if name is None else published_replies(name, twins=twins)
@@ -102,10 +93,8 @@ def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: U
     ----------
     name_or_path : str, path or pandas.DataFrame
         ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file or DataFrame of one's own.
-    as_published : bool
-        With ``"mentalalign"``, count as its published tables do (zeros and sixes are scores).
-    **reading
-        As in :func:`load_verdicts`.
+    as_published, **reading
+        With ``"mentalalign"``, count as its tables do (zeros and sixes are scores); as in :func:`load_verdicts`.
 
     Returns
     -------
@@ -141,47 +130,11 @@ def load_responders(name: str) -> pd.DataFrame:
     return check_table("responders", pd.DataFrame(source.responders))
 
 
-def load_tallies(name: str, *, by: str | None = None) -> pd.DataFrame:
-    """Load counts of comparisons, of sets whose rows may not be passed on.
-
-    Parameters
-    ----------
-    name : str
-        ``"welivita"`` or ``"resort"``.
-    by : str, optional
-        Keep one cut: ``"batch"`` or ``"emotion"``; ``"post"`` or ``"setup"``. Every cut counts the same comparisons.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A table of tallies: how often a's reply was rated higher (``n_a``), both the same (``n_tie``), or b's (``n_b``).
-
-    Raises
-    ------
-    DataError
-        If there is no such set or cut; the message lists those there are.
-
-    Examples
-    --------
-    >>> counts = load_tallies("welivita", by="batch").query("responder_a == 'person' and responder_b == 'gpt-4'")
-    >>> counts[["n_a", "n_tie", "n_b"]].sum().to_dict()  # of 2,000 messages
-    {'n_a': 412, 'n_tie': 845, 'n_b': 743}
-    """
-    if name not in _studies("tallies"):
-        raise DataError(f"{name!r} is no set with tallies. They are {', '.join(_studies('tallies'))}.")
-    rows = _published(name, "tallies")
-    if by is None:
-        return rows
-    if by not in set(rows["by"]):
-        raise DataError(f"{name} is not counted by {by!r}, but by {' and by '.join(rows['by'].unique())}.")
-    return rows[rows["by"] == by].reset_index(drop=True)
-
-
 def load_verdicts(
     name_or_path: Given,
     *,
     dimension: str | None = None,
-    raters: str | Iterable[str] | None = None,
+    raters: str | None = None,
     **reading: Unpack[FileOptions],
 ) -> pd.DataFrame:
     """Load verdicts: which of two replies raters preferred.
@@ -190,20 +143,17 @@ def load_verdicts(
     ----------
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
-        :func:`scores_to_verdicts`), or one's own DataFrame or file: ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``.
-    dimension : str, optional
-        Keep one line of the rubric.
-    raters : str or iterable of str, optional
-        Keep some raters: ``"human"``, ``"model"``, ``"experts"``, ``"authors"``, or names.
+        :func:`scores_to_verdicts`), or one's own DataFrame, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet`` or ``.jsonl``.
+    dimension, raters : str, {"human", "model"}, optional
+        Keep one line of the rubric, or one kind of raters.
     **reading
         Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or ``None`` to leave it out;
         headers that are the table's own but for case, blanks and hyphens need no mention. ``words``: its word for an answer
-        -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``, whatever its case; ``""`` is an empty cell, and
-        a column's name -> such a mapping is about that column. ``always``: what a column that it lacks holds in every row,
-        such as ``{"rater_kind": "human"}``. ``rater_columns``: where a row is a pair, the headers that are raters' names;
-        blank cells are taken as not asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``,
-        ``encoding``: by default the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or UTF-16 where
-        the file begins so.
+        -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``, whatever its case; ``""`` is an empty cell,
+        and a column's name -> such a mapping is about that column. ``always``: what a column that it lacks holds in every
+        row. ``rater_columns``: where a row is a pair, the headers that are raters' names; blank cells are taken as not
+        asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``, ``encoding``: by default
+        the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or UTF-16 where the file begins so.
 
     Returns
     -------
@@ -213,7 +163,7 @@ def load_verdicts(
     Raises
     ------
     DataError
-        If there is no such dimension or rater, or a file does not hold verdicts: the message lists all that is wrong with it.
+        If there is no such dimension or kind of raters, or a file does not hold verdicts; the message lists all its faults.
 
     Examples
     --------
@@ -228,7 +178,7 @@ def load_verdicts(
         found = read_file("verdicts", name_or_path, reading)
     else:
         found = _published(name, "verdicts" if name == "mtbench" else "scores")
-    kept = _select(found, _called(name_or_path), dimension, raters)
+    kept = _select(found, _called(name_or_path), dimension=dimension, rater_kind=raters)
     return scores_to_verdicts(kept) if name == "mentalalign" else kept
 
 
@@ -269,27 +219,13 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: File
     return None
 
 
-def _select(table: pd.DataFrame, source: str, dimension: str | None, raters: str | Iterable[str] | None) -> pd.DataFrame:
-    """Keep one dimension, and the rows of some raters: a kind, experts or authors (by the start of their names), or names."""
-    if dimension is not None:
-        if dimension not in set(table["dimension"]):
-            raise DataError(f"{source} has no dimension {dimension!r}. It has {', '.join(sorted(set(table['dimension'])))}.")
-        table = table[table["dimension"] == dimension]
-    if raters is None:
-        return table.reset_index(drop=True)
-    names = [raters] if isinstance(raters, str) else list(raters)
-    if raters in ("human", "model"):
-        kept = table["rater_kind"] == raters
-    elif raters in ("experts", "authors"):
-        kept = table["rater"].str.startswith(raters.removesuffix("s"))
-    else:
-        kept = table["rater"].isin(names if set(names) <= set(table["rater"]) else [])
-    if not kept.any():
-        there = sorted(set(table["rater"]))
-        shown = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
-        strange = ", ".join(sorted(set(names) - set(there))) or "in an empty list"
-        raise DataError(f"There is no rater {strange}. The raters are {shown}; or say human, model, experts, authors.")
-    return table[kept].reset_index(drop=True)
+def _select(table: pd.DataFrame, source: str, **chosen: str | None) -> pd.DataFrame:
+    """Keep the rows with one word in each column that is named."""
+    for column, word in chosen.items():
+        if word is not None and word not in (there := set(table[column])):
+            raise DataError(f"{source} has no {column} {word!r}. It has {', '.join(sorted(there))}.")
+        table = table if word is None else table[table[column] == word]
+    return table.reset_index(drop=True)
 
 
 _UNIT = ["history_id", "rater", "dimension", "item", "group"]  #: What two scores must share to be compared.
@@ -299,9 +235,9 @@ _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     """Compare every two replies to one history by what one rater gave them on one dimension.
 
-    The higher score wins, equal scores are a tie. Nobody gave such verdicts: ten scores make 45 pairs that hang together, so
-    resample dialogues, never pairs. A pair in which a score is missing has the state of the failure (the first reply's, if
-    both failed) and no verdict. Two replies that a rater was not both asked about make no row, nor do two of one responder.
+    The higher score wins, equal scores are a tie. Nobody gave such verdicts: ten scores make 45 pairs that hang together,
+    so resample dialogues, never pairs. A pair in which a score is missing has the state of the failure (the first reply's,
+    if both failed) and no verdict. Replies that a rater was not both asked about make no row, nor do two of one responder.
 
     Parameters
     ----------
@@ -311,8 +247,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A table of verdicts with ``protocol`` ``from_scores`` and no order, margin or ``p_a``. ``slice`` is ``standard``. A flag
-        of either score is a flag of the verdict.
+        A table of verdicts with ``protocol`` ``from_scores``, ``slice`` ``standard`` and no order, margin or ``p_a``. A
+        flag of either score is a flag of the verdict.
 
     Raises
     ------
@@ -321,10 +257,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> row = {"history_id": "h1", "dialogue_id": "d1", "rater": "r1", "rater_kind": "human", "dimension": "empathy",
-    ...        "item": None, "state": "valid", "protocol": "likert", "group": None, "simulated": False}
-    >>> scores = pd.DataFrame([{**row, "reply_id": f"h1--{who}", "responder": who, "score": score, "flags": []}
-    ...                        for who, score in [("x", 4), ("y", 2), ("z", 4)]])
+    >>> mine = pd.DataFrame({"history_id": "h1", "responder": ["x", "y", "z"], "score": [4, 2, 4]})
+    >>> scores = load_scores(mine, always={"rater": "r1", "rater_kind": "human", "dimension": "empathy"})
     >>> scores_to_verdicts(scores)[["responder_a", "responder_b", "verdict"]].values.tolist()
     [['x', 'y', 'a'], ['x', 'z', 'tie'], ['y', 'z', 'b']]
     """

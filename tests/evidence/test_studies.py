@@ -8,7 +8,7 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from heart_utils.evidence.effects import BOTS, EffectError, count_wins, measured_effects, share_clustered, therapist_wins
+from heart_utils.evidence.effects import BOTS, EffectError, count_wins, measured_effects, share_clustered
 from heart_utils.runs import open_run
 
 SETS = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "therapists": "scores"}
@@ -94,8 +94,9 @@ def test_hard_moments_are_differences_of_shares_of_appropriate_replies(sets, eff
         "five therapy bots": list(BOTS),
     }.items():
         share = 0.5 + (right[chosen].mean(axis=1) - right["therapist"]).mean() / 2
-        wins = therapist_wins(valid, list(chosen))
-        expected = by_statsmodels(wins.reset_index(), ["dialogue_id", "author_id"])
+        wins = valid.loc[valid["responder"] == "therapist", ["dialogue_id", "author_id", "score"]].reset_index()
+        wins["won"] = 0.5 + (wins["dialogue_id"].map(right[chosen].mean(axis=1)) - wins["score"]) / 2
+        expected = by_statsmodels(wins, ["dialogue_id", "author_id"])
         assert expected[0] == pytest.approx(share)
         assert effects.loc[("therapists", models, "hidden"), ENDS].tolist() == pytest.approx(expected)
 

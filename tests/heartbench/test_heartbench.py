@@ -12,7 +12,6 @@ from heart_utils.heartbench.formula import (
     RubricError,
     ability_variance,
     rubric_board,
-    score_points,
     score_rubric,
     simulate_hits,
 )
@@ -120,13 +119,6 @@ def test_an_abstention_on_the_veto_item_leaves_nothing_scored_by_the_papers_rule
     hits = make_hits(TWO, [1, 0, 1, None]).assign(state=["valid", "valid", "valid", "abstained"])
     assert score_rubric(TWO, hits, veto="paper")["state"].tolist() == ["abstained"] * 2
     assert score_rubric(TWO, hits, veto="released")["score"].tolist() == [100.0, 100.0]
-
-
-def test_a_share_of_points_by_hand():
-    questions = make_questions([("q", "warmth", 6), ("q", "warmth", 2), ("q", "humor", -3), ("q", "special", None)])
-    score = score_points(questions, make_hits(questions, [1, 0, 1, 0]))["score"][0]
-    assert score == pytest.approx(100 * 3 / 8)  # (6 - 3) of 8
-    assert score_points(questions, make_hits(questions, [0, 0, 1, 0]))["score"][0] == 0.0
 
 
 def test_three_means_by_hand():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.heartbench.formula import RubricError, rubric_board, score_points, score_rubric
+from heart_utils.heartbench.formula import RubricError, rubric_board, score_rubric
 from heart_utils.heartbench.linter import REPLIES, degenerate_replies, lint_rubric, lint_rule
 from heart_utils.sources.heartbench import load_rubric
 from heart_utils.tables import check_table
@@ -32,7 +32,9 @@ def paper(questions, hits):
 
 
 def points(questions, hits):
-    return overall(score_points(questions, hits))
+    cells = score_rubric(questions, hits, veto="released")
+    sums = cells.groupby(["responder", "question_id"])[["raw", "highest"]].sum()
+    return 100 * (sums["raw"] / sums["highest"]).clip(lower=0).groupby("responder").mean()
 
 
 def failed(rule, questions):

@@ -7,16 +7,8 @@ import pandas as pd
 import pytest
 from gate_case import DIMENSIONS, THETA, write_run
 
-from heart_utils.gate import compare_responders
-from heart_utils.report.gate_report import (
-    GateError,
-    GateFailedError,
-    plot_drops,
-    read_sides,
-    report_text,
-    require_pass,
-    write_reports,
-)
+from heart_utils.gate import GateFailedError, compare_responders
+from heart_utils.report.gate_report import GateError, plot_drops, read_sides, report_text, write_reports
 from heart_utils.runs import RunError
 
 
@@ -137,7 +129,7 @@ def test_reports_are_written_and_then_the_build_stops(failing, tmp_path):
         "http://creativecommons", ""
     )
     with pytest.raises(GateFailedError, match="attunement: worse than the baseline; drop"):
-        require_pass(failing)
+        failing.require_pass()
 
 
 def test_the_same_gate_writes_the_same_bytes(failing, tmp_path):
@@ -160,7 +152,7 @@ def test_junit_counts_failures_and_errors(failing, rng):
     suite = ElementTree.fromstring(report_text(cannot, "gate.xml").split("\n", 1)[1])
     assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
     with pytest.raises(GateFailedError, match="inconclusive on 'new' against 'old'. <&>: no verdict told anyone apart"):
-        require_pass(cannot)
+        cannot.require_pass()
 
 
 def test_a_page_is_written_even_where_nothing_can_be_told(tmp_path, rng):
@@ -195,7 +187,7 @@ def test_the_report_says_that_the_error_rate_is_for_one_run(rng, mode, alpha, se
 
 def test_a_passing_gate_lets_the_build_go_on(tmp_path, rng):
     write_run(tmp_path / "one", {**THETA, "new": 0.1})
-    require_pass(run_gate("old", "new", run=str(tmp_path / "one"), rng=rng))
+    run_gate("old", "new", run=str(tmp_path / "one"), rng=rng).require_pass()
 
 
 def test_a_judge_that_reads_nothing_passes_nobody(rng):
@@ -203,4 +195,4 @@ def test_a_judge_that_reads_nothing_passes_nobody(rng):
     gate = run_gate("reference", "echo", run="sample", protocol="heart", n_resamples=50, rng=rng)
     assert gate.table["outcome"].tolist() == ["cannot tell"]
     with pytest.raises(GateFailedError, match="In 360 of 360 pairs the verdict turned .* more than 50% is no pass"):
-        require_pass(gate)
+        gate.require_pass()

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.report.figures import plot_absent, plot_intervals, plot_trend
+from heart_utils.report.figures import plot_intervals, plot_trend
 
 
 @pytest.fixture(autouse=True)
@@ -87,11 +87,3 @@ def test_names_stand_inside_and_cover_no_other_name_and_no_point():
     assert all(room.x0 - 1 <= box.x0 and box.x1 <= room.x1 + 1 for box in boxes)
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
     assert not any(box.contains(*point) for box in boxes for point in points)
-
-
-def test_what_is_absent_has_words():
-    [text] = plot_absent("Bring it: `make data NAME=esconv`. " + "And more words. " * 9).texts
-    assert "make data" in text.get_text()
-    box, page = text.get_window_extent(), text.figure.bbox
-    assert page.x0 < box.x0 < box.x1 < page.x1
-    assert page.y0 < box.y0 < box.y1 < page.y1

@@ -7,7 +7,7 @@ import pytest
 
 from heart_utils.runs import find_root, may_publish, strictest_licence
 from heart_utils.sources.catalogue import DataError, find_source
-from heart_utils.sources.heartbench import load_names, load_question_histories, load_questions, load_rubric
+from heart_utils.sources.heartbench import load_question_histories, load_questions, load_rubric
 
 LINE = {
     "question_id": "Q1",
@@ -67,7 +67,7 @@ def test_a_file_that_is_not_there_says_so(tmp_path):
 
 
 def test_names_are_unique_in_both_languages():
-    names = load_names()
+    names = pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
     assert not names.duplicated(["kind", "zh"]).any()
     assert not names.duplicated(["kind", "name"]).any()
     assert names["kind"].value_counts().to_dict() == {"subscene": 33, "ability": 16, "dimension": 5, "scene": 5}
@@ -156,7 +156,7 @@ def test_one_question_has_two_veto_items_and_one_has_none(questions):
 
 @pytest.mark.mirror
 def test_every_name_in_the_data_is_translated(questions):
-    named = set(load_names()["name"])
+    named = set(pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")["name"])
     assert set(questions["ability"]) | set(questions["scene"].dropna()) | set(questions["subscene"].dropna()) <= named
 
 

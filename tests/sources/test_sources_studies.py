@@ -6,9 +6,10 @@ import shutil
 import pandas as pd
 import pytest
 
+from heart_utils.runs import open_run
 from heart_utils.sources import catalogue
 from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.load import load_scores, load_tallies
+from heart_utils.sources.load import load_scores
 from tools.official import derive
 
 OWN = "recipients/perceived_empathy_self_ratings.csv"
@@ -75,16 +76,20 @@ def test_observers_rated_the_very_replies_whose_recipients_they_are_joined_with(
     assert set(joined["responder_y"]) == {"person"}
 
 
+def tallied(name):
+    return open_run("public").read("tallies", name)
+
+
 def test_tallies_of_strangers_are_the_comparisons_of_2000_messages(raw):
-    rows, tallies = raw[RATED], load_tallies("welivita")
+    rows, tallies = raw[RATED], tallied("welivita")
     arms = {"person": "human", "gpt-4": "chatgpt", "gpt-4-empathy": "chatgpt_empathy"}
     for (by, a, b), counted in tallies.groupby(["by", "responder_a", "responder_b"]):
         gap = rows[f"rating_{arms[a]}"] - rows[f"rating_{arms[b]}"]
         assert counted[["n_a", "n_tie", "n_b"]].sum().tolist() == [(gap > 0).sum(), (gap == 0).sum(), (gap < 0).sum()], by
-    told = load_tallies("welivita", by="batch").query("responder_b == 'gpt-4' and longer != 'b'")
+    told = tallied("welivita").query("by == 'batch' and responder_b == 'gpt-4' and longer != 'b'")
     kept = rows[rows["response_human"].str.split().str.len() >= rows["response_chatgpt"].str.split().str.len()]
     assert told["n_b"].sum() == (kept["rating_chatgpt"] > kept["rating_human"]).sum()
-    emotions = load_tallies("welivita", by="emotion").query("responder_a == 'person' and responder_b == 'gpt-4'")
+    emotions = tallied("welivita").query("by == 'emotion' and responder_a == 'person' and responder_b == 'gpt-4'")
     ties = rows[rows["rating_chatgpt"] == rows["rating_human"]].groupby("emotion").size()
     assert emotions.set_index("cluster")["n_tie"].to_dict() == ties.to_dict()
 
@@ -103,7 +108,7 @@ def test_tallies_of_psychologists_are_the_pairs_one_rater_scored_on_one_post(raw
                 kind = "n_tie" if score == other[4] else "n_a" if score > other[4] else "n_b"
                 wins[people[author], kind] = wins.get((people[author], kind), 0) + 1
     for by in ("post", "setup"):
-        tallies = load_tallies("resort", by=by).query("dimension == 'empathy'")
+        tallies = tallied("resort").query(f"by == '{by}' and dimension == 'empathy'")
         found = {(who, kind): tallies.loc[tallies["responder_a"] == who, kind].sum() for who, kind in wins}
         assert found == wins
         assert sum(found.values()) == 354
@@ -162,10 +167,3 @@ def test_an_odd_file_is_named_with_its_row_or_number(spoilt, name, change, said)
     spoilt(name, change)
     with pytest.raises(DataError, match=said):
         derive(name.partition("/")[0])
-
-
-def test_a_set_or_a_cut_that_is_not_there_is_an_error_that_lists_the_others():
-    with pytest.raises(DataError, match="'recipients' is no set with tallies. They are welivita, resort."):
-        load_tallies("recipients")
-    with pytest.raises(DataError, match="resort is not counted by 'emotion', but by post and by setup."):
-        load_tallies("resort", by="emotion")
