@@ -60,31 +60,26 @@ def pairwise_agreement(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Agreement:
-    r"""Measure how often two parties say the same of a pair of replies, and what that is worth.
+    """Measure how often two parties say the same of a pair of replies, and what that is worth.
 
     Every vote of one party is compared with every vote of the other on the same pair of replies, as by Zheng et al. (2023),
-    https://arxiv.org/abs/2306.05685. Beside the share of equal votes stands what needs no reading: for each pair of votes,
-    what the first party said most often of the same two authors in *other* dialogues. And
-    :math:`\kappa = (p_o - p_e) / (1 - p_e)` twice: with :math:`p_e` from the share of ties alone, since a and b are arbitrary
-    names (without ties this is :math:`2 p_o - 1`), and with :math:`p_e` from each pair of authors' own margins.
+    https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`, once with :math:`p_e` from the share of ties
+    alone, since a and b are arbitrary names, and once with :math:`p_e` from each pair of authors' own margins.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
         The verdicts table, two orders of a pair joined by ``combine_orders``; where these contradict each other it is a tie.
     between : tuple of str
-        Two parties: ``"human"``, ``"model"``, or a rater's name. People come first: the answer from the authors' names is
-        learnt from the first party's votes and held against them; where both parties are the same, against both votes.
+        Two parties: ``"human"``, ``"model"`` or a rater's name. People come first: the author-only baseline learns from them.
     ties : {"include", "exclude"}
         Whether a tie is an answer like the others, or only pairs of votes count that both decided.
     by : sequence of str
-        What divides the rows: columns that all votes on a pair share, such as ``"dimension"``, ``"slice"``, ``"group"``; or
-        ``"rater"`` (of the second party), ``"ambiguity"``: ``"ambiguous"`` if the other people, whose votes are not the ones
-        compared, split no wider than 60 to 40 (a tie half to each), else ``"clear"``; ``"unknown"`` if they are fewer than
-        two. With the same raters on both sides, ``"rater"`` counts a pair of votes from either side.
+        What divides the rows: columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``,
+        which is ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"`` of fewer
+        than two.
     cluster : str or two str
-        Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
-        and people like these, as in ``crossed_error``. Judges stay the same.
+        What is resampled together; ``["dialogue_id", "rater"]`` is for dialogues and people like these, with the same judges.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -92,12 +87,11 @@ def pairwise_agreement(
     -------
     Agreement
         ``.table`` has one row a group: the columns of `by`; ``agreement``, the share of pairs of votes that are the same;
-        ``author_only``, the share that an answer from the two authors' names alone would reach on the very same pairs;
-        ``advantage``, the first minus the second; ``kappa``, where chance knows neither a from b nor the authors;
-        ``kappa_within``, beyond what habits within each pair of authors bring; each with ``_low`` and ``_high``, and ``nan``
-        without a value; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of replies on a dimension), ``n_clusters``;
-        ``decided_share`` (pairs of votes in which neither is a tie); ``provisional`` (fewer than 30 clusters). What the names
-        predict is learnt anew in each resample, never from a copy of the dialogue that it is held against.
+        ``author_only``, the share that the commonest answer on these two authors in *other* dialogues would reach;
+        ``advantage``, the first minus the second; ``kappa``; ``kappa_within``, beyond habits within each pair of authors; each
+        with ``_low`` and ``_high``, and ``nan`` without a value; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of
+        replies on a dimension), ``n_clusters``, ``decided_share`` (pairs of votes without a tie), ``provisional`` (fewer than
+        30 clusters).
 
     Raises
     ------

@@ -87,38 +87,28 @@ def prediction_powered_ratings(
 ) -> PoweredRatings:
     r"""Rate responders as people would, from some dialogues that people judged and all that a judge did.
 
-    With s the score of a dialogue (wins minus expected wins of each responder, each pair weighing the same), strengths solve
-    :math:`g(\theta) = \overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0`, where n dialogues hold
-    people's verdicts and N the judge's. On the n dialogues the judge counts on the very pairs that people judged, so that
-    the difference is of the same replies: whatever the judge's bias, it cancels; :math:`\lambda` only decides how much is
-    gained. It is
-    :math:`tr(A^{-1} Cov(s^H, d) A^{-1}) / tr(A^{-1} (Var(d) + \tfrac nN (1 - \tfrac nN) Var(s^J)) A^{-1})`,
-    :math:`d = s^{J'} - \tfrac nN s^J`, with A the information and :math:`s^{J'}` the judge's score on the pairs that people
-    judged, each dialogue's weight being estimated without it. The variance of g is
-    :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2`. With unequal chances each pair of a dialogue counts
-    for one over its chance. Sources: Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453, for the weight;
-    Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
+    With s the score of a dialogue (wins minus expected wins of each responder), strengths solve :math:`\overline{s^H}_n -
+    \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues with people's verdicts and N with the judge's. On the n
+    dialogues the judge counts on the pairs that people judged, so its bias cancels, and :math:`\lambda` only decides the gain.
+    It minimises the variance :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2` with :math:`d = s^{J'} -
+    \tfrac nN s^J`, for each dialogue from the others. Sources: Angelopoulos, Duchi and Zrnic (2023),
+    https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The verdicts table with people and a judge, orders joined. What people judged must be a random part of
-        what the judge did, with equal chances or known ones: chosen by hand, it makes the interval wrong.
-    judge : str
-        A rater, or ``"model"`` for the mean of all judges.
-    dimension : str
-        A line of the rubric.
-    cluster : str
-        What was drawn: the unit that is labelled or not.
+        The verdicts table with people and a judge, orders joined. What people judged must be a random part, not chosen by
+        hand.
+    judge, dimension, cluster : str
+        A rater, or ``"model"`` for the mean of all judges; a line of the rubric; the unit that was drawn, and is labelled or
+        not.
     rater : str, optional
         Column of who judged, where people would be drawn again too: a two-way variance, with t of the smaller number.
     stands_for : str, optional
-        Column of one over the chance that people were asked about this pair of this dialogue, where chances differ; several
-        verdicts on it share that number. Without it the mean of each pair of each dialogue counts the same.
-    weight : float, optional
-        Fixes lambda; 0 gives people alone, 1 trusts the judge's differences in full.
-    ci_level : float
-        Of the intervals.
+        Column of one over the chance that people were asked about this pair of this dialogue; several verdicts share that
+        number. Without it the mean of each pair of each dialogue counts the same.
+    weight, ci_level : float
+        Fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full; level of the intervals.
 
     Returns
     -------
@@ -135,13 +125,11 @@ def prediction_powered_ratings(
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> panels = [Panel("human", 9, 3), Panel("model", 1, 1)]
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all", panels=panels)
-    >>> votes = study.verdicts
+    >>> size = {"n_responders": 4, "n_dialogues": 60, "pairs": "all", "panels": [Panel("human", 9, 3), Panel("model", 1, 1)]}
+    >>> votes = simulate_study(rng=np.random.default_rng(1), **size).verdicts
     >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
-    >>> found = prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")])
-    >>> found.n_labelled, found.n_dialogues
-    (20, 60)
+    >>> prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")]).n_labelled
+    20
     """
     check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)

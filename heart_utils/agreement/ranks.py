@@ -27,9 +27,8 @@ def rank_agreement(
 ) -> pd.DataFrame:
     r"""Compare how two parties order the replies of one history, history by history.
 
-    Ten scores give 45 pairs that hang together, so the unit is the history: Kendall's
-    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}` over its pairs of replies, where s and t are the
-    signs of the two raters' differences, averaged over histories in which both raters told some replies apart.
+    Kendall's :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}` over a history's pairs of replies, with
+    s and t the signs of two raters' differences, averaged over histories in which both told some replies apart.
     Source: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239
 
     Parameters
@@ -37,8 +36,8 @@ def rank_agreement(
     scores : pandas.DataFrame
         The scores table.
     between, cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`. Every rater of one party meets every other rater of
-        the other.
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`; every rater of one party meets every one of the
+        other.
 
     Returns
     -------
@@ -109,17 +108,15 @@ def track_recipients(
 ) -> pd.DataFrame:
     """Correlate what observers saw in a dialogue with what its seeker said.
 
-    Spearman's correlation, over dialogues, of a value (the share of raters who preferred the supporter's reply, a judge's
-    score, how often a strategy was used) with each of the seeker's outcomes. It is no effect: supporters choose strategies
-    by how the talk goes. Most seekers give the highest score, which keeps it small whatever the truth.
+    Spearman's correlation, over dialogues, of a value (such as a judge's score, or how often a strategy was used) with each of
+    the seeker's outcomes. It is no effect: supporters choose strategies by how the talk goes.
 
     Parameters
     ----------
     values : pandas.DataFrame
         ``history_id``, ``value`` and the columns of `by`; one row a history and combination of these.
     histories : pandas.DataFrame
-        ``history_id``, ``dialogue_id`` and, as far as `outcomes` need them, ``seeker_empathy``, ``seeker_relevance``,
-        ``distress_before`` and ``distress_after``.
+        ``history_id``, ``dialogue_id`` and the seeker's scores, or distress before and after, that `outcomes` need.
     by, outcomes : sequence of str
         Columns of `values`, and which of :data:`OUTCOMES`.
     n_resamples, ci_level, rng
@@ -129,7 +126,7 @@ def track_recipients(
     -------
     pandas.DataFrame
         One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation`` (``nan`` where one of the two does
-        not vary), ``ci_low``, ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters`` and
+        not vary), ``ci_low``, ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters``,
         ``provisional``.
 
     Raises

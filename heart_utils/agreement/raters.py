@@ -53,19 +53,17 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     ----------
     verdicts : pandas.DataFrame
         The table ``verdicts`` of one panel. ``seconds`` and ``position`` are used if they are there.
-    raters : pandas.DataFrame, optional
-        The table ``raters``, for attention checks.
-    dimension : str
-        The line of the rubric that all were asked.
+    raters, dimension : pandas.DataFrame, str
+        The table ``raters``, if there are attention checks; the line of the rubric that all were asked.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater: ``rater``; ``n_verdicts`` (valid); ``median_seconds``; ``share_first``, of choices for the reply
-        shown first, and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side, ties apart, and
-        ``run_p``, the chance of one as long in fair tosses; ``agreement`` with the majority of the others on ``n_compared``
-        pairs, a split majority counting half; ``tie_share``; ``reliability`` (Dawid and Skene's) with ``ci_low``, ``ci_high``
-        and ``ci_level``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
+        One row per ``rater``: ``n_verdicts`` (valid); ``median_seconds``; ``share_first`` (of choices, for the reply shown
+        first) and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side and ``run_p``, the chance of
+        one as long in fair tosses; ``agreement`` with the majority of the others on ``n_compared`` pairs, a split majority
+        counting half; ``tie_share``; ``reliability`` (Dawid and Skene's) with ``ci_low``, ``ci_high`` and ``ci_level``;
+        ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
 
     Raises
     ------
@@ -108,10 +106,8 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 
     Parameters
     ----------
-    quality : pandas.DataFrame
-        As :func:`rater_quality` makes it.
-    rule : ExclusionRule, optional
-        The protocol's, by default.
+    quality, rule : pandas.DataFrame, ExclusionRule
+        As :func:`rater_quality` makes it; by default the protocol's rule.
 
     Returns
     -------
@@ -120,9 +116,8 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 
     Examples
     --------
-    >>> seen = pd.DataFrame({"rater": ["x"], "n_verdicts": [30], "median_seconds": [4.0], "side_p": [0.5], "run_p": [0.5],
-    ...     "reliability": [0.48], "n_checks_failed": [0]})
-    >>> decide_exclusions(seen)[["excluded", "signs"]].to_numpy().tolist()
+    >>> seen = {"rater": "x", "n_verdicts": 30, "side_p": 1.0, "run_p": 1.0, "reliability": 0.48, "n_checks_failed": 0}
+    >>> decide_exclusions(pd.DataFrame([seen | {"median_seconds": 4.0}]))[["excluded", "signs"]].to_numpy().tolist()
     [[True, ['fast', 'unreliable']]]
     """
     rule = ExclusionRule() if rule is None else rule
@@ -189,22 +184,17 @@ def rate_writers(
 ) -> WriterRatings:
     r"""Rate writers together and apart, and the average human as the mean over writers.
 
-    A writer's strength less the mean strength of those who are no writers is the writer's gap, and the mean of the gaps is the
-    average human. Writers are a sample of people, so its standard error for writers like these is
-    :math:`\sqrt{s^2 + \tau^2 / W}`, with s from resampling dialogues, :math:`\tau` the standard deviation between writers
-    (``paule_mandel``), and as many clusters as there are writers. In 200 simulated studies (12 writers, three a history, 60
-    dialogues, two raters a pair, a spread of 0.5) this interval held the truth in 92.5 %, that for these writers in 95 %.
+    A writer's gap is their strength less the mean of those who are no writers; the mean of the gaps is the average human. Its
+    standard error for writers like these is :math:`\sqrt{s^2 + \tau^2 / W}` for W writers, with s from resampling dialogues
+    and :math:`\tau` the standard deviation between writers (``paule_mandel``). In 200 simulated studies this 95 % interval
+    held the truth in 92.5 %.
 
     Parameters
     ----------
-    verdicts, comparisons, replies : pandas.DataFrame
-        The tables of these names.
-    responders : pandas.DataFrame, optional
-        The table of that name, for kinds on boards.
-    dimension : str
-        A line of the rubric.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    verdicts, comparisons, replies, responders : pandas.DataFrame
+        The tables of these names; the last, if given, for kinds on boards.
+    dimension, n_resamples, ci_level, rng
+        A line of the rubric; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------

@@ -68,14 +68,11 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
 
     Examples
     --------
-    >>> rng = np.random.default_rng(1)
-    >>> quality = rng.normal(size=(20, 3))
-    >>> rows = [(f"c{i}", "xyz"[j], rater, dimension, quality[i, j] + rng.normal(0, 0.5))
-    ...     for i in range(20) for j in range(3) for rater in "kl" for dimension in ("warmth", "safety")]
-    >>> scores = pd.DataFrame(rows, columns=["history_id", "responder", "rater", "dimension", "score"])
-    >>> scores = scores.assign(dialogue_id=scores["history_id"], rater_kind="model", state="valid")
-    >>> measure_halo(scores, rng=rng, n_resamples=50).dimensions["label"].tolist()  # both dimensions are one quality here
-    ['not shown to be distinct', 'not shown to be distinct']
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> lines, rng = ("warmth", "safety"), np.random.default_rng(1)
+    >>> scores = simulate_study(rng=rng, n_responders=3, n_dialogues=20, pairs="all", dimensions=lines, scores=True).scores
+    >>> measure_halo(scores.assign(rater=scores["rater_kind"]), rng=rng, n_resamples=50).dimensions["kinds"].tolist()
+    ['human with model', 'human with model']
     """
     responders, raters, dimensions = (sorted(scores[axis].unique()) for axis in AXES)
     if min(len(responders), len(raters), len(dimensions)) < 2:

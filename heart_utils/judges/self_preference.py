@@ -34,16 +34,14 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The table of scores; the flag ``own_family`` marks a judge's own.
-    responders : pandas.DataFrame
-        The table of responders; only models may be neutral.
+    scores, responders : pandas.DataFrame
+        The tables of these names; the flag ``own_family`` marks a judge's own, and only models may be neutral.
 
     Returns
     -------
     pandas.DataFrame
-        One row a model judge: ``rater``, ``own`` and ``neutral`` (lists of responders), ``others``
-        (judges that share no responder's family with it).
+        One row a model judge: ``rater``, ``own`` and ``neutral`` (lists of responders), ``others`` (judges that share no
+        responder's family with it).
 
     Raises
     ------
@@ -52,10 +50,9 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> rows = [("j", "mine", ["own_family"]), ("j", "free", []), ("k", "mine", []), ("k", "free", [])]
-    >>> scores = pd.DataFrame(rows, columns=["rater", "responder", "flags"]).assign(rater_kind="model")
+    >>> scores = {"rater": list("jjkk"), "responder": ["mine", "free"] * 2, "flags": [["own_family"], [], [], []]}
     >>> who = pd.DataFrame({"responder": ["mine", "free"], "responder_kind": "model"})
-    >>> family_ties(scores, who).values.tolist()
+    >>> family_ties(pd.DataFrame(scores | {"rater_kind": "model"}), who).values.tolist()
     [['j', ['mine'], ['free'], ['k']]]
     """
     judged = scores[scores["rater_kind"] == "model"]
@@ -104,14 +101,14 @@ def self_preference(
 
     Examples
     --------
-    >>> rows = [(f"d{i}", rater, responder, 4.0 + i % 2 if (rater, responder) == ("j", "mine") else 3.0 + i % 2)
-    ...     for i in range(40) for rater in "jk" for responder in ("mine", "free")]
-    >>> scores = pd.DataFrame(rows, columns=["dialogue_id", "rater", "responder", "score"])
-    >>> scores = scores.assign(reply_id=scores["dialogue_id"] + scores["responder"], rater_kind="model", dimension="empathy",
-    ...     state="valid", flags=[["own_family"] if row[1:3] == ("j", "mine") else [] for row in rows])
+    >>> rows = [(f"d{i}", rater, responder) for i in range(40) for rater in "jk" for responder in ("mine", "free")]
+    >>> scores = pd.DataFrame(rows, columns=["dialogue_id", "rater", "responder"]).assign(rater_kind="model", state="valid")
+    >>> own = (scores["rater"] == "j") & (scores["responder"] == "mine")
+    >>> scores = scores.assign(flags=own.map({True: ["own_family"], False: []}), score=3.0 + own + np.arange(160) // 4 % 2)
+    >>> scores = scores.assign(reply_id=scores["dialogue_id"] + scores["responder"], dimension="empathy")
     >>> who = pd.DataFrame({"responder": ["mine", "free"], "responder_kind": "model"})
     >>> found = self_preference(scores, who, rng=np.random.default_rng(1), n_resamples=50)
-    >>> found.loc[(found["against"] == "judges") & (found["scale"] == "score"), "estimate"].tolist()
+    >>> found.query("scale == 'score'")["estimate"].tolist()
     [1.0]
     """
     ties = family_ties(scores, responders)

@@ -88,10 +88,8 @@ def compare_designs(
     ----------
     verdicts : pandas.DataFrame
         The verdicts table with people and a judge.
-    sizes : sequence of int
-        Further designs: all votes on so many dialogues, drawn at random.
-    truth, rng : pandas.Series, numpy.random.Generator
-        Known strengths by responder, if they are; the source of chance.
+    sizes, truth, rng : sequence of int, pandas.Series, numpy.random.Generator
+        Further designs, with all votes on so many random dialogues; strengths by responder, if known; the source of chance.
 
     Returns
     -------
@@ -104,9 +102,9 @@ def compare_designs(
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all",
-    ...     panels=[Panel("human", 30, 2), Panel("model", 1, 1)])
-    >>> compare_designs(study.verdicts, rng=np.random.default_rng(1))["design"].unique().tolist()
+    >>> size = {"n_responders": 3, "n_dialogues": 60, "pairs": "all", "panels": [Panel("human", 30, 2), Panel("model", 1, 1)]}
+    >>> votes = simulate_study(rng=np.random.default_rng(1), **size).verdicts
+    >>> compare_designs(votes, rng=np.random.default_rng(1))["design"].unique().tolist()
     ['all votes', 'half of the dialogues', 'every dialogue', 'every dialogue, two waves']
     """
     people = verdicts["rater_kind"] == "human"
@@ -157,12 +155,10 @@ def simulate_designs(
     ----------
     strengths : mapping of str to float
         The known strength of each responder.
-    n_studies, rng : int, numpy.random.Generator
-        How many; the source of chance.
+    n_studies, rng, sizes
+        How many; the others as in :func:`compare_designs`.
     people, judge : Panel
         Who judges. All of people's votes are the full design.
-    sizes : sequence of int
-        As in :func:`compare_designs`.
     **design
         Options of :func:`heart_utils.simulate.study.simulate_study`; every pair is judged unless ``pairs`` says otherwise.
 
@@ -174,9 +170,8 @@ def simulate_designs(
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel
-    >>> panels = {"people": Panel("human", 30, 2), "judge": Panel("model", 1, 1)}
-    >>> three = {"x": 0.5, "y": 0.0, "z": -0.5}
-    >>> found = simulate_designs(three, n_studies=2, n_dialogues=40, rng=np.random.default_rng(1), **panels)
+    >>> how = {"n_dialogues": 40, "people": Panel("human", 30, 2), "judge": Panel("model", 1, 1)}
+    >>> found = simulate_designs({"x": 0.5, "y": 0.0, "z": -0.5}, n_studies=2, rng=np.random.default_rng(1), **how)
     >>> found["study"].nunique(), bool(found["covered"].between(0, 1).all())
     (2, True)
     """

@@ -82,10 +82,8 @@ def recover_faults(
 
     Parameters
     ----------
-    n_pairs : int
-        Of each judge.
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    n_pairs, rng, n_resamples, ci_level
+        Pairs of each judge; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------

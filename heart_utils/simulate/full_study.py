@@ -83,10 +83,8 @@ def simulate_heart(
     ----------
     rng, scores
         As in :func:`heart_utils.simulate.study.simulate_study`.
-    layout : str
-        One of :data:`LAYOUTS`: how the published 42,000 votes may be spread.
-    settings : Settings, optional
-        :func:`calibrate`'s, if not given.
+    layout, settings : str, Settings
+        One of :data:`LAYOUTS`, how the published 42,000 votes may be spread; :func:`calibrate`'s, if not given.
 
     Returns
     -------
