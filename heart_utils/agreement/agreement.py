@@ -75,9 +75,8 @@ def pairwise_agreement(
     ties : {"include", "exclude"}
         Whether a tie is an answer like the others, or only pairs of votes count that both decided.
     by : sequence of str
-        What divides the rows: columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``,
-        which is ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"`` of fewer
-        than two.
+        What divides the rows: columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``:
+        ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"``.
     cluster : str or two str
         What is resampled together; ``["dialogue_id", "rater"]`` is for dialogues and people like these, with the same judges.
     n_resamples, ci_level, rng
@@ -90,8 +89,7 @@ def pairwise_agreement(
         ``author_only``, the share that the commonest answer on these two authors in *other* dialogues would reach;
         ``advantage``, the first minus the second; ``kappa``; ``kappa_within``, beyond habits within each pair of authors; each
         with ``_low`` and ``_high``, and ``nan`` without a value; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of
-        replies on a dimension), ``n_clusters``, ``decided_share`` (pairs of votes without a tie), ``provisional`` (fewer than
-        30 clusters).
+        replies), ``n_clusters``, ``decided_share`` (pairs of votes without a tie), ``provisional``.
 
     Raises
     ------

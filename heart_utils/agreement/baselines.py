@@ -42,8 +42,7 @@ def agreement_with_baselines(
     between : tuple of str
         People, and who is compared with them; ``("human", None)`` gives the baselines alone.
     gaps : pandas.DataFrame, optional
-        As ``feature_gaps`` gives them: indexed by ``pair_id``, one column a feature, a minus b. A missing value is a gap of
-        zero.
+        As ``feature_gaps`` gives them: by ``pair_id``, one column a feature, a minus b. A missing value is a gap of zero.
     verdicts, by, cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
 
@@ -51,7 +50,7 @@ def agreement_with_baselines(
     -------
     pandas.DataFrame
         One row a group and answerer (``who``): ``agreement`` with people; ``lead``, the second party's agreement minus this
-        one; both with ``_low`` and ``_high``; ``ci_level``, ``n_votes`` (pairs of votes), ``n_clusters`` and ``provisional``.
+        one; both with ``_low`` and ``_high``; ``ci_level``, ``n_votes``, ``n_clusters``, ``provisional``.
 
     Raises
     ------

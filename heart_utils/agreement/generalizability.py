@@ -33,9 +33,8 @@ class Components:
     def reliability(self, n_dialogues: int, n_raters: int = 1, *, same_raters: bool = True, absolute: bool = False) -> float:
         """Predict the reliability of responders' mean scores (D-study): the correlation of two such studies.
 
-        Each of `n_raters` scores every responder in every dialogue. `same_raters`: whether the result is about these raters,
-        as with judges that will be used again, or others like them. `absolute`: whether scores themselves are wanted (Φ), not
-        differences (Eρ²).
+        `same_raters`: the result is about these raters, as with judges that will be used again, not about others like them.
+        `absolute`: scores themselves are wanted (Φ), not differences between responders (Eρ²).
         """
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
             raise AgreementError("One rater does not show how raters differ; expected n_raters=1 and same_raters=True.")
@@ -84,8 +83,7 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
     Parameters
     ----------
     verdicts, panels : pandas.DataFrame, int
-        The verdicts table, one dimension; to how many panels votes on a dialogue go in turn. Each panel then counts as a
-        rater.
+        The verdicts table, one dimension; to how many panels votes on a dialogue go in turn. Each panel is then a rater.
 
     Returns
     -------

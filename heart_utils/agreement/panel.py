@@ -23,9 +23,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     """Test whether a judge may stand in for one of several people.
 
     Each person is left out in turn: on each item, who is at least as close to the other people, the judge (:math:`W^f`) or
-    this person (:math:`W^h`)? The judge is no worse if the mean of :math:`W^h - W^f` is below epsilon by a t test; over people
-    the false discovery rate is held at 5 % (Benjamini and Yekutieli). Source: Calderon, Reichart and Dror (2025),
-    https://arxiv.org/abs/2501.10970
+    this person (:math:`W^h`)? The judge is no worse if the mean of :math:`W^h - W^f` is below epsilon by a t test, at a false
+    discovery rate of 5 % over people. Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970
 
     Parameters
     ----------
@@ -38,8 +37,7 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     -------
     pandas.DataFrame
         One row a person with 30 items or more: ``rater``, ``n_items``, ``judge_wins`` and ``rater_wins`` (shares of items),
-        ``p_value``, ``rejected`` (the judge is shown to be no worse). The judge passes if half of the people or more are
-        rejected.
+        ``p_value``, ``rejected`` (the judge is no worse). It passes if half of the people or more are rejected.
 
     Raises
     ------
@@ -90,15 +88,13 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
 
     :math:`n_{eff} = k / (1 + (k - 1) \rho)`, where :math:`\rho` is the mean covariance of two judges' errors over their mean
     variance. Errors are taken against *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`, since all judges share the noise
-    of one. With one person a unit, :math:`(1 - R) var(H)` is taken off for an assumed reliability R. A constant bias is no
-    error here.
+    of one. With one person a unit, :math:`(1 - R) var(H)` is taken off for a reliability R. A constant bias is no error.
 
     Parameters
     ----------
-    table : pandas.DataFrame
-        Scores or verdicts on one dimension. Units that all judges (two or more) and two people (or one) answered enter.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    table, n_resamples, ci_level, rng
+        Scores or verdicts on one dimension. Units that all judges (two or more) and two people (or one) answered enter; the
+        others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -199,16 +195,14 @@ def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: Array
     Thresholds that accept 30, 40, ... 100 % of the verdicts are tested in turn until one fails (learn then test). One passes
     if the upper bound on its risk, the share of accepted verdicts that people contradict, is at most `risk`; the true risk
     exceeds it with a probability of at most 5 %. The bound is Clopper and Pearson's at the number of independent votes that
-    vary as much; it is approximate below 40 clusters (``make bench NAME=abstain``). Sources: Angelopoulos et al. (2021),
-    https://arxiv.org/abs/2110.01052; Jung, Brahman and Choi (2024), https://arxiv.org/abs/2407.18370; Korn and Graubard
-    (1998), Survey Methodology 24.
+    vary as much; below 40 clusters it is approximate. Sources: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052;
+    Jung et al. (2024), https://arxiv.org/abs/2407.18370; Korn and Graubard (1998).
 
     Parameters
     ----------
-    wrong : array-like
-        One entry a vote of a person: 1 if the judge's verdict differs, 0 if it agrees.
-    confidence : array-like
-        How sure the judge is, from what it said alone, never from these votes: such as ``abs(2 * p_a - 1)`` of both orders.
+    wrong, confidence : array-like
+        One entry a vote of a person: 1 if the judge's verdict differs, 0 if it agrees; how sure the judge is, from what it
+        said alone, never from these votes, such as ``abs(2 * p_a - 1)``.
     cluster, risk : array-like, float
         What was sampled, such as the question; the highest share of wrong verdicts among the accepted ones.
 

@@ -91,17 +91,15 @@ def prediction_powered_ratings(
     \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues with people's verdicts and N with the judge's. On the n
     dialogues the judge counts on the pairs that people judged, so its bias cancels, and :math:`\lambda` only decides the gain.
     It minimises the variance :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2` with :math:`d = s^{J'} -
-    \tfrac nN s^J`, for each dialogue from the others. Sources: Angelopoulos, Duchi and Zrnic (2023),
-    https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
+    \tfrac nN s^J`, for each dialogue from the others. Sources: Angelopoulos et al. (2023), https://arxiv.org/abs/2311.01453;
+    Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The verdicts table with people and a judge, orders joined. What people judged must be a random part, not chosen by
-        hand.
+        The verdicts table with people and a judge, orders joined. What people judged must be a random part.
     judge, dimension, cluster : str
-        A rater, or ``"model"`` for the mean of all judges; a line of the rubric; the unit that was drawn, and is labelled or
-        not.
+        A rater, or ``"model"`` for the mean of all judges; a line of the rubric; the unit that was drawn, and labelled or not.
     rater : str, optional
         Column of who judged, where people would be drawn again too: a two-way variance, with t of the smaller number.
     stands_for : str, optional

@@ -33,11 +33,8 @@ def rank_agreement(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The scores table.
-    between, cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`; every rater of one party meets every one of the
-        other.
+    scores, between, cluster, n_resamples, ci_level, rng
+        The scores table; the others as in :func:`~heart_utils.agreement.agreement.pairwise_agreement`.
 
     Returns
     -------
@@ -113,10 +110,8 @@ def track_recipients(
 
     Parameters
     ----------
-    values : pandas.DataFrame
-        ``history_id``, ``value`` and the columns of `by`; one row a history and combination of these.
-    histories : pandas.DataFrame
-        ``history_id``, ``dialogue_id`` and the seeker's scores, or distress before and after, that `outcomes` need.
+    values, histories : pandas.DataFrame
+        One row a ``history_id`` and combination of the columns of `by`, with ``value``; the table with the seeker's answers.
     by, outcomes : sequence of str
         Columns of `values`, and which of :data:`OUTCOMES`.
     n_resamples, ci_level, rng
@@ -125,9 +120,8 @@ def track_recipients(
     Returns
     -------
     pandas.DataFrame
-        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation`` (``nan`` where one of the two does
-        not vary), ``ci_low``, ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters``,
-        ``provisional``.
+        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation`` (``nan`` without variation),
+        ``ci_low``, ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters``, ``provisional``.
 
     Raises
     ------

@@ -51,10 +51,9 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The table of scores, with two raters, two dimensions and two responders or more.
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    scores, rng, n_resamples, ci_level
+        The table of scores, with two raters, two dimensions and two responders or more; the others as in
+        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------

@@ -33,10 +33,9 @@ def position_bias(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The table of verdicts, orders not yet joined; rows joined elsewhere may be there with the state ``inconsistent``.
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    verdicts, rng, n_resamples, ci_level
+        The table of verdicts, orders not yet joined; rows joined elsewhere may be there with the state ``inconsistent``; the
+        others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------

@@ -30,16 +30,15 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
     Orders are joined first. A judge that contradicts itself is right by half; one that gives probabilities is right if their
-    mean over the orders is above one half, however little.
+    mean is above one half.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
         The table of verdicts; each compares a reply by ``reference`` with a probe made from it.
-    expected : mapping of str to str
-        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``: what it is beside that reply, by construction.
-    alpha : float
-        Holm's procedure runs over the probes of one judge; intervals have the level 1 - `alpha`.
+    expected, alpha : mapping of str to str, float
+        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``: what it is by construction; for Holm's procedure over a judge's
+        probes.
 
     Returns
     -------
@@ -54,7 +53,7 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     BiasError
         If a verdict is on another pair, or a word of `expected` is unknown.
 
-    Examples
+    ples
     --------
     >>> ids, names = np.arange(8).repeat(2), {"rater": "judge", "responder_a": "echo", "responder_b": "reference"}
     >>> verdicts = pd.DataFrame({"dialogue_id": ids, "pair_id": ids, "order": ["ab", "ba"] * 8, "verdict": "b", "repeat": 0})
@@ -91,8 +90,7 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     """Say in words what each judge's card amounts to.
 
     *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts itself in half of the
-    pairs or more, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all of them and rewards none
-    of the rest. *Not shown to be trustworthy*: anything between.
+    pairs, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all and rewards none of the rest.
 
     Parameters
     ----------

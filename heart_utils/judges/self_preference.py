@@ -40,15 +40,14 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a model judge: ``rater``, ``own`` and ``neutral`` (lists of responders), ``others`` (judges that share no
-        responder's family with it).
+        One row a model judge: ``rater``, ``own`` and ``neutral`` (lists of responders), ``others`` (judges of other families).
 
     Raises
     ------
     BiasError
         If no judge has own replies, or no model's family is neutral.
 
-    Examples
+    ples
     --------
     >>> scores = {"rater": list("jjkk"), "responder": ["mine", "free"] * 2, "flags": [["own_family"], [], [], []]}
     >>> who = pd.DataFrame({"responder": ["mine", "free"], "responder_kind": "model"})
@@ -81,10 +80,8 @@ def self_preference(
 
     Parameters
     ----------
-    scores, responders : pandas.DataFrame
-        The tables of these names.
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    scores, responders, rng, n_resamples, ci_level
+        The tables of these names; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -99,7 +96,7 @@ def self_preference(
     BiasError
         As :func:`family_ties`.
 
-    Examples
+    ples
     --------
     >>> rows = [(f"d{i}", rater, responder) for i in range(40) for rater in "jk" for responder in ("mine", "free")]
     >>> scores = pd.DataFrame(rows, columns=["dialogue_id", "rater", "responder"]).assign(rater_kind="model", state="valid")

@@ -95,9 +95,8 @@ def compare_designs(
     -------
     pandas.DataFrame
         One row a design, from people alone and with the judge: ``votes`` (share asked for), ``apart`` (pairs told apart),
-        ``range`` (mean ranks in a range of ranks), ``width`` (mean, of intervals for dialogues and raters like these),
-        ``saving`` and ``most_saving``; where the truth is known, ``covered`` (share of strengths), ``false`` (whether a range
-        of ranks is wrong) and ``error`` (sum of squares).
+        ``range`` (mean ranks in a range of ranks), ``width`` (mean, of intervals), ``saving``, ``most_saving``; where the
+        truth is known, ``covered`` (share of strengths), ``false`` (whether a range is wrong), ``error`` (sum of squares).
 
     Examples
     --------

@@ -324,7 +324,7 @@ def check_coverage(
         As in :func:`heart_utils.simulate.study.simulate_study`; people and one judge.
     n_labelled : sequence of int
         How many dialogues people label, one row each.
-    rng, n_dialogues, n_studies, ci_level : numpy.random.Generator, int, int, float
+    rng, n_dialogues, n_studies, ci_level
         The source of chance; dialogues a study; studies; level of the intervals.
 
     Returns
@@ -396,8 +396,8 @@ def simulate_gate(
     Returns
     -------
     pandas.DataFrame
-        One row per study and run: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and ``n_dialogues`` (after
-        which the anytime gate stopped), ``simulated``.
+        One row per study and run: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and ``n_dialogues`` (of an
+        anytime gate).
 
     Raises
     ------

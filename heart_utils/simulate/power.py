@@ -74,11 +74,9 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     ----------
     design : Design
         The study.
-    power, ci_level : float
-        Chance of finding the gap, and level of the interval.
-    n_contrasts : int, optional
-        Contrasts that must hold at once (Bonferroni): 1 for one difference chosen beforehand. By default all pairs of
-        responders by the rule of a leaderboard, ``simultaneous_quantile``.
+    power, ci_level, n_contrasts : float, float, int
+        Chance of finding the gap; level of the interval; contrasts that must hold at once (Bonferroni), 1 for one difference
+        chosen beforehand. By default all pairs of responders, by ``simultaneous_quantile``.
 
     Returns
     -------
@@ -143,8 +141,8 @@ def plan_study(
     -------
     pandas.DataFrame
         The designs' own columns, ``n_verdicts``, ``gap`` (strength), ``gap_points`` (rating points), ``win_probability`` (of
-        the better over the other at that gap), and the parts of the variance of a difference that come from ``verdicts``,
-        ``dialogues`` and ``raters``.
+        the better over the other at that gap), and the parts of its variance that come from ``verdicts``, ``dialogues``,
+        ``raters``.
 
     Examples
     --------

@@ -68,10 +68,9 @@ def simulate_raters(
     ----------
     behaviours, rng : mapping of str to int, numpy.random.Generator
         A name in :data:`BEHAVIOURS` -> how many raters; the source of chance.
-    load, votes, n_checks : int
-        Pairs a rater, give or take one; raters a pair; attention checks a rater.
-    advantage : float
-        Log-odds by which a careful rater prefers x to y, on average; pairs vary about it by ``SPREAD``.
+    load, votes, n_checks, advantage : int, int, int, float
+        Pairs a rater, give or take one; raters a pair; attention checks a rater; log-odds by which a careful one prefers x to
+        y.
 
     Returns
     -------
@@ -258,10 +257,8 @@ def simulate_study(
     ----------
     rng, panels : numpy.random.Generator, sequence of Panel
         The source of chance; who judges.
-    strengths : mapping of str to float, optional
-        Responder -> strength on the first dimension; drawn if absent. Who is called ``human...`` is a person.
-    n_responders : int
-        How many, where strengths are drawn; every fourth is a person.
+    strengths, n_responders : mapping of str to float, int
+        Responder -> strength on the first dimension, who is called ``human...`` being a person; or how many to draw.
     n_dialogues, n_twins : int
         Dialogues of the slice ``standard``, with a history each; further ones with two, ``adversarial`` and ``calm_twin``.
     pairs, orders : int or "all", {"random", "both"}
@@ -269,8 +266,7 @@ def simulate_study(
     dimensions, scores : sequence of str, bool
         Lines of the rubric, any two correlated by 0.8; whether each panel also scores each reply from 1 to 5.
     strength_sd, dialogue_sd, adversarial_sd : float
-        Standard deviations in log-odds: of strengths, of a responder's replies about their strength, and of what each
-        responder gains or loses in the adversarial slice.
+        Standard deviations in log-odds: of strengths, of replies about them, and of what the adversarial slice adds.
 
     Returns
     -------
@@ -467,16 +463,15 @@ def simulate_writers(
     models, rng : mapping of str to float, numpy.random.Generator
         Model -> strength; the source of chance.
     writer_sd, dialogue_sd : float
-        Standard deviations in log-odds: of the people from whom writers are drawn, and of replies about their writer's
-        strength.
+        Standard deviations in log-odds: of the people from whom writers are drawn, and of replies about it.
     n_writers, writers_per_history, n_dialogues : int
         The pool, how many of it write for each history, and how many histories, one a dialogue.
 
     Returns
     -------
     Study
-        Writers take turns; all are the responder ``human``. ``truth`` has a row a writer (``human/writer-01``) with
-        ``strength`` less the mean of the models.
+        Writers take turns; all are the responder ``human``. ``truth``: a row a writer, with ``strength`` less the models'
+        mean.
 
     Raises
     ------
