@@ -59,7 +59,7 @@ _PUBLIC = {
         "judges.halo": "measure_halo",
         "judges.position": "BiasError compare_answers feature_bias position_bias text_features",
         "judges.report_card": "describe_judges grade_probes",
-        "judges.self_preference": "family_ties self_preference",
+        "judges.self_preference": "self_preference",
         "replies.codes": "code_by_words code_reasons count_safety find_missed_cues theme_overlap",
         "replies.sameness": "measure_overlap measure_sameness",
         "replies.scaling": "correlate_scale ScalingError spearman_interval",

@@ -39,10 +39,9 @@ def agreement_with_baselines(
 
     Parameters
     ----------
-    between : tuple of str
-        People, and who is compared with them; ``("human", None)`` gives the baselines alone.
-    gaps : pandas.DataFrame, optional
-        As ``feature_gaps`` gives them: by ``pair_id``, one column a feature, a minus b. A missing value is a gap of zero.
+    between, gaps : tuple of str, pandas.DataFrame
+        People, and who is compared with them, or None for the baselines alone; as ``feature_gaps`` gives them: by ``pair_id``,
+        one column a feature, a minus b. A missing value is a gap of zero.
     verdicts, by, cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
 

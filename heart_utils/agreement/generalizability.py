@@ -121,10 +121,9 @@ def cheapest_design(
     ----------
     components, reliability : Components, float
         From :func:`variance_components`; what is wanted, from 0 to 1.
-    cost_dialogue, cost_rating : float
-        Of one dialogue with a reply by each responder, and of one rater who scores all replies to one dialogue.
-    most_raters, same_raters : int, bool
-        Largest number to try, at most as in the scores unless raters are others like these; as in ``Components.reliability``.
+    cost_dialogue, cost_rating, most_raters, same_raters
+        Cost of one dialogue with all replies, and of one rater who scores all of them; largest number of raters to try, at
+        most as in the scores unless they are others like these; as in ``Components.reliability``.
 
     Returns
     -------
@@ -165,10 +164,8 @@ def check_reliability(
     ----------
     scores, n_dialogues : pandas.DataFrame, int
         As in :func:`variance_components`; dialogues in a study, of which the other half must hold two or more.
-    raters : {"all", "another"}
-        Who scores both studies: all raters; or one of them the first and another the second study.
-    n_halves, rng : int, numpy.random.Generator
-        Random halves, and their source of chance.
+    raters, n_halves, rng : {"all", "another"}, int, numpy.random.Generator
+        Whether all score both studies, or one the first and another the second; random halves, and their source of chance.
 
     Returns
     -------

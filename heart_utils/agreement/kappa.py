@@ -57,10 +57,8 @@ def cohen_kappa(
 
     Parameters
     ----------
-    table : pandas.DataFrame
-        Verdicts or scores on one dimension. Units that only one of the two answered do not enter.
-    weights : {"linear", "quadratic"}, optional
-        Credit for near misses, by the distance of the categories' values. None gives no credit.
+    table, weights : pandas.DataFrame, {"linear", "quadratic", None}
+        Verdicts or scores on one dimension, of units that both raters answered; credit for near misses, by distance.
     cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; without a cluster each unit is its own.
 
@@ -235,12 +233,10 @@ def icc(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The scores table, one dimension. Only replies that all raters scored enter.
-    kind, raters : {"A,1", "C,1", "A,k", "C,k"}, sequence of str
-        Absolute agreement or consistency, of a single rater or of the mean of all; which raters (by default all).
+    scores, kind, raters : pandas.DataFrame, {"A,1", "C,1", "A,k", "C,k"}, sequence of str
+        The scores table, one dimension; absolute agreement or consistency, of one rater or of the mean of all; which raters.
     cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`.
+        As in :func:`cohen_kappa`. Only replies that all raters scored enter.
 
     Returns
     -------

@@ -93,8 +93,8 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
     Parameters
     ----------
     table, n_resamples, ci_level, rng
-        Scores or verdicts on one dimension. Units that all judges (two or more) and two people (or one) answered enter; the
-        others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+        Scores or verdicts on one dimension, of which units that all judges and two people (or one) answered enter; the others
+        as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -200,11 +200,9 @@ def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: Array
 
     Parameters
     ----------
-    wrong, confidence : array-like
-        One entry a vote of a person: 1 if the judge's verdict differs, 0 if it agrees; how sure the judge is, from what it
-        said alone, never from these votes, such as ``abs(2 * p_a - 1)``.
-    cluster, risk : array-like, float
-        What was sampled, such as the question; the highest share of wrong verdicts among the accepted ones.
+    wrong, confidence, cluster, risk : array-like, array-like, array-like, float
+        One entry a vote of a person: 1 if the judge's verdict differs; how sure the judge is, from what it said alone, such as
+        ``abs(2 * p_a - 1)``; what was sampled, such as the question. The highest share of wrong verdicts to accept.
 
     Returns
     -------

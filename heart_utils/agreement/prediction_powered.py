@@ -29,15 +29,12 @@ WITH_JUDGE, BY_PEOPLE = ("strength", "ci_low", "ci_high"), ("people_strength", "
 class PoweredRatings:
     """Strengths from people's verdicts, sharpened by a judge's."""
 
-    # one row a responder, the strongest first: ``responder``, ``strength``, ``ci_low``, ``ci_high``, ``ci_level``; from
-    # people alone ``people_strength``, ``people_low``, ``people_high``; and ``judge_strength``, from the judge alone, which
-    # has no interval that speaks of people.
+    # one row a responder, the strongest first: ``responder``, ``strength``, ``ci_low``, ``ci_high``, ``ci_level``; from people
+    # alone ``people_strength``, ``people_low``, ``people_high``; from the judge alone ``judge_strength``, without interval.
     table: pd.DataFrame
     weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
     rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
-    # the share of the judge's pairs that people did not judge, times ``rho_squared``: what no choice of weight can exceed;
-    # where raters vary too, times the dialogues' part of the variance
-    most_saving: float
+    most_saving: float  # its bound: the share of pairs that only the judge saw, times ``rho_squared`` and the dialogues' part
     saving: float  # estimated share of the people's verdicts that the judge saves: one minus a ratio of variances
     people_variance: float  # sum over responders of the variance of the strengths from people alone
     n_labelled: int  # dialogues with people's verdicts; with the judge's
@@ -96,15 +93,13 @@ def prediction_powered_ratings(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table with people and a judge, orders joined. What people judged must be a random part.
-    judge, dimension, cluster : str
-        A rater, or ``"model"`` for the mean of all judges; a line of the rubric; the unit that was drawn, and labelled or not.
-    rater : str, optional
-        Column of who judged, where people would be drawn again too: a two-way variance, with t of the smaller number.
-    stands_for : str, optional
-        Column of one over the chance that people were asked about this pair of this dialogue; several verdicts share that
-        number. Without it the mean of each pair of each dialogue counts the same.
+    verdicts, dimension : pandas.DataFrame, str
+        People and a judge, orders joined, what people judged being a random part; a line of the rubric.
+    judge, cluster : str
+        A rater, or ``"model"`` for the mean of all judges; the unit that was drawn, and is labelled or not.
+    rater, stands_for : str, optional
+        Columns: who judged, where people would be drawn again too (a two-way variance, with t of the smaller number); and one
+        over the chance that people were asked about this pair of this dialogue, where chances differ.
     weight, ci_level : float
         Fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full; level of the intervals.
 

@@ -112,10 +112,8 @@ def track_recipients(
     ----------
     values, histories : pandas.DataFrame
         One row a ``history_id`` and combination of the columns of `by`, with ``value``; the table with the seeker's answers.
-    by, outcomes : sequence of str
-        Columns of `values`, and which of :data:`OUTCOMES`.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    by, outcomes, n_resamples, ci_level, rng
+        Columns of `values`; which of :data:`OUTCOMES`; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------

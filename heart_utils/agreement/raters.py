@@ -38,12 +38,9 @@ class ExclusionRule:
 
     max_failed_checks: int = 1  # more failed attention checks than this leave a rater out by themselves
     min_median_seconds: float = 8.0  # a lower median time on a page is the sign ``fast``
-    # a chance below this of so one-sided a choice is the sign ``one_sided``; of so long a run of one side, ``straight_line``.
-    max_p: float = 0.001
+    max_p: float = 0.001  # a lower chance of so one-sided a choice is ``one_sided``; of so long a run, ``straight_line``
     min_reliability: float = 0.6  # a lower estimate is the sign ``unreliable``; 0.5 is a coin
-    # that many signs together leave a rater out. One alone does not: fast readers, people with a side by chance, and people
-    # of a rare taste would go.
-    signs_needed: int = 2
+    signs_needed: int = 2  # that many together leave a rater out; one alone would take fast readers and people of a rare taste
 
 
 def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *, dimension: str = "overall") -> pd.DataFrame:
@@ -143,8 +140,7 @@ class WriterRatings:
     pooled: Ratings = field(repr=False)  # the board on which all writers are one responder
     split: Ratings = field(repr=False)  # the board on which each writer is a responder, named ``human/writer-1a2b``
     # one row per writer, best first: ``writer``, ``gap`` (strength less the mean of all who are no writers), ``ci_low``,
-    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (ten dialogues or more,
-    # and not penalised).
+    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (ten dialogues, and not penalised).
     writers: pd.DataFrame
     average: float  # the mean of the gaps, each writer weighing the same: the average human
     these_low: float  # its interval for these writers and dialogues like these

@@ -34,8 +34,8 @@ def position_bias(
     Parameters
     ----------
     verdicts, rng, n_resamples, ci_level
-        The table of verdicts, orders not yet joined; rows joined elsewhere may be there with the state ``inconsistent``; the
-        others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+        The table of verdicts, with orders not joined, or with joined rows ``inconsistent``; the others as in
+        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -127,10 +127,9 @@ def feature_bias(
 
     Parameters
     ----------
-    verdicts, comparisons : pandas.DataFrame
-        The table of verdicts, whose orders are joined here; the table that names the two replies of each pair.
-    features : pandas.DataFrame
-        One row a ``reply_id`` and one column a feature, as :func:`text_features` gives them.
+    verdicts, comparisons, features : pandas.DataFrame
+        Verdicts, orders joined here; the table of the pairs' replies; one column a feature, as :func:`text_features` gives
+        them.
     within_authors, ci_level : bool, float
         Whether strengths of the responders are in the model; level of the intervals.
 

@@ -37,8 +37,7 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     verdicts : pandas.DataFrame
         The table of verdicts; each compares a reply by ``reference`` with a probe made from it.
     expected, alpha : mapping of str to str, float
-        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``: what it is by construction; for Holm's procedure over a judge's
-        probes.
+        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction; for Holm's procedure over a judge's probes.
 
     Returns
     -------
@@ -53,7 +52,7 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     BiasError
         If a verdict is on another pair, or a word of `expected` is unknown.
 
-    ples
+    Examples
     --------
     >>> ids, names = np.arange(8).repeat(2), {"rater": "judge", "responder_a": "echo", "responder_b": "reference"}
     >>> verdicts = pd.DataFrame({"dialogue_id": ids, "pair_id": ids, "order": ["ab", "ba"] * 8, "verdict": "b", "repeat": 0})

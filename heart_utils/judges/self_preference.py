@@ -1,12 +1,7 @@
-r"""Whether judges favour replies of their own family, on the same replies.
+"""Whether judges favour replies of their own family, on the same replies: their lead for it less that of other judges.
 
-With :math:`O_j` the responders of judge :math:`j`'s family and :math:`N` those of no judge's family, self-preference is
-
-.. math:: b_j = [\bar y_j(O_j) - \bar y_j(N)] - \operatorname{mean}_{k} [\bar y_k(O_j) - \bar y_k(N)]
-
-over judges :math:`k` of other families, all means over the same replies. With people in place of the other judges the same
-difference is called *divergence from people*: it includes whatever model judges have in common against people. Nearest work:
-Spiliopoulou et al. (2025), https://arxiv.org/abs/2508.06709
+With people in place of the other judges the same difference is called *divergence from people*: it includes whatever model
+judges have in common against people. Nearest work: Spiliopoulou et al. (2025), https://arxiv.org/abs/2508.06709
 """
 
 from __future__ import annotations
@@ -22,37 +17,16 @@ from heart_utils.judges.position import BiasError, tested
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_clusters, draw_weights, holm, ratio, standard_error
 from heart_utils.ratings.verdicts import Array
 
-__all__ = ["family_ties", "self_preference"]
-
+__all__ = ["self_preference"]
 
 OWN = "own_family"
 LOWEST, HIGHEST = 1.0, 5.0
 
 
 def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
-    """Tell which responders are each judge's own, and which are nobody's.
+    """Tell which responders are each judge's ``own``, which are ``neutral``, and which judges are ``others``.
 
-    Parameters
-    ----------
-    scores, responders : pandas.DataFrame
-        The tables of these names; the flag ``own_family`` marks a judge's own, and only models may be neutral.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a model judge: ``rater``, ``own`` and ``neutral`` (lists of responders), ``others`` (judges of other families).
-
-    Raises
-    ------
-    BiasError
-        If no judge has own replies, or no model's family is neutral.
-
-    ples
-    --------
-    >>> scores = {"rater": list("jjkk"), "responder": ["mine", "free"] * 2, "flags": [["own_family"], [], [], []]}
-    >>> who = pd.DataFrame({"responder": ["mine", "free"], "responder_kind": "model"})
-    >>> family_ties(pd.DataFrame(scores | {"rater_kind": "model"}), who).values.tolist()
-    [['j', ['mine'], ['free'], ['k']]]
+    Own are those that the flag ``own_family`` marks; neutral are models of no judge's family; others share no family with it.
     """
     judged = scores[scores["rater_kind"] == "model"]
     marked = judged[judged["flags"].map(lambda flags: OWN in flags).astype(bool)]
@@ -94,9 +68,9 @@ def self_preference(
     Raises
     ------
     BiasError
-        As :func:`family_ties`.
+        If no judge has own replies, or no model's family is neutral.
 
-    ples
+    Examples
     --------
     >>> rows = [(f"d{i}", rater, responder) for i in range(40) for rater in "jk" for responder in ("mine", "free")]
     >>> scores = pd.DataFrame(rows, columns=["dialogue_id", "rater", "responder"]).assign(rater_kind="model", state="valid")

@@ -152,14 +152,10 @@ def simulate_designs(
 
     Parameters
     ----------
-    strengths : mapping of str to float
-        The known strength of each responder.
-    n_studies, rng, sizes
-        How many; the others as in :func:`compare_designs`.
-    people, judge : Panel
-        Who judges. All of people's votes are the full design.
-    **design
-        Options of :func:`heart_utils.simulate.study.simulate_study`; every pair is judged unless ``pairs`` says otherwise.
+    strengths, n_studies, rng, sizes
+        The known strength of each responder; how many studies; the others as in :func:`compare_designs`.
+    people, judge, **design
+        Who judges, all of people's votes being the full design; options of :func:`heart_utils.simulate.study.simulate_study`.
 
     Returns
     -------

@@ -43,10 +43,9 @@ def simulate_coverage(
 
     Parameters
     ----------
-    design, n_studies : Design, int
-        Without ties; two or more.
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    design, n_studies, rng, n_resamples, ci_level
+        A :class:`~heart_utils.simulate.power.Design` without ties; two studies or more; the others as in
+        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -196,10 +195,8 @@ def simulate_power(
     ----------
     design, gap : Design, float
         Ties follow Davidson's model; the gap is on the scale of the fit, above zero.
-    rng, n_studies : numpy.random.Generator, int
-        The source of chance; how many studies.
-    ci_level, n_contrasts
-        As in :func:`heart_utils.simulate.power.minimum_gap`.
+    rng, n_studies, ci_level, n_contrasts
+        The source of chance; how many studies; the others as in :func:`heart_utils.simulate.power.minimum_gap`.
 
     Returns
     -------
@@ -256,10 +253,8 @@ def check_saving(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table with people and judges on all dialogues, orders joined.
-    n_labelled : sequence of int
-        How many dialogues people label, one row each.
+    verdicts, n_labelled : pandas.DataFrame, sequence of int
+        The verdicts table with people and judges on all dialogues, orders joined; how many people label, one row each.
     rng, n_held_out, n_draws : numpy.random.Generator, int, int
         The source of chance; dialogues that are set aside, the same for all sizes; random choices of both.
 
@@ -322,10 +317,9 @@ def check_coverage(
     ----------
     strengths, panels : mapping of str to float, sequence of Panel
         As in :func:`heart_utils.simulate.study.simulate_study`; people and one judge.
-    n_labelled : sequence of int
-        How many dialogues people label, one row each.
-    rng, n_dialogues, n_studies, ci_level
-        The source of chance; dialogues a study; studies; level of the intervals.
+    n_labelled, rng, n_dialogues, n_studies, ci_level
+        How many dialogues people label, one row each; the source of chance; dialogues a study; studies; level of the
+        intervals.
 
     Returns
     -------
@@ -382,10 +376,9 @@ def simulate_gate(
 
     Parameters
     ----------
-    null : {"regenerated", "re-asked"}
-        What differs where `drop` is 0: the candidate's replies were written anew, or the same replies were judged anew.
-    drop, direct : float, bool
-        Rating points of the fit by which the candidate truly lies below; whether baseline and candidate meet.
+    null, drop, direct : {"regenerated", "re-asked"}, float, bool
+        Whether an equal candidate's replies were written anew, or the same replies judged anew; rating points of the fit by
+        which it truly lies below; whether baseline and candidate meet.
     mode, max_drop, alpha
         As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is :func:`heart_utils.gate.compare_anytime`.
     n_studies, n_runs, n_dimensions, n_dialogues : int
@@ -396,8 +389,7 @@ def simulate_gate(
     Returns
     -------
     pandas.DataFrame
-        One row per study and run: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and ``n_dialogues`` (of an
-        anytime gate).
+        One row per study and run: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and ``n_dialogues``.
 
     Raises
     ------

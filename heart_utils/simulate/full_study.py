@@ -18,7 +18,6 @@ from heart_utils.simulate.study import Panel, Study, simulate_study
 
 __all__ = ["LAYOUTS", "Margins", "Settings", "calibrate", "simulate_heart"]
 
-
 N_MODELS = 16
 N_RATERS = 300
 MODEL_SD = 0.6

@@ -72,10 +72,8 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
 
     Parameters
     ----------
-    design : Design
-        The study.
-    power, ci_level, n_contrasts : float, float, int
-        Chance of finding the gap; level of the interval; contrasts that must hold at once (Bonferroni), 1 for one difference
+    design, power, ci_level, n_contrasts : Design, float, float, int
+        The study; chance of finding the gap; level of the interval; contrasts that must hold at once (Bonferroni), 1 for one
         chosen beforehand. By default all pairs of responders, by ``simultaneous_quantile``.
 
     Returns
@@ -140,9 +138,8 @@ def plan_study(
     Returns
     -------
     pandas.DataFrame
-        The designs' own columns, ``n_verdicts``, ``gap`` (strength), ``gap_points`` (rating points), ``win_probability`` (of
-        the better over the other at that gap), and the parts of its variance that come from ``verdicts``, ``dialogues``,
-        ``raters``.
+        The designs' own columns, ``n_verdicts``, ``gap``, ``gap_points`` (rating points), ``win_probability`` (of the better at
+        that gap), and the parts of the variance of a difference that come from ``verdicts``, ``dialogues`` and ``raters``.
 
     Examples
     --------

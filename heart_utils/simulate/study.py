@@ -43,8 +43,7 @@ BEHAVIOURS = {
     "patient_coin": Behaviour(0.0, 0.0, 40.0, 0.98),
     "careless_reader": Behaviour(0.2, 0.0, 12.0, 0.5),
 }
-"""Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. ``careful`` and ``hurried`` do the task, the others do not.
-``coin`` and ``first_side`` pass a check for one of two sides and one of five strengths by chance, 1 in 10."""
+"""Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. Only ``careful`` and ``hurried`` do the task."""
 
 SPREAD = 1.5  # standard deviation between pairs of the log-odds by which a careful rater prefers one reply
 TIES = 0.2  # chance of a tie between equals; it falls with the difference
@@ -69,8 +68,7 @@ def simulate_raters(
     behaviours, rng : mapping of str to int, numpy.random.Generator
         A name in :data:`BEHAVIOURS` -> how many raters; the source of chance.
     load, votes, n_checks, advantage : int, int, int, float
-        Pairs a rater, give or take one; raters a pair; attention checks a rater; log-odds by which a careful one prefers x to
-        y.
+        Pairs a rater, give or take one; raters a pair; attention checks a rater; log-odds of a careful one for x.
 
     Returns
     -------
@@ -116,12 +114,8 @@ def simulate_raters(
     verdicts = verdicts_table(pairs, pair, a_first, **said, margin=margin, state="valid").assign(seconds=seconds)
     verdicts["position"] = verdicts.groupby("rater").cumcount() + 1
     done = np.bincount(rater, minlength=n_raters)
-    counts = {
-        "n_checks": n_checks,
-        "n_checks_passed": rng.binomial(n_checks, style["passes"]),
-        "n_shown": done,
-        "n_answered": done,
-    }
+    counts = {"n_checks": n_checks, "n_checks_passed": rng.binomial(n_checks, style["passes"])}
+    counts |= {"n_shown": done, "n_answered": done}
     about = {"rater_kind": "human", "study": "simulated", "population": "simulated", "language": "none", "pay": "none"}
     raters = pd.DataFrame({"rater": names, **counts, **about, "completed": True, "simulated": True})
     truth = pd.DataFrame({"rater": names, "behaviour": kinds})
@@ -220,8 +214,7 @@ class Study:
     verdicts: pd.DataFrame
     scores: pd.DataFrame
     # ``dimension``, ``slice``, ``rater_kind``, ``responder``, ``strength`` (in an average dialogue, for an average rater) and
-    # ``marginal``: what a fit to win probabilities averaged over dialogues and raters tends to, which is the smaller. Both
-    # have mean zero
+    # ``marginal``, what a fit to averaged win probabilities tends to, which is the smaller; both have mean zero
     truth: pd.DataFrame
 
 
@@ -255,10 +248,9 @@ def simulate_study(
 
     Parameters
     ----------
-    rng, panels : numpy.random.Generator, sequence of Panel
-        The source of chance; who judges.
-    strengths, n_responders : mapping of str to float, int
-        Responder -> strength on the first dimension, who is called ``human...`` being a person; or how many to draw.
+    rng, panels, strengths, n_responders
+        The source of chance; who judges; responder -> strength, who is called ``human...`` being a person, or how many to
+        draw.
     n_dialogues, n_twins : int
         Dialogues of the slice ``standard``, with a history each; further ones with two, ``adversarial`` and ``calm_twin``.
     pairs, orders : int or "all", {"random", "both"}
@@ -462,16 +454,14 @@ def simulate_writers(
     ----------
     models, rng : mapping of str to float, numpy.random.Generator
         Model -> strength; the source of chance.
-    writer_sd, dialogue_sd : float
-        Standard deviations in log-odds: of the people from whom writers are drawn, and of replies about it.
-    n_writers, writers_per_history, n_dialogues : int
-        The pool, how many of it write for each history, and how many histories, one a dialogue.
+    n_writers, writers_per_history, n_dialogues, writer_sd, dialogue_sd
+        The pool; how many write for each history; histories, one a dialogue; standard deviations in log-odds of the people
+        from whom writers are drawn, and of replies about their writer's strength.
 
     Returns
     -------
     Study
-        Writers take turns; all are the responder ``human``. ``truth``: a row a writer, with ``strength`` less the models'
-        mean.
+        Writers take turns; all are the responder ``human``. ``truth`` has ``strength`` less the models' mean.
 
     Raises
     ------
