@@ -87,15 +87,15 @@ def pairwise_agreement(
     Agreement
         ``.table`` has one row a group: the columns of `by`; ``agreement``, the share of pairs of votes that are the same;
         ``author_only``, the share that the commonest answer on these two authors in *other* dialogues would reach;
-        ``advantage``, the first minus the second; ``kappa``; ``kappa_within``, beyond habits within each pair of authors; each
-        with ``_low`` and ``_high``, and ``nan`` without a value; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of
-        replies), ``n_clusters``, ``decided_share`` (pairs of votes without a tie), ``provisional``.
+        ``advantage``, the first minus the second; ``kappa``; ``kappa_within``, beyond habits within pairs of authors; each
+        with ``_low`` and ``_high``; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of replies), ``n_clusters``,
+        ``decided_share`` (pairs of votes without a tie), ``provisional``.
 
     Raises
     ------
     AgreementError
-        If a party has no vote, nobody shares a pair, a rater answers a pair twice or in two orders, the table holds scores, or
-        nothing is decided; with two clusters, if people are fewer than 20, belong to one dialogue each, or are no party.
+        If a party has no vote, nobody shares a pair, a rater answers one twice or in two orders, the table holds scores,
+        nothing is decided, or, with two clusters, people are fewer than 20, belong to one dialogue each, or are no party.
 
     Examples
     --------
@@ -136,10 +136,7 @@ def pairwise_agreement(
 
 @dataclass(frozen=True)
 class VotePairs:
-    """Pairs of votes that count, summed for each unit and group: the first party's label (a, tie, b) by the second's.
-
-    Where both parties are the same, each pair of votes adds one half in both places.
-    """
+    """Pairs of votes that count: the first party's label (a, tie, b) by the second's. Within one party each is two halves."""
 
     counts: Array  # (rows, 3, 3)
     unit: Codes
@@ -193,11 +190,7 @@ class VotePairs:
 
 @dataclass(frozen=True, eq=False)
 class AuthorBaseline:
-    """What somebody who knows the two authors and reads nothing would answer, and how often that is right.
-
-    The answer is the commonest label of the first party's votes on the same two authors (of the same group, where groups divide
-    units) in all other clusters. Labels that are equally common share it: where nobody judged these two it is a coin.
-    """
+    """What one who reads nothing would answer: the first party's commonest label on these two authors in all other clusters."""
 
     told: Array  # (clusters, families, labels): what the first party said of each pair of authors
     cluster: Codes  # of each cell, which is a family in a cluster
@@ -331,11 +324,7 @@ def _measures(sums: Array, margins: Array, right: Array) -> Array:
 def _vary_people(
     votes: Votes, verdicts: pd.DataFrame, pairs: VotePairs, between: tuple[str, str], by: Sequence[str]
 ) -> tuple[Array, Codes]:
-    """Give what other people would add to the variance of each measure, (groups, measures), and how many there are.
-
-    What a person adds is a derivative: by how much the measures move with the weight of the pairs of votes that the person
-    is in (a pair of votes counts for each person in it); what the names say is kept.
-    """
+    """Give what other people would add to the variance of each measure, by its derivatives, and how many people there are."""
     if "human" not in between:
         raise AgreementError(f"Raters are drawn anew only where a party is people ('human'); got {between!r}.")
     if pairs.symmetric and "rater" in by:

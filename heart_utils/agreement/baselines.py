@@ -158,9 +158,7 @@ class Ceiling:
     estimate: float  # the ceiling, from how the votes on a pair split
     ci_low: float
     ci_high: float
-    # whether half of the pairs have five votes or more. If not, the splits say little more than how often two people agree:
-    # the ends are then those of the bounds, and the estimate is a guess.
-    decides: bool
+    decides: bool  # half of the pairs have five votes or more; else the ends are those of the bounds, the estimate a guess
     ci_level: float
     n_pairs: int  # pairs of replies with three decided votes or more
     n_clusters: int

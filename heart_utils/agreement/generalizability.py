@@ -170,9 +170,8 @@ def check_reliability(
     Returns
     -------
     pandas.DataFrame
-        One row a half: ``predicted``; measured between disjoint sets of the other half, ``intraclass`` (mean covariance of
-        responders' means over their mean variance) and ``correlation`` (mean Pearson correlation, without sets in which all
-        responders are equal); and ``components``, predicted by the other half.
+        One row a half: ``predicted``; between disjoint sets of the other half, ``intraclass`` (mean covariance of responders'
+        means over their mean variance) and ``correlation`` (mean of Pearson's); ``components``, predicted by that half.
 
     Examples
     --------
@@ -224,10 +223,7 @@ def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
 
 
 def _estimates(cells: Array) -> dict[str, float]:
-    """Estimate the variance components; the last, "rest", includes chance.
-
-    The component of an effect is the alternating sum of the mean squares of all effects that include it, over its cells' size.
-    """
+    """Estimate components: alternating sums of the mean squares of all effects that include one, over the size of its cells."""
     cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
     parts: dict[tuple[int, ...], Array] = {(): cells}
     for axis in range(cells.ndim):  # split each part into its mean over the axis and what is left

@@ -1,7 +1,4 @@
-"""Coefficients of agreement beyond chance: one body for kappa, AC1, alpha and intraclass correlations.
-
-`krippendorff`, statsmodels, scikit-learn and pingouin give the same values (tests hold that), without clusters.
-"""
+"""Coefficients of agreement beyond chance, with intervals; tests compare them with statsmodels, pingouin and others."""
 
 from __future__ import annotations
 

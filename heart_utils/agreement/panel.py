@@ -36,8 +36,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     Returns
     -------
     pandas.DataFrame
-        One row a person with 30 items or more: ``rater``, ``n_items``, ``judge_wins`` and ``rater_wins`` (shares of items),
-        ``p_value``, ``rejected`` (the judge is no worse). It passes if half of the people or more are rejected.
+        One row a person with 30 items or more: ``rater``, ``n_items``, ``judge_wins``, ``rater_wins`` (shares of items),
+        ``p_value``, ``rejected``: the judge is no worse. It passes if half of the people or more are rejected.
 
     Raises
     ------
@@ -93,15 +93,13 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
     Parameters
     ----------
     table, n_resamples, ci_level, rng
-        Scores or verdicts on one dimension, of which units that all judges and two people (or one) answered enter; the others
-        as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+        Scores or verdicts on one dimension; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        ``reliability``, ``rho`` and ``n_eff``, each of the two with ``_low`` and ``_high``, ``ci_level``, ``n_units``,
-        ``n_clusters``, ``provisional``. One row with two people or more a unit, its reliability ``nan``; or one for each
-        reliability assumed. A negative rho gives more than k, and without bound from -1 / (k - 1) on.
+        ``rho`` and ``n_eff`` with ``_low`` and ``_high``, ``ci_level``, ``n_units``, ``n_clusters``, ``provisional``: one row,
+        or with one person a unit one for each ``reliability`` assumed. A negative rho gives more than k judges.
 
     Raises
     ------

@@ -110,10 +110,8 @@ def prediction_powered_ratings(
 
     Raises
     ------
-    AgreementError
-        If fewer than five dialogues hold people's verdicts, the judge said nothing on some of them, or there are no others.
-    NotComparableError
-        If people's comparisons do not link all responders.
+    AgreementError, NotComparableError
+        If people judged fewer than five dialogues, or the judge not all of these or no others; or responders are not linked.
 
     Examples
     --------

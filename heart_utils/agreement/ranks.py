@@ -39,8 +39,8 @@ def rank_agreement(
     Returns
     -------
     pandas.DataFrame
-        One row a ``dimension``: ``tau`` with ``tau_low`` and ``tau_high``, ``ci_level``, ``n_histories`` (times pairs of
-        raters), ``n_defined`` (with a tau), ``n_clusters``, ``provisional``.
+        One row a ``dimension``: ``tau``, ``tau_low``, ``tau_high``, ``ci_level``, ``n_histories``, ``n_defined``,
+        ``n_clusters``, ``provisional``.
 
     Raises
     ------
@@ -118,8 +118,8 @@ def track_recipients(
     Returns
     -------
     pandas.DataFrame
-        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation`` (``nan`` without variation),
-        ``ci_low``, ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters``, ``provisional``.
+        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``, ``ci_low``, ``ci_high``,
+        ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters``, ``provisional``.
 
     Raises
     ------

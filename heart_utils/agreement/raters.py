@@ -56,11 +56,10 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     Returns
     -------
     pandas.DataFrame
-        One row per ``rater``: ``n_verdicts`` (valid); ``median_seconds``; ``share_first`` (of choices, for the reply shown
-        first), ``side_p``, the chance of one as far from a half; ``longest_run`` of one side and ``run_p``, the chance of one
-        as long in fair tosses; ``agreement`` with the majority of the others on ``n_compared`` pairs, a split majority
-        counting half; ``tie_share``; ``reliability`` (Dawid and Skene's) with ``ci_low``, ``ci_high`` and ``ci_level``;
-        ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
+        One row per ``rater``: ``n_verdicts``, ``median_seconds``, ``tie_share``; ``share_first`` (of choices, for the reply
+        shown first) and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side and ``run_p``, the
+        chance of one as long; ``agreement`` with the majority of the others on ``n_compared`` pairs; ``reliability`` (Dawid
+        and Skene's) with ``ci_low``, ``ci_high``, ``ci_level``; ``n_checks``, ``n_checks_failed``.
 
     Raises
     ------
@@ -262,11 +261,11 @@ def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd
 
 
 def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) -> tuple[float, float, float]:
-    r"""Estimate the standard deviation between units from noisy effects.
+    r"""Estimate the standard deviation between units from noisy effects, with its interval.
 
-    The generalised :math:`Q(\tau^2) = \sum_i (y_i - \bar y)^2 / (v_i + \tau^2)`, with the mean weighted alike, has the
-    expectation :math:`k - 1` at the true value; where it equals quantiles of :math:`\chi^2_{k-1}` lie the ends of the interval.
-    Source: Paule and Mandel (1982), https://doi.org/10.6028/jres.087.022 Viechtbauer (2007), https://doi.org/10.1002/sim.2514
+    There the generalised :math:`Q(\tau^2) = \sum_i (y_i - \bar y)^2 / (v_i + \tau^2)` equals :math:`k - 1`, or quantiles of
+    :math:`\chi^2_{k-1}`. Source: Paule and Mandel (1982), https://doi.org/10.6028/jres.087.022 Viechtbauer (2007),
+    https://doi.org/10.1002/sim.2514
     """
     df = len(effects) - 1
 

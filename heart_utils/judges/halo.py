@@ -1,7 +1,4 @@
-"""Are the dimensions one dimension? Dimensions are the traits and raters the methods of a multitrait-multimethod table.
-
-History and responder means are taken out first. Source: Campbell and Fiske (1959), https://doi.org/10.1037/h0046016
-"""
+"""Are the dimensions one? A multitrait-multimethod table (Campbell and Fiske, 1959, https://doi.org/10.1037/h0046016)."""
 
 from __future__ import annotations
 

@@ -34,16 +34,14 @@ def position_bias(
     Parameters
     ----------
     verdicts, rng, n_resamples, ci_level
-        The table of verdicts, with orders not joined, or with joined rows ``inconsistent``; the others as in
-        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+        The table of verdicts, orders not yet joined; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a rater, dimension and measure: ``first_share`` (of valid verdicts in a known order, won by the reply shown
-        first, a tie being half), ``inconsistent_share`` (of pairs seen in both orders, that changed their winner),
-        ``tie_share`` (of valid verdicts), ``failed_share`` (of answers), each with ``value``, ``ci_low``, ``ci_high``, ``n``,
-        ``n_clusters``, ``provisional`` and ``why``: empty, or why there is no value or interval.
+        One row a rater, dimension and measure: ``first_share`` (of valid verdicts, won by the reply shown first),
+        ``inconsistent_share`` (of pairs seen in both orders), ``tie_share``, ``failed_share`` (of answers); ``value``,
+        ``ci_low``, ``ci_high``, ``n``, ``n_clusters``, ``provisional`` and ``why`` there is no value or interval.
 
     Examples
     --------
@@ -86,8 +84,8 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        By ``reply_id``: ``log2_words`` (one more is twice as long), ``list_marks`` (1 if a line begins with a bullet or a
-        number), ``first_person`` (1 if the writer says I), ``question`` (1 if it asks something).
+        By ``reply_id``: ``log2_words``, and 1 or 0 for ``list_marks`` (a line begins with a bullet or a number),
+        ``first_person`` (the writer says I), ``question`` (it asks something).
 
     Examples
     --------
@@ -128,8 +126,7 @@ def feature_bias(
     Parameters
     ----------
     verdicts, comparisons, features : pandas.DataFrame
-        Verdicts, orders joined here; the table of the pairs' replies; one column a feature, as :func:`text_features` gives
-        them.
+        Verdicts, orders joined here; the table of the pairs' replies; a column a feature, as :func:`text_features` gives.
     within_authors, ci_level : bool, float
         Whether strengths of the responders are in the model; level of the intervals.
 
@@ -254,8 +251,7 @@ def compare_answers(
     -------
     pandas.DataFrame
         One row a rater, dimension and two conditions ``one`` and ``other``: ``same_share`` of pairs in one order that got the
-        same verdict, with ``ci_low`` and ``ci_high``, ``n``, ``n_failed`` (questions with a failed answer under either),
-        ``n_clusters``, ``provisional``. No rows where nobody was asked under two conditions.
+        same verdict, ``ci_low``, ``ci_high``, ``n``, ``n_failed`` (questions, under either), ``n_clusters``, ``provisional``.
 
     Examples
     --------

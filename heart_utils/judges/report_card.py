@@ -29,8 +29,8 @@ BASE = "reference"
 def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
-    Orders are joined first. A judge that contradicts itself is right by half; one that gives probabilities is right if their
-    mean is above one half.
+    Orders are joined first. A judge that contradicts itself is right by half; one with probabilities, if their mean is above a
+    half.
 
     Parameters
     ----------
@@ -42,10 +42,9 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     Returns
     -------
     pandas.DataFrame
-        One row a judge and probe, in the order of `expected`: ``right`` (share of dialogues in which the unspoilt reply is
-        preferred), with Wilson's ``ci_low``, ``ci_high`` and ``ci_level``, ``p`` (two-sided sign test over dialogues, halves
-        left out), ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``n`` dialogues,
-        ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        One row a judge and probe: ``right`` (share of dialogues in which the unspoilt reply is preferred), Wilson's ``ci_low``
+        and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test over dialogues), ``p_holm``, ``contradicted`` (share of
+        pairs), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
 
     Raises
     ------

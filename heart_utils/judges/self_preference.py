@@ -1,8 +1,4 @@
-"""Whether judges favour replies of their own family, on the same replies: their lead for it less that of other judges.
-
-With people in place of the other judges the same difference is called *divergence from people*: it includes whatever model
-judges have in common against people. Nearest work: Spiliopoulou et al. (2025), https://arxiv.org/abs/2508.06709
-"""
+"""Whether judges favour their own family, as Spiliopoulou et al. (2025) ask (https://arxiv.org/abs/2508.06709)."""
 
 from __future__ import annotations
 
@@ -24,10 +20,7 @@ LOWEST, HIGHEST = 1.0, 5.0
 
 
 def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
-    """Tell which responders are each judge's ``own``, which are ``neutral``, and which judges are ``others``.
-
-    Own are those that the flag ``own_family`` marks; neutral are models of no judge's family; others share no family with it.
-    """
+    """Tell each judge's own responders (by a flag), models of no judge's family, and judges of other families."""
     judged = scores[scores["rater_kind"] == "model"]
     marked = judged[judged["flags"].map(lambda flags: OWN in flags).astype(bool)]
     own = {str(rater): set(rows) for rater, rows in marked.groupby("rater")["responder"]}
@@ -49,8 +42,9 @@ def self_preference(
 ) -> pd.DataFrame:
     """Estimate self-preference of each judge and dimension, and its divergence from people beside it.
 
-    A reply counts where the judge and all it is compared with gave it a valid score. On the scale ``score`` means are
-    differences of points; on ``logit`` each mean is first taken to its place between the lowest and the highest score.
+    The judge's mean of its own family's replies less that of neutral models', minus the same difference of judges of other
+    families, or of people (*divergence*, which includes what all judges share). A reply counts where all of them gave it a
+    valid score. On the scale ``logit`` each mean is first taken to its place between the lowest and the highest score.
 
     Parameters
     ----------
@@ -61,9 +55,9 @@ def self_preference(
     -------
     pandas.DataFrame
         One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``: ``estimate``, ``se``, ``ci_low``,
-        ``ci_high``, ``p`` (two-sided, as its interval) and ``p_holm`` (over judges and dimensions), ``own_judge``,
-        ``own_others`` (the two differences that are compared), ``ceiling`` (share of the judge's own and neutral scores at the
-        top), ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why`` (empty, or why there is no estimate).
+        ``ci_high``, ``p`` (two-sided, as its interval), ``p_holm`` (over judges and dimensions), ``own_judge`` and
+        ``own_others`` (the two differences), ``ceiling`` (share of the judge's own and neutral scores at the top),
+        ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why`` (empty, or why there is no estimate).
 
     Raises
     ------
@@ -72,15 +66,12 @@ def self_preference(
 
     Examples
     --------
-    >>> rows = [(f"d{i}", rater, responder) for i in range(40) for rater in "jk" for responder in ("mine", "free")]
-    >>> scores = pd.DataFrame(rows, columns=["dialogue_id", "rater", "responder"]).assign(rater_kind="model", state="valid")
-    >>> own = (scores["rater"] == "j") & (scores["responder"] == "mine")
-    >>> scores = scores.assign(flags=own.map({True: ["own_family"], False: []}), score=3.0 + own + np.arange(160) // 4 % 2)
-    >>> scores = scores.assign(reply_id=scores["dialogue_id"] + scores["responder"], dimension="empathy")
-    >>> who = pd.DataFrame({"responder": ["mine", "free"], "responder_kind": "model"})
-    >>> found = self_preference(scores, who, rng=np.random.default_rng(1), n_resamples=50)
-    >>> found.query("scale == 'score'")["estimate"].tolist()
-    [1.0]
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=40, pairs="all", scores=True)
+    >>> own = (study.scores["rater_kind"] == "model") & (study.scores["responder"] == "model_02")
+    >>> scores = study.scores.assign(rater=study.scores["rater_kind"], flags=own.map({True: ["own_family"], False: []}))
+    >>> self_preference(scores, study.responders, rng=np.random.default_rng(1), n_resamples=50)["against"].tolist()
+    ['people', 'people']
     """
     ties = family_ties(scores, responders)
     people = sorted(scores.loc[scores["rater_kind"] == "human", "rater"].unique())

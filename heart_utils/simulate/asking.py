@@ -25,10 +25,8 @@ LEAST = 0.2  # chance, in the second wave, of a pair of a dialogue that nobody w
 def ask_for_votes(verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator) -> pd.DataFrame:
     """Keep about so many of people's votes, spread over all dialogues and pairs, and all of the judges'.
 
-    In one wave every pair of every dialogue has the same chance. A second, after a share `first` of the votes, asks where they
-    move differences that are still open: of responders whose ranges of ranks overlap. ``stands_for`` is one over the known
-    chance of having been asked, over the number of votes there; with two waves the mean of each wave's, with weights that
-    were fixed before a vote was seen, so that the first wave cannot bias the second.
+    A second wave, after a share `first` of the votes, asks where differences are still open. ``stands_for`` is one over the
+    known chance of having been asked, over the votes there; with two waves their mean, by weights fixed beforehand.
     """
     people, judges = (verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False))
     people = people.iloc[rng.permutation(len(people))]  # any vote on a cell is as likely as any other to be the first
@@ -95,8 +93,8 @@ def compare_designs(
     -------
     pandas.DataFrame
         One row a design, from people alone and with the judge: ``votes`` (share asked for), ``apart`` (pairs told apart),
-        ``range`` (mean ranks in a range of ranks), ``width`` (mean, of intervals), ``saving``, ``most_saving``; where the
-        truth is known, ``covered`` (share of strengths), ``false`` (whether a range is wrong), ``error`` (sum of squares).
+        ``range`` (mean ranks in a range), ``width`` (of intervals), ``saving``, ``most_saving``; where the truth is known,
+        ``covered`` (share of strengths), ``false`` (whether a range is wrong), ``error`` (sum of squares).
 
     Examples
     --------

@@ -37,22 +37,19 @@ def simulate_coverage(
 ) -> pd.DataFrame:
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
-    Strengths are normal with standard deviation 0.6. The truth is what a fit to averaged win probabilities tends to, with
-    these raters or with raters like these. The released formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder)
-    and the bootstrap over verdicts cover neither, and are compared with the first.
+    The truth is what a fit to averaged win probabilities tends to, with these raters or with raters like these. The released
+    formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts are for neither.
 
     Parameters
     ----------
     design, n_studies, rng, n_resamples, ci_level
-        A :class:`~heart_utils.simulate.power.Design` without ties; two studies or more; the others as in
-        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+        Without ties; two or more; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
         One row a kind of ``interval``, its ``population`` and ``quantity`` (``"strength"`` or ``"difference"`` of two):
-        ``coverage`` (the mean over studies of the share that holds), ``mc_error`` (its Monte Carlo standard error), ``width``
-        (mean, in log-odds), ``promised``, ``n_studies``, ``simulated``.
+        ``coverage``, ``mc_error`` (Monte Carlo), ``width``, ``promised``, ``n_studies``, ``simulated``.
 
     Raises
     ------
@@ -162,10 +159,7 @@ def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> 
 
 
 def placed(place: Callable[[float], Array], shown: float, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
-    """Place strengths by the distance of the first two at which the fit, to infinitely many dialogues, shows a gap.
-
-    Replies that turn out well or badly make verdicts noisier, so the fitted gap is smaller than the true one.
-    """
+    """Place strengths such that the fit, to infinitely many dialogues of noisy replies, shows a gap between the first two."""
 
     def missed(distance: float) -> float:
         fitted = tends_to(place(distance)[None], spread, pairs, nu)
@@ -261,8 +255,8 @@ def check_saving(
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``, ``saved_se`` (Monte Carlo), and means
-        over draws of ``estimated`` (what the method says of itself), ``at_most`` (its bound), ``rho_squared`` and ``weight``.
+        One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``, ``saved_se`` (Monte Carlo); means over
+        draws of ``estimated`` (by the method itself), ``at_most``, ``rho_squared`` and ``weight``.
 
     Raises
     ------
@@ -318,14 +312,13 @@ def check_coverage(
     strengths, panels : mapping of str to float, sequence of Panel
         As in :func:`heart_utils.simulate.study.simulate_study`; people and one judge.
     n_labelled, rng, n_dialogues, n_studies, ci_level
-        How many dialogues people label, one row each; the source of chance; dialogues a study; studies; level of the
-        intervals.
+        How many dialogues people label, one row each; the source of chance; dialogues a study; studies; the level.
 
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``; ``powered mean`` and ``powered sem`` (share of responders whose interval holds the
-        truth, mean over studies and its standard error); ``people mean`` and ``people sem``, from people alone.
+        One row a size: ``n_labelled``; of the share of responders whose interval holds the truth, ``powered mean`` and
+        ``powered sem`` over studies, and ``people mean`` and ``people sem`` from people alone.
 
     Examples
     --------

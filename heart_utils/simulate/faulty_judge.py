@@ -88,8 +88,8 @@ def recover_faults(
     Returns
     -------
     pandas.DataFrame
-        One row a judge of :data:`PLANTED` and measure that its fault moves: ``fault``, ``measure`` in words, ``planted`` (what
-        the measure is by arithmetic), ``found``, ``ci_low``, ``ci_high``, ``ci_level``, ``simulated``.
+        One row a judge of :data:`PLANTED` and ``measure`` that its ``fault`` moves: ``planted`` (the measure by arithmetic),
+        ``found``, ``ci_low``, ``ci_high``, ``ci_level``, ``simulated``.
 
     Examples
     --------

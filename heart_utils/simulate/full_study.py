@@ -1,7 +1,4 @@
-"""A study of HEART's size, drawn so that its margins are the published ones. Everything it gives is simulated.
-
-The published figures fix the four :class:`Settings`. How far models differ, and raters' tastes, are assumed and named.
-"""
+"""A simulated study of HEART's size with the published margins; how far models differ, and raters' tastes, are assumed."""
 
 from __future__ import annotations
 

@@ -138,8 +138,8 @@ def plan_study(
     Returns
     -------
     pandas.DataFrame
-        The designs' own columns, ``n_verdicts``, ``gap``, ``gap_points`` (rating points), ``win_probability`` (of the better at
-        that gap), and the parts of the variance of a difference that come from ``verdicts``, ``dialogues`` and ``raters``.
+        The designs' own columns, ``n_verdicts``, ``gap``, ``gap_points``, ``win_probability`` (of the better at that gap), and
+        the parts of the variance of a difference that come from ``verdicts``, ``dialogues`` and ``raters``.
 
     Examples
     --------

@@ -249,8 +249,7 @@ def simulate_study(
     Parameters
     ----------
     rng, panels, strengths, n_responders
-        The source of chance; who judges; responder -> strength, who is called ``human...`` being a person, or how many to
-        draw.
+        The source of chance; who judges; responder -> strength (``human...`` is a person), or how many to draw.
     n_dialogues, n_twins : int
         Dialogues of the slice ``standard``, with a history each; further ones with two, ``adversarial`` and ``calm_twin``.
     pairs, orders : int or "all", {"random", "both"}
@@ -298,9 +297,10 @@ def simulate_study(
     kinds = ["human" if name.startswith("human") else "model" for name in names]
     met = _draw_pairs(rng, len(slices), len(names), pairs)
     pairs_met = pairs_table(histories, names, *met)
+    lines = list(dimensions)
     every = [(panel, _names_of(panel, number)) for number, panel in enumerate(panels)]
-    judged = [_judge(rng, *panel, there, met, pairs_met, orders, dimensions) for panel in every]
-    scored = [_score(rng, *panel, there, histories, names, dimensions) for panel in every if scores]
+    judged = [_judge(rng, *panel, there, met, pairs_met, orders, lines) for panel in every]
+    scored = [_score(rng, *panel, there, histories, names, lines) for panel in every if scores]
     verdicts = pd.concat(judged, ignore_index=True)
     shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id")
     return Study(
@@ -331,14 +331,7 @@ def _draw_pairs(rng: Generator, n_histories: int, size: int, pairs: int | str) -
 
 
 def _judge(
-    rng: Generator,
-    panel: Panel,
-    raters: list[str],
-    there: Array,
-    met: Met,
-    pairs: pd.DataFrame,
-    orders: str,
-    lines: Sequence[str],
+    rng: Generator, panel: Panel, raters: list[str], there: Array, met: Met, pairs: pd.DataFrame, orders: str, lines: list[str]
 ) -> pd.DataFrame:
     """Let one panel judge: `there` holds strengths in each dialogue, (dimensions, histories, responders)."""
     pair, rater, a_first = _show(rng, len(pairs), panel, orders)
@@ -380,13 +373,7 @@ def _margins(rng: Generator, lean: Array) -> Array:
 
 
 def _score(
-    rng: Generator,
-    panel: Panel,
-    raters: list[str],
-    there: Array,
-    histories: pd.DataFrame,
-    names: list[str],
-    lines: Sequence[str],
+    rng: Generator, panel: Panel, raters: list[str], there: Array, histories: pd.DataFrame, names: list[str], lines: list[str]
 ) -> pd.DataFrame:
     """Let one rater of a panel score each reply: its strength there, the rater's severity, noise, cut to 1..5."""
     dimension, history, responder = np.unravel_index(np.arange(there.size), there.shape)
