@@ -87,9 +87,8 @@ def prediction_powered_ratings(
     With s the score of a dialogue (wins minus expected wins of each responder), strengths solve :math:`\overline{s^H}_n -
     \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues with people's verdicts and N with the judge's. On the n
     dialogues the judge counts on the pairs that people judged, so its bias cancels, and :math:`\lambda` only decides the gain.
-    It minimises the variance :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2` with :math:`d = s^{J'} -
-    \tfrac nN s^J`, for each dialogue from the others. Sources: Angelopoulos et al. (2023), https://arxiv.org/abs/2311.01453;
-    Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
+    It minimises the variance, and is estimated for each dialogue from the others. Sources: Angelopoulos et al. (2023),
+    https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Parameters
     ----------
@@ -258,7 +257,7 @@ def _left_out(one: Array, other: Array) -> Array:
 
 
 def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:
-    """Give the covariance of strengths."""
+    """Give the covariance of strengths, of Var(own - weight apart) / n + weight² (N - n) Var(elsewhere) / N²."""
     n, n_all = len(own), len(elsewhere)
     labelled = np.atleast_2d(np.cov(own - weights[:, None] * apart, rowvar=False)) / n
     rest = weights.mean() ** 2 * (1.0 - share) / n_all * np.cov(elsewhere, rowvar=False)

@@ -264,8 +264,7 @@ def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) ->
     r"""Estimate the standard deviation between units from noisy effects, with its interval.
 
     There the generalised :math:`Q(\tau^2) = \sum_i (y_i - \bar y)^2 / (v_i + \tau^2)` equals :math:`k - 1`, or quantiles of
-    :math:`\chi^2_{k-1}`. Source: Paule and Mandel (1982), https://doi.org/10.6028/jres.087.022 Viechtbauer (2007),
-    https://doi.org/10.1002/sim.2514
+    :math:`\chi^2_{k-1}`. Source: Paule and Mandel (1982); Viechtbauer (2007), https://doi.org/10.1002/sim.2514
     """
     df = len(effects) - 1
 
