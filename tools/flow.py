@@ -19,7 +19,7 @@ FOLDERS = {"published": "quoted", "heart": "measured/heart_tables", "esconv": "m
 DRAWS = {"normal", "standard_normal", "binomial", "poisson", "uniform", "beta", "gamma", "exponential", "multinomial", "random"}
 """Methods of a random generator that invent data; those that resample data are not among them."""
 
-RESAMPLE = {"label_some", "check_saving"}
+RESAMPLE = {"check_saving"}
 """Functions beside the simulations that draw from the rows which they get and invent none."""
 
 

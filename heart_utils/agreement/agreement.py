@@ -60,31 +60,25 @@ def pairwise_agreement(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Agreement:
-    r"""Measure how often two parties say the same of a pair of replies, and what that is worth.
+    """Measure how often two parties say the same of a pair of replies, and what that is worth.
 
     Every vote of one party is compared with every vote of the other on the same pair of replies, as by Zheng et al. (2023),
-    https://arxiv.org/abs/2306.05685. Beside the share of equal votes stands what needs no reading: for each pair of votes,
-    what the first party said most often of the same two authors in *other* dialogues. And
-    :math:`\kappa = (p_o - p_e) / (1 - p_e)` twice: with :math:`p_e` from the share of ties alone, since a and b are arbitrary
-    names (without ties this is :math:`2 p_o - 1`), and with :math:`p_e` from each pair of authors' own margins.
+    https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`, once with :math:`p_e` from the share of ties
+    alone, since a and b are arbitrary names, and once with :math:`p_e` from each pair of authors' own margins.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
         The verdicts table, two orders of a pair joined by ``combine_orders``; where these contradict each other it is a tie.
     between : tuple of str
-        Two parties: ``"human"``, ``"model"``, or a rater's name. People come first: the answer from the authors' names is
-        learnt from the first party's votes and held against them; where both parties are the same, against both votes.
+        Two parties: ``"human"``, ``"model"`` or a rater's name. People come first: the author-only baseline learns from them.
     ties : {"include", "exclude"}
         Whether a tie is an answer like the others, or only pairs of votes count that both decided.
     by : sequence of str
-        What divides the rows: columns that all votes on a pair share, such as ``"dimension"``, ``"slice"``, ``"group"``; or
-        ``"rater"`` (of the second party), ``"ambiguity"``: ``"ambiguous"`` if the other people, whose votes are not the ones
-        compared, split no wider than 60 to 40 (a tie half to each), else ``"clear"``; ``"unknown"`` if they are fewer than
-        two. With the same raters on both sides, ``"rater"`` counts a pair of votes from either side.
+        What divides the rows: columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``:
+        ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"``.
     cluster : str or two str
-        Column of what is resampled together, for dialogues like these; or ``["dialogue_id", "rater"]``, for dialogues
-        and people like these, as in ``crossed_error``. Judges stay the same.
+        What is resampled together; ``["dialogue_id", "rater"]`` is for dialogues and people like these, with the same judges.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -92,18 +86,16 @@ def pairwise_agreement(
     -------
     Agreement
         ``.table`` has one row a group: the columns of `by`; ``agreement``, the share of pairs of votes that are the same;
-        ``author_only``, the share that an answer from the two authors' names alone would reach on the very same pairs;
-        ``advantage``, the first minus the second; ``kappa``, where chance knows neither a from b nor the authors;
-        ``kappa_within``, beyond what habits within each pair of authors bring; each with ``_low`` and ``_high``, and ``nan``
-        without a value; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of replies on a dimension), ``n_clusters``;
-        ``decided_share`` (pairs of votes in which neither is a tie); ``provisional`` (fewer than 30 clusters). What the names
-        predict is learnt anew in each resample, never from a copy of the dialogue that it is held against.
+        ``author_only``, the share that the commonest answer on these two authors in *other* dialogues would reach;
+        ``advantage``, the first minus the second; ``kappa``; ``kappa_within``, beyond habits within pairs of authors; each
+        with ``_low`` and ``_high``; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of replies), ``n_clusters``,
+        ``decided_share`` (pairs of votes without a tie), ``provisional``.
 
     Raises
     ------
     AgreementError
-        If a party has no vote, nobody shares a pair, a rater answers a pair twice or in two orders, the table holds scores, or
-        nothing is decided; with two clusters, if people are fewer than 20, belong to one dialogue each, or are no party.
+        If a party has no vote, nobody shares a pair, a rater answers one twice or in two orders, the table holds scores,
+        nothing is decided, or, with two clusters, people are fewer than 20, belong to one dialogue each, or are no party.
 
     Examples
     --------
@@ -144,10 +136,7 @@ def pairwise_agreement(
 
 @dataclass(frozen=True)
 class VotePairs:
-    """Pairs of votes that count, summed for each unit and group: the first party's label (a, tie, b) by the second's.
-
-    Where both parties are the same, each pair of votes adds one half in both places.
-    """
+    """Pairs of votes that count: the first party's label (a, tie, b) by the second's. Within one party each is two halves."""
 
     counts: Array  # (rows, 3, 3)
     unit: Codes
@@ -201,11 +190,7 @@ class VotePairs:
 
 @dataclass(frozen=True, eq=False)
 class AuthorBaseline:
-    """What somebody who knows the two authors and reads nothing would answer, and how often that is right.
-
-    The answer is the commonest label of the first party's votes on the same two authors (of the same group, where groups divide
-    units) in all other clusters. Labels that are equally common share it: where nobody judged these two it is a coin.
-    """
+    """What one who reads nothing would answer: the first party's commonest label on these two authors in all other clusters."""
 
     told: Array  # (clusters, families, labels): what the first party said of each pair of authors
     cluster: Codes  # of each cell, which is a family in a cluster
@@ -339,11 +324,7 @@ def _measures(sums: Array, margins: Array, right: Array) -> Array:
 def _vary_people(
     votes: Votes, verdicts: pd.DataFrame, pairs: VotePairs, between: tuple[str, str], by: Sequence[str]
 ) -> tuple[Array, Codes]:
-    """Give what other people would add to the variance of each measure, (groups, measures), and how many there are.
-
-    What a person adds is a derivative: by how much the measures move with the weight of the pairs of votes that the person
-    is in (a pair of votes counts for each person in it); what the names say is kept.
-    """
+    """Give what other people would add to the variance of each measure, by its derivatives, and how many people there are."""
     if "human" not in between:
         raise AgreementError(f"Raters are drawn anew only where a party is people ('human'); got {between!r}.")
     if pairs.symmetric and "rater" in by:

@@ -14,7 +14,7 @@ from heart_utils.agreement.kappa import cluster_of_unit
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, ratio, sums_by
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, party, people_only, read_votes
 
-__all__ = ["Ceiling", "agreement_with_baselines", "ceiling_bounds", "estimate_ceiling"]
+__all__ = ["Ceiling", "agreement_with_baselines", "estimate_ceiling"]
 
 FOLDS = 10
 """Clusters are left out in at most this many parts where a baseline has to be fitted."""
@@ -33,28 +33,23 @@ def agreement_with_baselines(
 ) -> pd.DataFrame:
     """Put a judge's agreement with people beside that of guesses that read nothing, on the very same votes.
 
-    Only pairs of votes that both decided are compared. Each baseline learns from people's votes in *other* clusters; without an
-    answer, such as length where both replies are as long, it is a coin. They are ``author_only`` (whom people preferred more
-    often of these two authors), each column of `gaps` (whether people prefer more of it or less; a feature in which no two
-    replies differ has no row), ``style`` (all of several such columns at once, by logistic regression) and ``first_shown``
-    (whether people prefer the reply that they saw first, if their votes have an ``order``).
+    Only pairs of votes that both decided are compared. Each baseline learns from people's votes in *other* clusters:
+    ``author_only`` (whom they preferred of these two authors), each column of `gaps` (whether they prefer more of it),
+    ``style`` (all of several columns, by logistic regression) and ``first_shown`` (if votes have an ``order``).
 
     Parameters
     ----------
-    between : tuple of str
-        People, and who is compared with them. ``("human", None)`` gives the baselines alone, where no judge was asked.
-    gaps : pandas.DataFrame, optional
-        What is measured of the replies, a minus b, as ``feature_gaps`` gives them: indexed by ``pair_id``, one column a
-        feature. A missing value is a gap of zero.
+    between, gaps : tuple of str, pandas.DataFrame
+        People, and who is compared with them, or None for the baselines alone; as ``feature_gaps`` gives them: by ``pair_id``,
+        one column a feature, a minus b. A missing value is a gap of zero.
     verdicts, by, cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
 
     Returns
     -------
     pandas.DataFrame
-        One row a group and answerer (``who``): ``agreement`` with people; ``lead``, the second party's agreement minus
-        this one; both with ``_low`` and ``_high``; ``ci_level``, ``n_votes`` (pairs of votes), ``n_clusters`` and
-        ``provisional``. The author-only baseline is learnt anew in each resample; the others are learnt once.
+        One row a group and answerer (``who``): ``agreement`` with people; ``lead``, the second party's agreement minus this
+        one; both with ``_low`` and ``_high``; ``ci_level``, ``n_votes``, ``n_clusters``, ``provisional``.
 
     Raises
     ------
@@ -63,9 +58,8 @@ def agreement_with_baselines(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("pqrs") * 2, "dialogue_id": list("defg") * 2, "responder_a": "x",
-    ...     "responder_b": "y", "rater": ["ann"] * 4 + ["llm"] * 4, "rater_kind": ["human"] * 4 + ["model"] * 4,
-    ...     "verdict": list("aaabaabb")})
+    >>> votes = pd.DataFrame({"pair_id": list("pqrs") * 2, "dialogue_id": list("defg") * 2, "rater": ["ann"] * 4 + ["llm"] * 4,
+    ...     "rater_kind": ["human"] * 4 + ["model"] * 4, "responder_a": "x", "responder_b": "y", "verdict": list("aaabaabb")})
     >>> found = agreement_with_baselines(votes, gaps=pd.DataFrame({"words": [3, 5, 4, -2]}, list("pqrs")), by=[], n_resamples=0)
     >>> dict(zip(found["who"], found["agreement"]))
     {'model': 0.75, 'author_only': 0.75, 'words': 1.0}
@@ -160,57 +154,23 @@ ENOUGH_VOTES = 5
 class Ceiling:
     """How often the best possible judge would agree with one person, where neither calls a tie."""
 
-    agreement: float  # of two people, the mean over pairs of replies; `ceiling_bounds` says what that leaves open
+    agreement: float  # of two people, the mean over pairs of replies
     estimate: float  # the ceiling, from how the votes on a pair split
     ci_low: float
     ci_high: float
-    # whether half of the pairs have five votes or more. If not, the splits say little more than how often two people agree:
-    # the ends are then those of the bounds, and the estimate is a guess.
-    decides: bool
+    decides: bool  # half of the pairs have five votes or more; else the ends are those of the bounds, the estimate a guess
     ci_level: float
     n_pairs: int  # pairs of replies with three decided votes or more
     n_clusters: int
     provisional: bool
 
 
-def ceiling_bounds(agreement: float) -> tuple[float, float]:
-    r"""Bound the agreement of the best judge with one person, given how often two people agree.
-
-    If a share p of people prefers a, two of them agree with probability :math:`p^2 + (1-p)^2`, and a judge who knows what most
-    prefer agrees with one of them with probability :math:`\max(p, 1-p)`. So with agreement A the ceiling lies between A (each
-    pair is clear to all or a coin) and :math:`(1 + \sqrt{2A - 1}) / 2` (all pairs are equally hard).
-
-    Parameters
-    ----------
-    agreement : float
-        Of two people, without ties.
-
-    Returns
-    -------
-    tuple of float
-        Lower and upper bound.
-
-    Raises
-    ------
-    AgreementError
-        If the agreement is not between 0.5 and 1: no share p gives less than 0.5.
-
-    Examples
-    --------
-    >>> [round(bound, 3) for bound in ceiling_bounds(0.795)]
-    [0.795, 0.884]
-    """
-    if not 0.5 <= agreement <= 1.0:
-        raise AgreementError(f"Agreement of two people without ties lies between 0.5 and 1; got {agreement}.")
-    return agreement, float(_highest(np.array(agreement)))
-
-
 def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> Ceiling:
     r"""Estimate the ceiling from pairs of replies that three or more people judged, each pair weighing the same.
 
-    How the votes on a pair split tells of the distribution of :math:`m = \max(p, 1-p)` over pairs: it is fitted without a
-    shape (a mixture over a grid of m, 500 EM steps from a flat start), and its mean is the ceiling. With three votes a pair the
-    data say no more than A itself, and the interval is that of the two bounds; from five on they decide.
+    If a share p of people prefers a, the best judge agrees with one of them with probability :math:`m = \max(p, 1-p)`. The
+    distribution of m over pairs is fitted to how votes split (a mixture over a grid, 500 EM steps); its mean is the ceiling.
+    Agreement A of two people bounds it by A and :math:`(1 + \sqrt{2A - 1}) / 2`; with three votes a pair the data say no more.
 
     Parameters
     ----------
@@ -231,9 +191,8 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     --------
     >>> votes = pd.DataFrame({"pair_id": np.repeat(["p", "q"], 4), "dialogue_id": np.repeat(["d", "e"], 4),
     ...     "rater": list("wxyz") * 2, "rater_kind": "human", "verdict": list("aaaaaabb")})
-    >>> found = estimate_ceiling(votes, n_resamples=0)
-    >>> round(found.agreement, 3), found.agreement < found.estimate < ceiling_bounds(found.agreement)[1]
-    (0.667, True)
+    >>> round(estimate_ceiling(votes, n_resamples=0).agreement, 3)
+    0.667
     """
     votes = read_votes(people_only(need(verdicts, ["verdict"], "The ceiling is that of verdicts, not of scores.")))
     n_units = len(votes.units)
@@ -243,7 +202,7 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     if not kept.any():
         raise AgreementError(
             f"No pair has {LEAST_VOTES} decided votes by people (the most is {decided.max()}). "
-            f"With fewer, only `ceiling_bounds` of their agreement can be had."
+            f"With fewer, only bounds can be had, from how often two people agree."
         )
     present, where = np.unique(cluster_of_unit(votes)[kept], return_inverse=True)
     split = np.column_stack([decided, np.maximum(for_a, decided - for_a)])[kept]
@@ -256,15 +215,15 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     low, high = interval_of(float(agreement[0]), agreement[1:], len(present), ci_level, least=0.0, most=1.0)
     decides = bool((decided[kept] >= ENOUGH_VOTES).mean() >= 0.5)
     some = slice(None) if decides else slice(1)  # the ends of the bounds need no resampled mixture
-    ceiling = np.clip(_mean_of_mixture(drawn[some], kinds), agreement[some], _highest(agreement[some]))
+    ceiling = np.clip(_mean_of_mixture(drawn[some], kinds), agreement[some], highest_ceiling(agreement[some]))
     ends = interval_of(float(ceiling[0]), ceiling[1:], len(present), ci_level, most=1.0)
     if not decides:
-        ends = max(low, 0.5), float(_highest(np.array(high)))
+        ends = max(low, 0.5), float(highest_ceiling(np.array(high)))
     found = float(agreement[0]), float(ceiling[0]), *ends, decides, ci_level, int(kept.sum()), len(present)
     return Ceiling(*found, provisional=len(present) < ENOUGH_CLUSTERS)
 
 
-def _highest(agreement: Array) -> Array:
+def highest_ceiling(agreement: Array) -> Array:
     """Give the ceiling if all pairs are equally hard."""
     return np.asarray((1.0 + np.sqrt(np.maximum(2.0 * agreement - 1.0, 0.0))) / 2.0)
 

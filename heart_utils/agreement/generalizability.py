@@ -33,19 +33,8 @@ class Components:
     def reliability(self, n_dialogues: int, n_raters: int = 1, *, same_raters: bool = True, absolute: bool = False) -> float:
         """Predict the reliability of responders' mean scores (D-study): the correlation of two such studies.
 
-        Parameters
-        ----------
-        n_dialogues, n_raters : int
-            Every rater scores every responder in every dialogue.
-        same_raters : bool
-            Whether the result is about these raters, as with judges that will be used again, or about others like them.
-        absolute : bool
-            Whether the scores themselves are wanted (Φ), not the differences between responders (Eρ²).
-
-        Returns
-        -------
-        float
-            From 0 to 1.
+        `same_raters`: the result is about these raters, as with judges that will be used again, not about others like them.
+        `absolute`: scores themselves are wanted (Φ), not differences between responders (Eρ²).
         """
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
             raise AgreementError("One rater does not show how raters differ; expected n_raters=1 and same_raters=True.")
@@ -55,20 +44,20 @@ class Components:
 def variance_components(scores: pd.DataFrame) -> Components:
     """Split the variance of scores into responders, dialogues, raters and what they do together (G-study).
 
-    By the expected mean squares of a crossed design with random effects. A negative estimate means that its component is near
-    0; it is set to 0 and marked ``clipped``. With one rater, ``"rest"`` includes how responders differ between dialogues.
+    By the expected mean squares of a crossed design with random effects. A negative estimate is set to 0 and marked
+    ``clipped``.
     Source: Brennan (2001), Generalizability Theory, https://doi.org/10.1007/978-1-4757-3456-0
 
     Parameters
     ----------
     scores : pandas.DataFrame
-        The scores table, one dimension, with the raters of interest: judges and people apart. Several scores of one rater
-        for one responder in a dialogue are averaged. A dialogue in which any score is missing is left out.
+        The scores table, one dimension, judges and people apart. Several scores of one rater for one responder in a dialogue
+        are averaged. A dialogue in which any score is missing is left out.
 
     Returns
     -------
     Components
-        Their ``table``, and what entered.
+        Their ``table``, and what entered. With one rater, ``"rest"`` includes how responders differ between dialogues.
 
     Raises
     ------
@@ -77,9 +66,8 @@ def variance_components(scores: pd.DataFrame) -> Components:
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann",
-    ...     "score": [1, 3, 5, 2, 3, 4]})
-    >>> variance_components(scores).table["estimate"].round(3).to_dict()
+    >>> rows = {"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann", "score": [1, 3, 5, 2, 3, 4]}
+    >>> variance_components(pd.DataFrame(rows)).table["estimate"].round(3).to_dict()
     {'responder': 2.0, 'dialogue': -0.167, 'rest': 0.5}
     """
     cells, left_out = _cells(scores)
@@ -94,10 +82,8 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table, one dimension, with the raters of interest.
-    panels : int
-        Votes on a dialogue are given in turn to so many panels, pair by pair; each then counts as a rater.
+    verdicts, panels : pandas.DataFrame, int
+        The verdicts table, one dimension; to how many panels votes on a dialogue go in turn. Each panel is then a rater.
 
     Returns
     -------
@@ -133,16 +119,11 @@ def cheapest_design(
 
     Parameters
     ----------
-    components : Components
-        From :func:`variance_components`.
-    reliability : float
-        From 0 to 1.
-    cost_dialogue, cost_rating : float
-        Of one dialogue with a reply by each responder, and of one rater who scores all replies to one dialogue.
-    most_raters : int, optional
-        Largest number to try; at most as many as in the scores, unless they are others like these.
-    same_raters
-        As in :meth:`Components.reliability`.
+    components, reliability : Components, float
+        From :func:`variance_components`; what is wanted, from 0 to 1.
+    cost_dialogue, cost_rating, most_raters, same_raters
+        Cost of one dialogue with all replies, and of one rater who scores all of them; largest number of raters to try, at
+        most as in the scores unless they are others like these; as in ``Components.reliability``.
 
     Returns
     -------
@@ -156,9 +137,9 @@ def cheapest_design(
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann",
-    ...     "score": [1, 3, 5, 2, 3, 4]})
-    >>> cheapest_design(variance_components(scores), reliability=0.95)[["n_raters", "n_dialogues", "cost"]].values.tolist()
+    >>> rows = {"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann", "score": [1, 3, 5, 2, 3, 4]}
+    >>> found = cheapest_design(variance_components(pd.DataFrame(rows)), reliability=0.95)
+    >>> found[["n_raters", "n_dialogues", "cost"]].values.tolist()
     [[1.0, 5.0, 10.0]]
     """
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
@@ -181,21 +162,16 @@ def check_reliability(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        As in :func:`variance_components`.
-    n_dialogues : int
-        Dialogues in a study; the other half must hold two studies or more.
-    raters : {"all", "another"}
-        Who scores both studies: all raters; or one of them the first and another the second study.
-    n_halves, rng : int, numpy.random.Generator
-        Random halves, and their source of chance.
+    scores, n_dialogues : pandas.DataFrame, int
+        As in :func:`variance_components`; dialogues in a study, of which the other half must hold two or more.
+    raters, n_halves, rng : {"all", "another"}, int, numpy.random.Generator
+        Whether all score both studies, or one the first and another the second; random halves, and their source of chance.
 
     Returns
     -------
     pandas.DataFrame
-        One row a half: ``predicted``; measured between disjoint sets of `n_dialogues` of the other half, ``intraclass`` (mean
-        covariance of responders' means over their mean variance) and ``correlation`` (mean Pearson correlation, without sets
-        in which all responders are equal); and ``components``, predicted by the other half.
+        One row a half: ``predicted``; between disjoint sets of the other half, ``intraclass`` (mean covariance of responders'
+        means over their mean variance) and ``correlation`` (mean of Pearson's); ``components``, predicted by that half.
 
     Examples
     --------
@@ -247,10 +223,7 @@ def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
 
 
 def _estimates(cells: Array) -> dict[str, float]:
-    """Estimate the variance components; the last, "rest", includes chance.
-
-    The component of an effect is the alternating sum of the mean squares of all effects that include it, over its cells' size.
-    """
+    """Estimate components: alternating sums of the mean squares of all effects that include one, over the size of its cells."""
     cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
     parts: dict[tuple[int, ...], Array] = {(): cells}
     for axis in range(cells.ndim):  # split each part into its mean over the axis and what is left

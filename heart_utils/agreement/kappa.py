@@ -1,7 +1,4 @@
-"""Coefficients of agreement beyond chance: one body for kappa, AC1, alpha and intraclass correlations.
-
-`krippendorff`, statsmodels, scikit-learn and pingouin give the same values (tests hold that), without clusters.
-"""
+"""Coefficients of agreement beyond chance, with intervals; tests compare them with statsmodels, pingouin and others."""
 
 from __future__ import annotations
 
@@ -52,16 +49,13 @@ def cohen_kappa(
     r"""Compute Cohen's kappa of two raters, plain or weighted.
 
     :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`: chance means that each
-    rater keeps their own habits. Of verdicts the names a and b mean nothing, so the table is averaged with itself turned
-    round; without ties kappa, pi and AC1 are then one number, :math:`2 p_o - 1`.
+    rater keeps their own habits. A table of verdicts is averaged with its transpose, since a and b are arbitrary names.
     Source: Cohen (1968), https://doi.org/10.1037/h0026256
 
     Parameters
     ----------
-    table : pandas.DataFrame
-        Verdicts or scores on one dimension. Units that only one of the two answered do not enter.
-    weights : {"linear", "quadratic"}, optional
-        Credit for near misses, by the distance of the categories' values. None gives no credit.
+    table, weights : pandas.DataFrame, {"linear", "quadratic", None}
+        Verdicts or scores on one dimension, of units that both raters answered; credit for near misses, by distance.
     cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; without a cluster each unit is its own.
 
@@ -115,8 +109,8 @@ def gwet_ac(
 ) -> Coefficient:
     r"""Compute Gwet's AC1, which does not collapse as kappa does where nearly all answers are the same.
 
-    Chance means a blind guess, as likely as the unit is hard to call: :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`,
-    with q categories that occur. Source: Gwet (2008), https://doi.org/10.1348/000711006X126600
+    Chance means a blind guess: :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`, with q categories that occur.
+    Source: Gwet (2008), https://doi.org/10.1348/000711006X126600
 
     Parameters
     ----------
@@ -168,8 +162,8 @@ def krippendorff_alpha(
 ) -> Coefficient:
     r"""Compute Krippendorff's alpha of any number of raters, with answers missing anywhere.
 
-    :math:`\alpha = 1 - D_o / D_e`, where both are mean squared distances between answers: within units, and between any two
-    answers whatever the unit. Source: Krippendorff (2011), https://repository.upenn.edu/asc_papers/43
+    :math:`\alpha = 1 - D_o / D_e`, mean squared distances of answers within units, and of any two answers whatever the unit.
+    Source: Krippendorff (2011), https://repository.upenn.edu/asc_papers/43
 
     Parameters
     ----------
@@ -229,21 +223,17 @@ def icc(
 ) -> Coefficient:
     r"""Compute an intraclass correlation: the share of the variance that raters have in common.
 
-    From the mean squares of n rows, k raters and rest, :math:`ICC(C,1) = (MS_R - MS_E) / (MS_R + (k - 1) MS_E)`, with
-    :math:`\frac{k}{n} (MS_C - MS_E)` added below for ICC(A,1), which a constant shift of one rater lowers; for the mean of k
-    raters :math:`(MS_R - MS_E) / MS_R`, with :math:`(MS_C - MS_E) / n`.
+    From mean squares of n rows, k raters and rest, :math:`ICC(C,1) = (MS_R - MS_E) / (MS_R + (k - 1) MS_E)`; ICC(A,1) adds
+    :math:`\frac{k}{n} (MS_C - MS_E)` below. For the mean of k raters it is :math:`(MS_R - MS_E) / MS_R`, with :math:`(MS_C -
+    MS_E) / n`.
     Source: McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The scores table, one dimension. Only replies that all raters scored enter.
-    kind : {"A,1", "C,1", "A,k", "C,k"}
-        Absolute agreement or consistency, of a single rater or of the mean of all.
-    raters : sequence of str, optional
-        Which raters; by default all.
+    scores, kind, raters : pandas.DataFrame, {"A,1", "C,1", "A,k", "C,k"}, sequence of str
+        The scores table, one dimension; absolute agreement or consistency, of one rater or of the mean of all; which raters.
     cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`.
+        As in :func:`cohen_kappa`. Only replies that all raters scored enter.
 
     Returns
     -------
@@ -287,12 +277,8 @@ def judge_reliability(
     ----------
     scores : pandas.DataFrame
         The scores table. A row left out, such as a judge's score of its own reply, takes the reply out for that judge.
-    person : str
-        The rater whom all others are held against.
-    of : str or None
-        What is a row: ``"responder"`` takes the means of each author; None takes each reply.
-    kinds : sequence of str
-        As `kind` of :func:`icc`.
+    person, of, kinds : str, {"responder", None}, sequence of str
+        With whom; whether rows are the means of each author, or each reply; as `kind` of :func:`icc`.
 
     Returns
     -------

@@ -1,51 +1,43 @@
-"""Several judges as one, and a judge for a person: panels, the annotator test, and when a judge should abstain."""
+"""A judge for a person: what a panel amounts to, the annotator test, and when a judge should abstain."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_of, ratio, sums_by
-from heart_utils.ratings.verdicts import WORDS, AgreementError, Array, Votes, need, people_only, read_votes
+from heart_utils.ratings.verdicts import AgreementError, Array, need, people_only, read_votes
 
-__all__ = ["alternative_annotator_test", "calibrate_abstention", "combine_judges", "effective_judges"]
+__all__ = ["alternative_annotator_test", "calibrate_abstention", "effective_judges"]
 
 LEAST_ITEMS = 30
 LEAST_RATERS = 3
 FALSE_DISCOVERIES = 0.05
 RELIABILITIES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-EMPTIED = ("margin", "p_a", "rationale", "call_id", "order", "dimension_position")
-"""What one judge's row says that a panel does not."""
 
 
 def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: float) -> pd.DataFrame:
     """Test whether a judge may stand in for one of several people.
 
-    Each person j is left out in turn. On each item, who is closer to the other people, the judge or j: by the share of them
-    who gave the same verdict, or by the root mean squared difference from their scores? With :math:`W^f` and :math:`W^h` one
-    where the judge, or j, is at least as close as the other, the judge is shown to be no worse if the mean of
-    :math:`W^h - W^f` is below epsilon by a t test; over people, the false discovery rate is held at 5 % by Benjamini and
-    Yekutieli's rule. Source: Calderon, Reichart and Dror (2025), https://arxiv.org/abs/2501.10970
+    Each person is left out in turn: on each item, who is at least as close to the other people, the judge (:math:`W^f`) or
+    this person (:math:`W^h`)? The judge is no worse if the mean of :math:`W^h - W^f` is below epsilon by a t test, at a false
+    discovery rate of 5 % over people. Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970
 
     Parameters
     ----------
-    table : pandas.DataFrame
-        Verdicts or scores with ``rater_kind``, three people or more and the judge.
-    judge : str
-        The name of the rater under test.
+    table, judge : pandas.DataFrame, str
+        Verdicts or scores with ``rater_kind``, of three people or more and of the judge; the judge's name.
     epsilon : float
-        What the judge is forgiven for being cheap, from 0 to 1, stated beforehand. The test's authors suggest 0.2 against
-        experts, 0.15 against trained workers, 0.1 against a crowd.
+        What the judge is forgiven for being cheap, from 0 to 1, stated beforehand: 0.2 against experts, 0.1 against a crowd.
 
     Returns
     -------
     pandas.DataFrame
-        One row a person with 30 items or more: ``rater``, ``n_items``, ``judge_wins`` and ``rater_wins`` (shares of items
-        on which each is at least as close to the others), ``p_value``, ``rejected`` (the judge is no worse than this person
-        minus epsilon). The judge passes if that is shown for half of the people or more.
+        One row a person with 30 items or more: ``rater``, ``n_items``, ``judge_wins``, ``rater_wins`` (shares of items),
+        ``p_value``, ``rejected``: the judge is no worse. It passes if half of the people or more are rejected.
 
     Raises
     ------
@@ -56,8 +48,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     --------
     >>> truth = np.arange(60) % 5
     >>> said = {"x": truth + 1, "y": truth - 1, "z": truth + np.arange(60) % 2, "llm": truth}
-    >>> scores = pd.concat([pd.DataFrame({"reply_id": range(60), "rater": name, "score": score,
-    ...     "rater_kind": "model" if name == "llm" else "human"}) for name, score in said.items()])
+    >>> scores = pd.DataFrame(said).rename_axis("reply_id").reset_index().melt("reply_id", var_name="rater", value_name="score")
+    >>> scores["rater_kind"] = np.where(scores["rater"] == "llm", "model", "human")
     >>> alternative_annotator_test(scores, "llm", epsilon=0.2)["rejected"].tolist()
     [True, True, True]
     """
@@ -91,67 +83,23 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     return found.assign(rejected=stats.false_discovery_control(found["p_value"], method="by") <= FALSE_DISCOVERIES)
 
 
-def combine_judges(verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Join the verdicts of all judges on each pair into the verdict of a panel: the side that most of them choose.
-
-    Weights learnt from people or from the judges themselves were tried too, and agreed with people no more often.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        The verdicts table; orders joined before.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Rows of the verdicts table by the rater ``panel (majority)``, one for each pair and dimension that a judge answered.
-
-    Raises
-    ------
-    AgreementError
-        If there are fewer than two judges.
-
-    Examples
-    --------
-    >>> votes = pd.DataFrame({"pair_id": "p", "dialogue_id": "d", "responder_a": "human", "responder_b": "model",
-    ...     "rater": list("xyz"), "rater_kind": "model", "verdict": ["a", "b", "a"]})
-    >>> combine_judges(votes)["verdict"].tolist()
-    ['a']
-    """
-    votes, said, by_judge = _judges_sheet(verdicts)
-    mine = by_judge[votes.rater]
-    heard, first = np.unique(votes.unit[mine], return_index=True)
-    rows = verdicts.iloc[votes.rows[mine][first]].reset_index(drop=True)
-    word = 1 - np.sign(np.nansum(said[heard], axis=1)).astype(int)
-    swapped = (rows["responder_a"].astype(str) > rows["responder_b"].astype(str)).to_numpy()
-    verdict = pd.Series(np.array(WORDS, dtype=object)[np.where(swapped, 2 - word, word)], dtype="str")
-    rows = rows.assign(**{column: None for column in EMPTIED if column in rows}, rater="panel (majority)", verdict=verdict)
-    return rows.assign(state="valid") if "state" in rows else rows
-
-
 def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> pd.DataFrame:
-    r"""Tell how many judges with independent errors a panel is worth.
+    r"""Estimate how many judges with independent errors a panel amounts to.
 
     :math:`n_{eff} = k / (1 + (k - 1) \rho)`, where :math:`\rho` is the mean covariance of two judges' errors over their mean
-    variance. An error against one person holds that person's noise, which all judges then share. So errors are taken against
-    *different* people: :math:`cov(J_1 - H_1, J_2 - H_2)`. With one person a unit the noise cannot be told apart, and
-    :math:`(1 - R) var(H)` is taken off for an assumed reliability R of people. A constant bias of a judge is no error here,
-    nor is that of a person, where each of them answered every unit.
+    variance. Errors are taken against *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`, since all judges share the noise
+    of one. With one person a unit, :math:`(1 - R) var(H)` is taken off for a reliability R. A constant bias is no error.
 
     Parameters
     ----------
-    table : pandas.DataFrame
-        Scores or verdicts (as 1, 0, -1) on one dimension, by people and by two judges or more. Units that all judges and two
-        people (or one) answered enter.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    table, n_resamples, ci_level, rng
+        Scores or verdicts on one dimension; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        ``reliability``, ``rho`` and ``n_eff``, each of the two with ``_low`` and ``_high``, ``ci_level``, ``n_units``,
-        ``n_clusters``, ``provisional``. One row with two people or more a unit, its reliability ``nan``; or one row for each
-        reliability assumed. A negative rho gives more than k, and without bound from -1 / (k - 1) on.
+        ``rho`` and ``n_eff`` with ``_low`` and ``_high``, ``ci_level``, ``n_units``, ``n_clusters``, ``provisional``: one row,
+        or with one person a unit one for each ``reliability`` assumed. A negative rho gives more than k judges.
 
     Raises
     ------
@@ -162,14 +110,20 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
     --------
     >>> truth, shared, noise = np.random.default_rng(1).normal(size=(3, 400))
     >>> said = {"ann": truth + noise, "bob": truth - noise, "j1": truth + shared, "j2": truth + shared + 0.01 * noise}
-    >>> scores = pd.concat([pd.DataFrame({"reply_id": range(400), "dialogue_id": range(400), "rater": name, "score": values,
-    ...     "rater_kind": "model" if name[0] == "j" else "human"}) for name, values in said.items()])
+    >>> scores = pd.DataFrame(said).rename_axis("reply_id").reset_index().melt("reply_id", var_name="rater", value_name="score")
+    >>> kind = np.where(scores["rater"].str.startswith("j"), "model", "human")
+    >>> scores = scores.assign(dialogue_id=scores["reply_id"], rater_kind=kind)
     >>> effective_judges(scores, n_resamples=0)["rho"].round(1).tolist()  # two that err as one
     [1.0]
     """
-    votes, said, by_judge = _judges_sheet(table)
+    need(table, ["rater_kind"], "So nobody is known to be a judge.")
+    votes = read_votes(table)
+    by_judge = votes.raters.isin(table.loc[table["rater_kind"] == "model", "rater"])
+    if by_judge.sum() < 2:
+        raise AgreementError(f"A panel needs two judges or more; there is {', '.join(votes.raters[by_judge]) or 'none'}.")
     one_dimension(votes)
-    by_people = answer_sheet(votes)[:, votes.raters.isin(people_only(table)["rater"])]
+    sheet = answer_sheet(votes)
+    said, by_people = sheet[:, by_judge], sheet[:, votes.raters.isin(people_only(table)["rater"])]
     complete, n_people = ~np.isnan(said).any(axis=1), (~np.isnan(by_people)).sum(axis=1)
     single = not (complete & (n_people >= 2)).any()
     used = complete & (n_people >= (1 if single else 2))
@@ -199,16 +153,6 @@ def _closeness(one: Array, others: Array, kind: str) -> Array:
     if kind == "verdict":
         return np.asarray((others == one[:, None]).sum(axis=1) / (~np.isnan(others)).sum(axis=1))
     return np.asarray(-np.sqrt(np.nanmean((others - one[:, None]) ** 2, axis=1)))
-
-
-def _judges_sheet(table: pd.DataFrame) -> tuple[Votes, Array, NDArray[np.bool_]]:
-    """Lay out what each judge said of each unit, and tell which raters are judges."""
-    need(table, ["rater_kind"], "So nobody is known to be a judge.")
-    votes = read_votes(table)
-    by_judge = np.asarray(votes.raters.isin(table.loc[table["rater_kind"] == "model", "rater"]))
-    if by_judge.sum() < 2:
-        raise AgreementError(f"A panel needs two judges or more; there is {', '.join(votes.raters[by_judge]) or 'none'}.")
-    return votes, answer_sheet(votes)[:, by_judge], by_judge
 
 
 def _error_columns(said: Array, people: Array, *, single: bool) -> Array:
@@ -246,24 +190,17 @@ EXCEEDED = 0.05
 def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: ArrayLike, *, risk: float = 0.1) -> pd.DataFrame:
     """Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
-    Thresholds are tested one after another, from the fewest accepted verdicts to the most, until one fails: those that accept
-    30, 40, ... 100 % of the verdicts (learn then test, with a fixed sequence). A threshold passes if the upper bound on
-    its risk, the share of accepted verdicts that people contradict, is at most `risk`. Then the risk among all such questions
-    exceeds `risk` with a probability of at most 5 %. The bound is Clopper and Pearson's; as votes on one question err together,
-    it is taken at the number of independent votes that would vary as much. Below 40 questions take the promise as
-    approximate (``make bench NAME=abstain``). Sources: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052; for
-    judges Jung, Brahman and Choi (2024), https://arxiv.org/abs/2407.18370; Korn and Graubard (1998), Survey Methodology 24.
+    Thresholds that accept 30, 40, ... 100 % of the verdicts are tested in turn until one fails (learn then test). One passes
+    if the upper bound on its risk, the share of accepted verdicts that people contradict, is at most `risk`; the true risk
+    exceeds it with a probability of at most 5 %. The bound is Clopper and Pearson's at the number of independent votes that
+    vary as much; below 40 clusters it is approximate. Sources: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052;
+    Jung et al. (2024), https://arxiv.org/abs/2407.18370; Korn and Graubard (1998).
 
     Parameters
     ----------
-    wrong : array-like
-        One entry a vote of a person: 1 if the judge's verdict differs, 0 if it agrees.
-    confidence : array-like
-        How sure the judge is, from what it said alone, never from these votes: such as ``abs(2 * p_a - 1)`` of both orders.
-    cluster : array-like
-        What was sampled, such as the question.
-    risk : float
-        Highest share of wrong verdicts among the accepted ones.
+    wrong, confidence, cluster, risk : array-like, array-like, array-like, float
+        One entry a vote of a person: 1 if the judge's verdict differs; how sure the judge is, from what it said alone, such as
+        ``abs(2 * p_a - 1)``; what was sampled, such as the question. The highest share of wrong verdicts to accept.
 
     Returns
     -------

@@ -29,15 +29,12 @@ WITH_JUDGE, BY_PEOPLE = ("strength", "ci_low", "ci_high"), ("people_strength", "
 class PoweredRatings:
     """Strengths from people's verdicts, sharpened by a judge's."""
 
-    # one row a responder, the strongest first: ``responder``, ``strength``, ``ci_low``, ``ci_high``, ``ci_level``; from
-    # people alone ``people_strength``, ``people_low``, ``people_high``; and ``judge_strength``, from the judge alone, which
-    # has no interval that speaks of people.
+    # one row a responder, the strongest first: ``responder``, ``strength``, ``ci_low``, ``ci_high``, ``ci_level``; from people
+    # alone ``people_strength``, ``people_low``, ``people_high``; from the judge alone ``judge_strength``, without interval.
     table: pd.DataFrame
     weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
     rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
-    # the share of the judge's pairs that people did not judge, times ``rho_squared``: what no choice of weight can exceed;
-    # where raters vary too, times the dialogues' part of the variance
-    most_saving: float
+    most_saving: float  # its bound: the share of pairs that only the judge saw, times ``rho_squared`` and the dialogues' part
     saving: float  # estimated share of the people's verdicts that the judge saves: one minus a ratio of variances
     people_variance: float  # sum over responders of the variance of the strengths from people alone
     n_labelled: int  # dialogues with people's verdicts; with the judge's
@@ -87,38 +84,23 @@ def prediction_powered_ratings(
 ) -> PoweredRatings:
     r"""Rate responders as people would, from some dialogues that people judged and all that a judge did.
 
-    With s the score of a dialogue (wins minus expected wins of each responder, each pair weighing the same), strengths solve
-    :math:`g(\theta) = \overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0`, where n dialogues hold
-    people's verdicts and N the judge's. On the n dialogues the judge counts on the very pairs that people judged, so that
-    the difference is of the same replies: whatever the judge's bias, it cancels; :math:`\lambda` only decides how much is
-    gained. It is
-    :math:`tr(A^{-1} Cov(s^H, d) A^{-1}) / tr(A^{-1} (Var(d) + \tfrac nN (1 - \tfrac nN) Var(s^J)) A^{-1})`,
-    :math:`d = s^{J'} - \tfrac nN s^J`, with A the information and :math:`s^{J'}` the judge's score on the pairs that people
-    judged, each dialogue's weight being estimated without it. The variance of g is
-    :math:`Var(s^H - \lambda d) / n + \lambda^2 (N - n) Var(s^J) / N^2`. With unequal chances each pair of a dialogue counts
-    for one over its chance. Sources: Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453, for the weight;
-    Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
+    With s the score of a dialogue (wins minus expected wins of each responder), strengths solve :math:`\overline{s^H}_n -
+    \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues with people's verdicts and N with the judge's. On the n
+    dialogues the judge counts on the pairs that people judged, so its bias cancels, and :math:`\lambda` only decides the gain.
+    It minimises the variance, and is estimated for each dialogue from the others. Sources: Angelopoulos et al. (2023),
+    https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table with people and a judge, orders joined. What people judged must be a random part of
-        what the judge did, with equal chances or known ones: chosen by hand, it makes the interval wrong.
-    judge : str
-        A rater, or ``"model"`` for the mean of all judges.
-    dimension : str
-        A line of the rubric.
-    cluster : str
-        What was drawn: the unit that is labelled or not.
-    rater : str, optional
-        Column of who judged, where people would be drawn again too: a two-way variance, with t of the smaller number.
-    stands_for : str, optional
-        Column of one over the chance that people were asked about this pair of this dialogue, where chances differ; several
-        verdicts on it share that number. Without it the mean of each pair of each dialogue counts the same.
-    weight : float, optional
-        Fixes lambda; 0 gives people alone, 1 trusts the judge's differences in full.
-    ci_level : float
-        Of the intervals.
+    verdicts, dimension : pandas.DataFrame, str
+        People and a judge, orders joined, what people judged being a random part; a line of the rubric.
+    judge, cluster : str
+        A rater, or ``"model"`` for the mean of all judges; the unit that was drawn, and is labelled or not.
+    rater, stands_for : str, optional
+        Columns: who judged, where people would be drawn again too (a two-way variance, with t of the smaller number); and one
+        over the chance that people were asked about this pair of this dialogue, where chances differ.
+    weight, ci_level : float
+        Fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full; level of the intervals.
 
     Returns
     -------
@@ -127,21 +109,17 @@ def prediction_powered_ratings(
 
     Raises
     ------
-    AgreementError
-        If fewer than five dialogues hold people's verdicts, the judge said nothing on some of them, or there are no others.
-    NotComparableError
-        If people's comparisons do not link all responders.
+    AgreementError, NotComparableError
+        If people judged fewer than five dialogues, or the judge not all of these or no others; or responders are not linked.
 
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> panels = [Panel("human", 9, 3), Panel("model", 1, 1)]
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all", panels=panels)
-    >>> votes = study.verdicts
+    >>> size = {"n_responders": 4, "n_dialogues": 60, "pairs": "all", "panels": [Panel("human", 9, 3), Panel("model", 1, 1)]}
+    >>> votes = simulate_study(rng=np.random.default_rng(1), **size).verdicts
     >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
-    >>> found = prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")])
-    >>> found.n_labelled, found.n_dialogues
-    (20, 60)
+    >>> prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")]).n_labelled
+    20
     """
     check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)
@@ -279,7 +257,7 @@ def _left_out(one: Array, other: Array) -> Array:
 
 
 def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:
-    """Give the covariance of strengths."""
+    """Give the covariance of strengths, of Var(own - weight apart) / n + weight² (N - n) Var(elsewhere) / N²."""
     n, n_all = len(own), len(elsewhere)
     labelled = np.atleast_2d(np.cov(own - weights[:, None] * apart, rowvar=False)) / n
     rest = weights.mean() ** 2 * (1.0 - share) / n_all * np.cov(elsewhere, rowvar=False)

@@ -27,24 +27,20 @@ def rank_agreement(
 ) -> pd.DataFrame:
     r"""Compare how two parties order the replies of one history, history by history.
 
-    Ten scores give 45 pairs that hang together, so the unit is the history: Kendall's
-    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}` over its pairs of replies, where s and t are the
-    signs of the two raters' differences, averaged over histories in which both raters told some replies apart.
+    Kendall's :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}` over a history's pairs of replies, with
+    s and t the signs of two raters' differences, averaged over histories in which both told some replies apart.
     Source: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The scores table.
-    between, cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`. Every rater of one party meets every other rater of
-        the other.
+    scores, between, cluster, n_resamples, ci_level, rng
+        The scores table; the others as in :func:`~heart_utils.agreement.agreement.pairwise_agreement`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a ``dimension``: ``tau`` with ``tau_low`` and ``tau_high``, ``ci_level``, ``n_histories`` (times pairs of
-        raters), ``n_defined`` (with a tau), ``n_clusters``, ``provisional``.
+        One row a ``dimension``: ``tau``, ``tau_low``, ``tau_high``, ``ci_level``, ``n_histories``, ``n_defined``,
+        ``n_clusters``, ``provisional``.
 
     Raises
     ------
@@ -109,28 +105,21 @@ def track_recipients(
 ) -> pd.DataFrame:
     """Correlate what observers saw in a dialogue with what its seeker said.
 
-    Spearman's correlation, over dialogues, of a value (the share of raters who preferred the supporter's reply, a judge's
-    score, how often a strategy was used) with each of the seeker's outcomes. It is no effect: supporters choose strategies
-    by how the talk goes. Most seekers give the highest score, which keeps it small whatever the truth.
+    Spearman's correlation, over dialogues, of a value (such as a judge's score, or how often a strategy was used) with each of
+    the seeker's outcomes. It is no effect: supporters choose strategies by how the talk goes.
 
     Parameters
     ----------
-    values : pandas.DataFrame
-        ``history_id``, ``value`` and the columns of `by`; one row a history and combination of these.
-    histories : pandas.DataFrame
-        ``history_id``, ``dialogue_id`` and, as far as `outcomes` need them, ``seeker_empathy``, ``seeker_relevance``,
-        ``distress_before`` and ``distress_after``.
-    by, outcomes : sequence of str
-        Columns of `values`, and which of :data:`OUTCOMES`.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    values, histories : pandas.DataFrame
+        One row a ``history_id`` and combination of the columns of `by`, with ``value``; the table with the seeker's answers.
+    by, outcomes, n_resamples, ci_level, rng
+        Columns of `values`; which of :data:`OUTCOMES`; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation`` (``nan`` where one of the two does
-        not vary), ``ci_low``, ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters`` and
-        ``provisional``.
+        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``, ``ci_low``, ``ci_high``,
+        ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters``, ``provisional``.
 
     Raises
     ------

@@ -38,12 +38,9 @@ class ExclusionRule:
 
     max_failed_checks: int = 1  # more failed attention checks than this leave a rater out by themselves
     min_median_seconds: float = 8.0  # a lower median time on a page is the sign ``fast``
-    # a chance below this of so one-sided a choice is the sign ``one_sided``; of so long a run of one side, ``straight_line``.
-    max_p: float = 0.001
+    max_p: float = 0.001  # a lower chance of so one-sided a choice is ``one_sided``; of so long a run, ``straight_line``
     min_reliability: float = 0.6  # a lower estimate is the sign ``unreliable``; 0.5 is a coin
-    # that many signs together leave a rater out. One alone does not: fast readers, people with a side by chance, and people
-    # of a rare taste would go.
-    signs_needed: int = 2
+    signs_needed: int = 2  # that many together leave a rater out; one alone would take fast readers and people of a rare taste
 
 
 def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *, dimension: str = "overall") -> pd.DataFrame:
@@ -53,19 +50,16 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     ----------
     verdicts : pandas.DataFrame
         The table ``verdicts`` of one panel. ``seconds`` and ``position`` are used if they are there.
-    raters : pandas.DataFrame, optional
-        The table ``raters``, for attention checks.
-    dimension : str
-        The line of the rubric that all were asked.
+    raters, dimension : pandas.DataFrame, str
+        The table ``raters``, if there are attention checks; the line of the rubric that all were asked.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater: ``rater``; ``n_verdicts`` (valid); ``median_seconds``; ``share_first``, of choices for the reply
-        shown first, and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side, ties apart, and
-        ``run_p``, the chance of one as long in fair tosses; ``agreement`` with the majority of the others on ``n_compared``
-        pairs, a split majority counting half; ``tie_share``; ``reliability`` (Dawid and Skene's) with ``ci_low``, ``ci_high``
-        and ``ci_level``; ``n_checks`` and ``n_checks_failed``. What cannot be known is empty.
+        One row per ``rater``: ``n_verdicts``, ``median_seconds``, ``tie_share``; ``share_first`` (of choices, for the reply
+        shown first) and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side and ``run_p``, the
+        chance of one as long; ``agreement`` with the majority of the others on ``n_compared`` pairs; ``reliability`` (Dawid
+        and Skene's) with ``ci_low``, ``ci_high``, ``ci_level``; ``n_checks``, ``n_checks_failed``.
 
     Raises
     ------
@@ -108,10 +102,8 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 
     Parameters
     ----------
-    quality : pandas.DataFrame
-        As :func:`rater_quality` makes it.
-    rule : ExclusionRule, optional
-        The protocol's, by default.
+    quality, rule : pandas.DataFrame, ExclusionRule
+        As :func:`rater_quality` makes it; by default the protocol's rule.
 
     Returns
     -------
@@ -120,9 +112,8 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 
     Examples
     --------
-    >>> seen = pd.DataFrame({"rater": ["x"], "n_verdicts": [30], "median_seconds": [4.0], "side_p": [0.5], "run_p": [0.5],
-    ...     "reliability": [0.48], "n_checks_failed": [0]})
-    >>> decide_exclusions(seen)[["excluded", "signs"]].to_numpy().tolist()
+    >>> seen = {"rater": "x", "n_verdicts": 30, "side_p": 1.0, "run_p": 1.0, "reliability": 0.48, "n_checks_failed": 0}
+    >>> decide_exclusions(pd.DataFrame([seen | {"median_seconds": 4.0}]))[["excluded", "signs"]].to_numpy().tolist()
     [[True, ['fast', 'unreliable']]]
     """
     rule = ExclusionRule() if rule is None else rule
@@ -148,8 +139,7 @@ class WriterRatings:
     pooled: Ratings = field(repr=False)  # the board on which all writers are one responder
     split: Ratings = field(repr=False)  # the board on which each writer is a responder, named ``human/writer-1a2b``
     # one row per writer, best first: ``writer``, ``gap`` (strength less the mean of all who are no writers), ``ci_low``,
-    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (ten dialogues or more,
-    # and not penalised).
+    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (ten dialogues, and not penalised).
     writers: pd.DataFrame
     average: float  # the mean of the gaps, each writer weighing the same: the average human
     these_low: float  # its interval for these writers and dialogues like these
@@ -189,22 +179,16 @@ def rate_writers(
 ) -> WriterRatings:
     r"""Rate writers together and apart, and the average human as the mean over writers.
 
-    A writer's strength less the mean strength of those who are no writers is the writer's gap, and the mean of the gaps is the
-    average human. Writers are a sample of people, so its standard error for writers like these is
-    :math:`\sqrt{s^2 + \tau^2 / W}`, with s from resampling dialogues, :math:`\tau` the standard deviation between writers
-    (``paule_mandel``), and as many clusters as there are writers. In 200 simulated studies (12 writers, three a history, 60
-    dialogues, two raters a pair, a spread of 0.5) this interval held the truth in 92.5 %, that for these writers in 95 %.
+    A writer's gap is their strength less the mean of those who are no writers; the mean of the gaps is the average human. Its
+    standard error for writers like these is :math:`\sqrt{s^2 + \tau^2 / W}` for W writers, with s from resampling dialogues
+    and :math:`\tau` the standard deviation between writers (``paule_mandel``).
 
     Parameters
     ----------
-    verdicts, comparisons, replies : pandas.DataFrame
-        The tables of these names.
-    responders : pandas.DataFrame, optional
-        The table of that name, for kinds on boards.
-    dimension : str
-        A line of the rubric.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    verdicts, comparisons, replies, responders : pandas.DataFrame
+        The tables of these names; the last, if given, for kinds on boards.
+    dimension, n_resamples, ci_level, rng
+        A line of the rubric; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -277,11 +261,10 @@ def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd
 
 
 def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) -> tuple[float, float, float]:
-    r"""Estimate the standard deviation between units from noisy effects.
+    r"""Estimate the standard deviation between units from noisy effects, with its interval.
 
-    The generalised :math:`Q(\tau^2) = \sum_i (y_i - \bar y)^2 / (v_i + \tau^2)`, with the mean weighted alike, has the
-    expectation :math:`k - 1` at the true value; where it equals quantiles of :math:`\chi^2_{k-1}` lie the ends of the interval.
-    Source: Paule and Mandel (1982), https://doi.org/10.6028/jres.087.022 Viechtbauer (2007), https://doi.org/10.1002/sim.2514
+    There the generalised :math:`Q(\tau^2) = \sum_i (y_i - \bar y)^2 / (v_i + \tau^2)` equals :math:`k - 1`, or quantiles of
+    :math:`\chi^2_{k-1}`. Source: Paule and Mandel (1982); Viechtbauer (2007), https://doi.org/10.1002/sim.2514
     """
     df = len(effects) - 1
 

@@ -1,10 +1,4 @@
-"""Are the dimensions one dimension? A multitrait-multimethod table of scores, and what scores vary with.
-
-Dimensions are the traits, raters the methods. History and responder means are taken out first. If dimensions are distinct,
-two raters agree more about the same dimension than about two different ones. Judges may be alike because they share training
-data, so a person with a judge, two judges, and two people are told apart.
-Source: Campbell and Fiske (1959), https://doi.org/10.1037/h0046016
-"""
+"""Are the dimensions one? A multitrait-multimethod table (Campbell and Fiske, 1959, https://doi.org/10.1037/h0046016)."""
 
 from __future__ import annotations
 
@@ -20,7 +14,6 @@ from heart_utils.ratings.verdicts import Array
 
 __all__ = ["NOT_DISTINCT", "Halo", "measure_halo"]
 
-
 NOT_DISTINCT = "not shown to be distinct"
 AXES = ["responder", "rater", "dimension"]
 EDGE = 1e-9
@@ -30,14 +23,12 @@ EDGE = 1e-9
 class Halo:
     """How far dimensions are told apart."""
 
-    # one row a dimension and ``kinds`` of two raters, such as ``human with model``: ``convergent`` (mean correlation of two
-    # such raters on it), ``discriminant`` (of two raters, one on it and one on another), ``difference`` with ``ci_low``,
-    # ``ci_high``, ``p``, ``p_holm`` (over the dimensions of one ``kinds``), and ``label``: empty, or :data:`NOT_DISTINCT`, or
-    # why there is no estimate.
+    # one row a dimension and ``kinds`` of two raters, such as ``human with model``: ``convergent`` (mean correlation of the two
+    # on it), ``discriminant`` (of one on it and one on another), ``difference`` with ``ci_low``, ``ci_high``, ``p``, ``p_holm``
+    # (over the dimensions of one ``kinds``), and ``label``: empty, :data:`NOT_DISTINCT`, or why there is no estimate.
     dimensions: pd.DataFrame
-    # Campbell and Fiske's second criterion, one row two raters (``one``, ``other``, ``kinds``) and dimension: ``convergent``,
-    # ``same_rater`` (mean correlation of it with the other dimensions within either rater) and ``holds``, whether the first
-    # is larger.
+    # the second criterion, one row two raters (``one``, ``other``, ``kinds``) and dimension: whether ``convergent`` is larger
+    # than ``same_rater`` (mean correlation of it with the other dimensions within either rater), ``holds``.
     second: pd.DataFrame
     raters: pd.DataFrame  # one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``
     n_histories: int  # histories used, those with a score missing, and what was resampled
@@ -51,10 +42,8 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The table of scores, with two raters, two dimensions and two responders or more.
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    scores, rng, n_resamples, ci_level
+        The table of scores; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -64,18 +53,15 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
     Raises
     ------
     BiasError
-        If there is one rater, dimension or responder only, a score twice, or no history is complete.
+        If there are fewer than two raters, dimensions or responders, a score twice, or no history is complete.
 
     Examples
     --------
-    >>> rng = np.random.default_rng(1)
-    >>> quality = rng.normal(size=(20, 3))
-    >>> rows = [(f"c{i}", "xyz"[j], rater, dimension, quality[i, j] + rng.normal(0, 0.5))
-    ...     for i in range(20) for j in range(3) for rater in "kl" for dimension in ("warmth", "safety")]
-    >>> scores = pd.DataFrame(rows, columns=["history_id", "responder", "rater", "dimension", "score"])
-    >>> scores = scores.assign(dialogue_id=scores["history_id"], rater_kind="model", state="valid")
-    >>> measure_halo(scores, rng=rng, n_resamples=50).dimensions["label"].tolist()  # both dimensions are one quality here
-    ['not shown to be distinct', 'not shown to be distinct']
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> lines, rng = ("warmth", "safety"), np.random.default_rng(1)
+    >>> scores = simulate_study(rng=rng, n_responders=3, n_dialogues=20, pairs="all", dimensions=lines, scores=True).scores
+    >>> measure_halo(scores.assign(rater=scores["rater_kind"]), rng=rng, n_resamples=50).dimensions["kinds"].tolist()
+    ['human with model', 'human with model']
     """
     responders, raters, dimensions = (sorted(scores[axis].unique()) for axis in AXES)
     if min(len(responders), len(raters), len(dimensions)) < 2:

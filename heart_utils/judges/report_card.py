@@ -29,25 +29,22 @@ BASE = "reference"
 def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
-    Orders are joined first. A judge that contradicts itself is right by half; one that gives probabilities is right if their
-    mean over the orders is above one half, however little.
+    Orders are joined first. A judge that contradicts itself is right by half; one with probabilities, if their mean is above a
+    half.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The table of verdicts; each compares `base` with a probe.
-    expected : mapping of str to str
-        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``: what it is beside the reply by ``reference``, by construction.
-    alpha : float
-        Holm's procedure runs over the probes of one judge; intervals have the level 1 - `alpha`.
+        The table of verdicts; each compares a reply by ``reference`` with a probe made from it.
+    expected, alpha : mapping of str to str, float
+        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction; for Holm's procedure over a judge's probes.
 
     Returns
     -------
     pandas.DataFrame
-        One row a judge and probe, in the order of `expected`: ``right`` (share of dialogues in which the unspoilt reply is
-        preferred), with Wilson's ``ci_low``, ``ci_high`` and ``ci_level``, ``p`` (two-sided sign test over dialogues, halves
-        left out), ``p_holm``, ``contradicted`` (share of pairs whose winner changed with the order), ``n`` dialogues,
-        ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        One row a judge and probe: ``right`` (share of dialogues in which the unspoilt reply is preferred), Wilson's ``ci_low``
+        and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test over dialogues), ``p_holm``, ``contradicted`` (share of
+        pairs), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
 
     Raises
     ------
@@ -56,10 +53,9 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
 
     Examples
     --------
-    >>> rows = [(f"d{i}", f"d{i}", order, "b") for i in range(8) for order in ("ab", "ba")]
-    >>> verdicts = pd.DataFrame(rows, columns=["dialogue_id", "pair_id", "order", "verdict"])
-    >>> verdicts = verdicts.assign(responder_a="echo", responder_b="reference", rater="judge", dimension="overall",
-    ...     state="valid", repeat=0)
+    >>> ids, names = np.arange(8).repeat(2), {"rater": "judge", "responder_a": "echo", "responder_b": "reference"}
+    >>> verdicts = pd.DataFrame({"dialogue_id": ids, "pair_id": ids, "order": ["ab", "ba"] * 8, "verdict": "b", "repeat": 0})
+    >>> verdicts = verdicts.assign(dimension="overall", state="valid", **names)
     >>> grade_probes(verdicts, {"echo": "worse"})[["right", "p", "outcome"]].values.tolist()  # 2 / 2^8
     [[1.0, 0.0078125, 'tells']]
     """
@@ -91,9 +87,8 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
 def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     """Say in words what each judge's card amounts to.
 
-    *Not to be trusted*: it prefers a spoilt reply, pays for something that adds nothing, contradicts itself in half of the
-    pairs or more, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all of them and pays for
-    none of the rest. *Not shown to be trustworthy*: anything between.
+    *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts itself in half of the
+    pairs, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all and rewards none of the rest.
 
     Parameters
     ----------
@@ -108,8 +103,8 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     Examples
     --------
     >>> card = {"rater": "judge", "probe": "echo", "expected": "worse", "outcome": "tells", "n": 8, "contradicted": 0.0}
-    >>> describe_judges(pd.DataFrame([card]))[["rater", "finding"]].values.tolist()
-    [['judge', 'passed these probes']]
+    >>> describe_judges(pd.DataFrame([card]))["finding"].tolist()
+    ['passed these probes']
     """
     rows = []
     for rater, card in grades.groupby("rater", sort=True):

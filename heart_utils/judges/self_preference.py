@@ -1,13 +1,4 @@
-r"""Whether judges favour replies of their own family, on the same replies.
-
-With :math:`O_j` the responders of judge :math:`j`'s family and :math:`N` those of no judge's family, self-preference is
-
-.. math:: b_j = [\bar y_j(O_j) - \bar y_j(N)] - \operatorname{mean}_{k} [\bar y_k(O_j) - \bar y_k(N)]
-
-over judges :math:`k` of other families, all means over the same replies. With people in place of the other judges the same
-difference is called *divergence from people*: it includes whatever model judges have in common against people. Nearest work:
-Spiliopoulou et al. (2025), https://arxiv.org/abs/2508.06709
-"""
+"""Whether judges favour their own family, as Spiliopoulou et al. (2025) ask (https://arxiv.org/abs/2508.06709)."""
 
 from __future__ import annotations
 
@@ -22,42 +13,14 @@ from heart_utils.judges.position import BiasError, tested
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_clusters, draw_weights, holm, ratio, standard_error
 from heart_utils.ratings.verdicts import Array
 
-__all__ = ["family_ties", "self_preference"]
-
+__all__ = ["self_preference"]
 
 OWN = "own_family"
 LOWEST, HIGHEST = 1.0, 5.0
 
 
 def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
-    """Tell which responders are each judge's own, and which are nobody's.
-
-    Parameters
-    ----------
-    scores : pandas.DataFrame
-        The table of scores; the flag ``own_family`` marks a judge's own.
-    responders : pandas.DataFrame
-        The table of responders; only models may be neutral.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a model judge: ``rater``, ``own`` and ``neutral`` (lists of responders), ``others``
-        (judges that share no responder's family with it).
-
-    Raises
-    ------
-    BiasError
-        If no judge has own replies, or no model's family is neutral.
-
-    Examples
-    --------
-    >>> rows = [("j", "mine", ["own_family"]), ("j", "free", []), ("k", "mine", []), ("k", "free", [])]
-    >>> scores = pd.DataFrame(rows, columns=["rater", "responder", "flags"]).assign(rater_kind="model")
-    >>> who = pd.DataFrame({"responder": ["mine", "free"], "responder_kind": "model"})
-    >>> family_ties(scores, who).values.tolist()
-    [['j', ['mine'], ['free'], ['k']]]
-    """
+    """Tell each judge's own responders (by a flag), models of no judge's family, and judges of other families."""
     judged = scores[scores["rater_kind"] == "model"]
     marked = judged[judged["flags"].map(lambda flags: OWN in flags).astype(bool)]
     own = {str(rater): set(rows) for rater, rows in marked.groupby("rater")["responder"]}
@@ -79,40 +42,36 @@ def self_preference(
 ) -> pd.DataFrame:
     """Estimate self-preference of each judge and dimension, and its divergence from people beside it.
 
-    A reply counts where the judge and all it is compared with gave it a valid score. On the scale ``score`` means are
-    differences of points; on ``logit`` each mean is first taken to its place between the lowest and the highest score.
+    The judge's mean of its own family's replies less that of neutral models', minus the same difference of judges of other
+    families, or of people (*divergence*, which includes what all judges share). A reply counts where all of them gave it a
+    valid score. On the scale ``logit`` each mean is first taken to its place between the lowest and the highest score.
 
     Parameters
     ----------
-    scores, responders : pandas.DataFrame
-        The tables of these names.
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    scores, responders, rng, n_resamples, ci_level
+        The tables of these names; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
         One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``: ``estimate``, ``se``, ``ci_low``,
-        ``ci_high``, ``p`` (two-sided, as its interval) and ``p_holm`` (over judges and dimensions), ``own_judge``,
-        ``own_others`` (the two differences that are compared), ``ceiling`` (share of the judge's own and neutral scores at the
-        top), ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why`` (empty, or why there is no estimate).
+        ``ci_high``, ``p`` (two-sided, as its interval), ``p_holm`` (over judges and dimensions), ``own_judge`` and
+        ``own_others`` (the two differences), ``ceiling`` (share of the judge's own and neutral scores at the top),
+        ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why`` (empty, or why there is no estimate).
 
     Raises
     ------
     BiasError
-        As :func:`family_ties`.
+        If no judge has own replies, or no model's family is neutral.
 
     Examples
     --------
-    >>> rows = [(f"d{i}", rater, responder, 4.0 + i % 2 if (rater, responder) == ("j", "mine") else 3.0 + i % 2)
-    ...     for i in range(40) for rater in "jk" for responder in ("mine", "free")]
-    >>> scores = pd.DataFrame(rows, columns=["dialogue_id", "rater", "responder", "score"])
-    >>> scores = scores.assign(reply_id=scores["dialogue_id"] + scores["responder"], rater_kind="model", dimension="empathy",
-    ...     state="valid", flags=[["own_family"] if row[1:3] == ("j", "mine") else [] for row in rows])
-    >>> who = pd.DataFrame({"responder": ["mine", "free"], "responder_kind": "model"})
-    >>> found = self_preference(scores, who, rng=np.random.default_rng(1), n_resamples=50)
-    >>> found.loc[(found["against"] == "judges") & (found["scale"] == "score"), "estimate"].tolist()
-    [1.0]
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=40, pairs="all", scores=True)
+    >>> own = (study.scores["rater_kind"] == "model") & (study.scores["responder"] == "model_02")
+    >>> scores = study.scores.assign(rater=study.scores["rater_kind"], flags=own.map({True: ["own_family"], False: []}))
+    >>> self_preference(scores, study.responders, rng=np.random.default_rng(1), n_resamples=50)["against"].tolist()
+    ['people', 'people']
     """
     ties = family_ties(scores, responders)
     people = sorted(scores.loc[scores["rater_kind"] == "human", "rater"].unique())

@@ -25,10 +25,8 @@ LEAST = 0.2  # chance, in the second wave, of a pair of a dialogue that nobody w
 def ask_for_votes(verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator) -> pd.DataFrame:
     """Keep about so many of people's votes, spread over all dialogues and pairs, and all of the judges'.
 
-    In one wave every pair of every dialogue has the same chance. A second, after a share `first` of the votes, asks where they
-    move differences that are still open: of responders whose ranges of ranks overlap. ``stands_for`` is one over the known
-    chance of having been asked, over the number of votes there; with two waves the mean of each wave's, with weights that
-    were fixed before a vote was seen, so that the first wave cannot bias the second.
+    A second wave, after a share `first` of the votes, asks where differences are still open. ``stands_for`` is one over the
+    known chance of having been asked, over the votes there; with two waves their mean, by weights fixed beforehand.
     """
     people, judges = (verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False))
     people = people.iloc[rng.permutation(len(people))]  # any vote on a cell is as likely as any other to be the first
@@ -88,25 +86,22 @@ def compare_designs(
     ----------
     verdicts : pandas.DataFrame
         The verdicts table with people and a judge.
-    sizes : sequence of int
-        Further designs: all votes on so many dialogues, drawn at random.
-    truth, rng : pandas.Series, numpy.random.Generator
-        Known strengths by responder, if they are; the source of chance.
+    sizes, truth, rng : sequence of int, pandas.Series, numpy.random.Generator
+        Further designs, with all votes on so many random dialogues; strengths by responder, if known; the source of chance.
 
     Returns
     -------
     pandas.DataFrame
         One row a design, from people alone and with the judge: ``votes`` (share asked for), ``apart`` (pairs told apart),
-        ``range`` (mean ranks in a range of ranks), ``width`` (mean, of intervals for dialogues and raters like these),
-        ``saving`` and ``most_saving``; where the truth is known, ``covered`` (share of strengths), ``false`` (whether a range
-        of ranks is wrong) and ``error`` (sum of squares).
+        ``range`` (mean ranks in a range), ``width`` (of intervals), ``saving``, ``most_saving``; where the truth is known,
+        ``covered`` (share of strengths), ``false`` (whether a range is wrong), ``error`` (sum of squares).
 
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all",
-    ...     panels=[Panel("human", 30, 2), Panel("model", 1, 1)])
-    >>> compare_designs(study.verdicts, rng=np.random.default_rng(1))["design"].unique().tolist()
+    >>> size = {"n_responders": 3, "n_dialogues": 60, "pairs": "all", "panels": [Panel("human", 30, 2), Panel("model", 1, 1)]}
+    >>> votes = simulate_study(rng=np.random.default_rng(1), **size).verdicts
+    >>> compare_designs(votes, rng=np.random.default_rng(1))["design"].unique().tolist()
     ['all votes', 'half of the dialogues', 'every dialogue', 'every dialogue, two waves']
     """
     people = verdicts["rater_kind"] == "human"
@@ -155,16 +150,10 @@ def simulate_designs(
 
     Parameters
     ----------
-    strengths : mapping of str to float
-        The known strength of each responder.
-    n_studies, rng : int, numpy.random.Generator
-        How many; the source of chance.
-    people, judge : Panel
-        Who judges. All of people's votes are the full design.
-    sizes : sequence of int
-        As in :func:`compare_designs`.
-    **design
-        Options of :func:`heart_utils.simulate.study.simulate_study`; every pair is judged unless ``pairs`` says otherwise.
+    strengths, n_studies, rng, sizes
+        The known strength of each responder; how many studies; the others as in :func:`compare_designs`.
+    people, judge, **design
+        Who judges, all of people's votes being the full design; options of :func:`heart_utils.simulate.study.simulate_study`.
 
     Returns
     -------
@@ -174,9 +163,8 @@ def simulate_designs(
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel
-    >>> panels = {"people": Panel("human", 30, 2), "judge": Panel("model", 1, 1)}
-    >>> three = {"x": 0.5, "y": 0.0, "z": -0.5}
-    >>> found = simulate_designs(three, n_studies=2, n_dialogues=40, rng=np.random.default_rng(1), **panels)
+    >>> how = {"n_dialogues": 40, "people": Panel("human", 30, 2), "judge": Panel("model", 1, 1)}
+    >>> found = simulate_designs({"x": 0.5, "y": 0.0, "z": -0.5}, n_studies=2, rng=np.random.default_rng(1), **how)
     >>> found["study"].nunique(), bool(found["covered"].between(0, 1).all())
     (2, True)
     """

@@ -24,7 +24,7 @@ from heart_utils.simulate.power import Design, critical_value, expected_share, n
 from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = [
-    "NULLS", "check_coverage", "check_saving", "label_some", "simulate_coverage", "simulate_gate", "simulate_power",
+    "NULLS", "check_coverage", "check_saving", "simulate_coverage", "simulate_gate", "simulate_power",
 ]  # fmt: skip
 
 Pairs = tuple[Codes, Codes]
@@ -38,26 +38,19 @@ def simulate_coverage(
 ) -> pd.DataFrame:
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
-    Strengths are drawn from a normal distribution with standard deviation 0.6. The truth is what a fit to averaged win
-    probabilities tends to: over dialogues like these with these raters, or over dialogues and raters like these. The released
-    formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts cover neither, and
-    are compared with the first.
+    The truth is what a fit to averaged win probabilities tends to, with these raters or with raters like these. The released
+    formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts are for neither.
 
     Parameters
     ----------
-    design : Design
-        Without ties.
-    n_studies : int
-        Two or more.
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    design, n_studies, rng, n_resamples, ci_level
+        Without ties; two or more; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a kind of interval: ``interval``, ``population`` (of the truth that it is compared with), ``quantity``
-        (``"strength"`` or ``"difference"`` of two), ``coverage`` (the mean over studies of the share that holds), ``mc_error``
-        (its Monte Carlo standard error), ``width`` (mean, in log-odds), ``promised``, ``n_studies``, ``simulated``.
+        One row a kind of ``interval``, its ``population`` and ``quantity`` (``"strength"`` or ``"difference"`` of two):
+        ``coverage``, ``mc_error`` (Monte Carlo), ``width``, ``promised``, ``n_studies``, ``simulated``.
 
     Raises
     ------
@@ -168,10 +161,7 @@ def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> 
 
 
 def placed(place: Callable[[float], Array], shown: float, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
-    """Place strengths by the distance of the first two at which the fit, to infinitely many dialogues, shows a gap.
-
-    Replies that turn out well or badly make verdicts noisier, so the fitted gap is smaller than the true one.
-    """
+    """Place strengths such that the fit, to infinitely many dialogues of noisy replies, shows a gap between the first two."""
 
     def missed(distance: float) -> float:
         fitted = tends_to(place(distance)[None], spread, pairs, nu)
@@ -199,14 +189,10 @@ def simulate_power(
 
     Parameters
     ----------
-    design : Design
-        Ties follow Davidson's model.
-    gap : float
-        On the scale of the fit, above zero.
-    rng, n_studies : numpy.random.Generator, int
-        The source of chance; how many studies.
-    ci_level, n_contrasts
-        As in :func:`heart_utils.simulate.power.minimum_gap`.
+    design, gap : Design, float
+        Ties follow Davidson's model; the gap is on the scale of the fit, above zero.
+    rng, n_studies, ci_level, n_contrasts
+        The source of chance; how many studies; the others as in :func:`heart_utils.simulate.power.minimum_gap`.
 
     Returns
     -------
@@ -245,33 +231,7 @@ def simulate_power(
 
 
 def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, among: ArrayLike | None = None) -> pd.DataFrame:
-    """Keep people's verdicts on a simple random part of the dialogues, and the judges' on all.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        The verdicts table with people and judges.
-    n, rng : int, numpy.random.Generator
-        How many dialogues people label; the source of chance.
-    among : sequence, optional
-        The dialogues to draw from; by default all.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Rows of `verdicts`, of dialogues in `among` alone.
-
-    Raises
-    ------
-    AgreementError
-        If there are fewer than n dialogues.
-
-    Examples
-    --------
-    >>> both = pd.DataFrame({"dialogue_id": list("defdef"), "rater_kind": ["human"] * 3 + ["model"] * 3})
-    >>> label_some(both, 1, np.random.default_rng(1))["rater_kind"].tolist()
-    ['human', 'model', 'model', 'model']
-    """
+    """Keep people's verdicts on n random dialogues of `among`, by default all, and the judges' on all of these."""
     dialogues = np.asarray(sorted(verdicts["dialogue_id"].unique()) if among is None else among, dtype=object)
     if n > len(dialogues):
         raise AgreementError(f"{n} of {len(dialogues)} dialogues cannot be labelled.")
@@ -283,26 +243,23 @@ def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, amon
 def check_saving(
     verdicts: pd.DataFrame, *, n_labelled: Sequence[int], rng: np.random.Generator, n_held_out: int = 20, n_draws: int = 50
 ) -> pd.DataFrame:
-    r"""Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
+    """Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
 
-    In each draw some dialogues are set aside, and people's strengths on them are the target. The noise of the target is in
-    both squared distances e to it, so :math:`E(e_{people} - e_{powered})` is the variance that was saved; it is divided by
-    the mean variance of people alone.
+    In each draw some dialogues are set aside, and people's strengths on them are the target. Its noise is in both squared
+    distances e to it, so :math:`E(e_{people} - e_{powered})`, over the mean variance of people alone, is the share saved.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table with people and judges on all dialogues, orders joined.
-    n_labelled : sequence of int
-        How many dialogues people label, one row each.
+    verdicts, n_labelled : pandas.DataFrame, sequence of int
+        The verdicts table with people and judges on all dialogues, orders joined; how many people label, one row each.
     rng, n_held_out, n_draws : numpy.random.Generator, int, int
         The source of chance; dialogues that are set aside, the same for all sizes; random choices of both.
 
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``, ``saved_se`` (Monte Carlo), and means
-        over draws of ``estimated`` (what the method says of itself), ``at_most`` (its bound), ``rho_squared`` and ``weight``.
+        One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``, ``saved_se`` (Monte Carlo); means over
+        draws of ``estimated`` (by the method itself), ``at_most``, ``rho_squared`` and ``weight``.
 
     Raises
     ------
@@ -312,10 +269,9 @@ def check_saving(
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all",
-    ...     panels=[Panel("human", 9, 3), Panel("model", 1, 1)])
-    >>> found = check_saving(study.verdicts, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)
-    >>> found[["n_labelled", "n_pool"]].values.tolist()
+    >>> size = {"n_responders": 3, "n_dialogues": 60, "pairs": "all", "panels": [Panel("human", 9, 3), Panel("model", 1, 1)]}
+    >>> votes = simulate_study(rng=np.random.default_rng(1), **size).verdicts
+    >>> check_saving(votes, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)[["n_labelled", "n_pool"]].values.tolist()
     [[10, 40]]
     """
     dialogues = np.array(sorted(verdicts["dialogue_id"].unique()), dtype=object)
@@ -356,20 +312,16 @@ def check_coverage(
 
     Parameters
     ----------
-    strengths : mapping of str to float
-        The known strength of each responder; a name ``"human"`` is a person.
-    n_labelled : sequence of int
-        How many dialogues people label, one row each.
-    rng, n_dialogues, n_studies, ci_level : numpy.random.Generator, int, int, float
-        The source of chance; dialogues a study; studies; level of the intervals.
-    panels : sequence of Panel
-        People and one judge, as :func:`heart_utils.simulate.study.simulate_study` takes them.
+    strengths, panels : mapping of str to float, sequence of Panel
+        As in :func:`heart_utils.simulate.study.simulate_study`; people and one judge.
+    n_labelled, rng, n_dialogues, n_studies, ci_level
+        How many dialogues people label, one row each; the source of chance; dialogues a study; studies; the level.
 
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``; ``powered mean`` and ``powered sem`` (share of responders whose interval holds the
-        truth, mean over studies and its standard error); ``people mean`` and ``people sem``, from people alone.
+        One row a size: ``n_labelled``; of the share of responders whose interval holds the truth, ``powered mean`` and
+        ``powered sem`` over studies, and ``people mean`` and ``people sem`` from people alone.
 
     Examples
     --------
@@ -414,31 +366,26 @@ def simulate_gate(
 ) -> pd.DataFrame:
     r"""Send simulated studies through the gate and note what it says.
 
-    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + \delta`, each pair in both orders, where
-    :math:`q = \theta + w + e`: strength, what a history does to a responder whenever it answers, and how one reply turned
-    out. Both have a standard deviation of 0.5, and :math:`\delta` is 0.5. Candidate and baseline share :math:`w`.
+    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + \delta`, each pair in both orders, where :math:`q =
+    \theta + w + e`: strength, what a history does to a responder whenever it answers (the same for candidate and baseline),
+    and how one reply turned out. Both have a standard deviation of 0.5, and :math:`\delta` is 0.5.
 
     Parameters
     ----------
-    null : {"regenerated", "re-asked"}
-        What differs where `drop` is 0: the candidate's replies were written anew, or the same replies were judged anew.
-    drop : float
-        How far the candidate truly lies below, in rating points of the fit.
+    null, drop, direct : {"regenerated", "re-asked"}, float, bool
+        Whether an equal candidate's replies were written anew, or the same replies judged anew; rating points of the fit by
+        which it truly lies below; whether baseline and candidate meet.
     mode, max_drop, alpha
-        As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is :func:`heart_utils.gate.compare_anytime`, for as
-        many releases as `n_runs`.
+        As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is :func:`heart_utils.gate.compare_anytime`.
     n_studies, n_runs, n_dimensions, n_dialogues : int
         Studies, candidates tested one after another against the same baseline in each, and the size of each.
-    direct : bool
-        Whether baseline and candidate meet, besides the three opponents of both.
     n_resamples, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row per study and run, all simulated: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and
-        ``n_dialogues``, after which the anytime gate stopped.
+        One row per study and run: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and ``n_dialogues``.
 
     Raises
     ------

@@ -82,16 +82,14 @@ def recover_faults(
 
     Parameters
     ----------
-    n_pairs : int
-        Of each judge.
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    n_pairs, rng, n_resamples, ci_level
+        Pairs of each judge; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a judge of :data:`PLANTED` and measure that its fault moves: ``fault``, ``measure`` in words, ``planted`` (what
-        the measure is by arithmetic), ``found``, ``ci_low``, ``ci_high``, ``ci_level``, ``simulated``.
+        One row a judge of :data:`PLANTED` and ``measure`` that its ``fault`` moves: ``planted`` (the measure by arithmetic),
+        ``found``, ``ci_low``, ``ci_high``, ``ci_level``, ``simulated``.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""A study of HEART's size, drawn so that its margins are the published ones. Everything it gives is simulated.
-
-The published figures fix the four :class:`Settings`. How far models differ, and raters' tastes, are assumed and named.
-"""
+"""A simulated study of HEART's size with the published margins; how far models differ, and raters' tastes, are assumed."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from heart_utils.simulate.power import davidson, normal_nodes
 from heart_utils.simulate.study import Panel, Study, simulate_study
 
 __all__ = ["LAYOUTS", "Margins", "Settings", "calibrate", "simulate_heart"]
-
 
 N_MODELS = 16
 N_RATERS = 300
@@ -83,10 +79,8 @@ def simulate_heart(
     ----------
     rng, scores
         As in :func:`heart_utils.simulate.study.simulate_study`.
-    layout : str
-        One of :data:`LAYOUTS`: how the published 42,000 votes may be spread.
-    settings : Settings, optional
-        :func:`calibrate`'s, if not given.
+    layout, settings : str, Settings
+        One of :data:`LAYOUTS`, how the published 42,000 votes may be spread; :func:`calibrate`'s, if not given.
 
     Returns
     -------

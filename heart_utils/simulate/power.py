@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
@@ -15,10 +14,7 @@ from heart_utils.ratings.resampling import FEW_RATERS
 from heart_utils.ratings.spread import simultaneous_quantile
 from heart_utils.ratings.verdicts import Array
 
-__all__ = ["Design", "minimum_gap", "needed_dialogues", "plan_study"]
-
-
-MOST_DIALOGUES = 10_000_000
+__all__ = ["Design", "minimum_gap", "plan_study"]
 
 
 @dataclass(frozen=True)
@@ -65,28 +61,20 @@ class Design:
 def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
     r"""Give the smallest true gap of strengths that is found with some probability.
 
-    Two responders near the middle of the field differ by the gap. It is found if the interval of their difference excludes
-    zero, by the rule of a leaderboard: the intervals of all its pairs hold at once. The smallest gap is
-    :math:`(c + t_\text{power})` standard errors, with :math:`c` from ``critical_value``.
-
-    The variance of the difference adds three parts, on the scale of a fit to an even tournament in which a tie is
-    half a win. With K responders, v votes and M dialogues a pair, D dialogues, R raters and N verdicts a responder:
-    dialogues :math:`2 C_1 / D \cdot (1 + 2 (1 - f) / (f K)) + 2 (C_2 - 2 C_1) / (K M)` with f the part of pairs compared
-    a dialogue; raters :math:`2 C_r (1 / R + (1 - v / R) / N)`, without 1 / R where raters are fixed; verdicts, what is left
-    of their variance, :math:`2 (4 (1 - t) - C_2 - 2 C_r) / (K v M)` for a share t of ties. Here :math:`C_1`, :math:`C_2`
-    and :math:`C_r` are 16 times the covariance of two verdicts that share one reply, both replies, or the rater's taste
-    for one responder, by quadrature. Ties count in all of them: with Davidson's :math:`\nu` [1]_ the expected share of
-    a verdict rises with the slope :math:`1 / (2 (2 + \nu))` between equals, not 1/4.
+    It is found if the interval of the difference excludes zero, by the rule of a leaderboard: :math:`c + t_\text{power}`
+    standard errors, with :math:`c` from ``critical_value``. The variance of the difference of two middling responders adds
+    three parts, on the scale of a fit in which a tie is half a win. With K responders, v votes and M dialogues a pair, D
+    dialogues, R raters, N verdicts a responder and the part f of pairs compared a dialogue: dialogues :math:`2 C_1 / D \cdot
+    (1 + 2 (1 - f) / (f K)) + 2 (C_2 - 2 C_1) / (K M)`; raters :math:`2 C_r (1 / R + (1 - v / R) / N)`, without 1 / R where
+    raters are fixed; verdicts :math:`2 (4 (1 - t) - C_2 - 2 C_r) / (K v M)` for a share t of ties. :math:`C_1`, :math:`C_2`
+    and :math:`C_r` are 16 times the covariance of two verdicts that share one reply, both replies, or the rater's taste for
+    one responder, by quadrature, ties as in Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082
 
     Parameters
     ----------
-    design : Design
-        The study.
-    power, ci_level : float
-        Chance of finding the gap, and level of the interval.
-    n_contrasts : int, optional
-        Contrasts that must hold at once (Bonferroni): 1 for one difference chosen beforehand. By default all
-        pairs of responders by the rule of a leaderboard, ``simultaneous_quantile``.
+    design, power, ci_level, n_contrasts : Design, float, float, int
+        The study; chance of finding the gap; level of the interval; contrasts that must hold at once (Bonferroni), 1 for one
+        chosen beforehand. By default all pairs of responders, by ``simultaneous_quantile``.
 
     Returns
     -------
@@ -98,15 +86,11 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     ValueError
         If the design cannot be.
 
-    References
-    ----------
-    .. [1] Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082
-
     Examples
     --------
     >>> from heart_utils.ratings.ratings import POINTS
     >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)  # some 42,000 verdicts
-    >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]  # any pair of the board, one named pair
+    >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]  # any pair of the leaderboard, one named pair
     [49, 32]
     """
     _check(design, power, ci_level)
@@ -141,60 +125,21 @@ def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
     return wins + ties / 2.0, ties
 
 
-def needed_dialogues(
-    design: Design, gap: float, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
-) -> int | None:
-    """Give the number of dialogues that a gap needs, all else as in the design.
-
-    Parameters
-    ----------
-    design : Design
-        Its ``n_dialogues`` is not used.
-    gap : float
-        In units of strength.
-    power, ci_level, n_contrasts
-        As in :func:`minimum_gap`.
-
-    Returns
-    -------
-    int or None
-        None where no number is enough, because raters differ too much.
-
-    Examples
-    --------
-    >>> design = Design(n_dialogues=1, n_responders=2, pairs=1, votes=1, n_raters=1, dialogue_sd=0, rater_sd=0)
-    >>> needed_dialogues(design, gap=0.5)  # about 4 * 7.85 / 0.5**2
-    128
-    """
-    if not gap > 0:
-        raise ValueError(f"gap is {gap}, expected a number above 0.")
-
-    def enough(n_dialogues: int) -> bool:
-        tried = replace(design, n_dialogues=n_dialogues)
-        return minimum_gap(tried, power=power, ci_level=ci_level, n_contrasts=n_contrasts) <= gap
-
-    found = bisect_left(range(MOST_DIALOGUES + 1), True, lo=2, key=enough)
-    return found if found <= MOST_DIALOGUES else None
-
-
 def plan_study(
     designs: list[Design], *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
 ) -> pd.DataFrame:
-    """Lay several designs side by side.
+    """Lay several designs side by side, one row each.
 
     Parameters
     ----------
-    designs : list of Design
-        One row each.
-    power, ci_level, n_contrasts
-        As in :func:`minimum_gap`.
+    designs, power, ci_level, n_contrasts
+        A list of :class:`Design`; the others as in :func:`minimum_gap`.
 
     Returns
     -------
     pandas.DataFrame
-        The designs' own columns, ``n_verdicts``, ``gap`` (strength), ``gap_points`` (rating points), ``win_probability`` (of
-        the better over the other at that gap), and the parts of the variance of a difference that come from ``verdicts``,
-        ``dialogues`` and ``raters``.
+        The designs' own columns, ``n_verdicts``, ``gap``, ``gap_points``, ``win_probability`` (of the better at that gap), and
+        the parts of the variance of a difference that come from ``verdicts``, ``dialogues`` and ``raters``.
 
     Examples
     --------

@@ -43,8 +43,7 @@ BEHAVIOURS = {
     "patient_coin": Behaviour(0.0, 0.0, 40.0, 0.98),
     "careless_reader": Behaviour(0.2, 0.0, 12.0, 0.5),
 }
-"""Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. ``careful`` and ``hurried`` do the task, the others do not.
-``coin`` and ``first_side`` pass a check for one of two sides and one of five strengths by chance, 1 in 10."""
+"""Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. Only ``careful`` and ``hurried`` do the task."""
 
 SPREAD = 1.5  # standard deviation between pairs of the log-odds by which a careful rater prefers one reply
 TIES = 0.2  # chance of a tie between equals; it falls with the difference
@@ -60,26 +59,16 @@ class SimulatedRaters:
 
 
 def simulate_raters(
-    behaviours: Mapping[str, int],
-    *,
-    rng: Generator,
-    load: int = 30,
-    votes: int = 5,
-    n_checks: int = 3,
-    advantage: float = 0.0,
+    behaviours: Mapping[str, int], *, rng: Generator, load: int = 30, votes: int = 5, n_checks: int = 3, advantage: float = 0.0
 ) -> SimulatedRaters:
     """Draw a rating study with so many raters of each behaviour.
 
     Parameters
     ----------
-    behaviours : mapping of str to int
-        A name in :data:`BEHAVIOURS` -> how many raters.
-    rng : numpy.random.Generator
-        The source of chance.
-    load, votes, n_checks : int
-        Pairs a rater, give or take one; raters a pair; attention checks a rater.
-    advantage : float
-        Log-odds by which a careful rater prefers x to y, on average; pairs vary about it by ``SPREAD``.
+    behaviours, rng : mapping of str to int, numpy.random.Generator
+        A name in :data:`BEHAVIOURS` -> how many raters; the source of chance.
+    load, votes, n_checks, advantage : int, int, int, float
+        Pairs a rater, give or take one; raters a pair; attention checks a rater; log-odds of a careful one for x.
 
     Returns
     -------
@@ -125,12 +114,8 @@ def simulate_raters(
     verdicts = verdicts_table(pairs, pair, a_first, **said, margin=margin, state="valid").assign(seconds=seconds)
     verdicts["position"] = verdicts.groupby("rater").cumcount() + 1
     done = np.bincount(rater, minlength=n_raters)
-    counts = {
-        "n_checks": n_checks,
-        "n_checks_passed": rng.binomial(n_checks, style["passes"]),
-        "n_shown": done,
-        "n_answered": done,
-    }
+    counts = {"n_checks": n_checks, "n_checks_passed": rng.binomial(n_checks, style["passes"])}
+    counts |= {"n_shown": done, "n_answered": done}
     about = {"rater_kind": "human", "study": "simulated", "population": "simulated", "language": "none", "pay": "none"}
     raters = pd.DataFrame({"rater": names, **counts, **about, "completed": True, "simulated": True})
     truth = pd.DataFrame({"rater": names, "behaviour": kinds})
@@ -229,8 +214,7 @@ class Study:
     verdicts: pd.DataFrame
     scores: pd.DataFrame
     # ``dimension``, ``slice``, ``rater_kind``, ``responder``, ``strength`` (in an average dialogue, for an average rater) and
-    # ``marginal``: what a fit to win probabilities averaged over dialogues and raters tends to, which is the smaller. Both
-    # have mean zero
+    # ``marginal``, what a fit to averaged win probabilities tends to, which is the smaller; both have mean zero
     truth: pd.DataFrame
 
 
@@ -258,35 +242,22 @@ def simulate_study(
 ) -> Study:
     r"""Draw a whole study: who wrote, what they wrote, who met whom, who judged and what they said.
 
-    In dialogue :math:`d` rater :math:`r` prefers responder :math:`i`, shown first, to :math:`j` by
-    :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j - u_{dj} - v_{rj}) + \delta` in log-odds, with
-    :math:`u \sim N(0, s_d^2)` for a reply that turned out well or badly and :math:`v \sim N(0, s_r^2)` for taste. Ties follow
-    Davidson; the margin is the distance at which a logistic answer landed on its side of zero, cut at 0.5, 1, 1.75 and 2.75.
+    In dialogue d rater r prefers responder i, shown first, to j by :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j -
+    u_{dj} - v_{rj}) + \delta` in log-odds, with normal u for how a reply turned out and v for taste. Ties follow Davidson; the
+    margin is the distance at which a logistic answer landed on its side of zero, cut at 0.5, 1, 1.75 and 2.75.
 
     Parameters
     ----------
-    rng : numpy.random.Generator
-        The source of chance.
-    strengths : mapping of str to float, optional
-        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)` if absent. Who is called
-        ``human...`` is a person.
-    n_responders : int
-        How many, where strengths are drawn; every fourth is a person.
+    rng, panels, strengths, n_responders
+        The source of chance; who judges; responder -> strength (``human...`` is a person), or how many to draw.
     n_dialogues, n_twins : int
         Dialogues of the slice ``standard``, with a history each; further ones with two, ``adversarial`` and ``calm_twin``.
-    pairs : int or "all"
-        Pairs of replies compared a history, without repetition.
-    orders : {"random", "both"}
-        Whether a rater sees a pair in one order by chance, or in both.
-    panels : sequence of Panel
-        Who judges.
-    dimensions : sequence of str
-        Lines of the rubric; any two correlate by 0.8.
+    pairs, orders : int or "all", {"random", "both"}
+        Pairs of replies compared a history; whether a rater sees a pair in one order by chance, or in both.
+    dimensions, scores : sequence of str, bool
+        Lines of the rubric, any two correlated by 0.8; whether each panel also scores each reply from 1 to 5.
     strength_sd, dialogue_sd, adversarial_sd : float
-        Standard deviations in log-odds: of strengths, of a responder's replies about their strength, and of what each
-        responder gains or loses in the adversarial slice.
-    scores : bool
-        Whether each panel also scores each reply from 1 to 5.
+        Standard deviations in log-odds: of strengths, of replies about them, and of what the adversarial slice adds.
 
     Returns
     -------
@@ -302,8 +273,8 @@ def simulate_study(
     --------
     >>> two = {"human": 0.5, "model": -0.5}
     >>> study = simulate_study(rng=np.random.default_rng(1), strengths=two, n_dialogues=4, pairs="all")
-    >>> study.verdicts[["responder_a", "responder_b", "rater_kind", "simulated"]].value_counts().to_dict()
-    {('human', 'model', 'human', True): 4, ('human', 'model', 'model', True): 4}
+    >>> study.verdicts["rater_kind"].value_counts().to_dict()
+    {'human': 4, 'model': 4}
     """
     if orders not in ("random", "both"):
         raise ValueError(f"orders is {orders!r}, expected random or both.")
@@ -326,9 +297,10 @@ def simulate_study(
     kinds = ["human" if name.startswith("human") else "model" for name in names]
     met = _draw_pairs(rng, len(slices), len(names), pairs)
     pairs_met = pairs_table(histories, names, *met)
+    lines = list(dimensions)
     every = [(panel, _names_of(panel, number)) for number, panel in enumerate(panels)]
-    judged = [_judge(rng, *panel, there, met, pairs_met, orders, dimensions) for panel in every]
-    scored = [_score(rng, *panel, there, histories, names, dimensions) for panel in every if scores]
+    judged = [_judge(rng, *panel, there, met, pairs_met, orders, lines) for panel in every]
+    scored = [_score(rng, *panel, there, histories, names, lines) for panel in every if scores]
     verdicts = pd.concat(judged, ignore_index=True)
     shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id")
     return Study(
@@ -359,14 +331,7 @@ def _draw_pairs(rng: Generator, n_histories: int, size: int, pairs: int | str) -
 
 
 def _judge(
-    rng: Generator,
-    panel: Panel,
-    raters: list[str],
-    there: Array,
-    met: Met,
-    pairs: pd.DataFrame,
-    orders: str,
-    lines: Sequence[str],
+    rng: Generator, panel: Panel, raters: list[str], there: Array, met: Met, pairs: pd.DataFrame, orders: str, lines: list[str]
 ) -> pd.DataFrame:
     """Let one panel judge: `there` holds strengths in each dialogue, (dimensions, histories, responders)."""
     pair, rater, a_first = _show(rng, len(pairs), panel, orders)
@@ -408,13 +373,7 @@ def _margins(rng: Generator, lean: Array) -> Array:
 
 
 def _score(
-    rng: Generator,
-    panel: Panel,
-    raters: list[str],
-    there: Array,
-    histories: pd.DataFrame,
-    names: list[str],
-    lines: Sequence[str],
+    rng: Generator, panel: Panel, raters: list[str], there: Array, histories: pd.DataFrame, names: list[str], lines: list[str]
 ) -> pd.DataFrame:
     """Let one rater of a panel score each reply: its strength there, the rater's severity, noise, cut to 1..5."""
     dimension, history, responder = np.unravel_index(np.arange(there.size), there.shape)
@@ -480,21 +439,16 @@ def simulate_writers(
 
     Parameters
     ----------
-    models : mapping of str to float
-        Model -> strength.
-    rng : numpy.random.Generator
-        The source of chance.
-    writer_sd, dialogue_sd : float
-        Standard deviations in log-odds: of the people from whom writers are drawn, with the mean 0, and of replies about
-        their writer's strength.
-    n_writers, writers_per_history, n_dialogues : int
-        The pool, how many of it write for each history, and how many histories, one a dialogue.
+    models, rng : mapping of str to float, numpy.random.Generator
+        Model -> strength; the source of chance.
+    n_writers, writers_per_history, n_dialogues, writer_sd, dialogue_sd
+        The pool; how many write for each history; histories, one a dialogue; standard deviations in log-odds of the people
+        from whom writers are drawn, and of replies about their writer's strength.
 
     Returns
     -------
     Study
-        Writers take turns, so their loads differ by one at most; all are the responder ``human``. ``truth`` has a row a writer
-        (``human/writer-01``) with ``strength`` less the mean of the models.
+        Writers take turns; all are the responder ``human``. ``truth`` has ``strength`` less the models' mean.
 
     Raises
     ------

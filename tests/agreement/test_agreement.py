@@ -9,7 +9,7 @@ from heart_utils.agreement import agreement
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.baselines import estimate_ceiling
 from heart_utils.agreement.kappa import cohen_kappa, gwet_ac, krippendorff_alpha
-from heart_utils.agreement.panel import alternative_annotator_test, combine_judges, effective_judges
+from heart_utils.agreement.panel import alternative_annotator_test, effective_judges
 from heart_utils.ratings.resampling import draw_weights
 from heart_utils.ratings.verdicts import AgreementError, combine_orders
 from heart_utils.simulate.study import Panel, simulate_study
@@ -316,7 +316,6 @@ EVERYTHING = {
     "Krippendorff": krippendorff_alpha,
     "the ceiling": estimate_ceiling,
     "effective judges": effective_judges,
-    "a panel": combine_judges,
     "the annotator test": lambda table: alternative_annotator_test(table, "m1", epsilon=0.1),
 }
 

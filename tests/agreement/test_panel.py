@@ -3,13 +3,9 @@ import pandas as pd
 import pytest
 from agreement_tables import votes
 
-from heart_utils.agreement.panel import combine_judges, effective_judges
+from heart_utils.agreement.panel import effective_judges
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.simulate.study import Panel, simulate_study
-
-
-def panel_of(table, **settings):
-    return combine_judges(table, **settings).set_index("pair_id")["verdict"].to_dict()
 
 
 def draw_errors(rng, *, rho, n_judges=3, n_people=3, n=2000, reliability=0.5):
@@ -26,22 +22,6 @@ def draw_errors(rng, *, rho, n_judges=3, n_people=3, n=2000, reliability=0.5):
     return pd.concat(parts, ignore_index=True).assign(
         rater_kind=lambda rows: np.where(rows["rater"].str[0] == "m", "model", "human")
     )
-
-
-def test_the_majority_wins_ties_count_for_neither_and_a_draw_is_a_tie():
-    table = votes([
-        *[("x-y", "d", who, said) for who, said in zip(["m1", "m2", "m3"], ["a", "b", "b"], strict=True)],
-        *[("x-y", "e", who, said) for who, said in zip(["m1", "m2", "m3"], ["a", "tie", "tie"], strict=True)],
-        *[("x-y", "f", who, said) for who, said in zip(["m1", "m2"], ["a", "b"], strict=True)],
-    ])  # fmt: skip
-    assert panel_of(table) == {"d/x-y": "b", "e/x-y": "a", "f/x-y": "tie"}
-
-
-def test_a_panel_speaks_of_a_and_b_as_its_rows_do():
-    table = votes([("x-y", "d", "m1", "a"), ("x-y", "d", "m2", "a")])
-    turned = table.assign(responder_a="y", responder_b="x", verdict="b")
-    assert panel_of(table) == {"d/x-y": "a"}
-    assert panel_of(turned) == {"d/x-y": "b"}
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
@@ -93,7 +73,7 @@ def _wrong_together(truth):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda table: combine_judges(table[table["rater"] != "m2"]), "two judges or more; there is m1"),
+        (lambda table: effective_judges(table[table["rater"] != "m2"]), "two judges or more; there is m1"),
         (lambda table: effective_judges(table[table["rater_kind"] == "model"]), "No answer that counts is by 'human'"),
         (
             lambda table: effective_judges(table[(table["rater"] != "m2") | (table["dialogue_id"] == "f")]),
