@@ -31,7 +31,6 @@ from heart_utils.judging.questions import takes_schema
 from heart_utils.judging.recipe import (
     STEPS,
     Recipe,
-    ask_step,
     read_recipe,
     recipe_comparisons,
     recipe_histories,
@@ -39,6 +38,7 @@ from heart_utils.judging.recipe import (
     recipe_replies,
     recipe_requests,
     recipe_responders,
+    recipe_step,
 )
 from heart_utils.judging.respond import lengthen_planned, skipped_histories
 from heart_utils.people.raters import add_people
@@ -144,7 +144,7 @@ def _collect(options: argparse.Namespace) -> int:
     how |= {"scheduler": options.scheduler, "max_concurrency": recipe.max_concurrency}
     tables = {"replies": replies}
     for name in STEPS:
-        tables[name] = ask_step(name, recipe, histories, replies, comparisons, **how)
+        tables[name] = recipe_step(recipe, name, histories, replies, comparisons, **how)
         _tell_states(SAID.get(name, name), tables[name], "coder" if name == "codes" else "rater")
         if name == "scores":  # codes stay in the ledger: chapter 12 writes that table, with those that a program computes
             _keep(run, recipe, {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]}, origin)
@@ -231,7 +231,7 @@ def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, le
     how: dict[str, Any] = {"ledger": ledger, "plan": True}
     comparisons = recipe_comparisons(recipe, replies)
     steps = {"replies": recipe_replies(recipe, histories, **how)}
-    steps |= {name: ask_step(name, recipe, histories, replies, comparisons, **how) for name in STEPS}
+    steps |= {name: recipe_step(recipe, name, histories, replies, comparisons, **how) for name in STEPS}
     columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     names = {"responder": "model", "rater": "model"}
     tables = [table.assign(step=step).rename(columns=names) for step, table in steps.items() if len(table)]

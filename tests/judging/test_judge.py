@@ -584,7 +584,7 @@ def spoil(table, column, value):
         (lambda h, r, c: (h, r, c.rename(columns={
             "reply_a": "reply_b", "reply_b": "reply_a", "responder_a": "responder_b", "responder_b": "responder_a"})),
          "the smaller reply_id of the two as a"),
-        (lambda h, r, c: (h, r, c.assign(protocol="likert")), "asks about one reply alone; collect_scores does that"),
+        (lambda h, r, c: (h, r, c.assign(protocol="likert")), "asks about one reply alone, and comparisons were given"),
         (lambda h, r, c: (h, r, c.assign(protocol="from_scores")), "no protocol 'from_scores'"),
         (lambda h, r, c: (h, r, c.assign(responder_b=c["responder_a"])), "nobody is compared with itself"),
     ],
