@@ -237,8 +237,8 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
 
     Examples
     --------
-    >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))[["responder", "responder_kind"]].values.tolist()
-    [['reference', 'reference'], ['echo', 'probe']]
+    >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))["responder"].tolist()
+    ['reference', 'echo']
     """
     tables = [load_responders(recipe.histories)] if recipe.given_replies and not recipe.rewrites else []
     tables += [named_probes(PROFILES)] if recipe.rewrites else []
