@@ -1,9 +1,4 @@
-"""Collect a run from a terminal: what it would take first, then replies and verdicts, into the ledger and the run's tables.
-
-What people wrote in studies of the run, and ``heart_utils.people.raters`` imported, is judged along with the rest.
-
-Run as ``make collect RUN=...``; ``python -m heart_utils.collect --help`` lists what else it can do.
-"""
+"""Collect a run from a terminal, ``make collect RUN=...``: what it would take first, then replies and verdicts."""
 
 from __future__ import annotations
 
@@ -47,7 +42,7 @@ from heart_utils.tables import empty_table
 
 __all__: list[str] = []
 
-INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
+INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4  #: Ctrl-C, no leave to spend, calls that failed, batches out.
 
 TOKENS = {"prompt_tokens": "prompt tokens", "cached_tokens": "of them cached", "completion_tokens": "answer tokens"}
 USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS)
@@ -65,10 +60,7 @@ class NotAllowedError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect a run; 0 if all is recorded, 1 after an error, 2 if it was not allowed to spend, 130 after Ctrl-C.
-
-    It is 3 if a model's queue was stopped, calls failed or ``--check`` found a fault, and 4 if batches are out.
-    """
+    """Collect a run; 0 if all is recorded, 1 after an error, 3 if calls failed or ``--check`` found a fault."""
     options = _parser().parse_args(arguments)
     options.said = []  # by warnings, such as why a queue was stopped: each is said once
     try:

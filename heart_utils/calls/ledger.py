@@ -238,14 +238,10 @@ def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenat
 
 @dataclass(frozen=True)
 class Money:
-    """What calls on a ledger cost so far, in USD, all processes together.
-
-    `unsettled` is the most that calls may have cost whose end nobody heard: time-outs, dropped connections, calls in flight
-    when a process was killed. They may have been billed, so a budget counts them.
-    """
+    """What calls on a ledger cost so far, in USD, all processes together."""
 
     spent: float  # for answers that came, at list price
-    unsettled: float
+    unsettled: float  # at most, for calls whose end nobody heard; they may have been billed, so a budget counts them
     reserved: float  # at most, for calls in flight now and for requests in providers' batches
     in_flight: float  # the part of it that is settled soon; a batch may take a day
 
@@ -581,14 +577,12 @@ class Ledger:
         return Money(*map(float, row))
 
     def _money_left(self, connection: sa.Connection, request: Request, budget_usd: float | None) -> tuple[Money, float]:
-        """Read the money, and what is left for a request of the whole's budget or, if less, of its model's own.
-
-        What nobody heard the end of is in the whole's money only.
-        """
+        """Read the money, and what is left for a request of the whole's budget or, if less, of its model's own."""
         money, cap = self._money(connection), request.model.budget_usd
         left = float("inf") if budget_usd is None else budget_usd - money.bound
         if cap is not None:
             both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(calls.c.reserved_usd, 0.0)
+            # What nobody heard the end of is in the whole's money only.
             its = connection.execute(sa.select(_total(both, calls.c.model == request.digests[0]))).scalar_one()
             left = min(left, cap - its)
         return money, left
@@ -600,8 +594,7 @@ def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os
     Parameters
     ----------
     run_or_url : str, path or Run
-        A run's ledger is the SQLite file ``ledger.sqlite`` in its folder, unless ``HEART_LEDGER``
-        names another, such as ``postgresql+psycopg://user@host/heart``. A URL is taken as it is.
+        A run's is the file ``ledger.sqlite`` in its folder, unless ``HEART_LEDGER`` names another's URL.
     seed_file : str or path, optional
         Calls recorded elsewhere, as JSON Lines, that the ledger shall know too. Read once.
 
@@ -717,11 +710,7 @@ class ReplayError(LedgerError):
 
 
 def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: bool = False) -> int:
-    """Write a ledger's answers as JSON Lines, sorted by key.
-
-    What was asked is not in the file, only its hash: the code derives it again. So the file is a few hundred bytes a
-    call, and holds none of the words of a data set but in the answers.
-    """
+    """Write a ledger's answers as JSON Lines, sorted by key; of what was asked only the hash, since code derives it again."""
     wanted = sa.select(calls.c.key, *(calls.c[name] for name in ASKED)).where(ANSWERED).order_by(calls.c.key)
     asked = {row.key: row._asdict() for row in ledger.rows(wanted) if row.key in ledger.used or not only_used}
     known = {row[name] for row in asked.values() for name in ("model", "options")}
