@@ -812,26 +812,15 @@ def _what_changed(ledger: Ledger, request: Request) -> str:
     if row.asked != asked and not (request.tag and row.tag == request.tag):
         return f"This model was asked before, but nothing with these messages. {LIKELY}"
     if row.asked != asked:
-        return f"The messages changed: {_message_difference(row.messages, request)}. {LIKELY}"
+        if not row.messages:
+            return f"The recorded request about the same thing had other words. {LIKELY}"
+        had, has = zstandard.decompress(row.messages).decode("utf-8", "replace"), request.messages_json()
+        at = max(0, len(os.path.commonprefix([had, has])) - 20)
+        return f"The messages changed: they read {had[at : at + 60]!r}, now {has[at : at + 60]!r}. {LIKELY}"
     if (row.model, row.options) == (model, options):
         return f"The same was asked before, but not as repeat {request.repeat} (recorded: repeat {row.repeat})."
     bodies = {digest: json.loads(body) for digest, body in ledger.rows(sa.select(parts))}
-    was = bodies.get(row.model, {}) | bodies.get(row.options, {})
-    return f"The model or its options changed: {_difference(was, json.loads(request.model.identity) | request.sampling)}."
-
-
-def _difference(was: Mapping[str, Any], is_now: Mapping[str, Any]) -> str:
-    names = [name for name in sorted({*was, *is_now}) if was.get(name) != is_now.get(name)]
-    return "; ".join(f"{name} was {was.get(name)!r}, now {is_now.get(name)!r}" for name in names)[:400]
-
-
-def _message_difference(packed: bytes | None, request: Request) -> str:
-    if not packed:
-        return "the recorded request about the same thing had other words"
-    was = json.loads(zstandard.ZstdDecompressor().decompress(packed))
-    for number, (before, after) in enumerate(zip(was, request.messages, strict=False)):
-        old, new = before["content"], after["content"]
-        if old != new:
-            at = max(0, len(os.path.commonprefix([old, new])) - 20)
-            return f"message {number} read {old[at : at + 60]!r}, now {new[at : at + 60]!r}"
-    return f"{len(was)} messages became {len(request.messages)}"
+    was, now_is = bodies.get(row.model, {}) | bodies.get(row.options, {}), json.loads(request.model.identity) | request.sampling
+    names = [name for name in sorted({*was, *now_is}) if was.get(name) != now_is.get(name)]
+    changed = "; ".join(f"{name} was {was.get(name)!r}, now {now_is.get(name)!r}" for name in names)
+    return f"The model or its options changed: {changed[:400]}."

@@ -139,14 +139,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Call:
-    """What came of a request.
-
-    Its status is ``"ok"``, ``"truncated"`` (cut short even with more room), ``"refused"`` (the provider's filter or the model's
-    own refusal field), ``"error"`` (nothing usable after all attempts) or ``"planned"`` (not asked yet: mode ``dry``).
-    """
+    """What came of a request."""
 
     call_id: str  # the request's key
-    status: str
+    status: str  # ok, truncated (even with more room), refused (filter or refusal field), error, or planned (in mode dry)
     text: str = ""  # the raw answer; empty where there is none
     finish_reason: str | None = None  # as the provider gives it
     logprobs: tuple[tuple[str, float], ...] | None = None  # alternatives for the answer's first token, where asked for

@@ -49,7 +49,7 @@ def pair_replies(
     pairs : "all" or int
         How many pairs of each history; fewer than there are is a random choice of them, the same under each protocol.
     protocol : str
-        The word in the column ``protocol``; part of the comparison's id.
+        The column ``protocol``; part of the comparison's id.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def pair_replies(
     Warns
     -----
     UserWarning
-        How many replies are left out, by their state, and how many histories have no pair.
+        How many replies are left out, and how many histories have no pair.
 
     Examples
     --------

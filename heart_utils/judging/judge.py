@@ -68,17 +68,15 @@ def collect_verdicts(
 ) -> pd.DataFrame:
     """Ask every judge about every comparison, or about every reply alone.
 
-    What the ledger holds is not asked again. An answer that cannot be read is asked for once more,
-    with what was wrong with it; what cannot be read then is ``unparsed``, and its text stays in the ledger.
+    What the ledger holds is not asked again. An answer that cannot be read is asked for once more; what cannot be read then is
+    ``unparsed``.
 
     Parameters
     ----------
     histories, replies, comparisons, judges
         As in :func:`plan_questions`; each judge answers in its own ``answer_format``, scores in JSON.
-    ledger : Ledger
-        Where calls are kept.
-    plan : bool
-        Ask nothing, and say what it would take: a row for each judge, protocol and answer format.
+    ledger, plan
+        Where calls are kept; and whether to ask nothing, and say what it would take by judge, protocol and answer format.
     **how
         The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what the ledger lacks,
         ``"replay"`` nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
@@ -170,10 +168,8 @@ def plan_questions(
 
     Parameters
     ----------
-    histories, replies : pandas.DataFrame
-        The tables of these names.
-    comparisons : pandas.DataFrame or None
-        The table of this name; without it each valid reply is asked about alone.
+    histories, replies, comparisons : pandas.DataFrame
+        The tables of these names; if comparisons is None, each valid reply is asked about alone.
     judges : sequence of Model
         A panel of one or more.
     responders : pandas.DataFrame, optional

@@ -73,10 +73,8 @@ def collect_replies(
         Models, and the names of :data:`PROBES`.
     ledger : Ledger
         Where calls are kept.
-    repeats : int
-        Replies of each model to each history; a probe always says the same, once.
-    instructions : str
-        What a model is told before it reads a conversation.
+    repeats, instructions
+        Replies of each model to each history, and what it is told first; a probe always says the same, once.
     language : str, optional
         Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length, the answer taken as it is.
     max_concurrency : int, optional

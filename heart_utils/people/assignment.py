@@ -312,7 +312,7 @@ def _most_visits(load: int, n_histories: int) -> int:
 def _fill_seats(
     votes: np.ndarray, history: np.ndarray, n_seats: int, rng: np.random.Generator, *, meetings: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Give each pair as many seats as it has votes: the emptiest, then those new to its history or (`meetings`) to each other."""
+    """Give each pair as many seats as it has votes: the emptiest, then those new to its history, or to each other."""
     filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
     seen: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))
     pairs: list[int] = []
