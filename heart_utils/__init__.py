@@ -33,8 +33,7 @@ _PUBLIC = {
         "judging.probes": "profile_features",
         "judging.prompts": "load_codebooks load_protocol load_rubric prompt_hash",
         "judging.recipe": (
-            "read_recipe recipe_comparisons recipe_histories recipe_ledger recipe_replies recipe_responders recipe_step "
-            "RecipeError"
+            "read_recipe recipe_comparisons recipe_histories recipe_replies recipe_responders recipe_step RecipeError"
         ),
         "judging.respond": "collect_replies",
         "people.assignment": "assign_raters assign_writers check_balance choose_pairs study_cost",

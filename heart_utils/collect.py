@@ -29,7 +29,6 @@ from heart_utils.judging.recipe import (
     read_recipe,
     recipe_comparisons,
     recipe_histories,
-    recipe_ledger,
     recipe_replies,
     recipe_requests,
     recipe_responders,
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
     run = open_run(recipe.run)
-    ledger = recipe_ledger(recipe)
+    ledger = recipe.open_ledger()
     ledger.log = options.log
     if options.log is not None:
         options.log.touch()  # before anything is paid for

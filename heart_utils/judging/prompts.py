@@ -100,12 +100,9 @@ class Rubric:
         if names is None:
             return self
         wanted = [names] if isinstance(names, str) else list(names)
-        strange = [name for name in wanted if name not in self.names]
-        if strange or not wanted or len(set(wanted)) < len(wanted):
-            fault = (
-                f"{strange[0]!r} is not one of them" if strange else "one of them stands twice" if wanted else "none was named"
-            )
-            raise RubricError(f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {fault}.")
+        if not wanted or len({*wanted} & {*self.names}) < len(wanted):
+            said = f"expected some of them, each once, got {', '.join(map(repr, wanted)) or 'none'}"
+            raise RubricError(f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {said}.")
         return replace(self, dimensions=tuple(one for one in self.dimensions if one.name in wanted))
 
 

@@ -26,7 +26,7 @@ from heart_utils.sources.heartbench import load_question_histories, load_questio
 from heart_utils.sources.load import load_histories, load_replies, load_responders
 from heart_utils.tables import SLICES, check_table, empty_table
 
-__all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_comparisons", "recipe_histories", "recipe_ledger"]
+__all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_comparisons", "recipe_histories"]
 __all__ += ["recipe_replies", "recipe_responders", "recipe_step"]
 
 TWINNED = "calm_twin"
@@ -82,10 +82,10 @@ class Recipe:
         """All who are asked."""
         return (*self.responders, *self.judges, *self.coders)
 
-    @property
-    def asked_language(self) -> str | None:
-        """The language of HeartBench's prompts, where they are used."""
-        return self.language if self.questions else None
+    def open_ledger(self) -> Ledger:
+        """Open the ledger of its run, with the recorded calls that it names."""
+        seed = find_root() / (self.recorded or "")
+        return open_ledger(self.run, seed_file=seed if seed.is_file() else None)
 
 
 def read_recipe(run: str) -> Recipe:
@@ -148,30 +148,6 @@ def read_recipe(run: str) -> Recipe:
     if recipe.questions:
         return replace(recipe, histories=recipe.questions, given_replies=False, protocols={})
     return recipe
-
-
-def recipe_ledger(recipe: Recipe) -> Ledger:
-    """Open the ledger of a recipe's run, with the calls that its ``recorded`` names.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        Its run, and where recorded calls are.
-
-    Returns
-    -------
-    Ledger
-        As :func:`heart_utils.calls.ledger.open_ledger` opens it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     recipe_ledger(Recipe(folder)).counts()
-    {}
-    """
-    seed = None if recipe.recorded is None else find_root() / recipe.recorded
-    return open_ledger(recipe.run, seed_file=seed if seed is not None and seed.is_file() else None)
 
 
 def recipe_histories(recipe: Recipe) -> pd.DataFrame:
@@ -271,7 +247,8 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     {'echo': 13}
     """
     responders: list[Model | str] = [*recipe.responders, *recipe.probes]
-    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
+    language = recipe.language if recipe.questions else None
+    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": language}
     replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
     if how.get("plan"):
         return replies[0]
