@@ -32,7 +32,6 @@ from heart_utils.judging.prompts import (
     load_rubric,
     parts,
     show_turns,
-    transcript,
 )
 from heart_utils.judging.questions import (
     Answer,
@@ -252,7 +251,7 @@ def plan_hits(
     def forms(judge: Model, about: Mapping[str, Any], _: str) -> Iterator[tuple[Items, int]]:
         yield Items(rubric[about["history_id"]], language, exact=judge.checksum is not None), 0
 
-    said = {row["history_id"]: (transcript(row["turns"], language), ()) for row in _rows_of(histories)}
+    said = {row["history_id"]: (show_turns(row["turns"], language), ()) for row in _rows_of(histories)}
     return _put(judges, _subjects(histories, replies, replies), said, forms, responders)
 
 

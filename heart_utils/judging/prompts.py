@@ -208,9 +208,10 @@ def _read_from(name_or_path: str | os.PathLike[str], kind: type[T], error: type[
     return file, read_yaml(file, kind, error)
 
 
-def show_turns(turns: Sequence[Mapping[str, str]]) -> str:
-    """Write a conversation down, each turn under the one who spoke it."""
-    return "\n".join(f"{LABELS[turn['speaker']]}: {' '.join(turn['text'].split())}" for turn in turns)
+def show_turns(turns: Sequence[Mapping[str, str]], language: str | None = None) -> str:
+    """Write a conversation down, each turn under the one who spoke it; in a language, as HeartBench shows it."""
+    words, colon = (LABELS, ": ") if language is None else (PROMPTS["items"][language], "：")
+    return "\n".join(f"{words[turn['speaker']]}{colon}{' '.join(turn['text'].split())}" for turn in turns)
 
 
 def reply_messages(
@@ -219,16 +220,10 @@ def reply_messages(
     """Ask a model for the supporter's next turn; in a language, as HeartBench does: in one message, with no limit of length."""
     # One message, since a conversation may begin with either speaker, and not every provider lets an assistant speak first.
     if language is not None:
-        said = PROMPTS["items"][language]["reply"].format(history=transcript(turns, language))
+        said = PROMPTS["items"][language]["reply"].format(history=show_turns(turns, language))
         return ({"role": "user", "content": said},)
     said = f"The conversation so far:\n\n{show_turns(turns)}\n\nYour reply as the supporter:"
     return {"role": "system", "content": instructions}, {"role": "user", "content": said}
-
-
-def transcript(turns: Sequence[Mapping[str, str]], language: str) -> str:
-    """Write a conversation down as HeartBench shows it."""
-    words = PROMPTS["items"][language]
-    return "\n".join(f"{words[turn['speaker']]}：{' '.join(turn['text'].split())}" for turn in turns)
 
 
 @dataclass(frozen=True)

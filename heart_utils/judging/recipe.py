@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +30,8 @@ __all__ += ["recipe_replies", "recipe_responders", "recipe_step"]
 
 TWINNED = "calm_twin"
 MODELS = ("responders", "judges", "coders")
+STEPS = {"verdicts": "verdicts", "scores": "scores", "codes": "codes", "probes": "verdicts", "again": "verdicts"}
+"""What is asked once the replies are there, in this order -> the table of its answers."""
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -326,65 +327,47 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
     """
     if step not in STEPS:
         raise RecipeError(f"There is no step {step!r}; there are {', '.join(STEPS)}.")
-    table, questions_of = STEPS[step]
-    questions = questions_of(recipe, *tables)
-    return collect(table, questions, **how) if questions else empty_table(table)
+    questions = _questions(step, recipe, *tables)
+    return collect(STEPS[step], questions, **how) if questions else empty_table(STEPS[step])
 
 
 def recipe_requests(
     recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
 ) -> list[Request]:
     """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers."""
-    asked = [questions_of(recipe, histories, replies, comparisons) for _, questions_of in STEPS.values()]
+    asked = [_questions(step, recipe, histories, replies, comparisons) for step in STEPS]
     questions = [question for one in asked for question in one if question.reply_is_there]
     requests = list(question_requests(questions, ledger))
     note_schemas([question.judge for question in questions if question.in_json], ledger)
     return requests
 
 
-def _about(asks: str, recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *pairs: pd.DataFrame) -> list[Question]:
-    """Ask about pairs, or about each reply alone, under each protocol that does."""
+def _questions(
+    step: str, recipe: Recipe, histories: Any = None, replies: Any = None, comparisons: Any = None
+) -> list[Question]:
+    """Make what a step asks: about pairs or replies alone, under each protocol that does, or what the recipe adds to that."""
+    seed, judges = recipe.seed, recipe.coders if step == "codes" else recipe.judges
+    if not judges:
+        return []
+    if step == "codes":
+        books = load_codebooks()
+        coded = replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
+        return plan_codes(histories, coded, judges, codebooks={name: books[name] for name in recipe.codebooks}, seed=seed)
+    if step == "probes":
+        return probe_questions(judges, seed=seed) if recipe.report_card else []
     asked: dict[str, Any] = {"responders": recipe_responders(recipe)}
-    if recipe.questions and asks == "reply":
-        return plan_hits(_chosen_questions(recipe), histories, replies, recipe.judges, language=recipe.language, **asked)
-    asked |= {"repeats": recipe.judge_repeats if asks == "pair" else 1, "seed": recipe.seed}
+    if step == "again":
+        asked |= {"dimensions": recipe.protocols.get(AGAIN), "several": recipe.together or None, "n_pairs": recipe.asked_again}
+        return plan_again(histories, replies, comparisons, judges, seed=seed, **asked) if recipe.asked_again else []
+    if recipe.questions and step == "scores":
+        return plan_hits(_chosen_questions(recipe), histories, replies, judges, language=recipe.language, **asked)
     questions = []
-    for protocol in _protocols(recipe, asks):
-        theirs = pairs[0][pairs[0]["protocol"] == protocol.name] if asks == "pair" else None
+    for protocol in _protocols(recipe, "pair" if step == "verdicts" else "reply"):
+        theirs = comparisons[comparisons["protocol"] == protocol.name] if step == "verdicts" else None
         asked |= {"protocol": protocol, "dimensions": recipe.protocols[protocol.name]}
-        questions += plan_questions(histories, replies, theirs, recipe.judges, **asked)
+        repeats = recipe.judge_repeats if step == "verdicts" else 1
+        questions += plan_questions(histories, replies, theirs, judges, repeats=repeats, seed=seed, **asked)
     return questions
-
-
-def _about_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *_: object) -> list[Question]:
-    if not recipe.coders:
-        return []
-    books = load_codebooks()
-    coded = replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
-    theirs = {name: books[name] for name in recipe.codebooks}
-    return plan_codes(histories, coded, recipe.coders, codebooks=theirs, seed=recipe.seed)
-
-
-def _about_probes(recipe: Recipe, *_: object) -> list[Question]:
-    return probe_questions(recipe.judges, seed=recipe.seed) if recipe.report_card and recipe.judges else []
-
-
-def _about_again(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> list[Question]:
-    if not (recipe.asked_again and recipe.judges):
-        return []
-    asked: dict[str, Any] = {"dimensions": recipe.protocols.get(AGAIN), "several": recipe.together or None}
-    asked |= {"responders": recipe_responders(recipe), "seed": recipe.seed, "n_pairs": recipe.asked_again}
-    return plan_again(histories, replies, comparisons, recipe.judges, **asked)
-
-
-STEPS: dict[str, tuple[str, Callable[..., list[Question]]]] = {
-    "verdicts": ("verdicts", partial(_about, "pair")),
-    "scores": ("scores", partial(_about, "reply")),
-    "codes": ("codes", _about_codes),
-    "probes": ("verdicts", _about_probes),
-    "again": ("verdicts", _about_again),
-}
-"""What is asked once the replies are there, in this order -> the table of its answers, and what makes its questions."""
 
 
 def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
