@@ -37,6 +37,7 @@ from heart_utils.judging.recipe import (
 from heart_utils.judging.respond import lengthen_planned, skipped_histories
 from heart_utils.people.raters import add_people
 from heart_utils.runs import Run, open_run, strictest_licence
+from heart_utils.settings import read_yaml
 from heart_utils.tables import empty_table
 
 __all__: list[str] = []
@@ -47,6 +48,7 @@ TOKENS = {"prompt_tokens": "prompt tokens", "cached_tokens": "of them cached", "
 USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS)
 """Columns of the calls that the table at the end of a run is made of, tokens under other names."""
 
+TEXTS: dict[str, str] = read_yaml(Path(__file__).with_name("collect.yaml"), dict[str, str], ValueError)
 SAID = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
 
 ASSUMED_S = (1.0, 30.0)  #: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
@@ -245,14 +247,9 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     money = plan[["cost_usd", "at_most_usd"]]
     total, most = money.sum()
     if money.isna().any(axis=None):
-        cost = "a price that is not known: give each model price_prompt and price_completion, in USD for a million tokens"
-        cost += f" (what is known comes to {total:.2f}, at most {most:.2f})" if most else ""
+        cost = TEXTS["unpriced"] + (f" (what is known comes to {total:.2f}, at most {most:.2f})" if most else "")
     else:
-        cost = (
-            f"{total:.2f} USD at list price, and at most {most:.2f}. The first figure takes each to be asked once, with four "
-            f"characters to a token and answers that fill their room; the second takes all replies to be as long as they may "
-            f"be, all answers to be asked for again with more room, and all to be repaired"
-        )
+        cost = TEXTS["cost"].format(total=total, most=most)
     shown = plan.drop(columns="n").assign(**money.map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known"))
     return f"{shown.to_string(index=False)}\n{int(plan['n'].sum())} calls to make, for {cost}."
 
@@ -274,13 +271,10 @@ def _describe_time(plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_con
                 busy += takes
             ends[end] += max(longest, busy / (together or math.inf))
     scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
-    assumed = ", ".join(sorted(name for name, found in seconds.items() if found is None))
-    said = f" (of {assumed} too little is recorded: {ASSUMED_S[0]:g} and {ASSUMED_S[1]:g} s are assumed)" if assumed else ""
-    return (
-        f"Between {ends[0] / scale:.1f} and {ends[1] / scale:.1f} {unit}. The first takes each call to be asked once and "
-        f"to last as long as the quickest tenth of the model's recorded answers, the second twice and as long as the slowest "
-        f"tenth{said}. Both keep to the limits in the settings; limits of a provider's own and outages come on top."
-    )
+    unknown = ", ".join(sorted(name for name, found in seconds.items() if found is None))
+    assumed = TEXTS["assumed"].format(models=unknown, quick=ASSUMED_S[0], slow=ASSUMED_S[1])
+    assumed = f" ({assumed})" if unknown else ""
+    return TEXTS["time"].format(least=ends[0] / scale, most=ends[1] / scale, unit=unit, assumed=assumed)
 
 
 def _settle_money(paid: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool) -> float | None:

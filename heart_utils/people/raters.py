@@ -401,7 +401,7 @@ def _screened(texts: pd.Series, pasted: pd.Series, redact: str, what: str) -> tu
         [*["pasted"] * (share >= PASTED_SHARE), *["redacted"] * (now != before), *suspicious_text(now)]
         for before, now, share in zip(was, kept, pasted, strict=True)
     ]
-    counts = {word: sum(word in row for row in flags) for word in ("formula", "markup")}
+    counts = {word: sum(word in row for row in flags) for word in SUSPICIOUS}
     if said := [f"{count} {what} with {word}" for word, count in counts.items() if count]:
         warnings.warn(f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them runs.", stacklevel=4)
     return pd.Series(kept, texts.index, dtype=object), pd.Series(flags, texts.index, dtype=object)
@@ -418,8 +418,10 @@ CONTACTS = (
 )
 """Mail and web addresses, names on platforms, telephone and other long numbers, and Prolific's ids, in this order."""
 
-FORMULA = re.compile(r"^\s*[=+@\t\r]|^\s*-(?=\s*[\w(=@])")
-MARKUP = re.compile(r"<[/!?a-zA-Z]|javascript:", re.IGNORECASE)
+SUSPICIOUS = {
+    "formula": re.compile(r"^\s*[=+@\t\r]|^\s*-(?=\s*[\w(=@])"),
+    "markup": re.compile(r"<[/!?a-zA-Z]|javascript:", re.IGNORECASE),
+}
 
 
 def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater") -> dict[str, str]:
@@ -452,9 +454,7 @@ def redact_text(text: str | None, level: str = "contacts") -> str | None:
 
 def suspicious_text(text: str | None) -> list[str]:
     """Flag a free text that a spreadsheet would compute or a page would run; whatever shows it must show it as text."""
-    if not text:
-        return []
-    return [*(["formula"] if FORMULA.search(text) else []), *(["markup"] if MARKUP.search(text) else [])]
+    return [word for word, pattern in SUSPICIOUS.items() if pattern.search(text or "")]
 
 
 def _read_keys(key_file: Path) -> pd.DataFrame:
