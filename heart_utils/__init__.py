@@ -31,8 +31,7 @@ _PUBLIC = {
         "judging.probes": "profile_features",
         "judging.prompts": "load_codebooks load_protocol load_rubric prompt_hash",
         "judging.recipe": (
-            "read_recipe recipe_again recipe_codes recipe_comparisons recipe_histories recipe_ledger "
-            "recipe_probes recipe_replies recipe_responders recipe_scores recipe_verdicts RecipeError"
+            "read_recipe recipe_comparisons recipe_histories recipe_replies recipe_responders recipe_step RecipeError"
         ),
         "judging.respond": "collect_replies",
         "people.assignment": "assign_raters assign_writers check_balance choose_pairs study_cost",

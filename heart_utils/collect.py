@@ -1,9 +1,4 @@
-"""Collect a run from a terminal: what it would take first, then replies and verdicts, into the ledger and the run's tables.
-
-What people wrote in studies of the run, and ``heart_utils.people.raters`` imported, is judged along with the rest.
-
-Run as ``make collect RUN=...``; ``python -m heart_utils.collect --help`` lists what else it can do.
-"""
+"""Collect a run from a terminal, ``make collect RUN=...``: what it would take first, then replies and verdicts."""
 
 from __future__ import annotations
 
@@ -31,28 +26,29 @@ from heart_utils.judging.questions import takes_schema
 from heart_utils.judging.recipe import (
     STEPS,
     Recipe,
-    ask_step,
     read_recipe,
     recipe_comparisons,
     recipe_histories,
-    recipe_ledger,
     recipe_replies,
     recipe_requests,
     recipe_responders,
+    recipe_step,
 )
 from heart_utils.judging.respond import lengthen_planned, skipped_histories
 from heart_utils.people.raters import add_people
 from heart_utils.runs import Run, open_run, strictest_licence
+from heart_utils.settings import read_yaml
 from heart_utils.tables import empty_table
 
 __all__: list[str] = []
 
-INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
+INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4  #: Ctrl-C, no leave to spend, calls that failed, batches out.
 
 TOKENS = {"prompt_tokens": "prompt tokens", "cached_tokens": "of them cached", "completion_tokens": "answer tokens"}
 USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS)
 """Columns of the calls that the table at the end of a run is made of, tokens under other names."""
 
+TEXTS: dict[str, str] = read_yaml(Path(__file__).with_name("collect.yaml"), dict[str, str], ValueError)
 SAID = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
 
 ASSUMED_S = (1.0, 30.0)  #: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
@@ -65,10 +61,7 @@ class NotAllowedError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect a run; 0 if all is recorded, 1 after an error, 2 if it was not allowed to spend, 130 after Ctrl-C.
-
-    It is 3 if a model's queue was stopped, calls failed or ``--check`` found a fault, and 4 if batches are out.
-    """
+    """Collect a run; 0 if all is recorded, 1 after an error, 3 if calls failed or ``--check`` found a fault."""
     options = _parser().parse_args(arguments)
     options.said = []  # by warnings, such as why a queue was stopped: each is said once
     try:
@@ -91,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
     run = open_run(recipe.run)
-    ledger = recipe_ledger(recipe)
+    ledger = recipe.open_ledger()
     ledger.log = options.log
     if options.log is not None:
         options.log.touch()  # before anything is paid for
@@ -144,7 +137,7 @@ def _collect(options: argparse.Namespace) -> int:
     how |= {"scheduler": options.scheduler, "max_concurrency": recipe.max_concurrency}
     tables = {"replies": replies}
     for name in STEPS:
-        tables[name] = ask_step(name, recipe, histories, replies, comparisons, **how)
+        tables[name] = recipe_step(recipe, name, histories, replies, comparisons, **how)
         _tell_states(SAID.get(name, name), tables[name], "coder" if name == "codes" else "rater")
         if name == "scores":  # codes stay in the ledger: chapter 12 writes that table, with those that a program computes
             _keep(run, recipe, {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]}, origin)
@@ -231,7 +224,7 @@ def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, le
     how: dict[str, Any] = {"ledger": ledger, "plan": True}
     comparisons = recipe_comparisons(recipe, replies)
     steps = {"replies": recipe_replies(recipe, histories, **how)}
-    steps |= {name: ask_step(name, recipe, histories, replies, comparisons, **how) for name in STEPS}
+    steps |= {name: recipe_step(recipe, name, histories, replies, comparisons, **how) for name in STEPS}
     columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     names = {"responder": "model", "rater": "model"}
     tables = [table.assign(step=step).rename(columns=names) for step, table in steps.items() if len(table)]
@@ -254,14 +247,9 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     money = plan[["cost_usd", "at_most_usd"]]
     total, most = money.sum()
     if money.isna().any(axis=None):
-        cost = "a price that is not known: give each model price_prompt and price_completion, in USD for a million tokens"
-        cost += f" (what is known comes to {total:.2f}, at most {most:.2f})" if most else ""
+        cost = TEXTS["unpriced"] + (f" (what is known comes to {total:.2f}, at most {most:.2f})" if most else "")
     else:
-        cost = (
-            f"{total:.2f} USD at list price, and at most {most:.2f}. The first figure takes each to be asked once, with four "
-            f"characters to a token and answers that fill their room; the second takes all replies to be as long as they may "
-            f"be, all answers to be asked for again with more room, and all to be repaired"
-        )
+        cost = TEXTS["cost"].format(total=total, most=most)
     shown = plan.drop(columns="n").assign(**money.map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known"))
     return f"{shown.to_string(index=False)}\n{int(plan['n'].sum())} calls to make, for {cost}."
 
@@ -283,13 +271,10 @@ def _describe_time(plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_con
                 busy += takes
             ends[end] += max(longest, busy / (together or math.inf))
     scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
-    assumed = ", ".join(sorted(name for name, found in seconds.items() if found is None))
-    said = f" (of {assumed} too little is recorded: {ASSUMED_S[0]:g} and {ASSUMED_S[1]:g} s are assumed)" if assumed else ""
-    return (
-        f"Between {ends[0] / scale:.1f} and {ends[1] / scale:.1f} {unit}. The first takes each call to be asked once and "
-        f"to last as long as the quickest tenth of the model's recorded answers, the second twice and as long as the slowest "
-        f"tenth{said}. Both keep to the limits in the settings; limits of a provider's own and outages come on top."
-    )
+    unknown = ", ".join(sorted(name for name, found in seconds.items() if found is None))
+    assumed = TEXTS["assumed"].format(models=unknown, quick=ASSUMED_S[0], slow=ASSUMED_S[1])
+    assumed = f" ({assumed})" if unknown else ""
+    return TEXTS["time"].format(least=ends[0] / scale, most=ends[1] / scale, unit=unit, assumed=assumed)
 
 
 def _settle_money(paid: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool) -> float | None:

@@ -13,7 +13,7 @@ from test_adapt import KEY, stand_in
 
 from heart_utils import collect
 from heart_utils.calls.ledger import open_ledger
-from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_verdicts
+from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_step
 from heart_utils.people import raters
 from heart_utils.people.raters import import_study
 from heart_utils.people.study import write_study
@@ -101,7 +101,7 @@ def test_replies_that_people_wrote_reach_the_judges_and_the_tables(own, capsys):
     assert replies["responder"].value_counts()["human"] == 8
     ledger = open_ledger("own")
     tables = run.read("histories"), replies, recipe_comparisons(recipe, replies)
-    again = recipe_verdicts(recipe, *tables, ledger=ledger, mode="replay", progress=False)
+    again = recipe_step(recipe, "verdicts", *tables, ledger=ledger, mode="replay", progress=False)
     pd.testing.assert_frame_equal(run.read("verdicts"), again, check_dtype=False)
 
 

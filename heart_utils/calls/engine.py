@@ -1,8 +1,4 @@
-"""Asking models: from the ledger what it has, from them what it lacks. Every call goes through ``ask_all``.
-
-Each model has a queue: what waits, what is claimed, and how fast its provider wants to be asked. All queues run on one
-event loop; answers are committed together, a few times a second.
-"""
+"""Asking models: from the ledger what it has, from them what it lacks. Every call goes through ``ask_all``."""
 
 from __future__ import annotations
 
@@ -62,29 +58,23 @@ class Task(NamedTuple):
 
 @dataclass
 class Lane:
-    """One model's queue; it changes as the work goes on.
-
-    Tasks are `waiting` until this process claims them, then `ready`; `elsewhere` are those that another process claimed.
-    `closed` says why nothing more is asked, `short` of how many for want of money. `failures` are attempts in a row without
-    any answer, the first of which ended at `silent_since`. `turned_down` are requests that the provider will not answer: if
-    the first few all are, and the model was never `heard` on this ledger, the fault is in the settings.
-    """
+    """One model's queue; it changes as the work goes on."""
 
     model: Model
     tasks: list[Task]
     batch: int
     waiting: deque[Task]
-    ready: deque[Task] = field(default_factory=deque)
-    elsewhere: list[Task] = field(default_factory=list)
+    ready: deque[Task] = field(default_factory=deque)  # claimed by this process
+    elsewhere: list[Task] = field(default_factory=list)  # claimed by another one
     claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
-    closed: str | None = None
-    short: int = 0
+    closed: str | None = None  # why nothing more is asked
+    short: int = 0  # of how many tasks for want of money
     answers: int = 0
-    failures: int = 0
+    failures: int = 0  # attempts in a row without any answer, the first of which ended at
     silent_since: float | None = None
     said: str = ""
-    heard: bool = False
-    turned_down: int = 0
+    heard: bool = False  # whether it ever answered on this ledger; if not, and the first few requests are all
+    turned_down: int = 0  # then the fault is in the settings
     limits: tuple[Limit, ...] = ()
     held_until: float = 0.0
     _gap_s: float = 0.0
@@ -141,23 +131,19 @@ class Lane:
         return True
 
     def wait(self, clock: float) -> float:
-        """Tell how many seconds a call waits; while the model is out, 0 lets this one look, and no other for a while.
-
-        The pauses between looks are a quarter of the silence so far, so they grow with it.
-        """
+        """Tell how many seconds a call waits; while the model is out, 0 lets this one look, and no other for a while."""
         if clock < self.held_until:
             return self.held_until - clock
         if self.out:
-            pause = min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4))
+            pause = min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4))  # it grows with the silence
             self.held_until = clock + pause * random.uniform(0.8, 1.2)
         return 0.0
 
     def places(self, tokens: int) -> dict[str, float]:
         """Give the queues that all processes keep of this model, and how many seconds of each a request takes up.
 
-        Requests are evenly spaced, never in bursts, so that no minute of any beginning has more than the limits
-        allow. What a provider's headers leave is spread over the time until it is full again; that ends at its own
-        pace, with half of the limit left.
+        Requests are evenly spaced, so that no minute has more than the limits allow. What a provider's headers leave is spread
+        over the time until it is full again.
         """
         model, gaps = self.model, [self._gap_s]
         gaps += [limit.reset_s * (1 if limit.of == "requests" else tokens) / limit.left for limit in self.limits if limit.left]

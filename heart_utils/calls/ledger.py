@@ -238,14 +238,10 @@ def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenat
 
 @dataclass(frozen=True)
 class Money:
-    """What calls on a ledger cost so far, in USD, all processes together.
-
-    `unsettled` is the most that calls may have cost whose end nobody heard: time-outs, dropped connections, calls in flight
-    when a process was killed. They may have been billed, so a budget counts them.
-    """
+    """What calls on a ledger cost so far, in USD, all processes together."""
 
     spent: float  # for answers that came, at list price
-    unsettled: float
+    unsettled: float  # at most, for calls whose end nobody heard; they may have been billed, so a budget counts them
     reserved: float  # at most, for calls in flight now and for requests in providers' batches
     in_flight: float  # the part of it that is settled soon; a batch may take a day
 
@@ -581,14 +577,12 @@ class Ledger:
         return Money(*map(float, row))
 
     def _money_left(self, connection: sa.Connection, request: Request, budget_usd: float | None) -> tuple[Money, float]:
-        """Read the money, and what is left for a request of the whole's budget or, if less, of its model's own.
-
-        What nobody heard the end of is in the whole's money only.
-        """
+        """Read the money, and what is left for a request of the whole's budget or, if less, of its model's own."""
         money, cap = self._money(connection), request.model.budget_usd
         left = float("inf") if budget_usd is None else budget_usd - money.bound
         if cap is not None:
             both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(calls.c.reserved_usd, 0.0)
+            # What nobody heard the end of is in the whole's money only.
             its = connection.execute(sa.select(_total(both, calls.c.model == request.digests[0]))).scalar_one()
             left = min(left, cap - its)
         return money, left
@@ -600,8 +594,7 @@ def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os
     Parameters
     ----------
     run_or_url : str, path or Run
-        A run's ledger is the SQLite file ``ledger.sqlite`` in its folder, unless ``HEART_LEDGER``
-        names another, such as ``postgresql+psycopg://user@host/heart``. A URL is taken as it is.
+        A run's is the file ``ledger.sqlite`` in its folder, unless ``HEART_LEDGER`` names another's URL.
     seed_file : str or path, optional
         Calls recorded elsewhere, as JSON Lines, that the ledger shall know too. Read once.
 
@@ -717,11 +710,7 @@ class ReplayError(LedgerError):
 
 
 def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: bool = False) -> int:
-    """Write a ledger's answers as JSON Lines, sorted by key.
-
-    What was asked is not in the file, only its hash: the code derives it again. So the file is a few hundred bytes a
-    call, and holds none of the words of a data set but in the answers.
-    """
+    """Write a ledger's answers as JSON Lines, sorted by key; of what was asked only the hash, since code derives it again."""
     wanted = sa.select(calls.c.key, *(calls.c[name] for name in ASKED)).where(ANSWERED).order_by(calls.c.key)
     asked = {row.key: row._asdict() for row in ledger.rows(wanted) if row.key in ledger.used or not only_used}
     known = {row[name] for row in asked.values() for name in ("model", "options")}
@@ -823,26 +812,15 @@ def _what_changed(ledger: Ledger, request: Request) -> str:
     if row.asked != asked and not (request.tag and row.tag == request.tag):
         return f"This model was asked before, but nothing with these messages. {LIKELY}"
     if row.asked != asked:
-        return f"The messages changed: {_message_difference(row.messages, request)}. {LIKELY}"
+        if not row.messages:
+            return f"The recorded request about the same thing had other words. {LIKELY}"
+        had, has = zstandard.decompress(row.messages).decode("utf-8", "replace"), request.messages_json()
+        at = max(0, len(os.path.commonprefix([had, has])) - 20)
+        return f"The messages changed: they read {had[at : at + 60]!r}, now {has[at : at + 60]!r}. {LIKELY}"
     if (row.model, row.options) == (model, options):
         return f"The same was asked before, but not as repeat {request.repeat} (recorded: repeat {row.repeat})."
     bodies = {digest: json.loads(body) for digest, body in ledger.rows(sa.select(parts))}
-    was = bodies.get(row.model, {}) | bodies.get(row.options, {})
-    return f"The model or its options changed: {_difference(was, json.loads(request.model.identity) | request.sampling)}."
-
-
-def _difference(was: Mapping[str, Any], is_now: Mapping[str, Any]) -> str:
-    names = [name for name in sorted({*was, *is_now}) if was.get(name) != is_now.get(name)]
-    return "; ".join(f"{name} was {was.get(name)!r}, now {is_now.get(name)!r}" for name in names)[:400]
-
-
-def _message_difference(packed: bytes | None, request: Request) -> str:
-    if not packed:
-        return "the recorded request about the same thing had other words"
-    was = json.loads(zstandard.ZstdDecompressor().decompress(packed))
-    for number, (before, after) in enumerate(zip(was, request.messages, strict=False)):
-        old, new = before["content"], after["content"]
-        if old != new:
-            at = max(0, len(os.path.commonprefix([old, new])) - 20)
-            return f"message {number} read {old[at : at + 60]!r}, now {new[at : at + 60]!r}"
-    return f"{len(was)} messages became {len(request.messages)}"
+    was, now_is = bodies.get(row.model, {}) | bodies.get(row.options, {}), json.loads(request.model.identity) | request.sampling
+    names = [name for name in sorted({*was, *now_is}) if was.get(name) != now_is.get(name)]
+    changed = "; ".join(f"{name} was {was.get(name)!r}, now {now_is.get(name)!r}" for name in names)
+    return f"The model or its options changed: {changed[:400]}."

@@ -109,11 +109,7 @@ class Request:
 
     @cached_property
     def key(self) -> str:
-        """The content hash under which the ledger keeps the call.
-
-        Made of the model's identity, the messages, the sampling options and the number of the repeat; never of a key,
-        a limit, a price or a time-out.
-        """
+        """The content hash under which the ledger keeps the call; never of a key, a limit, a price or a time-out."""
         return _digest("\n".join([*self.digests, str(self.repeat)]), 32)
 
     @cached_property
@@ -143,14 +139,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Call:
-    """What came of a request.
-
-    Its status is ``"ok"``, ``"truncated"`` (cut short even with more room), ``"refused"`` (the provider's filter or the model's
-    own refusal field), ``"error"`` (nothing usable after all attempts) or ``"planned"`` (not asked yet: mode ``dry``).
-    """
+    """What came of a request."""
 
     call_id: str  # the request's key
-    status: str
+    status: str  # ok, truncated (even with more room), refused (filter or refusal field), error, or planned (in mode dry)
     text: str = ""  # the raw answer; empty where there is none
     finish_reason: str | None = None  # as the provider gives it
     logprobs: tuple[tuple[str, float], ...] | None = None  # alternatives for the answer's first token, where asked for
@@ -174,8 +166,7 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     Parameters
     ----------
     config : sequence of mapping
-        As YAML gives it: each names at least ``name`` and ``model``; ``model: embedded`` is the
-        model that comes with the project. The other words are the attributes of :class:`Model`.
+        As YAML gives it: the fields of :class:`Model`; ``model: embedded`` is the model that comes with the project.
 
     Returns
     -------
@@ -185,8 +176,7 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     Raises
     ------
     ModelError
-        If an option is unknown, a value has the wrong type, two models share a name, or a key
-        stands in the settings. The message never repeats a key.
+        If an option is unknown, a value has the wrong type, two models share a name, or a key stands in the settings.
 
     Examples
     --------

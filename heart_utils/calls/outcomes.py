@@ -67,13 +67,10 @@ class Answer(Call):
 
 @dataclass(frozen=True)
 class Failure:
-    """One attempt that gave no answer that can be used.
+    """One attempt that gave no answer that can be used."""
 
-    Its kind is ``"again"`` (may pass), ``"throttled"`` (asked too fast), ``"empty"``, ``"never"`` (this request cannot be
-    answered, and was not billed), ``"refused"`` (by the provider's filter), or ``"closed"``: nothing that this model is asked
-    can be answered, since its key, its name or its settings are not accepted.
-    """
-
+    #: ``again`` (may pass), ``throttled`` (asked too fast), ``empty``, ``never`` (this request cannot be answered, and was not
+    #: billed), ``refused`` (by a filter), or ``closed``: the model's key, name or settings are not accepted.
     kind: str
     words: str  # what happened, without keys
     after_s: float | None = None  # how long the provider asks to wait
@@ -128,11 +125,7 @@ def _is_stream(response: Any) -> bool:
 
 
 async def _warm_up(name: str) -> None:
-    """Let litellm load what a model's calls need: one it answers itself, one to an address where nobody answers.
-
-    Else it does so in the first call, which takes a second or two: the time to the first text of the first reply
-    would be litellm's and not the model's.
-    """
+    """Let litellm load what a model's calls need, so that the time to the first text of the first reply is the model's."""
     nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none", "timeout": 5, "num_retries": 0, "max_retries": 0}
     for mock in () if name in _WARM else ({"mock_response": "Yes."}, {}):
         with suppress(Exception):

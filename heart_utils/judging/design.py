@@ -35,22 +35,21 @@ def pair_replies(
 ) -> pd.DataFrame:
     """Pair the replies to each history, and say in which order each pair is shown.
 
-    Only valid replies are paired, and never two of one responder. What is drawn depends on `rng` through one number alone and
-    on each pair's own id, so that a reply more or less, or another order of rows, changes nothing for the other pairs.
+    Only valid replies are paired, and never two of one responder. What is drawn depends on one number from `rng` and on each
+    pair's own id, so that a reply more or less changes nothing for the other pairs.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        One row per reply, with columns ``reply_id``, ``history_id``, ``responder`` and ``state``
-        (and ``simulated``, if any reply is).
+        One row per reply, with ``reply_id``, ``history_id``, ``responder`` and ``state`` (and ``simulated``, if any is).
     rng : numpy.random.Generator
-        One number is drawn from it, whatever the options.
+        The source of chance.
     orders : str
         ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair.
     pairs : "all" or int
         How many pairs of each history; fewer than there are is a random choice of them, the same under each protocol.
     protocol : str
-        The word in the column ``protocol``; part of the comparison's id.
+        The column ``protocol``; part of the comparison's id.
 
     Returns
     -------
@@ -59,23 +58,19 @@ def pair_replies(
 
     Raises
     ------
-    DesignError
-        If an option is unknown, a column is missing, or nothing can be paired.
-    TableError
-        If a reply_id stands twice, or a history or a responder is not named.
+    DesignError, TableError
+        If an option is unknown, a column or a name is missing, a reply_id stands twice, or nothing can be paired.
 
     Warns
     -----
     UserWarning
-        How many replies are left out, by their state, and how many histories have no pair.
+        How many replies are left out, and how many histories have no pair.
 
     Examples
     --------
-    >>> ids, responders = ["r2", "r1", "r3"], ["x", "y", "z"]
-    >>> replies = pd.DataFrame({"reply_id": ids, "history_id": "h1", "responder": responders, "state": "valid"})
-    >>> comparisons = pair_replies(replies, rng=np.random.default_rng(1))
-    >>> comparisons.loc[comparisons["order"] == "ab", ["reply_a", "reply_b"]].to_numpy().tolist()
-    [['r1', 'r2'], ['r1', 'r3'], ['r2', 'r3']]
+    >>> replies = pd.DataFrame({"reply_id": ["r2", "r1"], "history_id": "h1", "responder": ["x", "y"], "state": "valid"})
+    >>> pair_replies(replies, rng=np.random.default_rng(1))[["reply_a", "reply_b", "order"]].to_numpy().tolist()
+    [['r1', 'r2', 'ab'], ['r1', 'r2', 'ba']]
     """
     if orders not in ORDERS:
         raise DesignError(f"orders is {orders!r}, expected one of {', '.join(ORDERS)}.")

@@ -1,8 +1,7 @@
 """From comparisons and replies over calls to verdicts, scores and codes, blinded.
 
-The tables are a pure function of the tables asked about and of the ledger's calls. What is drawn for a request
-(codes, the order of dimensions) depends on the seed, the pair, the protocol and the number of the
-repeat alone, so that the same tables ask the same questions in any order, on any machine.
+What is drawn for a request (codes, the order of dimensions) depends on the seed, the pair, the protocol and the number
+of the repeat alone, so that the same tables ask the same questions in any order, on any machine.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from heart_utils.judging.prompts import (
     load_rubric,
     parts,
     show_turns,
-    transcript,
 )
 from heart_utils.judging.questions import (
     Answer,
@@ -46,7 +44,7 @@ from heart_utils.judging.questions import (
 )
 from heart_utils.tables import KEYS, SPEAKERS, check_table, needed_columns, refuse_rows
 
-__all__ = ["JudgeError", "collect_scores", "collect_verdicts", "plan_questions"]
+__all__ = ["JudgeError", "collect_verdicts", "plan_questions"]
 
 ASKING = ("mode", "max_concurrency", "budget_usd", "max_paid_calls", "scheduler", "progress")
 """What is said about asking; the other options are about what is asked."""
@@ -60,40 +58,35 @@ Forms: TypeAlias = Callable[[Model, Mapping[str, Any], str], Iterator[tuple[Form
 def collect_verdicts(
     histories: pd.DataFrame,
     replies: pd.DataFrame,
-    comparisons: pd.DataFrame,
+    comparisons: pd.DataFrame | None,
     judges: Sequence[Model],
     *,
     ledger: Ledger,
     plan: bool = False,
     **how: Any,
 ) -> pd.DataFrame:
-    """Ask every judge about every comparison, and give the verdicts.
+    """Ask every judge about every comparison, or about every reply alone.
 
-    What the ledger holds is not asked again. An answer that cannot be read is asked for once more,
-    with what was wrong with it; what cannot be read then is ``unparsed``, and its text stays in the ledger.
+    What the ledger holds is not asked again. An answer that cannot be read is asked for once more; what cannot be read then is
+    ``unparsed``.
 
     Parameters
     ----------
-    histories, replies, comparisons : pandas.DataFrame
-        The tables of these names.
-    judges : sequence of Model
-        A panel of one or more. Each answers in its own ``answer_format``.
-    ledger : Ledger
-        Where calls are kept.
-    plan : bool
-        Ask nothing, and say what it would take: a row for each judge, protocol and answer format.
+    histories, replies, comparisons, judges
+        As in :func:`plan_questions`; each judge answers in its own ``answer_format``, scores in JSON.
+    ledger, plan
+        Where calls are kept; and whether to ask nothing, and say what it would take by judge, protocol and answer format.
     **how
-        What :func:`plan_questions` takes (``responders``, ``protocol``, ``dimensions``, ``repeats``, ``seed``), and what
-        ``ask_all`` takes: ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"``
-        nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
+        The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what the ledger lacks,
+        ``"replay"`` nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``verdicts``, or the plan: one row per comparison, judge, dimension and repeat. Flags: ``own_reply`` (one of
-        the two is the judge's own), ``judge_is_responder`` (the judge answered histories of this run), ``own_family``,
-        ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker), ``repaired``, and ``little_mass``
-        (A and B together had less than half of the next token's probability).
+        The table ``verdicts``, one row per comparison, judge, dimension and repeat; ``scores`` without comparisons, from 1 to
+        5; or the plan. Flags: ``own_reply`` (one of the two is the judge's own), ``judge_is_responder`` (it answered histories
+        of this run), ``own_family``, ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker),
+        ``repaired``, and ``little_mass`` (A and B together had less than half of the next token's probability).
 
     Raises
     ------
@@ -102,55 +95,17 @@ def collect_verdicts(
 
     Examples
     --------
-    >>> from heart_utils import find_root, open_ledger, read_recipe, recipe_comparisons, recipe_histories, recipe_replies
-    >>> recipe = read_recipe("sample")
-    >>> ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)  # the calls that come with the project
-    >>> histories = recipe_histories(recipe)
-    >>> replies = recipe_replies(recipe, histories, ledger=ledger, mode="replay")
-    >>> comparisons = recipe_comparisons(recipe, replies).query("protocol == 'heart'").head(2)
-    >>> how = {"dimensions": ["overall"], "seed": recipe.seed, "mode": "replay"}
-    >>> verdicts = collect_verdicts(histories, replies, comparisons, recipe.judges, ledger=ledger, **how)
-    >>> verdicts[["rater", "order", "state"]].values.tolist()
-    [['SmolLM2-135M-judge', 'ab', 'valid'], ['SmolLM2-135M-judge', 'ba', 'valid']]
+    >>> from heart_utils import load_histories, load_replies, open_ledger
+    >>> from heart_utils.calls.models import Model
+    >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})  # litellm answers itself
+    >>> asked = {"dimensions": ["overall"], "ledger": open_ledger("sqlite://"), "progress": False}
+    >>> scores = collect_verdicts(load_histories("sample"), load_replies("sample").head(1), None, [judge], **asked)
+    >>> scores[["dimension", "score", "state"]].values.tolist()
+    [['overall', nan, 'unparsed']]
     """
     asking = {name: how.pop(name) for name in ASKING if name in how}
     questions = plan_questions(histories, replies, comparisons, judges, **how)
-    return collect("verdicts", questions, ledger=ledger, plan=plan, **asking)
-
-
-def collect_scores(
-    histories: pd.DataFrame, replies: pd.DataFrame, judges: Sequence[Model], *, ledger: Ledger, plan: bool = False, **how: Any
-) -> pd.DataFrame:
-    """Ask every judge about every reply alone, from 1 to 5 on each dimension, reasoning first.
-
-    Parameters
-    ----------
-    histories, replies, judges, ledger, plan, **how
-        As in :func:`collect_verdicts`; judges answer in JSON.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table ``scores``, or the plan: one row per reply, judge and dimension; states and flags as in
-        :func:`collect_verdicts`.
-
-    Raises
-    ------
-    JudgeError, TableError
-        As in :func:`collect_verdicts`.
-
-    Examples
-    --------
-    >>> from heart_utils import load_histories, load_replies, open_ledger
-    >>> from heart_utils.calls.models import Model
-    >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
-    >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})  # litellm answers itself
-    >>> asked = {"dimensions": ["empathic_responsiveness"], "ledger": open_ledger("sqlite://"), "progress": False}
-    >>> collect_scores(histories, replies, [judge], **asked)[["dimension", "score", "state"]].values.tolist()
-    [['empathic_responsiveness', nan, 'unparsed']]
-    """
-    asking = {name: how.pop(name) for name in ASKING if name in how}
-    return collect("scores", plan_questions(histories, replies, None, judges, **how), ledger=ledger, plan=plan, **asking)
+    return collect("verdicts" if comparisons is not None else "scores", questions, ledger=ledger, plan=plan, **asking)
 
 
 def collect(table: str, questions: Sequence[Question], *, ledger: Ledger, plan: bool = False, **asking: Any) -> pd.DataFrame:
@@ -212,8 +167,10 @@ def plan_questions(
 
     Parameters
     ----------
-    histories, replies, comparisons, judges
-        As in :func:`collect_verdicts`; without comparisons each valid reply is asked about alone.
+    histories, replies, comparisons : pandas.DataFrame
+        The tables of these names; if comparisons is None, each valid reply is asked about alone.
+    judges : sequence of Model
+        A panel of one or more.
     responders : pandas.DataFrame, optional
         The table of this name; tells which judges share a family with a responder.
     protocol : Protocol or str, optional
@@ -226,8 +183,7 @@ def plan_questions(
     Returns
     -------
     list of Question
-        Judge by judge, and sorted by history and by the reply shown first, so that a server that keeps the prefix of its last
-        prompts is served.
+        Judge by judge, sorted by history and by the reply shown first, so that a server's cache of prefixes serves.
 
     Raises
     ------
@@ -236,15 +192,10 @@ def plan_questions(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from heart_utils import collect_replies, load_histories, open_ledger, pair_replies
+    >>> from heart_utils import load_histories, load_replies
     >>> from heart_utils.calls.models import Model
-    >>> histories = load_histories("sample").head(2)
-    >>> replies = collect_replies(histories, ["echo", "advice-only"], ledger=open_ledger("sqlite://"))
-    >>> comparisons = pair_replies(replies, rng=np.random.default_rng(1))
-    >>> questions = plan_questions(histories, replies, comparisons, [Model("judge", "openai/gpt-4o")])
-    >>> len(questions), questions[0].judge.name  # two pairs, both orders, all dimensions in one call
-    (4, 'judge')
+    >>> len(plan_questions(load_histories("sample"), load_replies("sample").head(2), None, [Model("judge", "openai/gpt-4o")]))
+    2
     """
     histories, replies = check_table("histories", histories), check_table("replies", replies)
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
@@ -260,7 +211,7 @@ def plan_questions(
     for name, rows in asked.groupby("protocol", sort=False):
         how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol or str(name))
         if (how.asks == "reply") != (comparisons is None):
-            does = {"reply": "one reply alone; collect_scores does that", "pair": "pairs; collect_verdicts does that"}
+            does = {"reply": "one reply alone, and comparisons were given", "pair": "pairs, and no comparisons were given"}
             raise JudgeError(f"The protocol {how.name!r} asks about {does[how.asks]}.")
         shown = _subjects(histories, replies, rows)
         if how.tells_author and not all(isinstance(label, str) for about in shown for label in about["told"]):
@@ -293,18 +244,14 @@ def plan_hits(
     responders: pd.DataFrame | None = None,
     language: str = "zh",
 ) -> list[Question]:
-    """Ask which items of a question's rubric each reply hits, as HeartBench does, sorted by history.
-
-    Where the release mends a judge's list of hits by padding or cutting it, here the judge is asked once more, and
-    the items are ``unparsed`` if that does not help.
-    """
+    """Ask which items of a question's rubric each reply hits, as HeartBench does; its release mends lists of a wrong length."""
     rubric = {name: tuple(_rows_of(its.sort_values("position"))) for name, its in questions.groupby("question_id")}
     histories = histories[histories["history_id"].isin(rubric)]
 
     def forms(judge: Model, about: Mapping[str, Any], _: str) -> Iterator[tuple[Items, int]]:
         yield Items(rubric[about["history_id"]], language, exact=judge.checksum is not None), 0
 
-    said = {row["history_id"]: (transcript(row["turns"], language), ()) for row in _rows_of(histories)}
+    said = {row["history_id"]: (show_turns(row["turns"], language), ()) for row in _rows_of(histories)}
     return _put(judges, _subjects(histories, replies, replies), said, forms, responders)
 
 
@@ -326,10 +273,7 @@ def plan_again(
     seed: int = 0,
     **how: Any,
 ) -> list[Question]:
-    """Ask judges about one pair of each of so many histories again, in every order in which it was shown and every arm.
-
-    What comes back says how steady a judge is. It is no part of a run's verdicts, so that boards rest on each question once.
-    """
+    """Ask judges about one pair of each of so many histories again, in every order in which it was shown and every arm."""
     theirs = comparisons[comparisons["protocol"] == AGAIN]
     names = sorted(theirs["history_id"].unique())
     if n_pairs > len(names):

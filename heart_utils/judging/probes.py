@@ -1,9 +1,6 @@
 """Probes with known answers: a reply is spoilt in one way, and set against itself; and rewritten replies for a conjoint.
 
-Each probe starts from a reference reply to one of the 24 standard histories of the sample, which was
-written for that moment. What is done to it is known, so it is known what a judge should say: that the
-spoilt reply is the worse one, or at least that it is not the better one. Whoever judges a run can be
-asked the same, so that report cards of different judges stand side by side.
+It is known what a judge should say of a probe: that it is the worse one, or at least not the better one.
 """
 
 from __future__ import annotations
@@ -94,11 +91,10 @@ def named_probes(names: Sequence[str]) -> pd.DataFrame:
 
 
 def rewrite_replies(replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int) -> pd.DataFrame:
-    """Rewrite each reply in `n` ways, each feature of :data:`REWRITES` on in half of them, as a seed draws it.
+    """Rewrite each reply in `n` ways, an even number of at most 16, drawn by a seed and the history's id.
 
-    `n` is even, at most 16. Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``, so that a feature is
-    never on more often than off, and differences in one say nothing about the others. Labels (``expert``, ``person``, ``ai``)
-    are drawn apart from the features, as evenly as `n` allows. What is drawn for a history depends on the seed and its id.
+    Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``: each feature of :data:`REWRITES` is on in half
+    of them, whatever the others are. Labels (``expert``, ``person``, ``ai``) are drawn apart, as evenly as `n` allows.
     """
     if replies["history_id"].duplicated().any():
         raise ValueError("rewrites: some history has several given replies; expected one, which is rewritten.")
@@ -136,10 +132,8 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from heart_utils.judging.probes import rewrite_replies
-    >>> from heart_utils.sources.load import load_replies
-    >>> profile_features(rewrite_replies(load_replies("sample").head(1), 2, seed=1)).values.tolist()
-    [[0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
+    >>> profile_features(pd.DataFrame({"reply_id": ["r1"], "responder": "listed+warmed"})).values.tolist()
+    [[0.0, 0.0, 1.0, 1.0]]
     """
     table = replies.set_index("reply_id")
     ways = table["responder"].str.split("+")

@@ -1,8 +1,6 @@
 """What judges and coders read: rubrics, protocols and the words around them, from what stays the same to what varies.
 
-A prompt runs from the rules (the same in every call) over the conversation and the replies to the
-dimensions, so that a server that keeps the prefix of its last prompts reads most of each only once.
-Replies stand verbatim between markers. The words themselves are in ``data``: ``prompts.yaml``, ``protocols`` and ``rubrics``.
+So a server that keeps the prefix of its last prompts reads most of each only once. The words themselves are in ``data``.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ RESERVED = ("reasoning", "winner", "margin", "score")  #: Names that the answer 
 CODE_LETTERS = "CDEFGHJKLMNPRTVWX"  #: For codes: no A and B, which sound like grades, and nothing that looks like a digit.
 AUTHORS = {"expert": "an expert", "person": "a person", "ai": "an AI"}
 """The label of a reply -> whom raters are told it is from."""
-LETTERS = ("A", "B")  #: What the replies are called where one letter is the whole answer.
+LETTERS = ("A", "B")  #: What replies are called where one letter is the whole answer.
 PLACES = ("‹first›", "‹second›")  #: Where codes stand in a text that is kept for all pairs.
 MAX_REPEATED = 4_000  #: Characters of an unreadable answer that a repair question shows again.
 REASON_PER_ITEM = 60
@@ -102,12 +100,9 @@ class Rubric:
         if names is None:
             return self
         wanted = [names] if isinstance(names, str) else list(names)
-        strange = [name for name in wanted if name not in self.names]
-        if strange or not wanted or len(set(wanted)) < len(wanted):
-            fault = (
-                f"{strange[0]!r} is not one of them" if strange else "one of them stands twice" if wanted else "none was named"
-            )
-            raise RubricError(f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {fault}.")
+        if not wanted or len({*wanted} & {*self.names}) < len(wanted):
+            said = f"expected some of them, each once, got {', '.join(map(repr, wanted)) or 'none'}"
+            raise RubricError(f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {said}.")
         return replace(self, dimensions=tuple(one for one in self.dimensions if one.name in wanted))
 
 
@@ -117,8 +112,7 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     Parameters
     ----------
     name_or_path : str or path
-        A bare name means ``data/rubrics/<name>.yaml`` of the project; anything with a separator or
-        a suffix is a file of the user's, with the keys of ``data/rubrics/heart.yaml``.
+        A bare name means ``data/rubrics/<name>.yaml``; with a separator or a suffix it is a file with the same keys.
 
     Returns
     -------
@@ -128,8 +122,7 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     Raises
     ------
     RubricError
-        If there is no such file, it is not YAML, a key is missing, unknown or empty, or a
-        dimension's name is not in snake_case, stands twice, or is a word that answers use.
+        If there is no such file, a key is missing, unknown or empty, or a dimension's name cannot be used or stands twice.
 
     Examples
     --------
@@ -148,20 +141,16 @@ class Protocol:
     asks: Literal["pair", "reply"]  #: About a ``pair`` of replies, or one ``reply`` alone.
     rubric: Text  #: The rubric it asks about, by name or path.
     rules: Text  #: What a judge is told first; the same in every call.
-    #: By ``speaker`` as stored, or by ``parity``: the first turn is labelled as the seeker's, the second as the supporter's and
-    #: so on, whoever spoke.
-    turn_labels: Literal["speaker", "parity"]
+    turn_labels: Literal["speaker", "parity"]  #: As stored, or the first turn as the seeker's, the second the supporter's, ...
     dimension_order: Literal["shuffled", "fixed"]  #: ``shuffled`` for each call, or ``fixed`` as in the rubric.
-    dimensions_per_call: Literal["all", "one"]  #: ``all`` in one call, or ``one``.
+    dimensions_per_call: Literal["all", "one"]
     reasoning: Literal["each", "once"]  #: Before ``each`` dimension's verdict, or ``once`` before all of them.
     names_emotion: bool  #: Whether the judge is told the seeker's emotion, where the history has one.
     orders: Literal["both", "random"] = "both"  #: Of a pair: ``both``, or one at ``random``.
     ties: bool = True  #: Whether a judge may call a tie.
     margin: Literal["number", "plus"] = "number"  #: A ``number`` from 1 to 5, or one to five ``plus`` signs.
-    #: What the reply shown first and the one shown second are called; drawn for each pair if empty.
-    codes: tuple[str, ...] = ()
-    #: Whether each reply is shown with whom it is said to be from (its ``label``), whoever wrote it.
-    tells_author: bool = False
+    codes: tuple[str, ...] = ()  #: What the reply shown first and the second are called; drawn for each pair if empty.
+    tells_author: bool = False  #: Whether each reply is shown with whom it is said to be from (its ``label``).
 
     def __post_init__(self) -> None:
         if self.tells_author and self.asks != "pair":
@@ -193,7 +182,7 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     Raises
     ------
     ProtocolError
-        If there is no such file, it is not YAML, a key is missing, unknown or empty, or a value is none of its choices.
+        If there is no such file, a key is missing, unknown or empty, or a value is none of its choices.
 
     Examples
     --------
@@ -219,30 +208,22 @@ def _read_from(name_or_path: str | os.PathLike[str], kind: type[T], error: type[
     return file, read_yaml(file, kind, error)
 
 
-def show_turns(turns: Sequence[Mapping[str, str]]) -> str:
-    """Write a conversation down, each turn under the one who spoke it."""
-    return "\n".join(f"{LABELS[turn['speaker']]}: {' '.join(turn['text'].split())}" for turn in turns)
+def show_turns(turns: Sequence[Mapping[str, str]], language: str | None = None) -> str:
+    """Write a conversation down, each turn under the one who spoke it; in a language, as HeartBench shows it."""
+    words, colon = (LABELS, ": ") if language is None else (PROMPTS["items"][language], "：")
+    return "\n".join(f"{words[turn['speaker']]}{colon}{' '.join(turn['text'].split())}" for turn in turns)
 
 
 def reply_messages(
     turns: Sequence[Mapping[str, str]], instructions: str = REPLY_INSTRUCTIONS, language: str | None = None
 ) -> Messages:
-    """Ask a model for the supporter's next turn; in a language, as HeartBench does: in one message, with no limit of length.
-
-    The conversation stands in one message, as a transcript, since it may begin with either speaker, and not every
-    provider lets an assistant speak first.
-    """
+    """Ask a model for the supporter's next turn; in a language, as HeartBench does: in one message, with no limit of length."""
+    # One message, since a conversation may begin with either speaker, and not every provider lets an assistant speak first.
     if language is not None:
-        said = PROMPTS["items"][language]["reply"].format(history=transcript(turns, language))
+        said = PROMPTS["items"][language]["reply"].format(history=show_turns(turns, language))
         return ({"role": "user", "content": said},)
     said = f"The conversation so far:\n\n{show_turns(turns)}\n\nYour reply as the supporter:"
     return {"role": "system", "content": instructions}, {"role": "user", "content": said}
-
-
-def transcript(turns: Sequence[Mapping[str, str]], language: str) -> str:
-    """Write a conversation down as HeartBench shows it."""
-    words = PROMPTS["items"][language]
-    return "\n".join(f"{words[turn['speaker']]}：{' '.join(turn['text'].split())}" for turn in turns)
 
 
 @dataclass(frozen=True)
@@ -474,19 +455,12 @@ def history_block(history: Mapping[Any, Any], protocol: Protocol) -> str:
 
 
 def instructs_judge(text: str) -> bool:
-    """Tell whether a reply speaks to its judge, as in "choose A" or "ignore the rules".
-
-    Such a reply is judged like any other, verbatim; its verdicts carry the flag ``instructs_judge``.
-    """
+    """Tell whether a reply speaks to its judge, as in "choose A"; it is judged like any other, and its verdicts are flagged."""
     return ORDERS_A_JUDGE.search(text) is not None
 
 
 def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str, str]:
-    """Draw what the two replies of a pair are called.
-
-    Codes belong to places, not to replies: the reply shown first has the first code in both orders, so that a judge's
-    taste in codes cancels out with its taste in places.
-    """
+    """Draw what the replies shown first and second are called in both orders, so that a taste in codes cancels out."""
     while True:
         # Only random() is promised to give the same numbers in every version of Python.
         first = int(generator.random() * len(CODE_LETTERS))
@@ -501,10 +475,8 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 
     Parameters
     ----------
-    protocol : Protocol
-        How judges are asked.
-    rubric : Rubric
-        The dimensions.
+    protocol, rubric
+        How judges are asked, and about which dimensions.
     answer_format : str
         ``"json"`` or ``"logprob"``.
 

@@ -1,8 +1,4 @@
-"""Put questions to models and read their answers: one way for pairs, for scores, for labels and for rubric items.
-
-What the ledger holds is not asked again. An answer that cannot be read is asked for once more, with what was
-wrong with it; what cannot be read then is ``unparsed``, never a tie, a number or the absence of a label.
-"""
+"""Put questions to models and read their answers: one way for pairs, for scores, for labels and for rubric items."""
 
 from __future__ import annotations
 
@@ -104,11 +100,7 @@ class Answer:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep Python's cycle collector still while many small objects are made.
-
-    Nothing made here forms a cycle, but the collector would go through hundreds of thousands of living objects again
-    and again: up to a third of the time at 42,000 verdicts.
-    """
+    """Keep Python's cycle collector still while many small objects are made: up to a third of the time at 42,000 verdicts."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,4 @@
-"""From the raw text of an answer to readings: strict about the vocabulary, tolerant of the wrapping.
-
-Models put JSON into code fences, add a sentence before or after it, leave a comma too many, wrap the whole in another object,
-or stop half way. What can be read without guessing is read; what cannot is ``unparsed``, never a tie.
-"""
+"""From the raw text of an answer to readings: what can be read without guessing is read, what cannot is never a tie."""
 
 from __future__ import annotations
 
@@ -40,20 +36,15 @@ REFUSAL = re.compile(
 
 
 class Reading(NamedTuple):
-    """What an answer says on one dimension, label or item, in terms of the order shown.
-
-    The winner is ``first``, ``second`` or ``tie``; the margin, 1 to 5, is None for a tie, or where the answer gives none
-    that can be read; `p_first` is the probability that the reply shown first is better; `little_mass` says that the two
-    letters together had less than half of the next token's probability.
-    """
+    """What an answer says on one dimension, label or item, in terms of the order shown."""
 
     state: str
-    winner: str | None = None
-    margin: float | None = None
-    p_first: float | None = None
+    winner: str | None = None  # first, second or tie
+    margin: float | None = None  # 1 to 5; None for a tie, or where the answer gives none that can be read
+    p_first: float | None = None  # the probability that the reply shown first is better
     score: float | None = None
     rationale: str | None = None
-    little_mass: bool = False
+    little_mass: bool = False  # whether both letters together had less than half of the next token's probability
 
 
 def read_dimensions(call: Call, form: Form) -> tuple[list[Reading], str | None]:
@@ -118,11 +109,7 @@ def _answer(
 
 
 def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
-    """Renormalise the next token's probability over the two letters.
-
-    A letter that is not listed is taken to be as probable as the least probable token listed: the most it can be, so
-    that no certainty is made up. With neither listed there is no answer.
-    """
+    """Renormalise the next token's probability over two letters; one not listed counts as the least probable token listed."""
     listed = [(_letter(token), math.exp(logprob)) for token, logprob in call.logprobs or ()]
     mass = [sum(share for letter, share in listed if letter == code) for code in codes]
     if not any(mass):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,11 +25,13 @@ from heart_utils.sources.heartbench import load_question_histories, load_questio
 from heart_utils.sources.load import load_histories, load_replies, load_responders
 from heart_utils.tables import SLICES, check_table, empty_table
 
-__all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_again", "recipe_codes", "recipe_comparisons", "recipe_histories"]
-__all__ += ["recipe_ledger", "recipe_probes", "recipe_replies", "recipe_responders", "recipe_scores", "recipe_verdicts"]
+__all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_comparisons", "recipe_histories"]
+__all__ += ["recipe_replies", "recipe_responders", "recipe_step"]
 
 TWINNED = "calm_twin"
 MODELS = ("responders", "judges", "coders")
+STEPS = {"verdicts": "verdicts", "scores": "scores", "codes": "codes", "probes": "verdicts", "again": "verdicts"}
+"""What is asked once the replies are there, in this order -> the table of its answers."""
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -43,58 +44,49 @@ class Recipe:
     """What a run's ``collect:`` settings say."""
 
     run: str  #: The run's name.
-    #: As :func:`heart_utils.sources.load.load_histories` takes it; a file of the reader's, from the project's root.
-    histories: str = ""
+    histories: str = ""  #: As :func:`heart_utils.sources.load.load_histories` takes it; a file, from the project's root.
     twins: bool = False  #: Whether the calm originals of adversarial histories come too.
     #: How many histories of each slice, spread evenly over the set; all of a slice not named.
     slices: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
     given_replies: bool = True  #: Whether the replies that came with the histories take part.
     #: How many rewritings of each given reply take its place, with randomised features; an even number, none by default.
     rewrites: Annotated[int, Field(ge=0, le=16, multiple_of=2)] = 0
-    #: Whom a rewriting may be said to be from, drawn at random: ``expert``, ``person``, ``ai``; see
-    #: ``heart_utils.judging.probes.rewrite_replies``.
-    labels: tuple[Literal["expert", "person", "ai"], ...] = ()
+    labels: tuple[Literal["expert", "person", "ai"], ...] = ()  #: Whom a rewriting may be said to be from, drawn at random.
     responders: tuple[Model, ...] = ()  #: Who answers.
     probes: tuple[str, ...] = ()  #: Names of :data:`heart_utils.judging.respond.PROBES`.
-    #: What a model is told before it answers; in words of one's own for another language.
-    instructions: str = REPLY_INSTRUCTIONS
+    instructions: str = REPLY_INSTRUCTIONS  #: What a model is told before it answers.
     repeats: Positive = 1  #: Replies of a model to a history.
     judges: tuple[Model, ...] = ()  #: The panel.
-    #: How they are asked, by the names of ``data/protocols``, and on which of the protocol's dimensions; None means all. One
-    #: that asks about a reply alone, such as ``likert``, gives scores.
+    #: How they are asked, by the names of ``data/protocols``, and on which dimensions; None means all.
     protocols: Mapping[str, tuple[str, ...] | None] = field(default_factory=lambda: {"heart": None})
-    orders: Literal["both", "random"] = "both"  #: ``both`` or ``random``.
-    pairs: Positive | Literal["all"] = "all"  #: ``all``, or how many of each history.
+    orders: Literal["both", "random"] = "both"
+    pairs: Positive | Literal["all"] = "all"  #: Or how many of each history.
     judge_repeats: Positive = 1  #: How often each judge is asked the same.
     coders: tuple[Model, ...] = ()  #: Who labels what replies do; nobody by default.
-    #: Of :func:`heart_utils.judging.prompts.load_codebooks`; each is a call a reply and coder.
-    codebooks: tuple[str, ...] = CODEBOOKS
+    codebooks: tuple[str, ...] = CODEBOOKS  #: Each is a call a reply and coder.
     coded: tuple[str, ...] = ()  #: Responders whose replies are labelled; all by default.
-    #: Whether the judges are asked about probes with known answers too; see :mod:`heart_utils.judging.probes`.
-    report_card: bool = False
-    #: About how many pairs the judges are asked again, in the ways of :mod:`heart_utils.judging.judge`.
-    asked_again: Annotated[int, Field(ge=0)] = 0
-    #: Dimensions that those ask about in one call and one a call; what ``protocols`` says of ``heart`` by default.
-    together: tuple[str, ...] = ()
+    report_card: bool = False  #: Whether the judges are asked about probes with known answers too.
+    asked_again: Annotated[int, Field(ge=0)] = 0  #: About how many pairs the judges are asked again.
+    together: tuple[str, ...] = ()  #: On which dimensions then, in one call and one a call; those of ``heart`` by default.
     seed: int = 20260109  #: Of what is drawn.
     budget_usd: float | None = None  #: What the run may spend, ever.
     max_concurrency: Positive | None = None  #: Judging calls in flight, all judges together.
     recorded: str | None = None  #: A file of recorded calls that the ledger is seeded with, from the project's root.
-    #: ``heartbench``, or a file like its own: then each of its questions is answered by the responders, in their own length,
-    #: and the judges go through its rubric item by item; there are no histories, pairs or protocols to name.
+    #: ``heartbench``, or a file like its own: each question is answered in the responders' own length, and the judges go
+    #: through its rubric item by item; there are no histories, pairs or protocols to name.
     questions: str | None = None
     n_questions: Positive | None = None  #: So many of them, those with the shortest texts: a small model's context is short.
-    language: Literal["zh", "en"] = "zh"  #: ``zh`` or ``en``, of what models are told about them.
+    language: Literal["zh", "en"] = "zh"  #: Of what models are told about them.
 
     @property
     def models(self) -> tuple[Model, ...]:
         """All who are asked."""
         return (*self.responders, *self.judges, *self.coders)
 
-    @property
-    def asked_language(self) -> str | None:
-        """The language of HeartBench's prompts, where they are used."""
-        return self.language if self.questions else None
+    def open_ledger(self) -> Ledger:
+        """Open the ledger of its run, with the recorded calls that it names."""
+        seed = find_root() / (self.recorded or "")
+        return open_ledger(self.run, seed_file=seed if seed.is_file() else None)
 
 
 def read_recipe(run: str) -> Recipe:
@@ -108,7 +100,12 @@ def read_recipe(run: str) -> Recipe:
     Returns
     -------
     Recipe
-        Checked, but for what only the data can tell: a RecipeError, or a ModelError about a model, says what is wrong.
+        Checked, but for what only the data can tell.
+
+    Raises
+    ------
+    RecipeError, ModelError
+        If a setting, or a model's, is unknown, missing or none of its choices.
 
     Examples
     --------
@@ -154,46 +151,23 @@ def read_recipe(run: str) -> Recipe:
     return recipe
 
 
-def recipe_ledger(recipe: Recipe) -> Ledger:
-    """Open a recipe's ledger, with the calls that came with the project.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        Its run, and where recorded calls are.
-
-    Returns
-    -------
-    Ledger
-        The run's own, which then holds the recorded calls too.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = recipe_ledger(Recipe(folder, "sample", recorded="data/sample/calls.jsonl"))
-    ...     ledger.counts()["ok"] > 0
-    ...     ledger.close()
-    ...
-    True
-    """
-    seed = None if recipe.recorded is None else find_root() / recipe.recorded
-    return open_ledger(recipe.run, seed_file=seed if seed is not None and seed.is_file() else None)
-
-
 def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     """Load and choose a recipe's histories.
 
     Parameters
     ----------
     recipe : Recipe
-        Its ``slices`` choose evenly over the set, in the set's own order; calm twins are those of the adversarial histories
-        chosen. A slice with fewer histories than asked for is a RecipeError.
+        Its ``slices`` choose evenly over the set, in its order; calm twins are those of the adversarial histories chosen.
 
     Returns
     -------
     pandas.DataFrame
         The table of histories.
+
+    Raises
+    ------
+    RecipeError
+        If a slice has fewer histories than asked for, or none is left.
 
     Examples
     --------
@@ -240,8 +214,8 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
 
     Examples
     --------
-    >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))[["responder", "responder_kind"]].values.tolist()
-    [['reference', 'reference'], ['echo', 'probe']]
+    >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))["responder"].tolist()
+    ['reference', 'echo']
     """
     tables = [load_responders(recipe.histories)] if recipe.given_replies and not recipe.rewrites else []
     tables += [named_probes(PROFILES)] if recipe.rewrites else []
@@ -250,7 +224,7 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
 
 
 def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **how: Any) -> pd.DataFrame:
-    """Bring together the replies of a recipe.
+    """Bring together the replies of a recipe: those that came with its histories, of models, and by rule.
 
     Parameters
     ----------
@@ -258,10 +232,8 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
         Who answers.
     histories : pandas.DataFrame
         What is answered.
-    ledger : Ledger
-        Where calls are kept.
-    **how
-        As :func:`heart_utils.judging.respond.collect_replies` takes it: ``mode``, ``plan``, ``progress``, ...
+    ledger, **how
+        As in :func:`heart_utils.judging.respond.collect_replies`: where calls are kept; ``mode``, ``plan``, ``progress``, ...
 
     Returns
     -------
@@ -276,7 +248,8 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     {'echo': 13}
     """
     responders: list[Model | str] = [*recipe.responders, *recipe.probes]
-    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": recipe.asked_language}
+    language = recipe.language if recipe.questions else None
+    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": language}
     replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
     if how.get("plan"):
         return replies[0]
@@ -294,15 +267,13 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe : Recipe
-        How, and under which protocols.
-    replies : pandas.DataFrame
-        As :func:`recipe_replies` gives them.
+    recipe, replies
+        How they are paired, and what :func:`recipe_replies` gives.
 
     Returns
     -------
     pandas.DataFrame
-        The table of comparisons, without a row where no protocol compares.
+        The table of comparisons; no row if no protocol compares.
 
     Examples
     --------
@@ -318,25 +289,31 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     return check_table("comparisons", pd.concat(tables)) if tables else empty_table("comparisons")
 
 
-def recipe_verdicts(
-    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, **how: Any
-) -> pd.DataFrame:
-    """Have the panel of a recipe judge its comparisons.
+def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) -> pd.DataFrame:
+    """Have the models of a recipe judge, score or label what it names, from the ledger as far as that goes.
 
     Parameters
     ----------
     recipe : Recipe
-        Who judges, and how.
-    histories, replies, comparisons : pandas.DataFrame
-        The tables of these names.
+        Who is asked, and how.
+    step : str
+        ``"verdicts"`` on comparisons, ``"scores"`` of replies alone, ``"codes"`` for what replies do, and where the recipe says
+        so verdicts on ``"probes"`` with known answers, or ``"again"`` on some pairs; these two are no part of the run's own.
+    *tables : pandas.DataFrame
+        Histories, replies and comparisons, in this order; scores and codes need no comparisons, probes no table.
     **how
-        ``ledger``, where calls are kept; ``plan=True`` asks nothing, and says what it would take; else what
+        ``ledger``; ``plan=True`` asks nothing, and says what it would take; else what
         :func:`heart_utils.judging.judge.collect_verdicts` takes about asking: ``mode``, ``budget_usd``, ...
 
     Returns
     -------
     pandas.DataFrame
-        The table of verdicts; the plan if ``plan``; no rows where a recipe asks for none.
+        The table of verdicts, scores or codes, without a row where the recipe asks for none; or the plan.
+
+    Raises
+    ------
+    RecipeError, JudgeError
+        If there is no such step, or the tables do not fit each other.
 
     Examples
     --------
@@ -344,160 +321,53 @@ def recipe_verdicts(
     >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
     >>> histories = recipe_histories(recipe).head(2)
     >>> replies = recipe_replies(recipe, histories, ledger=ledger, mode="dry")
-    >>> comparisons = recipe_comparisons(recipe, replies)
-    >>> recipe_verdicts(recipe, histories, replies, comparisons, ledger=ledger, plan=True)["n_calls"].tolist()  # by protocol
+    >>> tables = histories, replies, recipe_comparisons(recipe, replies)
+    >>> recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)["n_calls"].tolist()  # by protocol
     [40, 20]
     """
-    return ask_step("verdicts", recipe, histories, replies, comparisons, **how)
-
-
-def recipe_scores(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, **how: Any) -> pd.DataFrame:
-    """Have the panel of a recipe score replies alone, under each of its protocols that do.
-
-    Parameters
-    ----------
-    recipe, histories, replies, **how
-        As in :func:`recipe_verdicts`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of scores, or the plan.
-
-    Examples
-    --------
-    >>> len(recipe_scores(Recipe("mine", "sample"), pd.DataFrame(), pd.DataFrame()))  # nobody judges
-    0
-    """
-    return ask_step("scores", recipe, histories, replies, **how)
-
-
-def recipe_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, **how: Any) -> pd.DataFrame:
-    """Have the coders of a recipe label what its replies do.
-
-    Parameters
-    ----------
-    recipe, histories, replies, **how
-        As in :func:`recipe_verdicts`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of codes, or the plan.
-
-    Examples
-    --------
-    >>> len(recipe_codes(Recipe("mine", "sample"), pd.DataFrame(), pd.DataFrame()))  # nobody codes
-    0
-    """
-    return ask_step("codes", recipe, histories, replies, **how)
-
-
-def recipe_probes(recipe: Recipe, **how: Any) -> pd.DataFrame:
-    """Have the panel of a recipe judge probes with known answers, if its ``report_card`` says so.
-
-    Parameters
-    ----------
-    recipe, **how
-        As in :func:`recipe_verdicts`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A table of verdicts, which is no part of the run's own, or the plan.
-
-    Examples
-    --------
-    >>> len(recipe_probes(Recipe("mine", "sample")))  # nobody judges
-    0
-    """
-    return ask_step("probes", recipe, **how)
-
-
-def recipe_again(
-    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, **how: Any
-) -> pd.DataFrame:
-    """Have the panel of a recipe judge some pairs again, if its ``asked_again`` says so.
-
-    Parameters
-    ----------
-    recipe, histories, replies, comparisons, **how
-        As in :func:`recipe_verdicts`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A table of verdicts, which is no part of the run's own, or the plan.
-
-    Examples
-    --------
-    >>> len(recipe_again(Recipe("mine", "sample"), *[pd.DataFrame()] * 3))  # nobody judges
-    0
-    """
-    return ask_step("again", recipe, histories, replies, comparisons, **how)
-
-
-def ask_step(step: str, recipe: Recipe, *tables: pd.DataFrame, **how: Any) -> pd.DataFrame:
-    """Ask what a step of a recipe asks, if anything."""
-    table, questions_of = STEPS[step]
-    questions = questions_of(recipe, *tables)
-    return collect(table, questions, **how) if questions else empty_table(table)
+    if step not in STEPS:
+        raise RecipeError(f"There is no step {step!r}; there are {', '.join(STEPS)}.")
+    questions = _questions(step, recipe, *tables)
+    return collect(STEPS[step], questions, **how) if questions else empty_table(STEPS[step])
 
 
 def recipe_requests(
     recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
 ) -> list[Request]:
     """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers."""
-    asked = [questions_of(recipe, histories, replies, comparisons) for _, questions_of in STEPS.values()]
+    asked = [_questions(step, recipe, histories, replies, comparisons) for step in STEPS]
     questions = [question for one in asked for question in one if question.reply_is_there]
     requests = list(question_requests(questions, ledger))
     note_schemas([question.judge for question in questions if question.in_json], ledger)
     return requests
 
 
-def _about(asks: str, recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *pairs: pd.DataFrame) -> list[Question]:
-    """Ask about pairs, or about each reply alone, under each protocol that does."""
+def _questions(
+    step: str, recipe: Recipe, histories: Any = None, replies: Any = None, comparisons: Any = None
+) -> list[Question]:
+    """Make what a step asks: about pairs or replies alone, under each protocol that does, or what the recipe adds to that."""
+    seed, judges = recipe.seed, recipe.coders if step == "codes" else recipe.judges
+    if not judges:
+        return []
+    if step == "codes":
+        books = load_codebooks()
+        coded = replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
+        return plan_codes(histories, coded, judges, codebooks={name: books[name] for name in recipe.codebooks}, seed=seed)
+    if step == "probes":
+        return probe_questions(judges, seed=seed) if recipe.report_card else []
     asked: dict[str, Any] = {"responders": recipe_responders(recipe)}
-    if recipe.questions and asks == "reply":
-        return plan_hits(_chosen_questions(recipe), histories, replies, recipe.judges, language=recipe.language, **asked)
-    asked |= {"repeats": recipe.judge_repeats if asks == "pair" else 1, "seed": recipe.seed}
+    if step == "again":
+        asked |= {"dimensions": recipe.protocols.get(AGAIN), "several": recipe.together or None, "n_pairs": recipe.asked_again}
+        return plan_again(histories, replies, comparisons, judges, seed=seed, **asked) if recipe.asked_again else []
+    if recipe.questions and step == "scores":
+        return plan_hits(_chosen_questions(recipe), histories, replies, judges, language=recipe.language, **asked)
     questions = []
-    for protocol in _protocols(recipe, asks):
-        theirs = pairs[0][pairs[0]["protocol"] == protocol.name] if asks == "pair" else None
+    for protocol in _protocols(recipe, "pair" if step == "verdicts" else "reply"):
+        theirs = comparisons[comparisons["protocol"] == protocol.name] if step == "verdicts" else None
         asked |= {"protocol": protocol, "dimensions": recipe.protocols[protocol.name]}
-        questions += plan_questions(histories, replies, theirs, recipe.judges, **asked)
+        repeats = recipe.judge_repeats if step == "verdicts" else 1
+        questions += plan_questions(histories, replies, theirs, judges, repeats=repeats, seed=seed, **asked)
     return questions
-
-
-def _about_codes(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, *_: object) -> list[Question]:
-    if not recipe.coders:
-        return []
-    books = load_codebooks()
-    coded = replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
-    theirs = {name: books[name] for name in recipe.codebooks}
-    return plan_codes(histories, coded, recipe.coders, codebooks=theirs, seed=recipe.seed)
-
-
-def _about_probes(recipe: Recipe, *_: object) -> list[Question]:
-    return probe_questions(recipe.judges, seed=recipe.seed) if recipe.report_card and recipe.judges else []
-
-
-def _about_again(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame) -> list[Question]:
-    if not (recipe.asked_again and recipe.judges):
-        return []
-    asked: dict[str, Any] = {"dimensions": recipe.protocols.get(AGAIN), "several": recipe.together or None}
-    asked |= {"responders": recipe_responders(recipe), "seed": recipe.seed, "n_pairs": recipe.asked_again}
-    return plan_again(histories, replies, comparisons, recipe.judges, **asked)
-
-
-STEPS: dict[str, tuple[str, Callable[..., list[Question]]]] = {
-    "verdicts": ("verdicts", partial(_about, "pair")),
-    "scores": ("scores", partial(_about, "reply")),
-    "codes": ("codes", _about_codes),
-    "probes": ("verdicts", _about_probes),
-    "again": ("verdicts", _about_again),
-}
-"""What is asked once the replies are there, in this order -> the table of its answers, and what makes its questions."""
 
 
 def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:

@@ -21,8 +21,7 @@ from heart_utils.tables import check_table, empty_table
 
 __all__ = ["PROBES", "RespondError", "collect_replies"]
 
-REPLY_OPTIONS = {"max_tokens": 120}
-"""Room for a reply, unless a model's own options say otherwise: 40 words take some 60 tokens."""
+REPLY_OPTIONS = {"max_tokens": 120}  #: Unless a model's own options say otherwise: 40 words take some 60 tokens.
 FREE_OPTIONS = {"max_tokens": 600}  #: Where the length is the model's, as in HeartBench.
 
 STAND_IN = " ".join(["filler"] * MAX_WORDS)
@@ -63,22 +62,19 @@ def collect_replies(
 ) -> pd.DataFrame:
     """Let each responder answer each history once.
 
-    The protocol is HEART's in words of our own: one reply of one to three sentences and at most
-    forty words, the roles as they were spoken. Calls are streamed, so that the time to the first
-    text is measured, and made one at a time, so that no call waits for another.
+    The protocol is HEART's in words of our own: one to three sentences and at most forty words. Calls are streamed, to measure
+    the time to the first text, and made one at a time, so that no call waits for another.
 
     Parameters
     ----------
     histories : pandas.DataFrame
-        The table of histories. Those flagged ``ends_with_supporter`` get no reply; ``skipped_histories`` lists them.
+        The table of histories. Those flagged ``ends_with_supporter`` get no reply.
     responders : sequence of Model or str
         Models, and the names of :data:`PROBES`.
     ledger : Ledger
         Where calls are kept.
-    repeats : int
-        Replies of each model to each history; a probe always says the same, once.
-    instructions : str
-        What a model is told before it reads a conversation.
+    repeats, instructions
+        Replies of each model to each history, and what it is told first; a probe always says the same, once.
     language : str, optional
         Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length, the answer taken as it is.
     max_concurrency : int, optional
@@ -86,16 +82,15 @@ def collect_replies(
     plan : bool
         Ask nothing, and say what it would take, model by model.
     **asking
-        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``, as in ``ask_all``. In mode
-        ``"dry"`` a reply that is not recorded is 40 words of filler, flagged ``planned``: good for estimates only.
+        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``. In mode ``"dry"`` a reply that is not recorded is 40 words
+        of filler, flagged ``planned``: good for estimates only.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``replies``, or the plan. A label before the reply and quotation marks around it are taken off (flag
-        ``unwrapped``); else the text is the model's. Other flags: ``over_40_words``, ``over_3_sentences``, ``greeting``,
-        ``closing``, ``writes_seeker`` (it goes on with the seeker's next turn), ``truncated``, and ``cut`` (it was longer
-        than its room by far, so that this side cut it: no judge reads more than ``text_bound``).
+        The table ``replies``, or the plan. Flags: ``unwrapped`` (a label or quotation marks were taken off), ``over_40_words``,
+        ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the seeker's next turn),
+        ``truncated``, and ``cut`` (by this side, since it was longer than its room by far).
 
     Raises
     ------
@@ -104,12 +99,9 @@ def collect_replies(
 
     Examples
     --------
-    >>> from heart_utils.calls.ledger import open_ledger
-    >>> table = pd.DataFrame([{"history_id": "h", "dialogue_id": "d", "source": "s", "slice": "standard", "twin_id": None,
-    ...     "emotion": None, "problem": None, "situation": None, "turns": [{"speaker": "seeker", "text": "I lost my job."}],
-    ...     "licence": "CC0-1.0", "flags": [], "simulated": False}])
-    >>> collect_replies(table, ["echo"], ledger=open_ledger("sqlite://"))["text"].item()
-    'I lost my job.'
+    >>> from heart_utils import load_histories, open_ledger
+    >>> len(collect_replies(load_histories("sample").head(2), ["echo", "advice-only"], ledger=open_ledger("sqlite://")))
+    4
     """
     histories = check_table("histories", histories)
     _check_responders(responders)

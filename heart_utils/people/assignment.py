@@ -28,7 +28,7 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
     Parameters
     ----------
     comparisons : pandas.DataFrame
-        One row per comparison, with columns ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
+        One row per comparison, with ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
     pairs_per_history : int
         A history with fewer keeps all it has.
     rng : numpy.random.Generator
@@ -37,7 +37,7 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
     Returns
     -------
     pandas.DataFrame
-        The rows of the pairs that are kept, with both orders where both were there.
+        The rows of the pairs that are kept, in the orders that were there.
 
     Raises
     ------
@@ -83,11 +83,9 @@ def assign_raters(
 ) -> pd.DataFrame:
     """Share comparisons out among the seats of a study.
 
-    A seat is what one rater will do, in order. Loads differ by at most one. Each pair, and each pair of responders, is shown in
-    either order as often as in the other, give or take one, and so is each rater either responder first. All hold at once:
-    ratings link pairs to seats as the edges of a bipartite graph, which can always be split in two with no vertex off by more
-    than one. No rater meets a history more often than :func:`check_balance` allows, unless that history has too many ratings
-    for the seats.
+    A seat is what one rater will do, in order. Loads, and how often a pair is shown in either order, differ by at most one, for
+    each pair, each rater and each pair of responders: ratings link pairs to seats as the edges of a bipartite graph, which can
+    always be split in two with no vertex off by more than one.
 
     Parameters
     ----------
@@ -103,9 +101,8 @@ def assign_raters(
     Returns
     -------
     pandas.DataFrame
-        One row per page of a seat: ``seat`` (``seat-001`` on), ``position`` (from 1), ``task`` (``rate`` or ``check``),
-        ``comparison_id``, ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``, ``order`` and ``check`` (the number of
-        the check, from 1; empty in rows to rate).
+        One row per page of a seat: ``seat`` (``seat-001`` on), ``position`` (from 1), ``task`` (``rate`` or ``check``), the
+        comparison's columns, and ``check`` (the number of the check, from 1; empty in rows to rate).
 
     Raises
     ------
@@ -141,13 +138,12 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     assignment : pandas.DataFrame
-        As :func:`assign_raters` makes it; a table read back from a file will do.
+        As :func:`assign_raters` makes it.
 
     Returns
     -------
     pandas.DataFrame
-        One row per measure: ``measure``, ``least``, ``most``, ``allowed`` (the largest difference, or the
-        largest value, in words) and ``holds``.
+        One row per measure: ``measure``, ``least``, ``most``, ``allowed`` (in words) and ``holds``.
 
     Examples
     --------
@@ -216,8 +212,7 @@ def assign_writers(
     Examples
     --------
     >>> four = pd.DataFrame({"history_id": ["h1", "h2", "h3", "h4"]})
-    >>> table = assign_writers(four, n_writers=6, rng=np.random.default_rng(1))
-    >>> table.groupby("seat").size().tolist()
+    >>> assign_writers(four, n_writers=6, rng=np.random.default_rng(1)).groupby("seat").size().tolist()
     [2, 2, 2, 2, 2, 2]
     """
     _check_columns(histories, ("history_id",))
@@ -247,12 +242,10 @@ def study_cost(
 
     Parameters
     ----------
-    n_pairs : int
-        Pairs of replies.
+    n_pairs, load : int
+        Pairs of replies, and comparisons a rater.
     raters_per_pair : list of int
         One row each.
-    load : int
-        Comparisons a rater.
     seconds_each, minutes_around : float
         Time on one comparison, from a pilot, and on consent, instructions, practice and debrief.
     pay_per_hour, fee_share : float
@@ -265,9 +258,8 @@ def study_cost(
 
     Examples
     --------
-    >>> cost = study_cost(2800, raters_per_pair=[15], load=35, seconds_each=60, minutes_around=10, pay_per_hour=12)
-    >>> cost[["verdicts", "raters"]].to_numpy().tolist()
-    [[42000, 1200]]
+    >>> study_cost(2800, raters_per_pair=[15], load=35, seconds_each=60, minutes_around=10, pay_per_hour=12)["raters"].item()
+    1200
     """
     table = pd.DataFrame({"raters_per_pair": raters_per_pair})
     table["verdicts"] = n_pairs * table["raters_per_pair"]
@@ -320,11 +312,7 @@ def _most_visits(load: int, n_histories: int) -> int:
 def _fill_seats(
     votes: np.ndarray, history: np.ndarray, n_seats: int, rng: np.random.Generator, *, meetings: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Give each pair to as many different seats as it has votes: the emptiest, then those new to its history.
-
-    Taking the emptiest seats each time keeps loads within one of each other. With `meetings`, seats that share the
-    fewest histories so far are preferred instead, so that everyone overlaps with everyone.
-    """
+    """Give each pair as many seats as it has votes: the emptiest, then those new to its history, or to each other."""
     filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
     seen: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))
     pairs: list[int] = []

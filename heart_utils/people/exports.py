@@ -37,12 +37,7 @@ Answered = dict[str, dict[str, tuple[str, str]]]
 
 
 def read_potato(folder: Path) -> pd.DataFrame:
-    """Read the answers of a Potato project: one row per person who agreed, and page shown to or answered by them.
-
-    Columns are ``person``, ``item_id`` (``""``, if nothing was shown yet), ``answered``, ``seconds``, ``typing_ms``,
-    ``pasted_share`` (of the text's characters, pasted or put in without a key), ``swapped`` (Potato itself showed the
-    replies the other way round) and the answers to :data:`QUESTIONS`.
-    """
+    """Read the answers of a Potato project: one row per person who agreed, and page shown to or answered by them."""
     states = _load_states(folder)
     if not states:
         raise StudyError(f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?")
@@ -61,16 +56,13 @@ def read_potato(folder: Path) -> pd.DataFrame:
             page = {"person": str(state["user_id"]), "item_id": item, "answered": item in answers}
             page["swapped"] = (orders.get(item) or {}).get("preference") == [1, 0]
             pages.append(page | _times(behaviour.get(item) or {}) | answers.get(item, {}))
+    # An item_id is "" if nothing was shown yet; swapped: Potato itself showed the replies the other way round.
     columns = ["person", "item_id", "answered", "seconds", "typing_ms", "pasted_share", "swapped", *QUESTIONS]
     return pd.DataFrame(pages, columns=columns)
 
 
 def restore_answers(folder: Path) -> int:
-    """Put into a Potato project's states what its histories have and they lack, before it is started again.
-
-    Of two writes of a state at once the older may stay. If the server stops then, the person who comes back finds the
-    page empty that they had filled, and would have to answer once more.
-    """
+    """Put into a Potato project's states what its histories have and they lack: of two writes at once the older may stay."""
     typed = _typing(folder / "project.sqlite")
     restored = 0
     for file, state in _load_states(folder).items():

@@ -85,7 +85,7 @@ def import_study(
     withdrawn: Sequence[str] = (),
     simulated: bool = False,
 ) -> ImportedStudy:
-    """Turn the answers of a study into verdicts, or into replies by people.
+    """Turn the answers of a study into verdicts, or into replies by people; nothing is written yet.
 
     Parameters
     ----------
@@ -105,14 +105,13 @@ def import_study(
     Returns
     -------
     ImportedStudy
-        Nothing is written yet. A page that was answered but for its side has the state ``abstained``; a page never answered
-        has no row, and is counted in ``raters``. Texts with a formula or markup are kept, flagged, and warned of.
+        A page answered but for its side is ``abstained``; one never answered has no row, and is counted in ``raters``.
 
     Raises
     ------
     StudyError
-        If there is no rater statement, a comparison was never shown to the one who judged it or was judged twice, or the
-        export is cut short or has one person under two spellings.
+        If there is no rater statement, a comparison was judged twice or never shown to who judged it, the export is cut
+        short, or one person has two spellings.
 
     Examples
     --------
@@ -164,16 +163,14 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
     Parameters
     ----------
     run : Run
-        Whose imported replies take part: all of them, each study being a part of the table ``replies``.
-    replies : pandas.DataFrame
-        As :func:`heart_utils.judging.recipe.recipe_replies` gives them.
-    histories : pandas.DataFrame
+        Whose imported replies take part; each study is a part of the table ``replies``.
+    replies, histories : pandas.DataFrame
         Those of the run's recipe.
 
     Returns
     -------
     pandas.DataFrame
-        The table of replies, people's last: what ``run.read("replies")`` gives once `replies` are written.
+        The table of replies, people's last.
 
     Raises
     ------
@@ -182,10 +179,9 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
 
     Examples
     --------
-    >>> from heart_utils import open_run
-    >>> from heart_utils.tables import empty_table
-    >>> len(add_people(open_run("./a new run"), empty_table("replies"), empty_table("histories")))
-    0
+    >>> from heart_utils import load_histories, load_replies, open_run
+    >>> len(add_people(open_run("./a new run"), load_replies("sample"), load_histories("sample")))
+    36
     """
     tables = {part: run.read("replies", part) for part in run.parts("replies")}
     for part, rows in tables.items():
@@ -405,7 +401,7 @@ def _screened(texts: pd.Series, pasted: pd.Series, redact: str, what: str) -> tu
         [*["pasted"] * (share >= PASTED_SHARE), *["redacted"] * (now != before), *suspicious_text(now)]
         for before, now, share in zip(was, kept, pasted, strict=True)
     ]
-    counts = {word: sum(word in row for row in flags) for word in ("formula", "markup")}
+    counts = {word: sum(word in row for row in flags) for word in SUSPICIOUS}
     if said := [f"{count} {what} with {word}" for word, count in counts.items() if count]:
         warnings.warn(f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them runs.", stacklevel=4)
     return pd.Series(kept, texts.index, dtype=object), pd.Series(flags, texts.index, dtype=object)
@@ -422,16 +418,14 @@ CONTACTS = (
 )
 """Mail and web addresses, names on platforms, telephone and other long numbers, and Prolific's ids, in this order."""
 
-FORMULA = re.compile(r"^\s*[=+@\t\r]|^\s*-(?=\s*[\w(=@])")
-MARKUP = re.compile(r"<[/!?a-zA-Z]|javascript:", re.IGNORECASE)
+SUSPICIOUS = {
+    "formula": re.compile(r"^\s*[=+@\t\r]|^\s*-(?=\s*[\w(=@])"),
+    "markup": re.compile(r"<[/!?a-zA-Z]|javascript:", re.IGNORECASE),
+}
 
 
 def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater") -> dict[str, str]:
-    """Give each person a random code, the same one each time as long as the key file is there.
-
-    The key file is the only link between codes and people. Delete it, and the raw answers with it, and nobody can
-    tell whose verdicts are whose; who is imported again then gets a new code.
-    """
+    """Give each person a random code, the same one as long as the key file, the only link between both, is there."""
     keys = _read_keys(key_file)
     named = dict(zip(keys["code"], keys["person"], strict=True))
     codes = {person: code for code, person in named.items() if code.startswith(f"{prefix}-")}
@@ -459,13 +453,8 @@ def redact_text(text: str | None, level: str = "contacts") -> str | None:
 
 
 def suspicious_text(text: str | None) -> list[str]:
-    """Flag a free text that a spreadsheet would compute or a page would run.
-
-    It is kept as it is: tables hold text, and whatever shows it must show it as text.
-    """
-    if not text:
-        return []
-    return [*(["formula"] if FORMULA.search(text) else []), *(["markup"] if MARKUP.search(text) else [])]
+    """Flag a free text that a spreadsheet would compute or a page would run; whatever shows it must show it as text."""
+    return [word for word, pattern in SUSPICIOUS.items() if pattern.search(text or "")]
 
 
 def _read_keys(key_file: Path) -> pd.DataFrame:

@@ -11,12 +11,10 @@ from heart_utils.judging.judge import ARMS, JudgeError, collect, collect_verdict
 from heart_utils.judging.recipe import (
     RecipeError,
     read_recipe,
-    recipe_again,
-    recipe_codes,
     recipe_comparisons,
     recipe_histories,
     recipe_replies,
-    recipe_verdicts,
+    recipe_step,
 )
 from heart_utils.runs import find_root
 
@@ -100,20 +98,20 @@ def recorded(run):
 
 def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
     recipe, (histories, replies, comparisons), replay = recorded("sample")
-    again = recipe_again(recipe, histories, replies, comparisons, **replay)
+    again = recipe_step(recipe, "again", histories, replies, comparisons, **replay)
     assert again.groupby("protocol")["pair_id"].nunique().to_dict() == {
         "heart": recipe.asked_again,
         "heart-reworded": recipe.asked_again,
         "heart-single": recipe.asked_again,
     }
     assert again["dimension"].nunique() == 2
-    codes = recipe_codes(recipe, histories, replies, **replay)
+    codes = recipe_step(recipe, "codes", histories, replies, **replay)
     assert codes["reply_id"].nunique() == 36 * len(recipe.coded)
     assert set(codes["state"]) <= {"valid", "unparsed"}
 
 
 def test_the_recorded_calls_answer_what_the_sample_s_judge_is_asked_of_rewritten_replies():
     recipe, tables, replay = recorded("conjoint")
-    verdicts = recipe_verdicts(recipe, *tables, **replay)
+    verdicts = recipe_step(recipe, "verdicts", *tables, **replay)
     assert verdicts.groupby(["protocol", "order"]).size().to_dict() == {("told", "ab"): 36, ("told", "ba"): 36}
     assert (verdicts["state"] == "valid").all()

@@ -12,7 +12,7 @@ from server import Provider, serving
 from heart_utils.calls.ledger import ReplayError, open_ledger
 from heart_utils.calls.local import NotInstalledError
 from heart_utils.calls.models import Model, local_model
-from heart_utils.judging.judge import collect_scores, collect_verdicts
+from heart_utils.judging.judge import collect_verdicts
 
 
 def choose_second(body):
@@ -63,10 +63,10 @@ def test_a_judge_that_talks_instead_is_asked_once_more_and_then_unparsed(judge, 
     with serving(Provider("I like the second one.")) as provider:
         judge = replace(judge, api_base=provider.address)
         ledger = open_ledger(f"sqlite:///{tmp_path}/calls.db")
-        scores = collect_scores(make_histories(), make_replies(), [judge], ledger=ledger, progress=False)
+        scores = collect_verdicts(make_histories(), make_replies(), None, [judge], ledger=ledger, progress=False)
         assert len(provider.requests) == 12
         assert set(scores["state"]) == {"unparsed"}
-        collect_scores(make_histories(), make_replies(), [judge], ledger=ledger, progress=False)
+        collect_verdicts(make_histories(), make_replies(), None, [judge], ledger=ledger, progress=False)
         assert len(provider.requests) == 12
 
 

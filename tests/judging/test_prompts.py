@@ -26,13 +26,10 @@ from heart_utils.judging.prompts import (
 from heart_utils.judging.questions import Question
 from heart_utils.judging.recipe import (
     read_recipe,
-    recipe_again,
-    recipe_codes,
     recipe_comparisons,
     recipe_histories,
-    recipe_probes,
     recipe_replies,
-    recipe_verdicts,
+    recipe_step,
 )
 from heart_utils.runs import find_root
 
@@ -251,10 +248,10 @@ def test_the_recorded_calls_of_the_sample_answer_all_that_its_recipe_asks_and_no
     histories = recipe_histories(recipe)
     replies = recipe_replies(recipe, histories, **how)
     comparisons = recipe_comparisons(recipe, replies)
-    for collect in (recipe_verdicts, recipe_again):
-        collect(recipe, histories, replies, comparisons, **how)
-    recipe_codes(recipe, histories, replies, **how)
-    recipe_probes(recipe, **how)
+    for step in ("verdicts", "again"):
+        recipe_step(recipe, step, histories, replies, comparisons, **how)
+    recipe_step(recipe, "codes", histories, replies, **how)
+    recipe_step(recipe, "probes", **how)
     assert len(ledger.used) == sum(ledger.counts().values())
 
 

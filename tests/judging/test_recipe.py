@@ -20,11 +20,9 @@ from heart_utils.judging.recipe import (
     Recipe,
     RecipeError,
     read_recipe,
-    recipe_again,
-    recipe_codes,
     recipe_histories,
-    recipe_probes,
     recipe_responders,
+    recipe_step,
 )
 from heart_utils.runs import find_root, open_run
 
@@ -453,9 +451,11 @@ def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkey
 def test_what_a_recipe_does_not_name_is_not_asked():
     judged = Recipe("mine", "sample", judges=(Model("judge", "openai/test"),))
     nothing = pd.DataFrame()
-    assert recipe_probes(judged, ledger=None).empty
-    assert recipe_again(judged, nothing, nothing, nothing, ledger=None).empty
-    assert recipe_codes(judged, nothing, nothing, ledger=None).empty
+    assert recipe_step(judged, "probes", ledger=None).empty
+    assert recipe_step(judged, "again", nothing, nothing, nothing, ledger=None).empty
+    assert recipe_step(judged, "codes", nothing, nothing, ledger=None).empty
+    with pytest.raises(RecipeError, match="There is no step 'code'; there are verdicts, scores, codes, probes, again"):
+        recipe_step(judged, "code", nothing, nothing, ledger=None)
 
 
 @pytest.mark.mirror

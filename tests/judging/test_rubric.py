@@ -56,7 +56,7 @@ def test_selected_dimensions_stay_in_the_order_of_the_rubric():
 
 @pytest.mark.parametrize(
     ("names", "said"),
-    [(["warmth"], "'warmth' is not one of them"), ([], "none was named"), (["overall", "overall"], "stands twice")],
+    [(["warmth"], "got 'warmth'"), ([], "got none"), (["overall", "overall"], "each once, got 'overall', 'overall'")],
 )
 def test_a_selection_that_is_no_part_of_the_rubric_is_an_error(names, said):
     with pytest.raises(RubricError, match=said):

@@ -5,7 +5,7 @@ import pytest
 from judging_case import JUDGE, StandIn, dimensions_in, make_histories, make_replies
 
 from heart_utils.calls.models import Call, Model
-from heart_utils.judging.judge import collect_scores, plan_questions
+from heart_utils.judging.judge import collect_verdicts, plan_questions
 from heart_utils.tables import DIMENSIONS
 
 
@@ -16,7 +16,7 @@ def rate(score):
 def score(monkeypatch, say, replies=None, judges=(JUDGE,), **options):
     ledger = StandIn(monkeypatch, say)
     replies = make_replies() if replies is None else replies
-    return collect_scores(make_histories(), replies, judges, ledger=ledger, **options), ledger
+    return collect_verdicts(make_histories(), replies, None, judges, ledger=ledger, **options), ledger
 
 
 def test_every_reply_has_one_score_per_judge_and_dimension(monkeypatch):
@@ -102,7 +102,8 @@ def test_a_judge_that_answers_with_a_letter_is_left_out_and_named(monkeypatch):
 
 
 def test_the_plan_counts_calls(monkeypatch):
-    plan = collect_scores(make_histories(), make_replies(), [JUDGE], ledger=StandIn(monkeypatch, rate(1)), plan=True)
+    ledger = StandIn(monkeypatch, rate(1))
+    plan = collect_verdicts(make_histories(), make_replies(), None, [JUDGE], ledger=ledger, plan=True)
     assert plan[["n_calls", "n_recorded"]].to_numpy().tolist() == [[6, 0]]
 
 
@@ -110,7 +111,7 @@ def test_the_plan_counts_calls(monkeypatch):
     ("options", "said"),
     [
         ({"judges": [replace(JUDGE, answer_format="logprob")]}, "a score or a code needs json"),
-        ({"protocol": "heart"}, "asks about pairs; collect_verdicts does that"),
+        ({"protocol": "heart"}, "asks about pairs, and no comparisons were given"),
         ({"replies": make_replies().assign(state="error")}, "None of the 6 replies is valid"),
         ({"replies": make_replies().assign(history_id="h9")}, "replies.history_id: expected a history that is given too"),
         ({"judges": []}, "No judge was given"),

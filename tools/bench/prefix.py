@@ -16,7 +16,7 @@ from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.local import serve_local
 from heart_utils.calls.models import Request
 from heart_utils.judging.judge import plan_questions
-from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_ledger, recipe_replies
+from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
 from tools.bench import Figure
 
 __all__ = ["run"]
@@ -55,7 +55,7 @@ def _questions(n_histories: int, n_each: int) -> list[Request]:
     """Write down, in the order in which they are sent, the first of the sample's questions on its first histories."""
     recipe = read_recipe("sample")
     histories = recipe_histories(recipe).head(n_histories)
-    replies = recipe_replies(recipe, histories, ledger=recipe_ledger(recipe), mode="replay")
+    replies = recipe_replies(recipe, histories, ledger=recipe.open_ledger(), mode="replay")
     comparisons = recipe_comparisons(recipe, replies)
     comparisons = comparisons[comparisons["protocol"] == "heart"]
     planned = plan_questions(histories, replies, comparisons, recipe.judges, dimensions=["overall"], seed=recipe.seed)
