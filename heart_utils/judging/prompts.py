@@ -255,7 +255,10 @@ class Form:
 
     def read(self, call: Call) -> tuple[list[Reading], str | None]:
         """Read what a call answered, one reading a cell, and what is wrong with it."""
-        return read_dimensions(call, self)
+        asked, names = self.protocol, [dimension.name for dimension in self.dimensions]
+        words = dict(zip(self.codes, ("first", "second"), strict=False)) | ({"tie": "tie"} if asked.ties else {})
+        letter, once = self.answer_format == "logprob", asked.reasoning == "once"
+        return read_dimensions(call, names, words, answers=asked.answers, letter=letter, once=once)
 
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""

@@ -7,12 +7,9 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from heart_utils.calls.models import Call
-
-if TYPE_CHECKING:
-    from heart_utils.judging.prompts import Form
 
 __all__ = ["Reading"]
 
@@ -47,18 +44,19 @@ class Reading(NamedTuple):
     little_mass: bool = False  # whether both letters together had less than half of the next token's probability
 
 
-def read_dimensions(call: Call, form: Form) -> tuple[list[Reading], str | None]:
-    """Read a judgement of a pair, or of one reply alone."""
-    if form.answer_format == "logprob":
+def read_dimensions(
+    call: Call, names: Sequence[str], words: Mapping[str, str], *, answers: str, letter: bool, once: bool
+) -> tuple[list[Reading], str | None]:
+    """Read a judgement of a pair (what its sides and a tie are called -> first, second, tie), or of one reply alone."""
+    if letter:
         failed = call.status in ("error", "refused")
-        return [Reading(call.status) if failed else _read_letter(call, form.codes)], None
-    names = [dimension.name for dimension in form.dimensions]
+        return [Reading(call.status) if failed else _read_letter(call, list(words)[:2])], None
     found, failure = _answer(call, names, len(names), "of the form asked for")
     if found is None:
         return failure
-    shared = _text(found.get("reasoning")) if form.protocol.reasoning == "once" else None
+    shared = _text(found.get("reasoning")) if once else None
     read = [
-        _read_cell(name, found[name], form, shared) if name in found else (Reading("unparsed"), f"{name} is missing")
+        _read_cell(name, found[name], words, answers, shared) if name in found else (Reading("unparsed"), f"{name} is missing")
         for name in names
     ]
     return [reading for reading, _ in read], "; ".join(fault for _, fault in read if fault) or None
@@ -187,21 +185,20 @@ def _pieces(text: str, names: Sequence[str]) -> dict[str, Any] | None:
     return found if any(name in found for name in names) else None
 
 
-def _read_cell(name: str, value: Any, form: Form, shared: str | None) -> tuple[Reading, str | None]:
+def _read_cell(name: str, value: Any, words: Mapping[str, str], answers: str, shared: str | None) -> tuple[Reading, str | None]:
     """Read what is said on one dimension, and what is wrong with it."""
     cells = value if isinstance(value, dict) else {}
     rationale = shared or _text(cells.get("reasoning"))
-    if form.protocol.asks == "reply":
+    if answers == "score":
         score = _whole(said := cells.get("score", value))
         fault = f"the score on {name} is {said!r}, expected one of 1, 2, 3, 4, 5" if score is None else None
         return Reading("unparsed" if fault else "valid", score=score, rationale=rationale), fault
     said, margin = cells.get("winner", value), _whole(cells.get("margin"))
-    if form.protocol.margin == "plus" and isinstance(said, str) and (signs := PLUS_SIGNS.fullmatch(said)):
+    if answers == "plus" and isinstance(said, str) and (signs := PLUS_SIGNS.fullmatch(said)):
         said, count = signs[1], len(signs[2])
         margin = margin if not count else float(count) if count <= MAX_MARGIN else None
     if (isinstance(said, str) and said.strip().lower() in NO_ANSWER) or (said is None and "winner" in cells):
         return Reading("abstained", rationale=rationale), None
-    words = {form.codes[0]: "first", form.codes[-1]: "second"} | ({"tie": "tie"} if form.protocol.ties else {})
     winner = (words.get(said) or _loosely(said, words)) if isinstance(said, str) else None
     if winner is None:
         shown = repr(said) if isinstance(said, str) else repr(type(said).__name__)
