@@ -51,10 +51,10 @@ MESSAGES: dict[str, str] = read_yaml(Path(__file__).with_name("gate.yaml"), dict
 class Comparison:
     """How far a candidate lies below its baseline, by dimension, and what that means for a gate."""
 
-    # one row per dimension: ``drop`` in rating points (above 0: the candidate is worse) and its ``se``; one-sided bounds
-    # ``drop_low`` and ``drop_high``, each at ``level``; ``p`` and ``p_holm`` of the mode's test; ``detectable``, the true
-    # drop found, or for an equal candidate the margin passed, four times in five; ``outcome``, ``message``, ``n_dialogues``
-    table: pd.DataFrame  # of both, ``n_verdicts``, ``n_both_orders`` of them, ``n_inconsistent`` of those, ``n_failed``
+    # a row per dimension: ``drop`` in rating points (above 0: the candidate is worse), its ``se``, bounds (at ``level``);
+    # ``p``, ``p_holm``; ``detectable``, the true drop found, or for an equal candidate the margin passed, four times in five;
+    # ``outcome``, ``message``; ``n_dialogues`` of both, ``n_verdicts``, ``n_both_orders``, ``n_inconsistent``, ``n_failed``
+    table: pd.DataFrame
     ratings: pd.DataFrame  # the ratings tables of all dimensions
     baseline: str  # as given
     candidate: str
@@ -108,16 +108,15 @@ def compare_responders(
     The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points; bounds are a t quantile
     of its standard deviation over resamples of dialogues. ``"regression"`` fails where the lower bound lies above 0 on any
     dimension, by Holm's procedure: an equal candidate fails with probability `alpha` at most. ``"non-inferiority"`` passes
-    only where every upper bound lies below `max_drop`: one that is `max_drop` worse passes with probability `alpha` at most.
+    only where every upper bound lies below `max_drop`: one `max_drop` worse on one passes with probability `alpha` at most.
 
     Parameters
     ----------
     verdicts, baseline, candidate, mode : orders combined; two responders; {"regression", "non-inferiority"}
-    max_drop, alpha : float, rating points above 0 (25 are 3.6 points of preference between equals); one-sided error rate
+    max_drop, alpha : float, rating points above 0 (25: 3.6 percentage points between equals); one-sided error rate
     max_inconsistent : float, share of the pairs answered in both orders; if more contradict themselves there is no pass
     max_detectable : float, rating points: ``"regression"`` passes nothing where only larger drops are found 4 times in 5
-    dimensions, responders, n_resamples, rng
-        Lines of the rubric, by default all; as in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    dimensions, responders, n_resamples, rng : by default all; as in :func:`~heart_utils.ratings.ratings.fit_ratings`
 
     Returns
     -------
@@ -159,21 +158,19 @@ def compare_anytime(
 
     In each dialogue the drop, -1 to 1, is the baseline's share of comparisons won less the candidate's, against the same
     opponents, histories and raters; where the two met, twice the baseline's share less 1 counts like one opponent. Stop as
-    soon as a confidence sequence for its mean shows it above 0 (failed) or below `margin` (passed). Dialogues must come in
-    an order that knows nothing of the answers. Source: Waudby-Smith and Ramdas (2024), https://doi.org/10.1093/jrsssb/qkad009
+    soon as a confidence sequence for its mean shows it above 0 (failed) or below `margin` (passed). The order in which
+    dialogues first appear for the candidate must know nothing of the answers. Source: Waudby-Smith and Ramdas (2024),
+    https://doi.org/10.1093/jrsssb/qkad009
 
     Parameters
     ----------
-    verdicts, baseline, candidate, max_inconsistent, dimensions
-        As in :func:`compare_responders`; dialogues are taken as they first appear for the candidate.
+    verdicts, baseline, candidate, max_inconsistent, dimensions : as in :func:`compare_responders`
     margin : float, the drop in win share, above 0 and below 1, that must be ruled out to pass
-    alpha, n_releases : float, int
-        The largest probability that any of `n_releases` equal candidates is stopped, or that one worse by `margin` passes.
+    alpha, n_releases : largest probability that any of so many equals is stopped, or that one worse by `margin` passes
 
     Returns
     -------
-    Comparison
-        Percentage points of win share when the gate stopped, after ``n_dialogues``; ``path`` has them after each dialogue.
+    Comparison, in percentage points of win share at the stop, after ``n_dialogues``; ``path`` has them after each dialogue
 
     Raises
     ------
@@ -385,7 +382,6 @@ def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> s
 
 def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[Array, float]:
     """Give each dialogue's mean drop where both were judged alike, in the candidate's order, and the largest drop possible."""
-    # The largest possible is the baseline's win share against the opponents, or 1 where the two met.
     rows = _entered(rows)
     keys = [key for key in ("dialogue_id", "history_id", "rater", "opponent") if key in rows or key == "opponent"]
     won = won_by_a(rows)

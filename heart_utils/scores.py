@@ -33,8 +33,7 @@ def average_scores(
     Parameters
     ----------
     scores : pandas.DataFrame, the table ``scores``
-    scale, n_resamples, ci_level, rng
-        The least and the greatest score possible; as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    scale, n_resamples, ci_level, rng : least and greatest score; as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
@@ -83,8 +82,7 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
 
     Parameters
     ----------
-    means : pandas.DataFrame, one row per responder and dimension: ``responder``, ``dimension``, ``score``
-    weights : mapping of dimension to weight, none negative, with the sum 1
+    means, weights : ``score`` by ``responder`` and ``dimension``; dimension to weight, none negative, with the sum 1
 
     Returns
     -------
@@ -238,8 +236,8 @@ def _names(table: pd.DataFrame) -> str:
 class Calibration:
     """Judges' scores moved onto people's scale, each predicted by a curve that did not see it."""
 
-    # one row per judge and dimension: ``n`` replies, ``n_left_out`` (not valid on both sides), ``n_folds``, ``rmse_`` and
-    table: pd.DataFrame  # ``bias_`` (judge minus people) ``raw`` and ``calibrated``, ``rmse_mean`` of people's mean alone
+    # a row per judge and dimension: ``n``, ``n_left_out``, ``rmse`` and ``bias`` (judge less people), raw or calibrated
+    table: pd.DataFrame  # ``rmse_mean`` is that of predicting people's mean alone
     predictions: pd.DataFrame  # one row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``
     curves: pd.DataFrame  # ``score`` to ``calibrated``, fitted to all, or to all folds but that in ``left_out``
 

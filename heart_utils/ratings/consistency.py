@@ -39,11 +39,10 @@ def consistency(
     With :math:`p_{di}` the mean probability in dialogue :math:`d` that :math:`i` is preferred to its :math:`m` opponents, and
     :math:`e` a verdict less what the fitted strengths expect of its pair,
 
-    .. math:: \operatorname{var}_d(p_{di}) = \tfrac{1}{m} \operatorname{E}[e e' \mid \text{same opponent}]
-        + \tfrac{m - 1}{m} \operatorname{E}[e e' \mid \text{different opponents}],
+    .. math:: \text{var}_d(p_{di}) = \tfrac{1}{m} E[e e' \mid \text{same}] + \tfrac{m - 1}{m} E[e e' \mid \text{different}],
 
-    each mean over two verdicts of a dialogue, then over dialogues. Where no dialogue has two on one opponent, the first term
-    is taken from the second ones of both sides, as if a dialogue moved each by an amount of its own.
+    each a mean over two verdicts of a dialogue, on the same or different opponents, then over dialogues. Where no two are on
+    the same, the first term is taken from the second ones of both sides, as if a dialogue moved each by an amount of its own.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def consistency(
 
     Returns
     -------
-    pandas.DataFrame, one row a responder: ``mean`` (win probability against all others), ``sd``, ``tenth`` and intervals
+    pandas.DataFrame, one row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these two with t intervals
         One dialogue in ten goes as badly as ``tenth`` or worse, by a beta distribution; ``n_clusters`` have two verdicts or
         more, ``n_single`` one (left out). ``nan`` where no dialogue has two opponents of a responder that has several.
 
@@ -151,15 +150,14 @@ def head_to_head(
     Parameters
     ----------
     verdicts, rng, dimension, n_resamples, ci_level : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
-    responders : pandas.DataFrame, names the ``responder_kind`` of each ``responder``; only ``human`` is a person
-    by : sequence of str, columns of `verdicts` to split by, such as ``rater_kind`` or ``slice``
+    responders, by : names each ``responder_kind`` (only ``human`` is a person); columns to split by, such as ``slice``
     cluster : str, or ``["dialogue_id", "rater"]`` for a two-way variance with a t quantile of the smaller number
 
     Returns
     -------
     pandas.DataFrame, one row per group and ``outcome``: ``share`` with its interval, ``n_verdicts``, ``n_clusters``
-        ``people``, ``models``, ``tie`` and ``inconsistent`` are shares of all; ``models_of_decided`` is models' where someone
-        was preferred. Of two clusters, the smaller counts.
+        ``people``, ``models``, ``tie`` and ``inconsistent`` are shares of all; ``models_of_decided`` is models' share where
+        someone was preferred. Of two clusters, ``n_clusters`` is the smaller number.
 
     Raises
     ------

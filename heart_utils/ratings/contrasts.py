@@ -62,8 +62,7 @@ def twin_contrasts(
 
     Raises
     ------
-    RatingsError : if a slice is missing, no dialogue has both, or a contrast is not one
-    NotComparableError : if comparisons do not link all responders in each slice
+    RatingsError, NotComparableError : if no dialogue has both slices or a contrast is not one; if a slice does not link all
 
     Examples
     --------

@@ -195,8 +195,8 @@ class JudgeAware:
     """Strengths and raters, fitted together."""
 
     table: pd.DataFrame  # the ratings table; intervals are sandwiches over dialogues, raters being fixed
-    # one row a rater: ``n_verdicts``; ``discrimination`` (gamma) and ``position_bias`` (delta: log-odds that the first shown
-    raters: pd.DataFrame  # gains; ``nan`` where no order is known), both with ``_low`` and ``_high``; ``ties`` (nu)
+    # one row a rater: ``discrimination`` (gamma) and ``position_bias`` (delta: log-odds that the first shown gains), with ends
+    raters: pd.DataFrame  # ``ties`` is nu; a bias is ``nan`` where no order is known
     anchor: str  # {"people", "consensus"}. Whose scale the strengths are on
     common_order: CommonOrder  # the test to read first
     left_out: pd.Series  # state -> answers that did not enter
@@ -215,8 +215,7 @@ def fit_judge_aware(
     Parameters
     ----------
     verdicts, responders, dimension, ci_level, rng
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`, and ``rater``, ``rater_kind``, ``order``. Two orders are not
-        joined, since their difference shows position bias; `rng` draws rank ranges.
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``, ``rater_kind``, ``order``; orders not joined.
 
     Returns
     -------

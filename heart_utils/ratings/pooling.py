@@ -34,8 +34,8 @@ def pool_strengths(
 ) -> PooledRatings:
     r"""Fit Bradley-Terry strengths that come from one normal distribution.
 
-    Strengths are drawn from :math:`N(0, \tau^2)`; fits for many :math:`\tau` are weighed by how probable the votes are (flat
-    prior: Gelman 2006, https://doi.org/10.1214/06-BA117A), so intervals allow for not knowing it (Morris 1983,
+    Strengths are drawn from :math:`N(0, \tau^2)`; fits for many :math:`\tau` are weighed by how probable the votes are (by
+    Laplace, flat prior: Gelman 2006, https://doi.org/10.1214/06-BA117A), so intervals allow for not knowing it (Morris 1983,
     https://doi.org/10.1080/01621459.1983.10477920). The votes of a cluster count less by the design effect.
 
     Parameters

@@ -89,8 +89,11 @@ class Ratings:
     Examples
     --------
     >>> duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
-    >>> fit_ratings(duel, n_resamples=0).table[["responder", "rating"]].round().values.tolist()
-    [['human', 1595.0], ['model', 1405.0]]
+    >>> fit_ratings(duel, n_resamples=0)
+    Ratings (overall, bradley-terry): 4 verdicts, no interval
+    Rank Written by  Rating Interval  Verdicts
+              human    1595                  4
+              model    1405                  4
     """
 
     table: pd.DataFrame  # the ratings table of :mod:`heart_utils.tables`
@@ -112,7 +115,7 @@ class Ratings:
         return f"<p>{html.escape(self._said())}</p>\n{self._shown().to_html(index=False, border=0)}"
 
     def _said(self) -> str:
-        """Say in one line what was fitted, to what, and what intervals speak of."""
+        """Say in one line what was fitted, to what, and which intervals there are."""
         board, level = f"{self.settings['dimension']}, {self.settings['method']}", self.settings["ci_level"]
         population = str(self.settings["population"]).replace("_", " ")
         over = f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
@@ -190,17 +193,15 @@ def fit_ratings(
     dimension : str, a line of the rubric
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
         Ties as half wins, as answers, or steps of a ladder (:mod:`heart_utils.ratings.bradley_terry`); or as HEART released.
-    cluster : str or two, what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too
-    weights : {"pairs", "verdicts"}
-        Average a pair's verdicts by dialogue, then over dialogues, so that pairs weigh the same; or count every verdict once.
+    cluster : str or two, what is drawn together; ``["dialogue_id", "rater"]`` varies both; no ``dialogue_id``, no interval
+    weights : {"pairs", "verdicts"}, whether pairs weigh the same (means by dialogue, then over dialogues) or verdicts do
     interval : {"bootstrap", "sandwich", "product"}, by default a bootstrap over one kind of cluster, a sandwich over two
-    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`, and for rank ranges
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; ranks have the same level
 
     Returns
     -------
     Ratings
-        Rank ranges hold all at once; ``win_probability`` is the mean over opponents. If nobody is preferred to anybody,
-        strengths are zero and have no interval.
+        Rank ranges hold all at once; ``win_probability`` is a mean over opponents. No intervals if nobody is preferred at all.
 
     Raises
     ------

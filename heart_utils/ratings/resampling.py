@@ -103,8 +103,7 @@ def bootstrap_ci(
     observations : pandas.DataFrame, one row per observation; every column but `cluster` is a number that may be summed
     statistic : callable, from the sums of columns, one row a resample, to one number a row, or ``nan``
     cluster : str or pandas.Series, what is resampled together: a column of `observations`, or one value a row
-    rng : numpy.random.Generator, by default one with a fixed seed, so that the same data give the same interval
-    n_resamples, ci_level : int, 0 for the estimate alone; float, such as 0.95
+    rng, n_resamples, ci_level : by default a generator with a fixed seed; 0 for the estimate alone; such as 0.95
     least, most : float, the range of the statistic, such as 0 and 1 of a share; no end lies beyond
 
     Returns
@@ -275,7 +274,7 @@ def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, 
 
 
 def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
-    """Give an error over dialogues and raters (Cameron, Gelbach and Miller 2011, https://doi.org/10.1198/jbes.2010.07136)."""
+    """Give a standard error over dialogues and raters (Cameron and others 2011, https://doi.org/10.1198/jbes.2010.07136)."""
     cell, _ = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
     by_dialogue, by_rater, by_cell = (float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell))
     fewest = min(len(np.unique(dialogue)), len(np.unique(rater)))

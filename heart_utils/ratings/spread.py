@@ -230,8 +230,7 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
     Parameters
     ----------
-    n_responders, n_clusters, ci_level
-        Whose differences are compared; clusters that vary, or what they are worth (``Ratings.n_effective``); such as 0.95.
+    n_responders, n_clusters, ci_level : int; clusters, or what they are worth (``Ratings.n_effective``); such as 0.95
 
     Returns
     -------

@@ -395,10 +395,11 @@ ONE_ORDER = "one_order"
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
-    Equal answers stay; a and b are ``inconsistent`` (half a win to each); a or b and a tie are a or b, with ``p_a`` 0.75 or
-    0.25; given ``p_a`` are averaged. If one order failed, the valid answer stays with its order, flagged ``one_order``; if both
-    did, the worse state (error, unparsed, refused, abstained). Else a joined row has no ``order``, the first ``comparison_id``,
-    both flags, the mean margin of the answers that name its winner, no rationale and no call. A lone order passes unchanged.
+    Two equal answers stay; a and b are ``inconsistent`` (half a win to each); a (or b) and a tie are a (b), with ``p_a`` 0.75
+    (0.25). With ``p_a`` the row has the mean of the two. If one order failed, the valid answer stays with its order, flagged
+    ``one_order``; if both did, the worse state (error, unparsed, refused, abstained). Another joined row has no ``order``, the
+    first ``comparison_id``, the flags of both, the mean margin of the answers that name its winner, no rationale and no call.
+    A pair shown in one order only passes unchanged.
 
     Parameters
     ----------
