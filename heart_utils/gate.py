@@ -51,11 +51,9 @@ MESSAGES: dict[str, str] = read_yaml(Path(__file__).with_name("gate.yaml"), dict
 class Comparison:
     """How far a candidate lies below its baseline, by dimension, and what that means for a gate."""
 
-    # one row per dimension: ``drop`` in rating points (above 0: the candidate is worse) and its ``se``; one-sided bounds
-    # ``drop_low`` and ``drop_high``, each at ``level``; ``p`` and ``p_holm`` of the mode's test; ``detectable``, the true
-    # drop found, or for an equal candidate the margin passed, four times in five; ``outcome`` (``"passed"``, ``"failed"``,
-    # ``"cannot tell"``) and a ``message``; ``n_dialogues`` in which both were judged, ``n_verdicts``, ``n_both_orders`` of
-    # them answered in both orders, ``n_inconsistent`` of those (the orders contradicted each other), ``n_failed``
+    # a row per dimension: ``drop`` in rating points (above 0: the candidate is worse), its ``se``, bounds (at ``level``);
+    # ``p``, ``p_holm``; ``detectable``, the true drop found, or for an equal candidate the margin passed, four times in five;
+    # ``outcome``, ``message``; ``n_dialogues`` of both, ``n_verdicts``, ``n_both_orders``, ``n_inconsistent``, ``n_failed``
     table: pd.DataFrame
     ratings: pd.DataFrame  # the ratings tables of all dimensions
     baseline: str  # as given
@@ -110,37 +108,24 @@ def compare_responders(
     The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points; bounds are a t quantile
     of its standard deviation over resamples of dialogues. ``"regression"`` fails where the lower bound lies above 0 on any
     dimension, by Holm's procedure: an equal candidate fails with probability `alpha` at most. ``"non-inferiority"`` passes
-    only where the upper bound lies below `max_drop` on every dimension: a candidate `max_drop` worse on one passes with
-    probability `alpha` at most.
-
-    A judge that reads nothing shows no drop, so a pass needs one that mostly says the same in both orders.
+    only where every upper bound lies below `max_drop`: one `max_drop` worse on one passes with probability `alpha` at most.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The table ``verdicts``, with orders combined.
-    baseline, candidate, mode : str, str, {"regression", "non-inferiority"}
-        Two responders; as above.
-    max_drop, alpha : float
-        Rating points, above 0 (25 are 3.6 percentage points of preference between equals); one-sided error rate.
-    max_inconsistent : float
-        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it there is no pass.
-    max_detectable : float
-        Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing.
-    dimensions, responders, n_resamples, rng
-        Lines of the rubric, by default all; the table of this name, for the kinds in the ratings; as in
-        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    verdicts, baseline, candidate, mode : orders combined; two responders; {"regression", "non-inferiority"}
+    max_drop, alpha : float, rating points above 0 (25: 3.6 percentage points between equals); one-sided error rate
+    max_inconsistent : float, share of the pairs answered in both orders; if more contradict themselves there is no pass
+    max_detectable : float, rating points: ``"regression"`` passes nothing where only larger drops are found 4 times in 5
+    dimensions, responders, n_resamples, rng : by default all; as in :func:`~heart_utils.ratings.ratings.fit_ratings`
 
     Returns
     -------
     Comparison
-        Where a judge told nobody apart, or would let a candidate pass but mostly followed the order or judged too little to
-        find a drop, the outcome is ``"cannot tell"``, which does not pass.
+        Where a judge distinguishes nobody, mostly follows the order or judged too little, ``"cannot tell"`` replaces a pass.
 
     Raises
     ------
-    GateError
-        If one of them is unknown, they met no common opponent or were not judged alike, or an option makes no sense.
+    GateError : if one of them is unknown, they met no common opponent or were not judged alike, or an option makes no sense
 
     Examples
     --------
@@ -171,37 +156,25 @@ def compare_anytime(
 ) -> Comparison:
     """Test whether a candidate is worse than its baseline in a way that any number of looks leaves valid.
 
-    In each dialogue the drop, -1 to 1, is the share of comparisons that the baseline won, less the candidate's, against the
-    same opponents, histories and raters; where the two met, twice the baseline's share less 1 counts like one opponent. A
-    confidence sequence for its mean [1]_ holds after all dialogues at once: stop as soon as the drop is shown to be above 0
-    (failed) or below `margin` (passed). Dialogues must come in an order that knows nothing of the answers.
+    In each dialogue the drop, -1 to 1, is the baseline's share of comparisons won less the candidate's, against the same
+    opponents, histories and raters; where the two met, twice the baseline's share less 1 counts like one opponent. Stop as
+    soon as a confidence sequence for its mean shows it above 0 (failed) or below `margin` (passed). The order in which
+    dialogues first appear for the candidate must know nothing of the answers. Source: Waudby-Smith and Ramdas (2024),
+    https://doi.org/10.1093/jrsssb/qkad009
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The table ``verdicts``, with orders combined; dialogues are taken as they first appear for the candidate.
-    baseline, candidate, max_inconsistent, dimensions
-        As in :func:`compare_responders`.
-    margin : float
-        The drop in win share, above 0 and below 1, that must be ruled out to pass.
-    alpha, n_releases : float, int
-        Of so many equal candidates, whatever they share, one is stopped with probability `alpha` at most; in one run, a
-        candidate worse by `margin` passes with probability `alpha` at most.
+    verdicts, baseline, candidate, max_inconsistent, dimensions : as in :func:`compare_responders`
+    margin : float, the drop in win share, above 0 and below 1, that must be ruled out to pass
+    alpha, n_releases : largest probability that any of so many equals is stopped, or that one worse by `margin` passes
 
     Returns
     -------
-    Comparison
-        Drops and bounds are percentage points of win share when the gate stopped, after ``n_dialogues``. ``path`` has a row
-        per dimension and dialogue: ``drop``, ``drop_low``, ``drop_high``.
+    Comparison, in percentage points of win share at the stop, after ``n_dialogues``; ``path`` has them after each dialogue
 
     Raises
     ------
-    GateError
-        As :func:`compare_responders`.
-
-    References
-    ----------
-    .. [1] Waudby-Smith and Ramdas (2024), https://doi.org/10.1093/jrsssb/qkad009
+    GateError : as :func:`compare_responders`
 
     Examples
     --------
@@ -239,20 +212,17 @@ def compare_anytime(
 def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[Array, Array]:
     """Give a lower bound of a mean after each value, all valid at once, and the p value of a mean of 0 or less.
 
-    For each candidate mean a gambler bets that values are higher, at fair odds if that mean is true; it is out once the
-    capital reaches 1 / `alpha`. The bets nearly let capital grow fastest on what was seen (Waudby-Smith and Ramdas 2024).
+    A gambler bets on higher values, at fair odds for each candidate mean, which is out once the capital reaches 1 / `alpha`.
+    Source: Waudby-Smith and Ramdas (2024), https://doi.org/10.1093/jrsssb/qkad009
 
     Parameters
     ----------
-    values : numpy.ndarray
-        From -1 to 1, independent or with a mean that does not depend on those before.
-    alpha, guess : float
-        The probability that the bound is ever above the mean; the mean that the first bets expect (only power changes).
+    values : numpy.ndarray, from -1 to 1, independent or with a mean that does not depend on those before
+    alpha, guess : float, probability that the bound is ever above the mean; mean that first bets expect (only power changes)
 
     Returns
     -------
-    tuple of numpy.ndarray
-        Bound and p value after each value.
+    tuple of numpy.ndarray, bound and p value after each value
 
     Examples
     --------
@@ -411,10 +381,7 @@ def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> s
 
 
 def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[Array, float]:
-    """Give the mean drop of each dialogue in which both were judged alike, in the candidate's order, and the largest possible.
-
-    That is the baseline's win share against the opponents, or 1 where the two met.
-    """
+    """Give each dialogue's mean drop where both were judged alike, in the candidate's order, and the largest drop possible."""
     rows = _entered(rows)
     keys = [key for key in ("dialogue_id", "history_id", "rater", "opponent") if key in rows or key == "opponent"]
     won = won_by_a(rows)

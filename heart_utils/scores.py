@@ -1,4 +1,4 @@
-"""Scores on a scale: averaged, weighed into one number under every set of weights, and held against pairs."""
+"""Scores on a scale: averaged, weighed into one number under every set of weights, and compared with pairs."""
 
 from __future__ import annotations
 
@@ -32,23 +32,17 @@ def average_scores(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The table ``scores``: ``responder``, ``dimension``, ``score``, ``state`` and ``dialogue_id``.
-    scale : tuple of float
-        The least and the greatest score that could be given; no interval reaches beyond.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    scores : pandas.DataFrame, the table ``scores``
+    scale, n_resamples, ci_level, rng : least and greatest score; as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
-    pandas.DataFrame
-        One row per responder and dimension, by name: ``score``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_scores``,
-        ``n_left_out`` (without a valid score), ``n_clusters`` and ``provisional`` (fewer than 30).
+    pandas.DataFrame, one row per responder and dimension: ``score``, ``ci_low``, ``ci_high``, ``ci_level``
+        And ``n_scores``, ``n_left_out`` (not valid), ``n_clusters`` and ``provisional`` (fewer than 30).
 
     Raises
     ------
-    ScaleError
-        If no score is valid, or one lies outside the scale.
+    ScaleError : if no score is valid, or one lies outside the scale
 
     Examples
     --------
@@ -88,20 +82,15 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
 
     Parameters
     ----------
-    means : pandas.DataFrame
-        One row per responder and dimension: ``responder``, ``dimension``, ``score``.
-    weights : mapping of str to float
-        Dimension -> weight, none negative, with the sum 1.
+    means, weights : ``score`` by ``responder`` and ``dimension``; dimension to weight, none negative, with the sum 1
 
     Returns
     -------
-    pandas.DataFrame
-        One row per responder, best first: ``score`` and ``rank`` (equal scores share the better rank).
+    pandas.DataFrame, one row per responder, best first: ``score`` and ``rank`` (equal scores share the better rank)
 
     Raises
     ------
-    ScaleError
-        If weights do not sum to one, are negative, or name a dimension that a responder lacks.
+    ScaleError : if weights do not sum to one, are negative, or name a dimension that a responder lacks
 
     Examples
     --------
@@ -129,21 +118,16 @@ def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.
 
     Parameters
     ----------
-    means : pandas.DataFrame
-        One row per responder and dimension: ``responder``, ``dimension``, ``score``.
-    n_draws, rng
-        How many weights are drawn, and by what.
+    means, n_draws, rng : as in :func:`weigh_scores`; how many weights are drawn, and by what
 
     Returns
     -------
-    pandas.DataFrame
-        One row per responder, by mean rank: ``mean_rank``, ``best_rank`` and ``worst_rank`` seen, ``share_first``,
-        ``surely_behind`` and ``surely_ahead`` (whom no weights put behind, being nowhere worse and somewhere better).
+    pandas.DataFrame, by ``mean_rank``: ``best_rank``, ``worst_rank``, ``share_first``
+        And of how many it is ``surely_behind`` (nowhere better and somewhere worse, so with any weights) and ``surely_ahead``.
 
     Raises
     ------
-    ScaleError
-        If a responder lacks a dimension that another has.
+    ScaleError : if a responder lacks a dimension that another has
 
     Examples
     --------
@@ -170,12 +154,8 @@ def pairs_against_scores(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The table ``verdicts``, with orders combined, and the columns ``reply_a`` and ``reply_b`` of ``comparisons``.
-    scores : pandas.DataFrame
-        The table ``scores``, by the same raters on the same dimensions.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    verdicts, scores : pandas.DataFrame, orders combined and with ``reply_a`` and ``reply_b``; by the same raters
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
 
     Returns
     -------
@@ -185,8 +165,7 @@ def pairs_against_scores(
 
     Raises
     ------
-    ScaleError
-        If no rater has both on one dimension.
+    ScaleError : if no rater has both on one dimension
 
     Examples
     --------
@@ -257,14 +236,10 @@ def _names(table: pd.DataFrame) -> str:
 class Calibration:
     """Judges' scores moved onto people's scale, each predicted by a curve that did not see it."""
 
-    # one row per judge and dimension: ``n`` replies, ``n_left_out`` (no valid score on one of the two sides), ``n_folds``,
-    # the root mean squared error and the mean error (judge minus people) ``raw`` and ``calibrated``, and ``rmse_mean``, of
-    # predicting people's mean alone
-    table: pd.DataFrame
+    # a row per judge and dimension: ``n``, ``n_left_out``, ``rmse`` and ``bias`` (judge less people), raw or calibrated
+    table: pd.DataFrame  # ``rmse_mean`` is that of predicting people's mean alone
     predictions: pd.DataFrame  # one row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``
-    # the step curve fitted to all, where ``left_out`` is missing, and to all folds but the one named there: ``rater``,
-    # ``dimension``, ``left_out``, ``score``, ``calibrated``
-    curves: pd.DataFrame
+    curves: pd.DataFrame  # ``score`` to ``calibrated``, fitted to all, or to all folds but that in ``left_out``
 
 
 def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int = 10) -> Calibration:
@@ -272,23 +247,16 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The table ``scores``, with people's rows (``rater_kind`` ``"human"``; several are averaged) and judges' for the same
-        replies.
-    fold : str
-        The column whose values are kept together: ``"group"`` (the error is that of a new block) or such as ``"dialogue_id"``.
-    n_folds : int
-        Values are dealt into this many folds where there are more of them.
+    scores : pandas.DataFrame, people's rows (``rater_kind`` ``"human"``; several are averaged) and judges' on the same replies
+    fold, n_folds : the column whose values are kept together (``"group"``: the error is that of a new block); at most so many
 
     Returns
     -------
-    Calibration
-        Judges by name; dimensions by name.
+    Calibration, judges by name, dimensions by name
 
     Raises
     ------
-    ScaleError
-        If there are no people, no judges, no reply that both scored, or fewer than two folds.
+    ScaleError : if there are no people, no judges, no reply that both scored, or fewer than two folds
 
     Examples
     --------

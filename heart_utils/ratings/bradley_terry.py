@@ -1,20 +1,10 @@
 r"""The Bradley-Terry model and its kin: one fit to the data, or thousands to its resamples at once.
 
-The rater's answer is a step :math:`y` on a ladder from "b by far" to "a by far", with scores :math:`s_y` that are equally
-spaced and change sign with the side. The log-odds of two neighbouring steps move with the gap of strengths by the distance
-of their scores (an adjacent-category logit [1]_):
-
-.. math:: P(y \mid i, j) \propto \exp(\alpha_{|y|} + s_y (\theta_i - \theta_j))
-
-Two steps (scores 1/2 and -1/2) are Bradley-Terry; with a tie (score 0) between them it is Davidson's model [2]_ with
-:math:`\nu = e^{\alpha_0}`; with margins 1 to 5 the scores are 1/2, 3/2, ..., 9/2, so that a difference of strengths of one is
-odds of 2.72 for every step. The likelihood is concave and sums of scores a pair are all it needs, which cumulative logits
-are not: a resample with ties and margins costs no more than one without.
-
-.. rubric:: References
-
-.. [1] Agresti (1992), https://doi.org/10.2307/2347562
-.. [2] Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082
+An answer is a step of a ladder from "b by far" to "a by far", with equally spaced scores :math:`s_y` that change sign with the
+side: :math:`P(y \mid i, j) \propto \exp(\alpha_{|y|} + s_y (\theta_i - \theta_j))` (adjacent-category logit; Agresti 1992,
+https://doi.org/10.2307/2347562). Scores of 1/2 and -1/2 are Bradley-Terry; with a tie (score 0) between them it is Davidson's
+model (1970, https://doi.org/10.1080/01621459.1970.10481082); margins 1 to 5 score 1/2, 3/2, ..., 9/2, so that a gap
+of one is odds of 2.72 a step.
 """
 
 from __future__ import annotations
@@ -68,16 +58,12 @@ class NotComparableError(RatingsError):
 
 @dataclass(frozen=True, eq=False)
 class WinMatrices:
-    """One win matrix a cluster and level, and their sum under any weights.
+    """One win matrix a cluster and level, and their sum under any weights."""
 
-    ``flat`` has a row a cluster and a column a level and ordered pair of responders: what the first won of the second.
-    Where pairs weigh the same, each is scaled to ``per_pair`` verdicts.
-    """
-
-    flat: Any
+    flat: Any  # a row a cluster, a column a level and ordered pair of responders: what the first won of the second
     size: int
     n_levels: int
-    per_pair: float | None
+    per_pair: float | None  # where pairs weigh the same, the verdicts to which each is scaled
 
     def total(self, weights: Array | None = None) -> Array:
         """Sum over clusters, for each row of `weights` (replicates, clusters), or once with weight one."""
@@ -93,11 +79,8 @@ class WinMatrices:
         return wins
 
     def resampled(self) -> WinMatrices:
-        """Give what resamples are summed from.
-
-        A pair's mean is no more than its few dialogues: where pairs have few, every resample that has one of them finds
-        nearly the same mean. There each dialogue keeps the weight that it has in the data.
-        """
+        """Give what resamples are summed from: where pairs have few dialogues, each keeps its weight in the data."""
+        # Else each resample that has one of a pair's few dialogues would find nearly the same mean.
         if self.per_pair is None:
             return self
         met = np.asarray(self.flat.sum(axis=0)).reshape(self.n_levels, self.size, self.size).sum(axis=0)
@@ -112,11 +95,7 @@ class WinMatrices:
 def count_wins(
     entries: Entries, *, weights: str, levels: tuple[Codes, int] | None = None, cells: tuple[Codes, int] | None = None
 ) -> WinMatrices:
-    """Sum verdicts into one win matrix a cluster, or a cell of `cells`, which are finer.
-
-    With ``weights="pairs"`` the verdicts of a cluster on a pair are averaged, then clusters are, and each pair weighs the
-    same; with ``"verdicts"`` each verdict counts one. `levels` and `cells` give each entry's, and how many there are.
-    """
+    """Sum verdicts into one win matrix a cluster, or a cell of `cells`, which are finer; both come with their numbers."""
     size = len(entries.responders)
     level, n_levels = levels or (np.zeros(len(entries.rows), np.intp), 1)
     cell, n_cells = cells or (entries.cluster, len(entries.clusters))
@@ -243,15 +222,9 @@ class BradleyTerry:
 
 
 def fit_model(entries: Entries, method: str, weights: str, margins: Codes | None) -> BradleyTerry:
-    """Fit the model of a method; `margins` are those of the verdicts, where the method takes them.
-
-    With levels, the rater's word is read where there is one, and ``p_a`` only where there is none; a margin that is the mean
-    of two orders is rounded; an inconsistent pair of orders is half the smallest win to each side.
-
-    HEART's released procedure is Bradley-Terry on soft scores, every verdict weighing one, with a small ridge: a margin of 1
-    to 5 is 0.55 to 0.95 of a win, a tie half of one. Soft scores compress: five pluses from everybody are odds of 19, one
-    plus from everybody odds of 1.2, however many say so.
-    """
+    """Fit the model of a method; `margins` are those of the verdicts, where the method takes them."""
+    # With levels, ``p_a`` is read only where there is no word, and an inconsistent pair is half the smallest win to each side.
+    # HEART released Bradley-Terry on soft scores: a margin of 1 to 5 is 0.55 to 0.95 of a win, and every verdict weighs one.
     if method == "bradley-terry":
         return BradleyTerry.fit(entries, weights)
     decided = ~entries.tie & ~entries.inconsistent
@@ -264,21 +237,14 @@ def fit_model(entries: Entries, method: str, weights: str, margins: Codes | None
 
 
 def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None, *, ridge: float | Array = 0.0) -> Array:
-    r"""Fit Bradley-Terry strengths to each of many win matrices.
-
-    Maximises :math:`\sum_{ij} w_{ij} \log \sigma(\theta_i - \theta_j)`, less the ridge times the squared strengths, plus, for
-    those who are penalised, :math:`\frac14 \log \sigma(\theta_i - \bar\theta) + \frac14 \log \sigma(\bar\theta - \theta_i)`.
-    """
+    """Fit Bradley-Terry strengths to each of many win matrices; `ridge` times the squared strengths is taken off."""
     return fit_levels(wins[:, None], WIN, penalised, start, ridge=ridge)
 
 
 def fit_levels(
     counts: Array, scores: Array, penalised: Truths, start: Array | None = None, *, ridge: float | Array = 0.0
 ) -> Array:
-    """Fit strengths, and then propensities, to each of many sets of counts: by damped Newton steps up a concave likelihood.
-
-    Source: Sun and Tran-Dinh (2019), https://doi.org/10.1007/s10107-018-1282-4
-    """
+    """Fit strengths and propensities by damped Newton (Sun and Tran-Dinh 2019, https://doi.org/10.1007/s10107-018-1282-4)."""
     n, size = len(counts), counts.shape[2]
     absent = counts.sum(axis=(2, 3)) == 0
     found = np.zeros((n, size + len(scores) - 1)) if start is None else np.tile(start, (n, 1))
@@ -397,11 +363,8 @@ def find_separated(wins: Array) -> Truths:
 
 
 def _separated(counts: Array, scores: Array) -> Truths:
-    """Find whose strength has no finite maximum, in each of many sets of counts.
-
-    A tie bounds a gap from both sides, provided that ties are bounded: by a circle of wins somewhere. Without one,
-    ties everywhere and wide gaps explain the data ever better, and all are separated.
-    """
+    """Find whose strength has no finite maximum, in each of many sets of counts."""
+    # A tie bounds a gap from both sides if a circle of wins bounds ties; without one wide gaps explain the data ever better.
     separated = find_separated(counts.sum(axis=1))
     if scores[0] > 0.0:
         return separated

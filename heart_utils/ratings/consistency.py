@@ -36,45 +36,32 @@ def consistency(
 ) -> pd.DataFrame:
     r"""Estimate the spread of each responder's win probability between dialogues, noise removed, and its low end.
 
-    In dialogue :math:`d` responder :math:`i` is preferred to opponent :math:`j` with probability :math:`p_{dij}`; its win
-    probability there, :math:`p_{di}`, is the mean over all :math:`m` opponents. A verdict :math:`y` is compared with what the
-    fitted strengths expect of its pair, :math:`e = y - \hat p_{ij}`. The product of two verdicts of one dialogue has no noise
-    in expectation, so
+    With :math:`p_{di}` the mean probability in dialogue :math:`d` that :math:`i` is preferred to its :math:`m` opponents, and
+    :math:`e` a verdict less what the fitted strengths expect of its pair,
 
-    .. math:: \operatorname{var}_d(p_{di}) = \tfrac{1}{m} \operatorname{E}[e e' \mid \text{same opponent}]
-        + \tfrac{m - 1}{m} \operatorname{E}[e e' \mid \text{different opponents}],
+    .. math:: \text{var}_d(p_{di}) = \tfrac{1}{m} E[e e' \mid \text{same}] + \tfrac{m - 1}{m} E[e e' \mid \text{different}],
 
-    each mean over the products within a dialogue, then over dialogues. Where no two verdicts of a dialogue have the same
-    opponent, the first term is taken from the second ones of both sides, as if a dialogue moved each by an amount of its own.
+    each a mean over two verdicts of a dialogue, on the same or different opponents, then over dialogues. Where no two are on
+    the same, the first term is taken from the second ones of both sides, as if a dialogue moved each by an amount of its own.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        As for :func:`heart_utils.ratings.ratings.fit_ratings`.
-    rng, dimension, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    verdicts, rng, dimension, n_resamples, ci_level : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
 
     Returns
     -------
-    pandas.DataFrame
-        One row a responder: ``responder``, ``mean`` (win probability against all others), ``sd`` and ``tenth`` (one dialogue in
-        ten goes as badly or worse, if win probabilities have a beta distribution), each with ``_low`` and ``_high``,
-        ``ci_level``, ``n_clusters`` (dialogues with two verdicts or more on it), ``n_single`` (with one, left out),
-        ``provisional``, ``simulated``. Intervals are standard errors times a t quantile; ``nan`` where no dialogue has two
-        opponents of a responder that has several.
+    pandas.DataFrame, one row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these two with t intervals
+        One dialogue in ten goes as badly as ``tenth`` or worse, by a beta distribution; ``n_clusters`` have two verdicts or
+        more, ``n_single`` one (left out). ``nan`` where no dialogue has two opponents of a responder that has several.
 
     Raises
     ------
-    RatingsError
-        If verdicts cannot be read, or do not link all responders.
-    ValueError
-        If there is one dialogue only.
+    RatingsError, ValueError : if verdicts cannot be read, or do not link all responders; if there is one dialogue only
 
     Examples
     --------
     >>> steady = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("abab") * 9})
-    >>> steady["dialogue_id"] = steady.index // 4
-    >>> consistency(steady, n_resamples=20)["sd"].tolist()
+    >>> consistency(steady.assign(dialogue_id=steady.index // 4), n_resamples=20)["sd"].tolist()
     [0.0, 0.0]
     """
     check_level(ci_level)
@@ -162,37 +149,26 @@ def head_to_head(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        One row per verdict; two orders joined, if both were asked.
-    responders : pandas.DataFrame
-        Names the ``responder_kind`` of each ``responder``; only ``human`` is a person.
-    by : sequence of str
-        Columns of `verdicts` to split by, such as ``rater_kind`` or ``slice``.
-    cluster : str or two str
-        Column of what is resampled together; or ``["dialogue_id", "rater"]``, for dialogues and raters like these: a two-way
-        variance, with a t quantile of the smaller number.
-    rng, dimension, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    verdicts, rng, dimension, n_resamples, ci_level : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
+    responders, by : names each ``responder_kind`` (only ``human`` is a person); columns to split by, such as ``slice``
+    cluster : str, or ``["dialogue_id", "rater"]`` for a two-way variance with a t quantile of the smaller number
 
     Returns
     -------
-    pandas.DataFrame
-        The columns `by`; ``outcome``: ``people``, ``models``, ``tie``, ``inconsistent`` (shares of all that sum to one) and
-        ``models_of_decided`` (models' share where someone was preferred); ``share``, ``ci_low``, ``ci_high``, ``ci_level``,
-        ``n_verdicts``, ``n_clusters`` (of two, the smaller), ``provisional``, ``simulated``.
+    pandas.DataFrame, one row per group and ``outcome``: ``share`` with its interval, ``n_verdicts``, ``n_clusters``
+        ``people``, ``models``, ``tie`` and ``inconsistent`` are shares of all; ``models_of_decided`` is models' share where
+        someone was preferred. Of two clusters, ``n_clusters`` is the smaller number.
 
     Raises
     ------
-    RatingsError
-        If a responder is of no known kind, or no person meets a model; with two clusters, if raters are fewer than
-        20 or belong to one dialogue each.
+    RatingsError : if a kind is unknown, no person meets a model, or raters of two clusters are under 20 or in one dialogue each
 
     Examples
     --------
     >>> votes = pd.DataFrame({"responder_a": "ann", "responder_b": "bot", "verdict": list("abba"), "dialogue_id": range(4)})
     >>> who = pd.DataFrame({"responder": ["ann", "bot"], "responder_kind": ["human", "model"]})
-    >>> head_to_head(votes, who, n_resamples=50)[["outcome", "share"]].head(2).values.tolist()
-    [['people', 0.5], ['models', 0.5]]
+    >>> head_to_head(votes, who, n_resamples=50)["share"].head(2).tolist()
+    [0.5, 0.5]
     """
     clusters = [cluster] if isinstance(cluster, str) else list(cluster)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=clusters[0])

@@ -27,9 +27,7 @@ ALL_FLIPS = 14  # up to this number of dialogues every way to flip signs is trie
 class TwinContrasts:
     """How gaps between responders differ between adversarial histories and their calm twins."""
 
-    # columns ``contrast``, ``calm``, ``adversarial``, ``delta`` (adversarial less calm), ``se``, ``ci_low``, ``ci_high``,
-    # ``ci_level``, ``p_value`` (sign flips), ``n_clusters``, ``simulated``
-    table: pd.DataFrame
+    table: pd.DataFrame  # a row a ``contrast``: ``calm``, ``adversarial``, ``delta`` with interval, ``p_value`` (sign flips)
     n_flips: int  # ways to flip signs behind each p value; with all of them it is exact
     n_unpaired: int  # verdicts left out because their dialogue has no verdict on its twin
 
@@ -46,36 +44,25 @@ def twin_contrasts(
 ) -> TwinContrasts:
     r"""Compare gaps of strength in adversarial histories with those in their calm twins.
 
-    Boards of slices have separate zero points, so only gaps can be compared:
-
-    .. math:: \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}.
-
-    Both boards are fitted to the same resampled dialogues. The interval follows the rule for few clusters (``interval_ends``).
-    The test flips, dialogue by dialogue, which twin is called adversarial: if being so changes nothing, all ways are alike.
+    Boards of slices have separate zero points, so only gaps can be compared: :math:`\Delta_{ij} = (\theta_i -
+    \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}`, both fitted to the same resampled dialogues. The test
+    flips, dialogue by dialogue, which twin is called adversarial: if being so changes nothing, all ways are alike.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        Of both slices; ``dialogue_id`` is that of the original, which twins share.
-    contrasts : mapping, optional
-        Name -> two lists of responders, whose means are compared; every pair of responders by default.
-    n_flips : int
-        Ways to flip signs (all of them where dialogues are few).
-    dimension, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    verdicts : pandas.DataFrame, of both slices; ``dialogue_id`` is that of the original, which twins share
+    contrasts : mapping of name to two lists of responders, whose means are compared; by default every pair of responders
+    n_flips : int, ways to flip signs (all of them where dialogues are few)
+    dimension, n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
 
     Returns
     -------
     TwinContrasts
-        One row a contrast. Where someone in it won or lost every comparison of a slice, it is ``penalised`` and has no
-        interval; the test holds there too.
+        Where someone won or lost every comparison of a slice, a contrast is ``penalised``: tested, but without interval.
 
     Raises
     ------
-    RatingsError
-        If a slice is missing, no dialogue has both, or a contrast is not one.
-    NotComparableError
-        If comparisons do not link all responders in each slice.
+    RatingsError, NotComparableError : if no dialogue has both slices or a contrast is not one; if a slice does not link all
 
     Examples
     --------

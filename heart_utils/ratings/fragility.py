@@ -33,33 +33,22 @@ def find_fragility(
 ) -> Fragility:
     """Find a small set of verdicts, or of dialogues, without which another is first.
 
-    Each unit's influence on the gap between the first and a rival is known to first order. The most influential are taken
-    away in that order, and the number is settled by fitting without them, for the three rivals that seem nearest. A still
-    smaller set may exist, so the size is an upper bound [1]_.
+    Those with most influence, to first order, on the gap to a rival are taken away, and the number is settled by fitting
+    without them, for the three nearest rivals. A smaller set may exist, so the size is an upper bound (Broderick and others
+    2020, https://arxiv.org/abs/2011.14999; for boards of models Huang and others 2025, https://arxiv.org/abs/2508.11847).
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        As for :func:`heart_utils.ratings.ratings.fit_ratings`.
-    unit : str
-        ``"verdict"``, or a column such as ``"dialogue_id"`` or ``"rater"``.
-    dimension, weights
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    verdicts, dimension, weights : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
+    unit : str, ``"verdict"``, or a column such as ``"dialogue_id"`` or ``"rater"``
 
     Returns
     -------
-    Fragility
-        One verdict is enough where two lead together.
+    Fragility, of one verdict where two lead together
 
     Raises
     ------
-    RatingsError
-        If verdicts cannot be read, or the column is missing.
-
-    References
-    ----------
-    .. [1] Broderick, Giordano and Meager (2020), https://arxiv.org/abs/2011.14999; for boards of models
-       Huang and others (2025), https://arxiv.org/abs/2508.11847
+    RatingsError : if verdicts cannot be read, or the column is missing
 
     Examples
     --------
@@ -125,11 +114,8 @@ def influences(model: BradleyTerry, residual: Array) -> Array:
 
 
 def deletions(model: BradleyTerry) -> Array:
-    """Give what leaving each entry out takes from the gradient; shape (entries, 1).
-
-    Where pairs weigh the same, the entries of a cluster and pair share one voice: without one of them the others
-    speak louder, and without the last the cluster falls silent on that pair.
-    """
+    """Give what leaving each entry out takes from the gradient; shape (entries, 1)."""
+    # Where pairs weigh the same, the entries of a cluster and pair share one voice: without one the others speak louder.
     if model.weights == "verdicts":
         return model.residuals
     entries, (weight, per_pair), (pair, side) = model.entries, entry_weights(model.entries, "pairs"), pairs_of(model.entries)

@@ -1,13 +1,9 @@
-r"""Ratings that weigh each rater by how well they tell responders apart.
+r"""Ratings that weigh each rater by how well they distinguish responders.
 
-Rater :math:`r` prefers i to j, shown first (:math:`z = 1`) or second (:math:`z = -1`), by the log-odds
-
-.. math:: g = \gamma_r (\theta_i - \theta_j) + \delta_r z
-
-and calls a tie after Davidson with :math:`\nu_r`. Strengths have mean zero (of who is not penalised); the geometric
-mean of people's :math:`\gamma` is one, so strengths are in people's log-odds; :math:`\log \gamma_r \sim N(0, 0.5^2)`
-keeps raters with few answers near one. Where no people judge, the geometric mean over all raters is one, and
-the strengths are a consensus of models: nothing says that it is what people would prefer.
+Rater :math:`r` prefers i to j, shown first (:math:`z = 1`) or second (:math:`z = -1`), by the log-odds :math:`g = \gamma_r
+(\theta_i - \theta_j) + \delta_r z`, and calls a tie after Davidson with :math:`\nu_r`. The geometric mean of people's
+:math:`\gamma` is one, so strengths are in their log-odds; where no people judge it is that of all, a consensus of models.
+:math:`\log \gamma_r \sim N(0, 0.5^2)` keeps raters with few answers near one.
 """
 
 from __future__ import annotations
@@ -199,10 +195,8 @@ class JudgeAware:
     """Strengths and raters, fitted together."""
 
     table: pd.DataFrame  # the ratings table; intervals are sandwiches over dialogues, raters being fixed
-    # one row a rater: ``rater``, ``rater_kind``, ``n_verdicts``, ``discrimination`` (gamma) with its interval,
-    # ``position_bias`` (delta: log-odds that the first shown gains; ``nan`` where no order is known) with its interval, and
-    # ``ties`` (nu)
-    raters: pd.DataFrame
+    # one row a rater: ``discrimination`` (gamma) and ``position_bias`` (delta: log-odds that the first shown gains), with ends
+    raters: pd.DataFrame  # ``ties`` is nu; a bias is ``nan`` where no order is known
     anchor: str  # {"people", "consensus"}. Whose scale the strengths are on
     common_order: CommonOrder  # the test to read first
     left_out: pd.Series  # state -> answers that did not enter
@@ -220,36 +214,25 @@ def fit_judge_aware(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        One row per answer, as it was given: two orders not yet joined, since their difference is what shows position bias.
-        Columns as for :func:`heart_utils.ratings.ratings.fit_ratings`, and ``rater``, ``rater_kind`` and ``order``.
-    responders, dimension, ci_level
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
-    rng : numpy.random.Generator, optional
-        For the rank ranges, which come from normal draws; by default one with a fixed seed.
+    verdicts, responders, dimension, ci_level, rng
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``, ``rater_kind``, ``order``; orders not joined.
 
     Returns
     -------
-    JudgeAware
-        Each verdict weighs the same. A rater who never ties has ``ties`` 0.
+    JudgeAware, in which each verdict weighs the same; a rater who never ties has ``ties`` 0
 
     Raises
     ------
-    RatingsError
-        If a column is missing, there is one rater only, or people are needed and there are none.
-    NotComparableError
-        If comparisons do not link all responders.
-    ConvergenceError
-        If something still moves when the steps run out.
+    RatingsError : if a column is missing, there is one rater only, or all verdicts are ties
+    NotComparableError, ConvergenceError : if comparisons do not link all responders; if the steps run out
 
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel, simulate_study
     >>> panels = [Panel("human", 8, 4), Panel("model", 1, 1, discrimination=0.4, position_bias=1.0)]
     >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=5, n_dialogues=60, pairs=8, panels=panels)
-    >>> judge = fit_judge_aware(study.verdicts).raters.query("rater_kind == 'model'")
-    >>> judge.eval("discrimination < 0.8 and position_bias > 0.6").tolist()
-    [True]
+    >>> fit_judge_aware(study.verdicts).raters.query("position_bias > 0.6 and discrimination < 0.8")["rater_kind"].tolist()
+    ['model']
     """
     check_level(ci_level)
     need(verdicts, ["rater", "rater_kind"])

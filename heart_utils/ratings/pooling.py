@@ -24,9 +24,7 @@ SPREADS = np.linspace(0.02, 2.5, 32)  # of strengths between responders, those t
 class PooledRatings:
     """Strengths drawn towards their mean, and by what."""
 
-    # columns ``responder``, ``plain`` (the maximum-likelihood strength), ``strength``, ``ci_low``, ``ci_high``, ``ci_level``
-    # and ``n_verdicts``; best responder first
-    table: pd.DataFrame
+    table: pd.DataFrame  # best responder first: ``plain`` (maximum likelihood), ``strength`` with interval, ``n_verdicts``
     spread: float  # standard deviation of strengths between responders, mean over what the votes leave possible
     design_effect: float  # of the votes' variance, since those of a cluster go together, over that of independent votes
 
@@ -36,36 +34,22 @@ def pool_strengths(
 ) -> PooledRatings:
     r"""Fit Bradley-Terry strengths that come from one normal distribution.
 
-    With few votes the differences of plain strengths are mostly chance: the best of them is too good. Here strengths are
-    drawn from :math:`N(0, \tau^2)`. For each of many :math:`\tau` the strengths are fitted, and weighed by how probable the
-    votes are under it (Laplace's approximation, a flat prior on :math:`\tau` [1]_). So intervals allow for not knowing
-    :math:`\tau`, which plain empirical Bayes forgets [2]_. The votes of a cluster count less by the design effect.
+    Strengths are drawn from :math:`N(0, \tau^2)`; fits for many :math:`\tau` are weighed by how probable the votes are (by
+    Laplace, flat prior: Gelman 2006, https://doi.org/10.1214/06-BA117A), so intervals allow for not knowing it (Morris 1983,
+    https://doi.org/10.1080/01621459.1983.10477920). The votes of a cluster count less by the design effect.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        As in :func:`fit_ratings`; every verdict counts the same.
-    dimension, cluster
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
-    ci_level : float
-        Of the intervals. They hold on average over responders, not for one that is far from all the others.
+    verdicts, dimension, cluster : as in :func:`~heart_utils.ratings.ratings.fit_ratings`; every verdict counts the same
+    ci_level : float, of intervals that hold on average over responders, not for one that is far from all the others
 
     Returns
     -------
-    PooledRatings
-        Strengths with mean zero.
+    PooledRatings, of strengths with mean zero
 
     Raises
     ------
-    NotComparableError
-        If comparisons do not link all responders.
-    ValueError
-        If there is one cluster only.
-
-    References
-    ----------
-    .. [1] Gelman (2006), https://doi.org/10.1214/06-BA117A
-    .. [2] Morris (1983), https://doi.org/10.1080/01621459.1983.10477920
+    NotComparableError, ValueError : if comparisons do not link all responders; if there is one cluster only
 
     Examples
     --------

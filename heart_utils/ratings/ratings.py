@@ -98,17 +98,13 @@ class Ratings:
 
     table: pd.DataFrame  # the ratings table of :mod:`heart_utils.tables`
     strength: pd.Series  # responder -> strength; a difference of 1.0 is odds of 2.72 to 1
-    # strengths in each resample, one row a resample (normal draws, where a sandwich was asked for); no rows without interval
-    replicates: pd.DataFrame
+    replicates: pd.DataFrame  # strengths, one row a resample (a normal draw, of a sandwich); no rows without interval
     left_out: pd.Series  # state -> answers that did not enter the fit
     n_verdicts: int  # what entered
     n_clusters: int
     n_inconsistent: int  # entered as half a win to each side, because two orders contradicted each other
-    # clusters of even information that would tell as much of a difference of two strengths, on average; sets the degrees of
-    # freedom of differences and ranks
-    n_effective: float
-    # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
-    chance: pd.DataFrame
+    n_effective: float  # clusters of even information that tell as much of a difference: degrees of freedom plus one
+    chance: pd.DataFrame  # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
     gaps: Gaps  # differences of strengths, with what resamples tell of them
     settings: Mapping[str, Any]  # the arguments of :func:`fit_ratings` that made them, and the population of the intervals
 
@@ -119,7 +115,7 @@ class Ratings:
         return f"<p>{html.escape(self._said())}</p>\n{self._shown().to_html(index=False, border=0)}"
 
     def _said(self) -> str:
-        """Say in one line what was fitted, to what, and what intervals speak of."""
+        """Say in one line what was fitted, to what, and which intervals there are."""
         board, level = f"{self.settings['dimension']}, {self.settings['method']}", self.settings["ci_level"]
         population = str(self.settings["population"]).replace("_", " ")
         over = f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
@@ -140,14 +136,11 @@ class Ratings:
 
         Parameters
         ----------
-        simultaneous : bool
-            Whether all ranges hold at once, as in ``table``, or each for itself: what to report if one responder was
-            chosen before the verdicts were seen.
+        simultaneous : bool, all ranges at once, as in ``table``; or each alone, for one responder chosen in advance
 
         Returns
         -------
-        pandas.DataFrame
-            Columns ``responder``, ``rank_low`` and ``rank_high``, best responder first.
+        pandas.DataFrame, columns ``responder``, ``rank_low`` and ``rank_high``, best responder first
         """
         gaps, size = self.gaps, len(self.strength)
         found = gaps.ranks() if simultaneous else np.stack([np.array(gaps.ranks(one))[:, one] for one in range(size)], axis=1)
@@ -158,9 +151,8 @@ class Ratings:
 
         Returns
         -------
-        pandas.DataFrame
-            Columns ``better``, ``worse``, ``difference``, ``ci_low``, ``ci_high``, ``ci_level``,
-            ``win_probability``; one row a pair, better by the point estimate.
+        pandas.DataFrame, one row a pair
+            ``better`` (by the estimate), ``worse``, ``difference``, ``ci_low``, ``ci_high``, ``ci_level``, ``win_probability``.
         """
         names, theta = self.strength.index, self.strength.to_numpy()
         one, other = np.triu_indices(len(names), k=1)
@@ -186,61 +178,35 @@ def fit_ratings(
 ) -> Ratings:
     r"""Fit strengths to the verdicts on one dimension, with intervals from resampling clusters.
 
-    The model gives responder :math:`i` the preference over :math:`j` with probability
-    :math:`\sigma(\theta_i - \theta_j) = 1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie is half a win to
-    each, an inconsistent pair of orders too, and ``p_a``, where an answer gives it, is a part of a win.
-
-    Whoever always wins or always loses (more exactly: is outside the largest group that is linked by wins in both directions)
-    has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data and
-    in every resample, and are ``penalised`` and ``provisional``; their interval is one-sided (``one_sided_ends``). Strengths
-    have mean zero over the others. Who separates in some resample only is lent the same there.
+    Responder :math:`i` is preferred to :math:`j` with probability :math:`1 / (1 + e^{\theta_j - \theta_i})` (Bradley and Terry
+    1952, https://doi.org/10.2307/2334029); a tie or an inconsistent pair of orders is half a win to each, ``p_a`` a part of
+    one. Whoever is outside the largest group linked by wins in both directions has no finite maximum: in the data and in each
+    resample they are lent a quarter of a win and of a loss against the mean responder, and are ``penalised`` and
+    ``provisional``, with a one-sided interval. Strengths have mean zero over the others.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or ``"tie"``), `cluster` and, where
-        there are several dimensions, states or soft wins, ``dimension``, ``state`` and ``p_a``; two orders of a pair joined by
-        :func:`~heart_utils.ratings.verdicts.combine_orders`.
-    responders : pandas.DataFrame, optional
-        Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``: unknown.
-    dimension : str
-        A line of the rubric.
+        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or ``"tie"``), `cluster`, if any
+        ``dimension``, ``state`` and ``p_a``; orders joined (:func:`~heart_utils.ratings.verdicts.combine_orders`).
+    responders : pandas.DataFrame, names the ``responder_kind`` of each ``responder``; without it ``source``, unknown
+    dimension : str, a line of the rubric
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
-        Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a
-        ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART released.
-    cluster : str or two of them
-        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too. A table
-        that has no ``dialogue_id`` gets no interval.
-    weights : {"pairs", "verdicts"}
-        Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair weighs the same, as in an even
-        tournament; or every verdict counts once, as in published tables and other programs.
-    interval : {"bootstrap", "sandwich", "product"}, optional
-        By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which the
-        product-weight bootstrap is the conservative neighbour.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of rank ranges too.
+        Ties as half wins, as answers, or steps of a ladder (:mod:`heart_utils.ratings.bradley_terry`); or as HEART released.
+    cluster : str or two, what is drawn together; ``["dialogue_id", "rater"]`` varies both; no ``dialogue_id``, no interval
+    weights : {"pairs", "verdicts"}, whether pairs weigh the same (means by dialogue, then over dialogues) or verdicts do
+    interval : {"bootstrap", "sandwich", "product"}, by default a bootstrap over one kind of cluster, a sandwich over two
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; ranks have the same level
 
     Returns
     -------
     Ratings
-        ``.table`` is the ratings table. Its intervals follow the rule of ``interval_ends``, by the clusters in which someone
-        was met. Rank ranges hold for all responders at once. ``win_probability`` is the mean over opponents of the fitted
-        probability. Where no verdict told anyone apart, all strengths are zero and there is no interval.
+        Rank ranges hold all at once; ``win_probability`` is a mean over opponents. No intervals if nobody is preferred at all.
 
     Raises
     ------
-    NotComparableError
-        If comparisons do not link all responders.
-    ConvergenceError
-        If the strengths still move when the steps run out.
-    RatingsError
-        If a column or word is unknown, no verdict enters, or raters called a tie each time.
-    ValueError
-        If there is one cluster only.
-
-    References
-    ----------
-    .. [1] Bradley and Terry (1952), https://doi.org/10.2307/2334029
+    NotComparableError, ConvergenceError : if comparisons do not link all responders; if the steps run out
+    RatingsError, ValueError : if a column or word is unknown, or no verdict or only ties enter; if there is one cluster only
 
     Examples
     --------
@@ -298,23 +264,16 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        As in :func:`fit_ratings`.
-    by : list of str
-        Columns; each combination that occurs gets a board of its own, with its own zero point. One that
-        the ratings table does not have, such as ``emotion``, is spelt out in its column ``group``.
-    **settings
-        Arguments of :func:`fit_ratings`. ``dimension`` is needed unless `by` has it.
+    verdicts, **settings : as in :func:`fit_ratings`; ``dimension`` is needed unless `by` has it
+    by : list of str, columns: one board, with its own zero point, per combination; ``group`` names what the table lacks
 
     Returns
     -------
-    dict
-        Values of the columns `by`, as a tuple -> ratings. ``pandas.concat`` of their tables is again a ratings table.
+    dict of the values of `by`, as a tuple, to ratings; ``pandas.concat`` of their tables is again a ratings table
 
     Raises
     ------
-    RatingsError
-        As in :func:`fit_ratings`, naming the group; if there is no verdict; or later, if a group is taken that has no board.
+    RatingsError : as in :func:`fit_ratings`, naming the group; if there is no verdict; if a group is taken that has no board
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Intervals from resampling whole clusters: what was sampled together is drawn together.
-
-The one rule for intervals and p values is here (``interval_ends``, ``p_value``).
-"""
+"""Intervals from resampling whole clusters, with the one rule for intervals and p values (``interval_ends``, ``p_value``)."""
 
 from __future__ import annotations
 
@@ -46,15 +43,11 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
 
     Parameters
     ----------
-    seed : int
-        Of the whole analysis, zero or more.
-    name : str
-        Of the estimate; another name draws other resamples.
+    seed, name : int, of the whole analysis, zero or more; str, of the estimate (another name draws other resamples)
 
     Returns
     -------
-    numpy.random.Generator
-        The same for the same seed and name, in any process.
+    numpy.random.Generator, the same for the same seed and name, in any process
 
     Examples
     --------
@@ -103,38 +96,23 @@ def bootstrap_ci(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> Interval:
-    """Put an interval on any statistic that is a function of sums, resampling whole clusters.
-
-    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts. So the rows are summed once
-    a cluster, and every resample is a row of one matrix product.
+    """Put an interval on any statistic that is a function of sums, such as a share or kappa, resampling whole clusters.
 
     Parameters
     ----------
-    observations : pandas.DataFrame
-        One row per observation; every column but `cluster` is a number that may be summed.
-    statistic : callable
-        Takes a table of sums, one row a resample, with the columns of `observations`; gives one
-        number a row. ``nan`` means that the statistic has no value there.
-    cluster : str or pandas.Series
-        What is resampled together: a column of `observations`, or one value a row.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed, so that the same data give the same interval.
-    n_resamples : int
-        How many; 0 for the estimate alone.
-    ci_level : float
-        Such as 0.95.
-    least, most : float
-        The range of the statistic, such as 0 and 1 of a share; no end lies beyond.
+    observations : pandas.DataFrame, one row per observation; every column but `cluster` is a number that may be summed
+    statistic : callable, from the sums of columns, one row a resample, to one number a row, or ``nan``
+    cluster : str or pandas.Series, what is resampled together: a column of `observations`, or one value a row
+    rng, n_resamples, ci_level : by default a generator with a fixed seed; 0 for the estimate alone; such as 0.95
+    least, most : float, the range of the statistic, such as 0 and 1 of a share; no end lies beyond
 
     Returns
     -------
-    Interval
-        By the rule of ``interval_ends``.
+    Interval, by the rule of ``interval_ends``
 
     Raises
     ------
-    ValueError
-        If there is one cluster only, a number is absent, a cluster is, or an option makes no sense.
+    ValueError : if there is one cluster only, a number is absent, a cluster is, or an option makes no sense
 
     Examples
     --------
@@ -169,12 +147,8 @@ def share_ci(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> Interval:
-    """Put an interval on a share, the sum of one column over that of another: the one for shares in the package.
-
-    `of` and `among` have a row an observation; a share of all rows is ``among=1``. `cluster` is what is resampled together,
-    for dialogues like these; or two columns, dialogue and rater, for dialogues and raters like these: a two-way variance,
-    with a t quantile of the smaller number, and no replicates.
-    """
+    """Put an interval on a share, the sum of `of` over that of `among` (1 for all rows), for clusters like these."""
+    # With two columns, dialogue and rater: a two-way variance, a t quantile of the smaller number, and no replicates.
     counts = pd.DataFrame({"of": np.asarray(of, dtype=float), "among": among}, index=cluster.index).astype(float)
     if isinstance(cluster, pd.Series):
         options: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level, "least": 0.0, "most": 1.0}
@@ -191,11 +165,7 @@ def share_ci(
 
 
 def standard_error(replicates: Array, n_clusters: ArrayLike) -> Array:
-    r"""Give the standard error of each column of replicates: their standard deviation times :math:`\sqrt{n / (n - 1)}`.
-
-    A bootstrap over n clusters divides their sum of squares by n and not by n - 1. Source: Efron (1982),
-    https://doi.org/10.1137/1.9781611970319, section 5.6
-    """
+    """Give standard errors, SD times sqrt(n / (n - 1)) (Efron 1982, section 5.6, https://doi.org/10.1137/1.9781611970319)."""
     n = np.broadcast_to(np.asarray(n_clusters, dtype=float), replicates.shape[1:])
     there = ~np.isnan(replicates)
     count = there.sum(axis=0)
@@ -209,11 +179,8 @@ def standard_error(replicates: Array, n_clusters: ArrayLike) -> Array:
 def interval_ends(
     estimate: Array, replicates: Array, n_clusters: ArrayLike, ci_level: float, *, least: float = -np.inf, most: float = np.inf
 ) -> tuple[Array, Array]:
-    r"""Turn replicates into the ends of intervals. This is the one rule of the package.
-
-    Source: Franco, Little, Louis and Slud (2019), https://doi.org/10.1093/jssam/smy019 Hesterberg (2015),
-    https://doi.org/10.1080/00031305.2015.1089789, "expanded percentiles"
-    """
+    """Turn replicates into the ends of intervals. This is the one rule of the package."""
+    # Franco et al. 2019, https://doi.org/10.1093/jssam/smy019; Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789
     check_level(ci_level)
     n = np.broadcast_to(np.asarray(n_clusters), np.shape(estimate))
     if len(replicates) < 2:
@@ -272,11 +239,8 @@ def interval_columns(
 
 
 def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
-    """Test a number without a range against zero, two-sided: one less the level at which an end of its interval is zero.
-
-    So p is below 0.05 exactly where the 95 % interval of ``interval_ends`` excludes zero. Percentiles cannot tell how far
-    beyond the last resample zero lies; there the t distribution of the standard error does.
-    """
+    """Test a number without a range against zero, two-sided: p is below 0.05 where the 95 % interval excludes zero."""
+    # Percentiles cannot tell how far beyond the last resample zero lies; there the t distribution of the standard error does.
     se = float(standard_error(replicates[:, None], n_clusters)[0])
     if np.isnan(se) or np.isnan(estimate):
         return float("nan")
@@ -310,10 +274,7 @@ def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, 
 
 
 def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
-    r"""Estimate the standard error of a statistic if dialogues and raters were drawn again.
-
-    Source: Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
-    """
+    """Give a standard error over dialogues and raters (Cameron and others 2011, https://doi.org/10.1198/jbes.2010.07136)."""
     cell, _ = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
     by_dialogue, by_rater, by_cell = (float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell))
     fewest = min(len(np.unique(dialogue)), len(np.unique(rater)))

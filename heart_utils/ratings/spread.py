@@ -60,19 +60,14 @@ def spread_of(
 
 
 def centring(penalised: NDArray[np.bool_]) -> Array:
-    """Give the matrix that puts the zero of strengths at the mean of who is linked by wins in both directions.
-
-    If it were the mean of all, a lent strength would move everybody's zero by more than their intervals allow for.
-    """
+    """Give the matrix that puts the zero of strengths at the mean of who is linked by wins in both directions."""
+    # If it were the mean of all, a lent strength would move everybody's zero by more than their intervals allow for.
     unit, linked = np.eye(len(penalised)), ~penalised
     return np.asarray(unit if linked.all() or not linked.any() else unit - linked / linked.sum())
 
 
 def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float) -> Array:
-    """Bound the strength of those who were never beaten, or never won, by how probable so clear a result is: low, then high.
-
-    Source: Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404
-    """
+    """Bound the strength of who never lost or never won (Clopper and Pearson 1934, https://doi.org/10.1093/biomet/26.4.404)."""
     size, linked, wins = len(model.theta), ~model.penalised, model.counts[0].sum(axis=0)
     ends, theta, tail = np.full((2, size), np.nan), centring(model.penalised) @ model.theta, np.log((1.0 - ci_level) / 2.0)
     for one in np.flatnonzero(model.penalised):
@@ -93,11 +88,8 @@ def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float)
 
 
 def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generator) -> Array:
-    """Fit the strengths to clusters drawn with replacement; where raters vary too, both are drawn independently.
-
-    There a verdict counts the product of its two counts. This is somewhat too wide, since the variance within dialogue and
-    rater enters more than once. Source: Owen (2007), https://doi.org/10.1214/07-AOAS122
-    """
+    """Fit the strengths to clusters drawn with replacement; where raters vary too, a verdict counts its two counts' product."""
+    # That is somewhat too wide, as variance within both enters more than once: Owen (2007), https://doi.org/10.1214/07-AOAS122
     groups, cells = model.entries.groups(), None
     places: list[Any] = [slice(None)]
     if len(groups) > 1:
@@ -116,14 +108,8 @@ def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generat
 
 
 def covariance(model: BradleyTerry) -> Array:
-    """Give the covariance of strengths if clusters, and raters where they vary, were drawn again.
-
-    With S the sums of scores a cluster, each divided by what its own leverage leaves, and A the information, it is
-    A^-1 (sum of S S') A^-1, times (G - 1) / G for G clusters. Source: MacKinnon, Nielsen and Webb (2023),
-    https://doi.org/10.1016/j.jeconom.2022.04.001, "CV3". Two ways it is that over dialogues plus that over raters less that
-    over dialogues by raters, which counts what is in both; negative eigenvalues are cut. Source: Cameron, Gelbach and Miller
-    (2011), https://doi.org/10.1198/jbes.2010.07136
-    """
+    """Give the covariance of strengths if clusters, and raters where they vary, were drawn again."""
+    # "CV3" of MacKinnon, Nielsen and Webb (2023), https://doi.org/10.1016/j.jeconom.2022.04.001; two ways as ``crossed_error``.
     groups, bread = model.entries.groups(), model.bread
     meat = np.sum([_meat(model, *group) for group in groups], axis=0)
     if len(groups) > 1:
@@ -145,10 +131,7 @@ def _meat(model: BradleyTerry, group: Codes, n_groups: int) -> Array:
 
 
 def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> float:
-    """Tell how many clusters of even information would tell as much of a difference of strengths, on average over pairs.
-
-    Source: Carter, Schnepel and Steigerwald (2017), https://doi.org/10.1162/REST_a_00639
-    """
+    """Count clusters of even information that tell as much (Carter and others 2017, https://doi.org/10.1162/REST_a_00639)."""
     size = len(model.theta)
     bread, total, squares = model.bread[:size, :size], np.zeros((size, size)), np.zeros((size, size))
     for _, information in _information_by(model, group, n_groups):
@@ -199,8 +182,7 @@ class Gaps:
     n_clusters: int
     ci_level: float
     n_effective: float  # clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
-    # low and high of strengths that only have one-sided bounds; nan for the others
-    ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))
+    ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))  # low and high where bounds are one-sided, or nan
 
     def take(self, order: Codes) -> Gaps:
         """Put the responders in another order."""
@@ -222,12 +204,8 @@ class Gaps:
         return np.where(bounded[:, None] | bounded, below[:, None] + above, se * quantile)
 
     def ranks(self, alone: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give the ranks that each responder may hold, all at once; or those of the one that is `alone`.
-
-        Someone ranks above another if "not better" is rejected. All such hypotheses are tested together, those rejected are
-        taken out, and the rest are tested again at the wider level that fewer leave, until nothing more is rejected. Source:
-        Mogstad, Romano, Shaikh and Wilhelm (2024), https://doi.org/10.1093/restud/rdad006, with the level of ``level_of_one``.
-        """
+        """Give the ranks that each responder may hold, all at once; or those of the one that is `alone`."""
+        # Stepdown tests of "not better": Mogstad, Romano, Shaikh and Wilhelm (2024), https://doi.org/10.1093/restud/rdad006
         size, bounded = len(self.strength), ~np.isnan(self.ends[0])
         open_ = ~np.eye(size, dtype=bool)
         if len(self.replicates) < 2:
@@ -252,14 +230,11 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
     Parameters
     ----------
-    n_responders, n_clusters, ci_level
-        Whose differences are compared; clusters that vary, or as many as they are worth (``Ratings.n_effective``); a level
-        such as 0.95.
+    n_responders, n_clusters, ci_level : int; clusters, or what they are worth (``Ratings.n_effective``); such as 0.95
 
     Returns
     -------
-    float
-        For two responders Student's t; for more, between Tukey's studentised range and Bonferroni's t.
+    float, for two responders Student's t; for more, between Tukey's studentised range and Bonferroni's t
 
     Examples
     --------
@@ -271,13 +246,8 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
 
 def level_of_one(open_: NDArray[np.bool_], df: float, ci_level: float) -> float:
-    """Give the one-sided level of each hypothesis "row is not better than column", if all that are open hold at once.
-
-    In studies of equals, each difference divided by its own standard error, the largest stays below it in `ci_level`
-    of studies. Equal and independent errors are the case that needs the widest intervals (Tukey's conjecture). Each
-    error is estimated by itself, which with few clusters widens the largest far beyond Tukey's own table. Never less
-    than Bonferroni's, which always holds. Source: Hayter (1984), https://doi.org/10.1214/aos/1176346392
-    """
+    """Give the one-sided level of each hypothesis "row is not better than column", if all that are open hold at once."""
+    # From studies of equals with equal errors, which need the widest: Hayter (1984), https://doi.org/10.1214/aos/1176346392
     shared = (1.0 - ci_level) / max(int(open_.sum()), 1)
     if len(open_) < 3 or not open_.any():
         return shared

@@ -1,8 +1,4 @@
-"""The verdicts table as numbers: its one reader, and the one place that says what a wins of a verdict.
-
-``read_verdicts`` gives one dimension for a fit, ``read_votes`` who said what of which unit for agreement, and
-:func:`won_by_a` a column for any other use. :func:`combine_orders` joins the two orders of a pair before.
-"""
+"""The verdicts table as numbers: its one reader, and the one place that says what a wins of a verdict."""
 
 from __future__ import annotations
 
@@ -99,11 +95,7 @@ class Votes:
 
 
 def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None, rater: str | None = None) -> Entries:
-    """Turn the verdicts of one dimension into numbers, and refuse what has no number.
-
-    A verdict gives its winner 1, a tie gives 1/2 to each, an inconsistent pair of orders too; where ``p_a`` is given
-    it counts in place of the word. Other states do not enter, and are counted.
-    """
+    """Turn the verdicts of one dimension into numbers, and refuse what has no number; states that do not enter are counted."""
     rows = _rows_of(verdicts, dimension, cluster)
     state = _states(verdicts, rows)
     enters = (state == VALID) | (state == INCONSISTENT)
@@ -164,20 +156,17 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table, or a part of it.
+    verdicts : pandas.DataFrame, the verdicts table, or a part of it
 
     Returns
     -------
     pandas.Series
-        With the table's index: ``p_a`` where it is given, else 1, 1/2 or 0 by the word, and 1/2 where two orders
-        contradict each other; ``nan`` for an answer that does not count.
+        ``p_a`` where given, else 1, 1/2 or 0 by the word; 1/2 if orders are inconsistent, ``nan`` if an answer does not count.
 
     Examples
     --------
-    >>> said = pd.DataFrame({"verdict": ["a", "tie", None, None], "state": ["valid", "valid", "inconsistent", "error"]})
-    >>> won_by_a(said).tolist()
-    [1.0, 0.5, 0.5, nan]
+    >>> won_by_a(pd.DataFrame({"verdict": ["a", "tie", None], "state": ["valid", "valid", "inconsistent"]})).tolist()
+    [1.0, 0.5, 0.5]
     """
     rows, found = np.arange(len(verdicts)), np.full(len(verdicts), np.nan)
     state = _states(verdicts, rows)
@@ -406,36 +395,23 @@ ONE_ORDER = "one_order"
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
-    =======================  ============  ===========  =================================
-    the two orders say       state         verdict      p_a
-    =======================  ============  ===========  =================================
-    the same                 valid         that         none
-    a and b                  inconsistent  none         none (half a win to each)
-    a (or b) and a tie       valid         a (b)        0.75 (0.25): half to each order
-    anything, with p_a       as above      as above     the mean of the two
-    one valid, one failed    valid         the valid    none; flagged ``one_order``
-    both failed              the worse     none         none
-    =======================  ============  ===========  =================================
-
-    Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an abstention. Where one order
-    failed the row keeps the order it rests on. Another joined row has no ``order``, the ``comparison_id`` of the first order,
-    the flags of both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair shown in
-    one order only passes unchanged.
+    Two equal answers stay; a and b are ``inconsistent`` (half a win to each); a (or b) and a tie are a (b), with ``p_a`` 0.75
+    (0.25). With ``p_a`` the row has the mean of the two. If one order failed, the valid answer stays with its order, flagged
+    ``one_order``; if both did, the worse state (error, unparsed, refused, abstained). Another joined row has no ``order``, the
+    first ``comparison_id``, the flags of both, the mean margin of the answers that name its winner, no rationale and no call.
+    A pair shown in one order only passes unchanged.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table.
+    verdicts : pandas.DataFrame, the verdicts table
 
     Returns
     -------
-    pandas.DataFrame
-        The verdicts table, in the order in which pairs first appear.
+    pandas.DataFrame, the verdicts table, in the order in which pairs first appear
 
     Raises
     ------
-    VerdictsError
-        If a rater answered the same order of a pair twice under one number of repeat.
+    VerdictsError : if a rater answered the same order of a pair twice under one number of repeat
 
     Examples
     --------
