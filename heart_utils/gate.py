@@ -108,24 +108,37 @@ def compare_responders(
     The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points; bounds are a t quantile
     of its standard deviation over resamples of dialogues. ``"regression"`` fails where the lower bound lies above 0 on any
     dimension, by Holm's procedure: an equal candidate fails with probability `alpha` at most. ``"non-inferiority"`` passes
-    only where every upper bound lies below `max_drop`: one `max_drop` worse on one passes with probability `alpha` at most.
+    only where the upper bound lies below `max_drop` on every dimension: a candidate `max_drop` worse on one passes with
+    probability `alpha` at most.
+
+    A judge that reads nothing shows no drop, so a pass needs one that mostly says the same in both orders.
 
     Parameters
     ----------
-    verdicts, baseline, candidate, mode : orders combined; two responders; {"regression", "non-inferiority"}
-    max_drop, alpha : float, rating points above 0 (25: 3.6 percentage points between equals); one-sided error rate
-    max_inconsistent : float, share of the pairs answered in both orders; if more contradict themselves there is no pass
-    max_detectable : float, rating points: ``"regression"`` passes nothing where only larger drops are found 4 times in 5
-    dimensions, responders, n_resamples, rng : by default all; as in :func:`~heart_utils.ratings.ratings.fit_ratings`
+    verdicts : pandas.DataFrame
+        The table ``verdicts``, with orders combined.
+    baseline, candidate, mode : str, str, {"regression", "non-inferiority"}
+        Two responders; as above.
+    max_drop, alpha : float
+        Rating points, above 0 (25 are 3.6 percentage points of preference between equals); one-sided error rate.
+    max_inconsistent : float
+        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it there is no pass.
+    max_detectable : float
+        Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing.
+    dimensions, responders, n_resamples, rng
+        Lines of the rubric, by default all; the table of this name, for the kinds in the ratings; as in
+        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     Comparison
-        Where a judge distinguishes nobody, mostly follows the order or judged too little, ``"cannot tell"`` replaces a pass.
+        Where a judge told nobody apart, or would let a candidate pass but mostly followed the order or judged too little to
+        find a drop, the outcome is ``"cannot tell"``, which does not pass.
 
     Raises
     ------
-    GateError : if one of them is unknown, they met no common opponent or were not judged alike, or an option makes no sense
+    GateError
+        If one of them is unknown, they met no common opponent or were not judged alike, or an option makes no sense.
 
     Examples
     --------

@@ -178,35 +178,61 @@ def fit_ratings(
 ) -> Ratings:
     r"""Fit strengths to the verdicts on one dimension, with intervals from resampling clusters.
 
-    Responder :math:`i` is preferred to :math:`j` with probability :math:`1 / (1 + e^{\theta_j - \theta_i})` (Bradley and Terry
-    1952, https://doi.org/10.2307/2334029); a tie or an inconsistent pair of orders is half a win to each, ``p_a`` a part of
-    one. Whoever is outside the largest group linked by wins in both directions has no finite maximum: in the data and in each
-    resample they are lent a quarter of a win and of a loss against the mean responder, and are ``penalised`` and
-    ``provisional``, with a one-sided interval. Strengths have mean zero over the others.
+    The model gives responder :math:`i` the preference over :math:`j` with probability
+    :math:`\sigma(\theta_i - \theta_j) = 1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie is half a win to
+    each, an inconsistent pair of orders too, and ``p_a``, where an answer gives it, is a part of a win.
+
+    Whoever always wins or always loses (more exactly: is outside the largest group that is linked by wins in both directions)
+    has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data and
+    in every resample, and are ``penalised`` and ``provisional``; their interval is one-sided (``one_sided_ends``). Strengths
+    have mean zero over the others. Who separates in some resample only is lent the same there.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or ``"tie"``), `cluster`, if any
-        ``dimension``, ``state`` and ``p_a``; orders joined (:func:`~heart_utils.ratings.verdicts.combine_orders`).
-    responders : pandas.DataFrame, names the ``responder_kind`` of each ``responder``; without it ``source``, unknown
-    dimension : str, a line of the rubric
+        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or ``"tie"``), `cluster` and, where
+        there are several dimensions, states or soft wins, ``dimension``, ``state`` and ``p_a``; two orders of a pair joined by
+        :func:`~heart_utils.ratings.verdicts.combine_orders`.
+    responders : pandas.DataFrame, optional
+        Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``: unknown.
+    dimension : str
+        A line of the rubric.
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
-        Ties as half wins, as answers, or steps of a ladder (:mod:`heart_utils.ratings.bradley_terry`); or as HEART released.
-    cluster : str or two, what is drawn together; ``["dialogue_id", "rater"]`` varies both; no ``dialogue_id``, no interval
-    weights : {"pairs", "verdicts"}, whether pairs weigh the same (means by dialogue, then over dialogues) or verdicts do
-    interval : {"bootstrap", "sandwich", "product"}, by default a bootstrap over one kind of cluster, a sandwich over two
-    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; ranks have the same level
+        Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a
+        ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART released.
+    cluster : str or two of them
+        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too. A table
+        that has no ``dialogue_id`` gets no interval.
+    weights : {"pairs", "verdicts"}
+        Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair weighs the same, as in an even
+        tournament; or every verdict counts once, as in published tables and other programs.
+    interval : {"bootstrap", "sandwich", "product"}, optional
+        By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which the
+        product-weight bootstrap is the conservative neighbour.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of rank ranges too.
 
     Returns
     -------
     Ratings
-        Rank ranges hold all at once; ``win_probability`` is a mean over opponents. No intervals if nobody is preferred at all.
+        ``.table`` is the ratings table. Its intervals follow the rule of ``interval_ends``, by the clusters in which someone
+        was met. Rank ranges hold for all responders at once. ``win_probability`` is the mean over opponents of the fitted
+        probability. Where no verdict told anyone apart, all strengths are zero and there is no interval.
 
     Raises
     ------
-    NotComparableError, ConvergenceError : if comparisons do not link all responders; if the steps run out
-    RatingsError, ValueError : if a column or word is unknown, or no verdict or only ties enter; if there is one cluster only
+    NotComparableError
+        If comparisons do not link all responders.
+    ConvergenceError
+        If the strengths still move when the steps run out.
+    RatingsError
+        If a column or word is unknown, no verdict enters, or raters called a tie each time.
+    ValueError
+        If there is one cluster only.
+
+    References
+    ----------
+    .. [1] Bradley and Terry (1952), https://doi.org/10.2307/2334029
 
     Examples
     --------

@@ -96,23 +96,38 @@ def bootstrap_ci(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> Interval:
-    """Put an interval on any statistic that is a function of sums, such as a share or kappa, resampling whole clusters.
+    """Put an interval on any statistic that is a function of sums, resampling whole clusters.
+
+    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts. So the rows are summed once
+    a cluster, and every resample is a row of one matrix product.
 
     Parameters
     ----------
-    observations : pandas.DataFrame, one row per observation; every column but `cluster` is a number that may be summed
-    statistic : callable, from the sums of columns, one row a resample, to one number a row, or ``nan``
-    cluster : str or pandas.Series, what is resampled together: a column of `observations`, or one value a row
-    rng, n_resamples, ci_level : by default a generator with a fixed seed; 0 for the estimate alone; such as 0.95
-    least, most : float, the range of the statistic, such as 0 and 1 of a share; no end lies beyond
+    observations : pandas.DataFrame
+        One row per observation; every column but `cluster` is a number that may be summed.
+    statistic : callable
+        Takes a table of sums, one row a resample, with the columns of `observations`; gives one
+        number a row. ``nan`` means that the statistic has no value there.
+    cluster : str or pandas.Series
+        What is resampled together: a column of `observations`, or one value a row.
+    rng : numpy.random.Generator, optional
+        The source of chance; by default one with a fixed seed, so that the same data give the same interval.
+    n_resamples : int
+        How many; 0 for the estimate alone.
+    ci_level : float
+        Such as 0.95.
+    least, most : float
+        The range of the statistic, such as 0 and 1 of a share; no end lies beyond.
 
     Returns
     -------
-    Interval, by the rule of ``interval_ends``
+    Interval
+        By the rule of ``interval_ends``.
 
     Raises
     ------
-    ValueError : if there is one cluster only, a number is absent, a cluster is, or an option makes no sense
+    ValueError
+        If there is one cluster only, a number is absent, a cluster is, or an option makes no sense.
 
     Examples
     --------

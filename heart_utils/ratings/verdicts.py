@@ -395,23 +395,36 @@ ONE_ORDER = "one_order"
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
-    Two equal answers stay; a and b are ``inconsistent`` (half a win to each); a (or b) and a tie are a (b), with ``p_a`` 0.75
-    (0.25). With ``p_a`` the row has the mean of the two. If one order failed, the valid answer stays with its order, flagged
-    ``one_order``; if both did, the worse state (error, unparsed, refused, abstained). Another joined row has no ``order``, the
-    first ``comparison_id``, the flags of both, the mean margin of the answers that name its winner, no rationale and no call.
-    A pair shown in one order only passes unchanged.
+    =======================  ============  ===========  =================================
+    the two orders say       state         verdict      p_a
+    =======================  ============  ===========  =================================
+    the same                 valid         that         none
+    a and b                  inconsistent  none         none (half a win to each)
+    a (or b) and a tie       valid         a (b)        0.75 (0.25): half to each order
+    anything, with p_a       as above      as above     the mean of the two
+    one valid, one failed    valid         the valid    none; flagged ``one_order``
+    both failed              the worse     none         none
+    =======================  ============  ===========  =================================
+
+    Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an abstention. Where one order
+    failed the row keeps the order it rests on. Another joined row has no ``order``, the ``comparison_id`` of the first order,
+    the flags of both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair shown in
+    one order only passes unchanged.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, the verdicts table
+    verdicts : pandas.DataFrame
+        The verdicts table.
 
     Returns
     -------
-    pandas.DataFrame, the verdicts table, in the order in which pairs first appear
+    pandas.DataFrame
+        The verdicts table, in the order in which pairs first appear.
 
     Raises
     ------
-    VerdictsError : if a rater answered the same order of a pair twice under one number of repeat
+    VerdictsError
+        If a rater answered the same order of a pair twice under one number of repeat.
 
     Examples
     --------
