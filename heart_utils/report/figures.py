@@ -107,17 +107,12 @@ def plot_intervals(
     Parameters
     ----------
     table : pandas.DataFrame or Ratings
-        One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and
-        ``ci_high``, where there are such; an infinite one is drawn as an arrow.
-    value, label : str
-        Columns of the estimates and of the names of the rows.
-    by, looks : str, mapping of str to tuple, optional
-        Column of the colour and marker; its kinds -> both, where they have a meaning of their own.
-    reference : mapping of str to float, optional
-        Words -> position of a thin line, such as ``{"a coin": 0.5}``.
-    xlabel, simulated, ax : str, bool, matplotlib.axes.Axes, optional
-        What is drawn, with its unit and what the interval covers; whether the figure says SIMULATED, as it also does if the
-        column ``simulated`` says so; where to draw.
+        One row an estimate, from top to bottom; ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and
+        ``ci_high``, where there are such. An infinite one is drawn as an arrow.
+    value, label, by : str, columns of estimates, of names of rows, and (optional) of what has a colour and marker
+    looks, reference : kind -> its colour and marker; words -> position of a thin line, such as ``{"a coin": 0.5}``
+    xlabel, simulated, ax : str, bool, matplotlib.axes.Axes
+        What is drawn, with unit and what intervals cover; say SIMULATED, as also if a column ``simulated`` does; where to draw.
 
     Returns
     -------
@@ -125,8 +120,7 @@ def plot_intervals(
 
     Raises
     ------
-    ValueError
-        If the table has no row, or more kinds of `by` than there are colours.
+    ValueError : if the table has no row, or more kinds of `by` than there are colours
 
     Examples
     --------
@@ -174,10 +168,8 @@ def plot_leaderboard(
 
     Parameters
     ----------
-    board : pandas.DataFrame or Ratings
-        What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder stands there twice.
-    title, origin, ax : str, str, matplotlib.axes.Axes, optional
-        What was rated and by whom; what the verdicts are, such as ``"replayed"``, unless simulated; where to draw.
+    board : Ratings or pandas.DataFrame, rows of the table ``ratings``: one at least, and each responder once
+    title, origin, ax : what was rated and by whom; such as ``"replayed"``, unless simulated; matplotlib.axes.Axes to draw in
 
     Returns
     -------
@@ -212,10 +204,8 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
 
     Parameters
     ----------
-    boards : pandas.DataFrame or mapping of Ratings
-        Rows of the table ``ratings``, one a responder and value of `by`, or what :func:`heart_utils.fit_boards` gave.
-    by, origin : str
-        Such as ``"dimension"``, ``"group"`` or ``"rater"``; as in :func:`plot_leaderboard`.
+    boards : mapping of Ratings from :func:`heart_utils.fit_boards`, or rows of ``ratings``, one a responder and `by`
+    by, origin : such as ``"dimension"``, ``"group"`` or ``"rater"``; as in :func:`plot_leaderboard`
 
     Returns
     -------
@@ -320,8 +310,7 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
     models : pandas.DataFrame
         ``responder``, `x`, ``rating`` and, if known, ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
         ``simulated``. A model without a value of `x` is not drawn.
-    x, x_label, y_label, frontier : str, str, str, bool
-        Column of the logarithmic scale; what it and the rating are called; whether to join those on the frontier.
+    x, x_label, y_label, frontier : column of the logarithmic scale; names of it and the rating; whether to join the frontier
 
     Returns
     -------
@@ -360,8 +349,7 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
 
     Parameters
     ----------
-    ax, table : matplotlib.axes.Axes, pandas.DataFrame or bool
-        Where to write; what was drawn, with a column ``simulated`` or without, or whether to write.
+    ax, table : where to write; pandas.DataFrame that was drawn, with ``simulated`` or without, or bool: whether to write
 
     Examples
     --------
@@ -380,8 +368,7 @@ def use_cjk_font() -> Html:
 
     Returns
     -------
-    Html
-        A style element with the font inside; elements with ``lang="zh"`` and table cells use it.
+    Html : a style element with the font inside; elements with ``lang="zh"`` and table cells use it
 
     Examples
     --------
