@@ -123,9 +123,8 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
 
     Parameters
     ----------
-    name_or_path : str or path
-        A bare name means ``runs/<name>`` under the project's root (or the current folder, where there is no project), and
-        ``"public"`` the published sets in ``data/public``; anything with a separator is a path from the caller's folder.
+    name_or_path : a bare name, or a path with a separator, from the caller's folder
+        A name means ``runs/<name>`` under the project's root, or else the current folder; ``"public"`` means ``data/public``.
     create : whether a run that is not there is opened empty, its folder made with the first table, or is an error
 
     Returns

@@ -86,12 +86,11 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    name, table : str of :data:`TABLES`; pandas.DataFrame, one row per observation
-        Columns marked optional, and of responders all but two, may be absent, and are then empty.
+    name, table : str of :data:`TABLES`; rows, in which columns marked optional, and of responders all but two, may be absent
 
     Returns
     -------
-    pandas.DataFrame : the same rows, with a fresh index, columns in order and the types of :data:`TABLES`
+    pandas.DataFrame : the same rows, with a fresh index, all columns in order and the types of :data:`TABLES`
 
     Raises
     ------
@@ -101,10 +100,9 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> check_table("codes", pd.DataFrame({"reply_id": ["r1"], "coder": "llm", "code": "question", "probability": 1.7,
-    ...     "state": "valid", "simulated": False}))
+    >>> check_table("seats", pd.DataFrame())
     Traceback (most recent call last):
-    heart_utils.tables.TableError: codes.probability: expected a number from 0 to 1, or nothing; row 0 has 1.7.
+    heart_utils.tables.TableError: There is no table called 'seats'. The tables are ...
     """
     columns = table_columns(name)
     said = dict(table.attrs)  # which pandas would copy with each column

@@ -91,13 +91,12 @@ def share_clustered(
 ) -> dict[str, Any]:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
-    The variance is by sums over clusters, of two crossed clusterings at once if there are two. The interval is Wilson's, with
-    a t quantile (the fewer clusters less one). Source: Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
+    The variance is by sums over clusters, of two crossed clusterings at once if there are two (Cameron and others 2011,
+    https://doi.org/10.1198/jbes.2010.07136). The interval is Wilson's, with a t quantile (the fewer clusters less one).
 
     Parameters
     ----------
-    wins : pandas.DataFrame
-        One row a comparison or a cluster's mean: ``won`` (1 the model's reply, 0 the person's, 0.5 a tie), the columns below.
+    wins : one row a comparison, or a cluster's mean: ``won`` (1 the model's reply, 0 the person's, 0.5 a tie), columns below
     clusters, weight, ci_level : one or two columns; column of weights, if they differ; level of the interval
 
     Returns
@@ -134,9 +133,7 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
     Parameters
     ----------
     found : dict of :func:`share_between` or :func:`share_clustered`
-    **words
-        The other columns: ``study``, ``people``, ``models``, ``raters``, ``label``, ``outcome``, ``source``, counts. What
-        is not said is empty; ``evidence`` is ``"measured"``.
+    **words : the other columns; what is not said is empty, and ``evidence`` is ``"measured"``
 
     Returns
     -------
@@ -207,8 +204,8 @@ def measured_effects(
     Returns
     -------
     pandas.DataFrame
-        A table of effects: recipients by label (three rows), strangers (two), psychologists (two), hard moments (two).
-        Intervals cover recipients like these; batches with their raters; posts and psychologists; moments and therapists.
+        Effects: recipients by label (three rows), strangers (two), psychologists (two), hard moments (two); intervals cover
+        recipients like these; batches with their raters; posts and psychologists; moments and therapists.
 
     Raises
     ------
@@ -219,8 +216,8 @@ def measured_effects(
     >>> from heart_utils import open_run
     >>> kinds = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "therapists": "scores"}
     >>> found = measured_effects(**{name: open_run("public").read(kind, name) for name, kind in kinds.items()})
-    >>> found.loc[found["label"] == "true", ["win_share", "ci_low", "ci_high"]].round(2).values.tolist()
-    [[0.44, 0.37, 0.52]]
+    >>> found.loc[found["label"] == "true", "win_share"].round(2).tolist()
+    [0.44]
     """
     heard = recipients[recipients["dimension"] == "felt_heard"]
     scores = {group: part["score"].to_numpy() for group, part in heard.groupby(["responder", "label"])}

@@ -34,20 +34,17 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
 
     Parameters
     ----------
-    questions : pandas.DataFrame
-        One row per rubric item: ``question_id``, ``item`` (unique), ``ability``, ``points``, which only the veto item (ability
-        ``"special"``) may lack. ``difficulty`` and ``scene`` are carried along.
-    hits : pandas.DataFrame
-        Rows of ``scores``, one per responder, rater and item of an answered question, with ``score`` 1 for a hit and 0 for
-        none; failures keep their rows, with a state and no score.
-    veto : str
-        ``"paper"``: a hit on the veto item makes the whole question 0; ``"released"``: only if its points are positive (never).
+    questions : one row per rubric item: ``question_id``, ``item`` (unique), ``ability``, ``points``, ``difficulty``, ``scene``
+        The last two are optional. Only the veto item, whose ability is ``"special"``, may lack points.
+    hits : rows of ``scores``, one per responder, rater and item of an answered question, ``score`` 1 for a hit and 0 for none
+        A failure keeps its row, with a state and no score.
+    veto : a hit on the veto item makes the whole question 0: ``"paper"`` always, ``"released"`` only if it has points above 0
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and ``highest`` (points),
-        ``n_items``, ``vetoed``, ``state``. No score without a valid answer to each item and, with ``"paper"``, the veto item.
+        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest``, ``highest`` (points), ``n_items``,
+        ``vetoed``, ``state``. No score without valid answers to all items and, with ``"paper"``, the veto item.
 
     Raises
     ------
@@ -194,16 +191,15 @@ def rubric_board(
 
     Parameters
     ----------
-    cells, mean : table of :func:`score_rubric`, str
-        What is weighed the same in ``overall``: each ``"ability"`` (as released), ``"question"`` or ``"item"``.
+    cells : what :func:`score_rubric` gives
+    mean : what weighs the same in ``overall``: each ``"ability"`` (as released), ``"question"`` or ``"item"``
     n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder and ability, and the ability ``"overall"``, best overall first: ``score``, ``ci_low``,
-        ``ci_high``, ``ci_level``, ``n_questions`` that entered, ``n_unscored`` cells that could not, ``n_vetoed`` and
-        ``provisional`` (fewer than 30 questions).
+        One row per rater, responder and ability, best in ability ``"overall"`` first: ``score``, ``ci_low``, ``ci_high``,
+        ``ci_level``, ``n_questions``, ``n_unscored`` (cells), ``n_vetoed``, ``provisional`` (fewer than 30 questions).
 
     Raises
     ------

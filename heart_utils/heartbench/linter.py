@@ -28,8 +28,7 @@ def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng
 
     Parameters
     ----------
-    rule : callable of questions and hits, as in :func:`heart_utils.heartbench.formula.score_rubric`
-        Gives one score per responder, 0 to 100, as a series named by responder.
+    rule : callable of questions and hits that gives a series of scores, 0 to 100, by responder
     questions, n_questions, rng : one row per rubric item; in how many of them, drawn, single items are flipped; draws all
 
     Returns
@@ -68,16 +67,16 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
     Returns
     -------
     pandas.DataFrame
-        One row per rater, dimension and degenerate reply: ``mean`` score, ``n`` valid, ``n_failed`` and ``passed``: the mean
-        lies in the lower half of the scale. Where nothing valid came back, ``passed`` is missing.
+        One row per rater, dimension and degenerate reply: ``mean``, ``n`` valid, ``n_failed`` and ``passed``: the mean is in
+        the lower half of the scale (missing where nothing valid came back).
 
     Examples
     --------
     >>> histories = pd.DataFrame({"history_id": ["h"], "dialogue_id": ["d"], "turns": [[{"speaker": "seeker", "text": "Hi."}]]})
-    >>> def longer_is_better(histories, replies):
-    ...     return replies.assign(rater="ruler", dimension="overall", score=replies["text"].str.len().clip(upper=100))
-    >>> lint_rubric(longer_is_better, histories, low=0, high=100).set_index("reply")["mean"].to_dict()
-    {'echo': 3.0, 'empty': 0.0, 'everything': 100.0, 'generic': 55.0}
+    >>> def flatterer(histories, replies):
+    ...     return replies.assign(rater="ruler", dimension="overall", score=100)
+    >>> lint_rubric(flatterer, histories, low=0, high=100)["passed"].tolist()
+    [False, False, False, False]
     """
     probes = degenerate_replies(histories)
     scores = score(histories, probes)

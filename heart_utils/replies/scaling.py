@@ -73,19 +73,19 @@ class Trend:
 def correlate_scale(
     models: pd.DataFrame, *, x: str, n_shuffles: int = 10_000, ci_level: float = 0.95, rng: np.random.Generator
 ) -> Trend:
-    """Correlate a rating with what a model takes, or is.
+    """Correlate a rating with what a model takes, or is, by ranks.
 
     Parameters
     ----------
     models : a row a model: ``responder``, `x`, ``rating`` and, if known, ``family``; rows without `x` or ``rating`` are out
-    x, n_shuffles : what is correlated with the rating, by ranks; orders drawn, where there are too many to try all
+    x, n_shuffles : what is correlated with the rating; orders drawn, where there are too many to try all
     ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
     Trend
-        Its p values are about relabelling these models, not about models to come. Shuffling within families keeps what
-        makers have in common; shuffling the families' means asks whether makers differ in the same way on both.
+        Its p values are about relabelling these models, not about models to come. Shuffling within families keeps what makers
+        have in common; shuffling the families' means asks whether makers differ in the same way on both.
 
     Raises
     ------

@@ -55,8 +55,7 @@ def read_conversation(
 
     Examples
     --------
-    >>> row = {"history_id": "h", "licence": "CC0-1.0", "turns": [{"speaker": "seeker", "text": "<b>hi</b>"}]}
-    >>> "&lt;b&gt;hi" in read_conversation(row, who_wrote="written for this example")._repr_html_()
+    >>> "&lt;b&gt;" in read_conversation({"history_id": "<b>", "licence": "CC0-1.0", "turns": []}, who_wrote="me")._repr_html_()
     True
     """
     if not may_publish(str(history["licence"])):
@@ -93,8 +92,7 @@ def practise_comparisons(
 
     Parameters
     ----------
-    histories, replies, comparisons, verdicts, responders : pandas.DataFrame
-        The tables of a run. Only valid replies with words take part; verdicts may be none.
+    histories, replies, comparisons, verdicts, responders : tables of a run, verdicts may be none; only valid replies are shown
     licences, who_wrote : iterable of str, str: what the manifest records; as in :func:`read_conversation`
     cautions, rng : mapping of rater to what must stand beside its verdicts; draws conversations, pairs and sides
 

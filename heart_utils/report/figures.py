@@ -102,17 +102,15 @@ def plot_intervals(
     simulated: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw one row for each label, with a marker for each estimate and a line for its interval.
+    """Draw one row for each label, with a marker for each estimate and a line for its interval; an infinite one is an arrow.
 
     Parameters
     ----------
-    table : pandas.DataFrame or Ratings
-        One row an estimate, from top to bottom; ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and
-        ``ci_high``, where there are such. An infinite one is drawn as an arrow.
-    value, label, by : str, columns of estimates, of names of rows, and (optional) of what has a colour and marker
+    table : Ratings or pandas.DataFrame, one row an estimate from top to bottom
+        Ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and ``ci_high``, where there are such.
+    value, label, by : columns of estimates, of names of rows, and (optional) of what has a colour and marker
     looks, reference : kind -> its colour and marker; words -> position of a thin line, such as ``{"a coin": 0.5}``
-    xlabel, simulated, ax : str, bool, matplotlib.axes.Axes
-        What is drawn, with unit and what intervals cover; say SIMULATED, as also if a column ``simulated`` does; where to draw.
+    xlabel, simulated, ax : what is drawn, its unit and interval; say SIMULATED, as column ``simulated`` also can; where to draw
 
     Returns
     -------
@@ -255,13 +253,11 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
 
 
 def plot_forest(effects: pd.DataFrame) -> Axes:
-    """Draw win shares of models over people with their intervals, a group below the other; of the words, 50 characters fit.
+    """Draw win shares of models over people with their intervals, a group below the other; quoted effects are hollow.
 
     Parameters
     ----------
-    effects : pandas.DataFrame
-        Rows of the table ``effects``, top to bottom, with ``group`` (eight at most) and ``line``, the words above each line.
-        Quoted effects are hollow; those without an interval are a marker alone.
+    effects : rows of ``effects``, top to bottom, with ``group`` (eight at most), ``line``, words (50 characters) above each
 
     Returns
     -------
@@ -307,9 +303,8 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
 
     Parameters
     ----------
-    models : pandas.DataFrame
-        ``responder``, `x`, ``rating`` and, if known, ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
-        ``simulated``. A model without a value of `x` is not drawn.
+    models : ``responder``, `x`, without which a model is not drawn, and ``rating``
+        If known, also ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``, ``simulated``.
     x, x_label, y_label, frontier : column of the logarithmic scale; names of it and the rating; whether to join the frontier
 
     Returns

@@ -92,8 +92,8 @@ def write_leaderboard(
     Returns
     -------
     list of pathlib.Path
-        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs), and the figure as ``leaderboard-column``
-        and ``leaderboard-page``, each ``.pdf`` and ``.svg``, as wide as one column and two.
+        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs); ``leaderboard-column`` (as wide as one
+        column) and ``leaderboard-page`` (as two), each ``.pdf`` and ``.svg``.
 
     Warns
     -----
@@ -102,11 +102,10 @@ def write_leaderboard(
     Examples
     --------
     >>> import tempfile
-    >>> from heart_utils.ratings.ratings import fit_ratings
+    >>> from heart_utils import fit_ratings
+    >>> ratings = fit_ratings(pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]}), n_resamples=0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
-    ...     write_leaderboard(fit_ratings(duel, n_resamples=0), folder)[0].name
-    'leaderboard.csv'
+    ...     _ = write_leaderboard(ratings, folder)
     """
     table = ratings_table(ratings)
     rows = leaderboard_rows(table)
@@ -168,8 +167,7 @@ def weigh_by_hand(
 
     Raises
     ------
-    heart_utils.scores.ScaleError
-        If a responder lacks a dimension, or a profile's weights lack the sum 1 or name what nobody scored.
+    heart_utils.scores.ScaleError : if a responder lacks a dimension, or weights lack the sum 1 or name what nobody scored
 
     Examples
     --------

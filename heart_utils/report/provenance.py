@@ -49,8 +49,7 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
 
     Parameters
     ----------
-    run, tables : str, path or Run, sequence of str
-        ``"verdicts"`` (all its parts), ``"verdicts/people"`` (one), ``"public/verdicts"`` (another run's).
+    run, tables : Run, name or path; ``"verdicts"`` (all parts), ``"verdicts/people"``, ``"public/verdicts"`` (another run's)
 
     Returns
     -------
@@ -169,9 +168,7 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
 
     Returns
     -------
-    str
-        Counts and settings, with keys of ``book/references.bib`` in the form ``[@key]`` of Pandoc. What was not recorded is not
-        said: who the raters were and how they were found is yours to add.
+    str : what was recorded, citing keys of ``book/references.bib`` as ``[@key]``; who the raters were is yours to add
 
     Examples
     --------

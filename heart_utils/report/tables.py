@@ -33,9 +33,7 @@ def show_table(
 
     Parameters
     ----------
-    table : pandas.DataFrame
-        An index that only counts is not shown, nor a column without any value. Columns ``x_low`` and ``x_high`` become one,
-        whose interval ``ci_level`` names.
+    table : any; an index that only counts is not shown, nor an empty column; ``x_low``, ``x_high`` become one, of ``ci_level``
     digits, wrap : of numbers that are not whole by type; whether any cell may go on in the next line, not a sentence alone
     percent : sequence of str, columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and ``ci_high``)
     filtered : bool, whether the book's page lets readers choose rows by words and by columns of few entries

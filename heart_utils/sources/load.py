@@ -25,9 +25,8 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
 
     Parameters
     ----------
-    name_or_path : str, path or pandas.DataFrame
-        ``"sample"`` (36 drafted for this project), ``"heart"`` (HEART's 280 standard and 20 adversarial ones), ``"esconv"``
-        (1,300 dialogues whole), or a file or DataFrame of one's own.
+    name_or_path : ``"sample"``, ``"heart"``, ``"esconv"``, or a file or DataFrame of one's own
+        36 drafted for this project; HEART's 280 standard and 20 adversarial ones; 1,300 dialogues whole.
     twins, **reading : with ``"heart"``, add each adversarial history's calm original; as in :func:`load_verdicts`
 
     Returns
@@ -228,9 +227,7 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
     Returns
     -------
-    pandas.DataFrame
-        A table of verdicts with ``protocol`` ``from_scores``, ``slice`` ``standard``, flags of both scores and no order, margin
-        or ``p_a``.
+    pandas.DataFrame : verdicts of ``protocol`` ``from_scores``, ``slice`` ``standard``, with both scores' flags, without order
 
     Raises
     ------
