@@ -90,7 +90,7 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
     Returns
     -------
-    pandas.DataFrame : the same rows, with a fresh index, all columns in order and the types of :data:`TABLES`
+    pandas.DataFrame : the same rows, with a fresh index, columns in order, absent ones empty, and the types of :data:`TABLES`
 
     Raises
     ------

@@ -91,8 +91,8 @@ def share_clustered(
 ) -> dict[str, Any]:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
-    The variance is by sums over clusters, of two crossed clusterings at once if there are two (Cameron and others 2011,
-    https://doi.org/10.1198/jbes.2010.07136). The interval is Wilson's, with a t quantile (the fewer clusters less one).
+    The variance is by sums over clusters, of two crossed clusterings at once if there are two. The interval is Wilson's, with
+    t of (fewer clusters - 1) degrees of freedom. Source: Cameron et al. (2011), https://doi.org/10.1198/jbes.2010.07136
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
     Parameters
     ----------
     found : dict of :func:`share_between` or :func:`share_clustered`
-    **words : the other columns; what is not said is empty, and ``evidence`` is ``"measured"``
+    **words : the other columns, some text and counts; what is not said is empty, and ``evidence`` is ``"measured"``
 
     Returns
     -------
@@ -199,7 +199,7 @@ def measured_effects(
     Parameters
     ----------
     recipients, therapists, welivita, resort : two tables of scores, and two of tallies in which a is a person and b a model
-    ci_level : float, of the intervals
+    ci_level : of the intervals
 
     Returns
     -------

@@ -28,14 +28,14 @@ class RubricError(ValueError):
 def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "paper") -> pd.DataFrame:
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
-    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points, it is
-    :math:`100 \ln(r - l + 1) / \ln(h - l + 1)`. Hitting nothing earns points wherever an ability has penalties, and 100 where
-    it has only penalties. Source: Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at 6c79c080.
+    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of an
+    ability, it is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)`. Where there are penalties, hitting nothing earns points, and
+    100 where there is nothing else. Source: Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at 6c79c080.
 
     Parameters
     ----------
     questions : one row per rubric item: ``question_id``, ``item`` (unique), ``ability``, ``points``, ``difficulty``, ``scene``
-        The last two are optional. Only the veto item, whose ability is ``"special"``, may lack points.
+        The last two are optional, and carried along. Only the veto item, whose ability is ``"special"``, may lack points.
     hits : rows of ``scores``, one per responder, rater and item of an answered question, ``score`` 1 for a hit and 0 for none
         A failure keeps its row, with a state and no score.
     veto : a hit on the veto item makes the whole question 0: ``"paper"`` always, ``"released"`` only if it has points above 0
@@ -185,9 +185,7 @@ def _strata(rows: pd.DataFrame) -> list[str]:
 def rubric_board(
     cells: pd.DataFrame, *, mean: str = "ability", n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
 ) -> pd.DataFrame:
-    """Average scores into a board, with intervals over questions like these; replies and answers are taken as they are.
-
-    Questions are resampled within difficulty and scene, if the table has these, the same ones for all responders.
+    """Average scores into a board, with intervals over questions, resampled within difficulty and scene if the table has these.
 
     Parameters
     ----------
@@ -200,6 +198,7 @@ def rubric_board(
     pandas.DataFrame
         One row per rater, responder and ability, best in ability ``"overall"`` first: ``score``, ``ci_low``, ``ci_high``,
         ``ci_level``, ``n_questions``, ``n_unscored`` (cells), ``n_vetoed``, ``provisional`` (fewer than 30 questions).
+        Intervals take replies and answers as they are; all responders meet the same questions in a replicate.
 
     Raises
     ------

@@ -64,20 +64,19 @@ def theme_overlap(
 ) -> pd.DataFrame:
     """Measure how far people's and models' reasons for the same verdict on a pair name the same themes, beyond chance.
 
-    Chance is the overlap with the other party's reasons for pairs of *other* dialogues, averaged over all of them.
-
     Parameters
     ----------
-    reasons : ``reason_id``, ``pair_id``, ``dialogue_id``, ``rater_kind``, ``verdict`` and, of several, ``dimension``
+    reasons : rows of ``reason_id``, ``pair_id``, ``dialogue_id``, ``rater_kind``, ``verdict`` and, of several, ``dimension``
     codes : ``reason_id``, ``code``, ``probability``; 0.5 or more is named; reasons without a valid code are left out
     n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
     pandas.DataFrame
-        One row: ``overlap`` :math:`o`, twice the common themes over all named (Dice); ``permuted`` :math:`e`, by chance;
-        ``excess``, the difference; ``corrected``, :math:`(o - e) / (1 - e)`, each with ``_low`` and ``_high``; ``ci_level``,
-        ``n_reason_pairs``, ``n_empty`` (reasons left out, without a theme), ``n_clusters``, ``provisional``.
+        One row: ``overlap`` :math:`o`, twice the common themes over all named (Dice); ``permuted`` :math:`e`, a mean with
+        the other party's reasons for pairs of other dialogues; ``excess``, the difference; ``corrected``,
+        :math:`(o - e) / (1 - e)`; each with ``_low`` and ``_high``; ``ci_level``, ``n_reason_pairs``, ``n_empty`` (reasons left
+        out, without a theme), ``n_clusters``, ``provisional``.
 
     Raises
     ------

@@ -25,8 +25,7 @@ class OverlapError(ValueError):
 def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame:
     """Compare each reply with the turn that really came next, and with turns that did not.
 
-    Overlap is the share of a reply's runs of three words that stand in the turn too. Some comes from the topic, which turns of
-    other dialogues understate; long runs are the clearer sign.
+    Some overlap comes from the topic, which turns of other dialogues understate; long runs are the clearer sign.
 
     Parameters
     ----------
@@ -36,8 +35,8 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
     Returns
     -------
     pandas.DataFrame
-        One row per reply with text and a true turn: ``overlap`` (none below three words); ``overlap_others``, a mean with turns
-        of other histories; ``longest_run``, the most words in a row that are shared.
+        One row per reply with text and a true turn: ``overlap``, the share of its runs of three words that the turn has
+        (none below three words); ``overlap_others``, a mean with turns of other histories; ``longest_run`` of shared words.
 
     Raises
     ------

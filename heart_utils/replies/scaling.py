@@ -27,7 +27,7 @@ class ScalingError(ValueError):
 
 
 def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: float = 0.95) -> tuple[float, float]:
-    r"""Put an interval on a rank correlation from its value and the number of models, drawn independently from many.
+    r"""Put an interval on a rank correlation from its value and the number of models, as if drawn independently.
 
     The variance of :math:`\operatorname{artanh}\rho` is :math:`1/(n-3)` after Fisher, or :math:`(1 + \rho^2/2)/(n-3)`, better
     away from zero, after Bonett and Wright (2000), https://doi.org/10.1007/BF02294183

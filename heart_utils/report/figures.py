@@ -167,7 +167,7 @@ def plot_leaderboard(
     Parameters
     ----------
     board : Ratings or pandas.DataFrame, rows of the table ``ratings``: one at least, and each responder once
-    title, origin, ax : what was rated and by whom; such as ``"replayed"``, unless simulated; matplotlib.axes.Axes to draw in
+    title, origin, ax : what was rated and by whom; what verdicts are, if not simulated, as ``"replayed"``; where to draw
 
     Returns
     -------
@@ -258,6 +258,7 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     Parameters
     ----------
     effects : rows of ``effects``, top to bottom, with ``group`` (eight at most), ``line``, words (50 characters) above each
+        An effect without an interval is a marker alone.
 
     Returns
     -------

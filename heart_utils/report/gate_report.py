@@ -79,14 +79,14 @@ class Side:
 def read_sides(baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
-    Two runs match if their histories are the same word for word, and their opponents' replies. The opponents' verdicts on one
-    another are taken once, from the baseline's run; people's are left out.
+    Runs match if their histories and opponents' replies are the same word for word. People's verdicts are left out, and the
+    opponents' on one another are taken once, from the baseline's run.
 
     Parameters
     ----------
-    baseline, candidate, run, protocol : str
-        A responder of `run`, or ``run:responder``, or of a file of votes: ``votes.csv:new``; files that differ in one responder
-        need no name: ``old.csv``, ``new.csv``. A protocol is needed where a run holds verdicts under several.
+    baseline, candidate : responder of `run`, or ``run:responder``, or, of a file of votes, ``votes.csv:responder``
+        Of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough.
+    run, protocol : of responders named alone; of the verdicts, needed where a run holds several
 
     Returns
     -------

@@ -39,7 +39,7 @@ def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **setting
 
     Parameters
     ----------
-    name, function : str of this call alone; callable that returns a pandas.DataFrame, which depends on its arguments alone
+    name, function : of the table, which no other call has; callable whose DataFrame depends on its arguments alone
     *args, **settings : for the function: numbers, texts, dataclasses or containers of them; a generator must be fresh
 
     Returns

@@ -227,7 +227,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
     Returns
     -------
-    pandas.DataFrame : verdicts of ``protocol`` ``from_scores``, ``slice`` ``standard``, with both scores' flags, without order
+    pandas.DataFrame
+        Verdicts of ``protocol`` ``from_scores``, ``slice`` ``standard``, with both scores' flags, no order, margin or ``p_a``.
 
     Raises
     ------
