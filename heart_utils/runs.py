@@ -72,10 +72,7 @@ class Run:
         return bool(self._files(table, part))
 
     def read(self, table: str, part: str | None = None) -> pd.DataFrame:
-        """Read a table, all its parts as one, or one part alone, such as ``"people-rating"``.
-
-        A missing one is a :class:`RunError`; a damaged one, or one at fault, a :class:`~heart_utils.tables.TableError`.
-        """
+        """Read a table, or one part, such as ``"people-rating"``; ``RunError`` if it is missing, ``TableError`` if at fault."""
         files = self._files(table, part)
         if not files:
             said = f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). It holds"
@@ -90,8 +87,7 @@ class Run:
     def write(self, table: str, rows: pd.DataFrame, part: str | None = None) -> bool:
         """Write a table or a part of it, checked, whole or not at all, and tell whether the file was replaced.
 
-        A file whose content stays keeps its time, so that `make` runs nothing that depends on it. What the disk refuses is a
-        :class:`RunError`.
+        A file whose content stays keeps its time, for `make`. What the disk refuses is a :class:`RunError`.
         """
         checked = check_table(table, rows)
         file = self.folder / f"{table}.parquet" if part is None else self.folder / table / f"{part}.parquet"
@@ -127,21 +123,17 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
 
     Parameters
     ----------
-    name_or_path : str or path
-        A bare name means ``runs/<name>`` under the project's root (or the current folder, where there is no project), and
-        ``"public"`` the published sets in ``data/public``; anything with a separator is a path from the caller's folder.
-    create : bool
-        Whether a run that is not there yet is opened empty, its folder made with the first table, or is an error.
+    name_or_path : a bare name, or a path with a separator, from the caller's folder
+        A name means ``runs/<name>`` under the project's root, or else the current folder; ``"public"`` means ``data/public``.
+    create : whether a run that is not there is opened empty, its folder made with the first table, or is an error
 
     Returns
     -------
-    Run
-        With ``read``, ``write``, ``root`` and ``manifest``.
+    Run : with ``read``, ``write``, ``root`` and ``manifest``
 
     Raises
     ------
-    RunError
-        If the run was written by a newer version, the path is a file, or it is not there and `create` is false.
+    RunError : if the run was written by a newer version, the path is a file, or it is not there and `create` is false
 
     Examples
     --------
@@ -172,13 +164,11 @@ def find_root() -> Path:
 
     Returns
     -------
-    pathlib.Path
-        Absolute; without a checkout the installed package itself, whose wheel has the data inside.
+    pathlib.Path : absolute; without a checkout the installed package itself, whose wheel has the data inside
 
     Raises
     ------
-    RunError
-        If neither holds the project.
+    RunError : if neither holds the project
 
     Examples
     --------
@@ -208,13 +198,11 @@ def strictest_licence(licences: list[str]) -> str:
 
     Parameters
     ----------
-    licences : list of str
-        Names as in ``LICENCES``; one that is not known binds most of all.
+    licences : list of names as in ``LICENCES``; one that is not known binds most of all
 
     Returns
     -------
-    str
-        ``"CC0-1.0"`` where there are none.
+    str : ``"CC0-1.0"`` where there are none
 
     Examples
     --------
@@ -229,8 +217,7 @@ def may_publish(licence: str) -> bool:
 
     Parameters
     ----------
-    licence : str
-        A name as in ``LICENCES``; under one that is not known they may not.
+    licence : name as in ``LICENCES``; under one that is not known they may not
 
     Returns
     -------

@@ -1,7 +1,4 @@
-"""The tables that pass between the steps: what a row is, which columns it has, which words they may hold.
-
-Every table is long, one row per observation; ``simulated`` is true in each row that a program drew from known strengths.
-"""
+"""The tables that pass between the steps: what a row, one observation, is, which columns it has, which words they may hold."""
 
 from __future__ import annotations
 
@@ -89,14 +86,11 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    name, table : str, pandas.DataFrame
-        One of :data:`TABLES`, such as ``"verdicts"``; one row per observation. Columns marked optional may be absent, and of
-        responders all but two, and are then empty.
+    name, table : str of :data:`TABLES`; rows, in which columns marked optional, and of responders all but two, may be absent
 
     Returns
     -------
-    pandas.DataFrame
-        The same rows, with a fresh index, columns in order and the types of :data:`TABLES`.
+    pandas.DataFrame : the same rows, with a fresh index, columns in order, absent ones empty, and the types of :data:`TABLES`
 
     Raises
     ------
@@ -106,10 +100,9 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> check_table("codes", pd.DataFrame({"reply_id": ["r1"], "coder": ["llm"], "code": ["question"],
-    ...     "probability": [1.7], "state": ["valid"], "simulated": [False]}))
+    >>> check_table("seats", pd.DataFrame())
     Traceback (most recent call last):
-    heart_utils.tables.TableError: codes.probability: expected a number from 0 to 1, or nothing; row 0 has 1.7.
+    heart_utils.tables.TableError: There is no table called 'seats'. The tables are ...
     """
     columns = table_columns(name)
     said = dict(table.attrs)  # which pandas would copy with each column
@@ -212,7 +205,6 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
 
 
 def _check_keys(name: str, table: pd.DataFrame) -> None:
-    """Refuse two rows for one thing."""
     keys = KEYS[name]
     twice = table.duplicated(keys, keep=False)
     if twice.any():
@@ -225,7 +217,6 @@ def _check_keys(name: str, table: pd.DataFrame) -> None:
 
 
 def _check_sense(name: str, table: pd.DataFrame) -> None:
-    """Check what no single column can show."""
 
     def refuse(column: str, wrong: pd.Series, shown: str, expected: str) -> None:
         refuse_rows(name, column, wrong, table[shown], expected)

@@ -26,30 +26,23 @@ class ClaimsError(ValueError):
 
 
 def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Compare each claim's value with what its check computes.
-
-    Checks are run as they are written, so a ledger is to be trusted like code.
+    """Compare each claim's value with what its check computes; checks are run, so a ledger is to be trusted like code.
 
     Parameters
     ----------
     claims : pandas.DataFrame
         One row a figure, all text: ``claim_id``, ``about``, ``claim``, ``value``, ``source``, ``source_kind``, ``note``;
-        ``check``, an expression of `tables` and other rows' values (``claims.H016``), or empty; ``tolerance``, by default
-        half of the last printed digit; ``finding``, one of :data:`FINDINGS`; ``otherwise``, if the check fails, by default
-        ``"arithmetic fails"``.
-    tables : mapping of str to pandas.DataFrame
-        What the checks name.
+        ``check``, an expression of `tables` and other rows' values (``claims.H016``), or empty; ``tolerance``, by default half
+        of the last printed digit; ``finding``, of :data:`FINDINGS`; ``otherwise``, if it fails (``"arithmetic fails"``).
+    tables : mapping of str to pandas.DataFrame, what the checks name
 
     Returns
     -------
-    pandas.DataFrame
-        The claims with ``ours`` (what the check computed), ``holds`` (within the tolerance) and ``finding``; the first two
-        are missing without a check.
+    pandas.DataFrame : claims with ``ours`` and ``holds`` (within the tolerance), both missing without a check, and ``finding``
 
     Raises
     ------
-    ClaimsError
-        If a column is absent, a claim stands twice, a word is unknown, or a check cannot be computed.
+    ClaimsError : if a column is absent, a claim stands twice, a word is unknown, or a check cannot be computed
 
     Examples
     --------

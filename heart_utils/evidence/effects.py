@@ -1,7 +1,4 @@
-"""The share of comparisons that a model's reply wins against a person's, a tie half, with its interval.
-
-One number makes studies comparable whatever they asked: 0.5 is equality, 1 is a model that always wins.
-"""
+"""The share of comparisons that a model's reply wins against a person's, a tie half: 0.5 is equality."""
 
 from __future__ import annotations
 
@@ -54,27 +51,20 @@ BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
 def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95) -> dict[str, float]:
     """Compare scores of models' replies with those of people's where each reply has a rater of its own.
 
-    The share is :math:`P(M > H) + P(M = H) / 2` over all pairs of scores, the Mann-Whitney statistic over the number of
-    pairs; its interval allows for unequal variances and for ties [1]_.
+    The share is :math:`P(M > H) + P(M = H) / 2` over all pairs; its interval allows for unequal variances and for ties.
+    Source: Brunner and Munzel (2000), https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U
 
     Parameters
     ----------
-    models, people, ci_level : array_like, array_like, float
-        One score a reply, and one reply a rater; level of the interval.
+    models, people, ci_level : array_like of one score a reply, and one reply a rater; level of the interval
 
     Returns
     -------
-    dict
-        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``, ``n_people_replies``, ``n_clusters``.
+    dict : ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``, ``n_people_replies``, ``n_clusters``
 
     Raises
     ------
-    EffectError
-        If a side has fewer than two scores, or all comparisons go one way.
-
-    References
-    ----------
-    .. [1] Brunner and Munzel (2000), https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U
+    EffectError : if a side has fewer than two scores, or all comparisons go one way
 
     Examples
     --------
@@ -101,30 +91,21 @@ def share_clustered(
 ) -> dict[str, Any]:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
-    The variance is that of the weighted mean by sums over clusters, over two crossed clusterings at once if there are two
-    [1]_. The interval is Wilson's, with a t quantile of the number of the fewer clusters less one degrees of freedom.
+    The variance is by sums over clusters, of two crossed clusterings at once if there are two. The interval is Wilson's, with
+    t of (fewer clusters - 1) degrees of freedom. Source: Cameron et al. (2011), https://doi.org/10.1198/jbes.2010.07136
 
     Parameters
     ----------
-    wins : pandas.DataFrame
-        One row a comparison, or a cluster's mean: ``won`` (1 for the model's reply, 0 for the person's, 0.5 for a tie), the
-        columns of `clusters`, and that of `weight`.
-    clusters, weight, ci_level : sequence of str, str, float
-        One or two columns; column of weights, without which each row counts the same; level of the interval.
+    wins : one row a comparison, or a cluster's mean: ``won`` (1 the model's reply, 0 the person's, 0.5 a tie), columns below
+    clusters, weight, ci_level : one or two columns; column of weights, if they differ; level of the interval
 
     Returns
     -------
-    dict
-        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and ``cluster``.
+    dict : ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and ``cluster``
 
     Raises
     ------
-    EffectError
-        If there is one cluster, or all have the same share between 0 and 1.
-
-    References
-    ----------
-    .. [1] Cameron, Gelbach and Miller (2011), https://doi.org/10.1198/jbes.2010.07136
+    EffectError : if there is one cluster, or all have the same share between 0 and 1
 
     Examples
     --------
@@ -151,16 +132,12 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
 
     Parameters
     ----------
-    found : dict
-        Of :func:`share_between` or :func:`share_clustered`.
-    **words
-        The other columns: ``study``, ``people``, ``models``, ``raters``, ``label``, ``outcome``, ``source``, counts. What
-        is not said is empty; ``evidence`` is ``"measured"``.
+    found : dict of :func:`share_between` or :func:`share_clustered`
+    **words : the other columns, some text and counts; what is not said is empty, and ``evidence`` is ``"measured"``
 
     Returns
     -------
-    pandas.DataFrame
-        One row, as ``check_table`` lets it pass.
+    pandas.DataFrame : one row, as ``check_table`` lets it pass
 
     Examples
     --------
@@ -178,22 +155,18 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
 
     Parameters
     ----------
-    path : path
-        A CSV file such as ``data/published/effects.csv``: the columns of ``effects`` that are not computed; ``printed`` (in
-        words), ``measure`` (of :data:`CONVERSIONS`, or empty where what is printed implies no share) with ``value``,
-        ``low`` and ``high``; ``favours``, ``read`` and ``read_on``.
+    path : path of a CSV file, such as ``data/published/effects.csv``
+        The columns of ``effects`` that are not computed; ``printed`` (in words), ``favours``, ``read``, ``read_on``;
+        ``measure`` (of :data:`CONVERSIONS`, or empty where what is printed gives no share) with ``value``, ``low``, ``high``.
 
     Returns
     -------
-    pandas.DataFrame
-        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`.
+    pandas.DataFrame : one row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`
 
     Raises
     ------
-    EffectError
-        If a column is missing, a measure is unknown, or `value` and `measure` do not come together.
-    heart_utils.tables.TableError
-        If a row lacks its source or every count, or a share is outside 0 to 1.
+    EffectError : if a column is missing, a measure is unknown, or `value` and `measure` do not come together
+    heart_utils.tables.TableError : if a row lacks its source or every count, or a share is outside 0 to 1
 
     Examples
     --------
@@ -225,29 +198,26 @@ def measured_effects(
 
     Parameters
     ----------
-    recipients, therapists, welivita, resort : pandas.DataFrame
-        Two tables of scores, and two of tallies, in which a is a person and b a model.
-    ci_level : float
-        Of the intervals.
+    recipients, therapists, welivita, resort : two tables of scores, and two of tallies in which a is a person and b a model
+    ci_level : of the intervals
 
     Returns
     -------
     pandas.DataFrame
-        A table of effects: recipients by label (three rows), strangers (two), psychologists (two), hard moments (two).
-        Intervals cover recipients like these; batches with their raters; posts and psychologists; moments and therapists.
+        Effects: recipients by label (three rows), strangers (two), psychologists (two), hard moments (two); intervals cover
+        recipients like these; batches with their raters; posts and psychologists; moments and therapists.
 
     Raises
     ------
-    EffectError
-        If a study has one cluster.
+    EffectError : if a study has one cluster
 
     Examples
     --------
     >>> from heart_utils import open_run
     >>> kinds = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "therapists": "scores"}
     >>> found = measured_effects(**{name: open_run("public").read(kind, name) for name, kind in kinds.items()})
-    >>> found.loc[found["label"] == "true", ["win_share", "ci_low", "ci_high"]].round(2).values.tolist()
-    [[0.44, 0.37, 0.52]]
+    >>> found.loc[found["label"] == "true", "win_share"].round(2).tolist()
+    [0.44]
     """
     heard = recipients[recipients["dimension"] == "felt_heard"]
     scores = {group: part["score"].to_numpy() for group, part in heard.groupby(["responder", "label"])}
@@ -279,23 +249,19 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
 
     Parameters
     ----------
-    tallies, by, **chosen : pandas.DataFrame, str, str
-        A table of tallies; the cut, such as ``"batch"``; and column -> the one word to keep.
+    tallies, by, **chosen : table of tallies; the cut, such as ``"batch"``; column -> the one word to keep
 
     Returns
     -------
-    pandas.DataFrame
-        The rows kept, with ``n`` comparisons and ``won``, the share that b won, a tie half.
+    pandas.DataFrame : the rows kept, with ``n`` comparisons and ``won``, the share that b won, a tie half
 
     Raises
     ------
-    ValueError
-        If no row is left.
+    ValueError : if no row is left
 
     Examples
     --------
-    >>> tallies = pd.DataFrame({"by": ["batch"], "n_a": [1], "n_tie": [2], "n_b": [2]})
-    >>> float(count_wins(tallies, by="batch")["won"][0])
+    >>> float(count_wins(pd.DataFrame({"by": ["batch"], "n_a": [1], "n_tie": [2], "n_b": [2]}), by="batch")["won"][0])
     0.6
     """
     kept = tallies[(tallies[["by", *chosen]] == pd.Series({"by": by, **chosen})).all(axis=1)]

@@ -28,37 +28,27 @@ class RubricError(ValueError):
 def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "paper") -> pd.DataFrame:
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
-    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of
-    one ability in one question, the score is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore
-    worth more than nothing wherever an ability has penalties, and all of 100 where it has only penalties.
+    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of an
+    ability, it is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)`. Where there are penalties, hitting nothing earns points, and
+    100 where there is nothing else. Source: Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at 6c79c080.
 
     Parameters
     ----------
-    questions : pandas.DataFrame
-        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which only the veto item,
-        whose ability is ``"special"``, may lack. Columns ``difficulty`` and ``scene`` are carried along.
-    hits : pandas.DataFrame
-        Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit and 0 for none. A
-        question that was answered has all its items; failures keep their rows, with a state and no score.
-    veto : str
-        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that item has positive
-        points, which no item in the data has.
+    questions : one row per rubric item: ``question_id``, ``item`` (unique), ``ability``, ``points``, ``difficulty``, ``scene``
+        The last two are optional, and carried along. Only the veto item, whose ability is ``"special"``, may lack points.
+    hits : rows of ``scores``, one per responder, rater and item of an answered question, ``score`` 1 for a hit and 0 for none
+        A failure keeps its row, with a state and no score.
+    veto : a hit on the veto item makes the whole question 0: ``"paper"`` always, ``"released"`` only if it has points above 0
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and ``highest`` (points),
-        ``n_items``, ``vetoed`` and ``state``. Where an item, or with the paper's rule the veto item, has no valid answer,
-        the score is missing.
+        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest``, ``highest`` (points), ``n_items``,
+        ``vetoed``, ``state``. No score without valid answers to all items and, with ``"paper"``, the veto item.
 
     Raises
     ------
-    RubricError
-        If a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one for each item.
-
-    References
-    ----------
-    .. [1] Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at 6c79c080.
+    RubricError : if a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one for each item
 
     Examples
     --------
@@ -89,18 +79,16 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
 def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator) -> pd.DataFrame:
     """Draw hits for responders of known skill.
 
-    A bonus is hit with log-odds skill minus difficulty, a penalty with log-odds minus skill minus difficulty, the
-    difficulty of each item being normal with spread 1; veto items are never hit.
+    A bonus is hit with log-odds skill minus difficulty, a penalty with minus skill minus difficulty; difficulties are
+    normal with spread 1, and veto items never hit.
 
     Parameters
     ----------
-    questions, skills, rng : pandas.DataFrame, mapping of str to float, numpy.random.Generator
-        As in :func:`score_rubric`; responder -> skill in log-odds; draws difficulties and hits.
+    questions, skills, rng : as in :func:`score_rubric`; responder -> skill in log-odds; draws difficulties and hits
 
     Returns
     -------
-    pandas.DataFrame
-        As `hits` in :func:`score_rubric`, by the rater ``simulated judge``, with a column ``simulated``.
+    pandas.DataFrame : `hits` for :func:`score_rubric`, by the rater ``simulated judge``, with a column ``simulated``
 
     Examples
     --------
@@ -121,7 +109,6 @@ def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: 
 
 
 def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
-    """Give the rubric with one row an item, or say what is wrong with it."""
     need_columns(questions, ["question_id", "item", "ability", "points"], RubricError)
     rubric = questions.reset_index(drop=True)
     points, scored = pd.to_numeric(rubric["points"], errors="coerce"), rubric["ability"] != SPECIAL
@@ -198,30 +185,24 @@ def _strata(rows: pd.DataFrame) -> list[str]:
 def rubric_board(
     cells: pd.DataFrame, *, mean: str = "ability", n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
 ) -> pd.DataFrame:
-    """Average scores into a board, with an interval over questions like these; replies and answers are taken as they are.
-
-    Questions are resampled within difficulty and scene, where the table has these columns; all responders meet the same
-    questions in a replicate.
+    """Average scores into a board, with intervals over questions, resampled within difficulty and scene if the table has these.
 
     Parameters
     ----------
-    cells, mean : pandas.DataFrame, str
-        What :func:`score_rubric` gives; how it weighs in ``overall``: ``"ability"`` (each ability the same, as released),
-        ``"question"`` (each question the same) or ``"item"`` (each ability of a question by its number of items).
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; questions are resampled.
+    cells : what :func:`score_rubric` gives
+    mean : what weighs the same in ``overall``: each ``"ability"`` (as released), ``"question"`` or ``"item"``
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder and ability, and one with the ability ``"overall"``, best overall first: ``score``,
-        ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` that entered, ``n_unscored`` ability cells that could not,
-        ``n_vetoed`` and ``provisional`` (fewer than 30 questions).
+        One row per rater, responder and ability, best in ability ``"overall"`` first: ``score``, ``ci_low``, ``ci_high``,
+        ``ci_level``, ``n_questions``, ``n_unscored`` (cells), ``n_vetoed``, ``provisional`` (fewer than 30 questions).
+        Intervals take replies and answers as they are; all responders meet the same questions in a replicate.
 
     Raises
     ------
-    RubricError
-        If nothing was scored, or `mean` is not known.
+    RubricError : if nothing was scored, or `mean` is not known
 
     Examples
     --------
@@ -248,18 +229,15 @@ def rubric_board(
 def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.random.Generator) -> pd.DataFrame:
     """Tell how much of the uncertainty of the overall score each ability brings.
 
-    The overall score is the plain mean of the abilities, so its variance over resampled questions is the mean of their
-    covariances with it; each ability's share is its own covariance over the sum.
+    The overall score is the abilities' mean; a share is an ability's covariance with it over resampled questions, over the sum.
 
     Parameters
     ----------
-    cells, n_resamples, rng
-        What :func:`score_rubric` gives; as in :func:`rubric_board`.
+    cells, n_resamples, rng : as in :func:`rubric_board`
 
     Returns
     -------
-    pandas.DataFrame
-        One row per rater, responder and ability, largest mean share first: ``n_questions``, ``sd`` (points) and ``share``.
+    pandas.DataFrame : a row per rater, responder and ability, largest share first: ``n_questions``, ``sd`` (points), ``share``
 
     Examples
     --------
@@ -335,12 +313,10 @@ def _weighted(draws: Array, score: Array, weight: Array) -> Array:
 
 
 def _mean(replicates: Array) -> Array:
-    """Average over the replicates that have a value."""
     return ratio(np.nansum(replicates, axis=0), (~np.isnan(replicates)).sum(axis=0).astype(float))
 
 
 def _counts(cells: pd.DataFrame) -> pd.DataFrame:
-    """Count questions that entered and cells that could not, by ability and over all."""
     table = cells.assign(n_questions=cells["state"] == "valid", n_vetoed=cells.get("vetoed", False))
     table["n_unscored"] = ~table["n_questions"]
     how = {"n_questions": "any", "n_unscored": "sum", "n_vetoed": "any"}

@@ -28,24 +28,19 @@ def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng
 
     Parameters
     ----------
-    rule, questions : callable, pandas.DataFrame
-        Takes questions and hits, as :func:`heart_utils.heartbench.formula.score_rubric` does, and gives one score per
-        responder, 0 to 100, as a series named by responder; one row per rubric item.
-    n_questions, rng : int, numpy.random.Generator
-        On how many questions, drawn at random, each single item is flipped; also draws hits and orders of rows.
+    rule : callable of questions and hits that gives a series of scores, 0 to 100, by responder
+    questions, n_questions, rng : one row per rubric item; in how many of them, drawn, single items are flipped; draws all
 
     Returns
     -------
-    pandas.DataFrame
-        One row per check: ``check``, ``found``, ``expected`` and ``passed``. Nothing is raised for a rule that fails.
+    pandas.DataFrame : one row per check: ``check``, ``found``, ``expected``, ``passed``; a rule that fails raises nothing
 
     Examples
     --------
     >>> questions = pd.DataFrame({"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [1, -1]})
-    >>> def count(questions, hits):  # 50 for a reply that does nothing
-    ...     points = hits["item"].map(questions.set_index("item")["points"]) * hits["score"]
-    ...     return 50 + 50 * points.groupby(hits["responder"]).sum()
-    >>> lint_rule(count, questions, rng=np.random.default_rng(1)).loc[0, ["check", "found"]].tolist()
+    >>> def always_half(questions, hits):
+    ...     return pd.Series(50.0, index=hits["responder"].unique())
+    >>> lint_rule(always_half, questions, rng=np.random.default_rng(1)).loc[0, ["check", "found"]].tolist()
     ['no item hit', '50.00']
     """
     scores, floor = rule(questions, degenerate_hits(questions)), "0, the lowest score"
@@ -66,24 +61,22 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
 
     Parameters
     ----------
-    score, histories : callable, pandas.DataFrame
-        Takes the tables ``histories`` and ``replies`` and gives the table ``scores``, with any rubric; the histories.
-    low, high : float
-        The ends of the scale.
+    score, histories : callable that takes ``histories`` and ``replies`` and gives ``scores``, with any rubric; the histories
+    low, high : ends of the scale
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, dimension and degenerate reply: ``mean`` score, ``n`` valid, ``n_failed`` and ``passed``: the
-        mean lies in the lower half of the scale. Where nothing valid came back, ``passed`` is missing.
+        One row per rater, dimension and degenerate reply: ``mean``, ``n`` valid, ``n_failed`` and ``passed``: the mean is in
+        the lower half of the scale (missing where nothing valid came back).
 
     Examples
     --------
     >>> histories = pd.DataFrame({"history_id": ["h"], "dialogue_id": ["d"], "turns": [[{"speaker": "seeker", "text": "Hi."}]]})
-    >>> def longer_is_better(histories, replies):
-    ...     return replies.assign(rater="ruler", dimension="overall", score=replies["text"].str.len().clip(upper=100))
-    >>> lint_rubric(longer_is_better, histories, low=0, high=100)[["reply", "mean", "passed"]].values.tolist()
-    [['echo', 3.0, True], ['empty', 0.0, True], ['everything', 100.0, False], ['generic', 55.0, False]]
+    >>> def flatterer(histories, replies):
+    ...     return replies.assign(rater="ruler", dimension="overall", score=100)
+    >>> lint_rubric(flatterer, histories, low=0, high=100)["passed"].tolist()
+    [False, False, False, False]
     """
     probes = degenerate_replies(histories)
     scores = score(histories, probes)
@@ -165,7 +158,6 @@ def _reordered(rule: Rule, questions: pd.DataFrame, rng: np.random.Generator) ->
 
 
 def _weights(questions: pd.DataFrame) -> Iterator[dict[str, object]]:
-    """Look at the rubric itself."""
     scored = questions[questions["ability"] != SPECIAL]
     cells = scored.groupby(["question_id", "ability"])["points"].max()
     only = int((cells <= 0).sum())

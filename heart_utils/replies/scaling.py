@@ -27,32 +27,23 @@ class ScalingError(ValueError):
 
 
 def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: float = 0.95) -> tuple[float, float]:
-    r"""Put an interval on a rank correlation from its value and the number of models alone.
+    r"""Put an interval on a rank correlation from its value and the number of models, as if drawn independently.
 
-    Both methods take models as drawn independently from many, which models of a few families are not. The variance of
-    :math:`\operatorname{artanh}\rho` is :math:`1/(n-3)` after Fisher, or :math:`(1 + \rho^2/2)/(n-3)` after Bonett and
-    Wright [1]_, which holds better away from zero.
+    The variance of :math:`\operatorname{artanh}\rho` is :math:`1/(n-3)` after Fisher, or :math:`(1 + \rho^2/2)/(n-3)`, better
+    away from zero, after Bonett and Wright (2000), https://doi.org/10.1007/BF02294183
 
     Parameters
     ----------
-    rho, n : float, int
-        Between -1 and 1, ends excluded; models, four or more.
-    method, ci_level : {"fisher", "bonett-wright"}, float
-        Which variance; level, such as 0.95.
+    rho, n : float between -1 and 1, ends excluded; number of models, four or more
+    method, ci_level : ``"fisher"`` or ``"bonett-wright"``, float
 
     Returns
     -------
-    tuple of float
-        Lower and upper end.
+    tuple of float : lower and upper end
 
     Raises
     ------
-    ScalingError
-        If there are too few models, rho is not inside -1 and 1, or the method is unknown.
-
-    References
-    ----------
-    .. [1] Bonett and Wright (2000), https://doi.org/10.1007/BF02294183
+    ScalingError : if there are too few models, rho is not inside -1 and 1, or the method is unknown
 
     Examples
     --------
@@ -82,33 +73,28 @@ class Trend:
 def correlate_scale(
     models: pd.DataFrame, *, x: str, n_shuffles: int = 10_000, ci_level: float = 0.95, rng: np.random.Generator
 ) -> Trend:
-    """Correlate a rating with what a model takes, or is.
+    """Correlate a rating with what a model takes, or is, by ranks.
 
     Parameters
     ----------
-    models : pandas.DataFrame
-        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``. Rows without `x` or ``rating`` are out.
-    x, n_shuffles : str, int
-        What the rating is correlated with, by ranks; orders drawn, where there are too many to try all.
-    ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    models : a row a model: ``responder``, `x`, ``rating`` and, if known, ``family``; rows without `x` or ``rating`` are out
+    x, n_shuffles : what is correlated with the rating; orders drawn, where there are too many to try all
+    ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
     Trend
-        Its p values are about relabelling these models, not about models to come. Shuffling within families keeps what
-        makers have in common; shuffling the families' means asks whether makers differ in the same way on both.
+        Its p values are about relabelling these models, not about models to come. Shuffling within families keeps what makers
+        have in common; shuffling the families' means asks whether makers differ in the same way on both.
 
     Raises
     ------
-    ScalingError
-        If fewer than four models have both, or all have the same.
+    ScalingError : if fewer than four models have both, or all have the same
 
     Examples
     --------
-    >>> models = pd.DataFrame({"responder": list("abcde"), "ttft_ms": [90, 200, 300, 800, 2000],
-    ...     "rating": [1400, 1450, 1500, 1480, 1600]})
-    >>> round(correlate_scale(models, x="ttft_ms", rng=np.random.default_rng(1)).rho, 3)
+    >>> models = pd.DataFrame({"responder": list("abcde"), "ms": [1, 2, 3, 8, 20], "rating": [1400, 1450, 1500, 1480, 1600]})
+    >>> round(correlate_scale(models, x="ms", rng=np.random.default_rng(1)).rho, 3)
     0.9
     """
     kept = models.dropna(subset=[x, "rating"]).reset_index(drop=True)
@@ -154,10 +140,7 @@ def _rho(one: ArrayLike, other: ArrayLike) -> float:
 
 
 def _p_value(one: Array, other: Array, codes: NDArray[Any], n_shuffles: int, rng: np.random.Generator) -> float:
-    """Give the share of orders, shuffled within the codes, that correlate at least as much; two-sided.
-
-    scipy's ``permutation_test`` shuffles all, and not within groups.
-    """
+    """Give the two-sided share of orders, shuffled within codes (as scipy's test cannot), that correlate at least as much."""
     places = np.argsort(codes, kind="stable")
     first, second = (ranks - ranks.mean() for ranks in (stats.rankdata(one)[places], stats.rankdata(other)[places]))
     n, exact = len(one), len(one) <= EXACT

@@ -42,23 +42,20 @@ def read_conversation(
 
     Parameters
     ----------
-    history, replies, who_wrote : mapping or pandas.Series, mapping of str to str, str
-        A row of the histories table; what stands above each reply -> its text; who wrote the words, as the reader must know.
+    history : mapping or pandas.Series, a row of the histories table
+    replies, who_wrote : mapping of what stands above each reply to its text, and str: who wrote the words, for the reader
 
     Returns
     -------
-    Html
-        Markup inside a text is shown, never run.
+    Html : markup inside a text is shown, never run
 
     Raises
     ------
-    ValueError
-        If the licence of the history does not let its words be published.
+    ValueError : if the licence of the history does not let its words be published
 
     Examples
     --------
-    >>> row = {"history_id": "h", "licence": "CC0-1.0", "turns": [{"speaker": "seeker", "text": "<b>hi</b>"}]}
-    >>> "&lt;b&gt;hi" in read_conversation(row, who_wrote="written for this example")._repr_html_()
+    >>> "&lt;b&gt;" in read_conversation({"history_id": "<b>", "licence": "CC0-1.0", "turns": []}, who_wrote="me")._repr_html_()
     True
     """
     if not may_publish(str(history["licence"])):
@@ -95,23 +92,18 @@ def practise_comparisons(
 
     Parameters
     ----------
-    histories, replies, comparisons, verdicts, responders : pandas.DataFrame
-        The tables of a run. Only valid replies with words take part; verdicts may be none.
-    licences, who_wrote : iterable of str, str
-        What the manifest records for histories and replies; as in :func:`read_conversation`.
-    cautions, rng : mapping of str to str, numpy.random.Generator
-        Rater -> what must stand beside its verdicts, if anything; draws conversations, pairs and sides.
+    histories, replies, comparisons, verdicts, responders : tables of a run, verdicts may be none; only valid replies are shown
+    licences, who_wrote : iterable of str, str: what the manifest records; as in :func:`read_conversation`
+    cautions, rng : mapping of rater to what must stand beside its verdicts; draws conversations, pairs and sides
 
     Returns
     -------
-    Html
-        HTML with its own script, or a sentence where no words may be shown or there are none.
+    Html : with its own script, or a sentence where no words may be shown or there are none
 
     Examples
     --------
     >>> one = pd.DataFrame({"licence": ["CC-BY-NC-4.0"]})
-    >>> how = {"licences": [], "who_wrote": "crowd workers", "rng": np.random.default_rng(1)}
-    >>> practise_comparisons(one, one, one, one, one, **how)._repr_html_()[:62]
+    >>> practise_comparisons(*[one] * 5, licences=[], who_wrote="me", rng=np.random.default_rng(1))._repr_html_()[:62]
     '<p>There is no practice here: words under CC-BY-NC-4.0 may not'
     """
     stated = [*licences, *histories["licence"].unique()]
@@ -161,7 +153,6 @@ def _choose(
 
 
 def _sides(pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Give who wrote the reply on each side of the page, and its words."""
     both = [(kinds[pair[f"responder_{one}"]], visible_text(str(texts[pair[f"reply_{one}"]]))) for one in "ab"]
     return dict(zip("AB", both[::-1] if flip else both, strict=True))
 

@@ -102,22 +102,15 @@ def plot_intervals(
     simulated: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw one row for each label, with a marker for each estimate and a line for its interval.
+    """Draw one row for each label, with a marker for each estimate and a line for its interval; an infinite one is an arrow.
 
     Parameters
     ----------
-    table : pandas.DataFrame or Ratings
-        One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and
-        ``ci_high``, where there are such; an infinite one is drawn as an arrow.
-    value, label : str
-        Columns of the estimates and of the names of the rows.
-    by, looks : str, mapping of str to tuple, optional
-        Column of the colour and marker; its kinds -> both, where they have a meaning of their own.
-    reference : mapping of str to float, optional
-        Words -> position of a thin line, such as ``{"a coin": 0.5}``.
-    xlabel, simulated, ax : str, bool, matplotlib.axes.Axes, optional
-        What is drawn, with its unit and what the interval covers; whether the figure says SIMULATED, as it also does if the
-        column ``simulated`` says so; where to draw.
+    table : Ratings or pandas.DataFrame, one row an estimate from top to bottom
+        Ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and ``ci_high``, where there are such.
+    value, label, by : columns of estimates, of names of rows, and (optional) of what has a colour and marker
+    looks, reference : kind -> its colour and marker; words -> position of a thin line, such as ``{"a coin": 0.5}``
+    xlabel, simulated, ax : what is drawn, its unit and interval; say SIMULATED, as column ``simulated`` also can; where to draw
 
     Returns
     -------
@@ -125,8 +118,7 @@ def plot_intervals(
 
     Raises
     ------
-    ValueError
-        If the table has no row, or more kinds of `by` than there are colours.
+    ValueError : if the table has no row, or more kinds of `by` than there are colours
 
     Examples
     --------
@@ -174,10 +166,8 @@ def plot_leaderboard(
 
     Parameters
     ----------
-    board : pandas.DataFrame or Ratings
-        What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder stands there twice.
-    title, origin, ax : str, str, matplotlib.axes.Axes, optional
-        What was rated and by whom; what the verdicts are, such as ``"replayed"``, unless simulated; where to draw.
+    board : Ratings or pandas.DataFrame, rows of the table ``ratings``: one at least, and each responder once
+    title, origin, ax : what was rated and by whom; what verdicts are, if not simulated, as ``"replayed"``; where to draw
 
     Returns
     -------
@@ -212,10 +202,8 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
 
     Parameters
     ----------
-    boards : pandas.DataFrame or mapping of Ratings
-        Rows of the table ``ratings``, one a responder and value of `by`, or what :func:`heart_utils.fit_boards` gave.
-    by, origin : str
-        Such as ``"dimension"``, ``"group"`` or ``"rater"``; as in :func:`plot_leaderboard`.
+    boards : mapping of Ratings from :func:`heart_utils.fit_boards`, or rows of ``ratings``, one a responder and `by`
+    by, origin : such as ``"dimension"``, ``"group"`` or ``"rater"``; as in :func:`plot_leaderboard`
 
     Returns
     -------
@@ -265,13 +253,12 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
 
 
 def plot_forest(effects: pd.DataFrame) -> Axes:
-    """Draw win shares of models over people with their intervals, a group below the other; of the words, 50 characters fit.
+    """Draw win shares of models over people with their intervals, a group below the other; quoted effects are hollow.
 
     Parameters
     ----------
-    effects : pandas.DataFrame
-        Rows of the table ``effects``, top to bottom, with ``group`` (eight at most) and ``line``, the words above each line.
-        Quoted effects are hollow; those without an interval are a marker alone.
+    effects : rows of ``effects``, top to bottom, with ``group`` (eight at most), ``line``, words (50 characters) above each
+        An effect without an interval is a marker alone.
 
     Returns
     -------
@@ -317,11 +304,9 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
 
     Parameters
     ----------
-    models : pandas.DataFrame
-        ``responder``, `x`, ``rating`` and, if known, ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
-        ``simulated``. A model without a value of `x` is not drawn.
-    x, x_label, y_label, frontier : str, str, str, bool
-        Column of the logarithmic scale; what it and the rating are called; whether to join those on the frontier.
+    models : ``responder``, `x`, without which a model is not drawn, and ``rating``
+        If known, also ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``, ``simulated``.
+    x, x_label, y_label, frontier : column of the logarithmic scale; names of it and the rating; whether to join the frontier
 
     Returns
     -------
@@ -360,8 +345,7 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
 
     Parameters
     ----------
-    ax, table : matplotlib.axes.Axes, pandas.DataFrame or bool
-        Where to write; what was drawn, with a column ``simulated`` or without, or whether to write.
+    ax, table : where to write; pandas.DataFrame that was drawn, with ``simulated`` or without, or bool: whether to write
 
     Examples
     --------
@@ -380,8 +364,7 @@ def use_cjk_font() -> Html:
 
     Returns
     -------
-    Html
-        A style element with the font inside; elements with ``lang="zh"`` and table cells use it.
+    Html : a style element with the font inside; elements with ``lang="zh"`` and table cells use it
 
     Examples
     --------

@@ -79,15 +79,14 @@ class Side:
 def read_sides(baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
-    Two runs match if their histories are the same word for word, and their opponents' replies. The opponents' verdicts on one
-    another are taken once, from the baseline's run; people's are left out.
+    Runs match if their histories and opponents' replies are the same word for word. People's verdicts are left out, and the
+    opponents' on one another are taken once, from the baseline's run.
 
     Parameters
     ----------
-    baseline, candidate, run, protocol : str
-        A responder of `run`, or ``run:responder``. A file of votes may stand in place of a run, as in ``votes.csv:new``;
-        of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough. A protocol is needed where a
-        run holds verdicts under several.
+    baseline, candidate : responder of `run`, or ``run:responder``, or, of a file of votes, ``votes.csv:responder``
+        Of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough.
+    run, protocol : of responders named alone; of the verdicts, needed where a run holds several
 
     Returns
     -------
@@ -95,8 +94,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
 
     Raises
     ------
-    GateError, heart_utils.runs.RunError
-        If a responder or a run is not there, or the runs do not match.
+    GateError, heart_utils.runs.RunError : if a responder or a run is not there, or the runs do not match
 
     Examples
     --------
@@ -221,10 +219,7 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 
     Parameters
     ----------
-    comparison, folder : Comparison, pathlib.Path
-        What the gate found; made if need be.
-    note : str
-        Where the verdicts come from.
+    comparison, folder, note : Comparison; pathlib.Path, made if need be; str, where the verdicts come from
 
     Returns
     -------
@@ -234,10 +229,10 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     --------
     >>> import tempfile
     >>> from heart_utils.gate import compare_anytime
-    >>> duels = pd.DataFrame({"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b",
-    ...     "dimension": "overall", "state": "valid"})
+    >>> duels = {"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b", "state": "valid"}
+    >>> found = compare_anytime(pd.DataFrame({**duels, "dimension": "overall"}), baseline="old", candidate="new")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = write_reports(compare_anytime(duels, baseline="old", candidate="new"), Path(folder))
+    ...     _ = write_reports(found, Path(folder))
     """
     files = [folder / f"gate.{kind}" for kind in ("html", "xml", "md")]
     for file in files:
@@ -293,7 +288,6 @@ def _simulated(comparison: Comparison) -> bool:
 
 
 def _figure(comparison: Comparison) -> str:
-    """Draw both panels as one SVG."""
     import matplotlib.pyplot as plt
 
     board = comparison.ratings

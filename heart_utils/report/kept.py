@@ -34,15 +34,13 @@ _HOMES = ("heart_utils.", "__main__")
 def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **settings: Any) -> pd.DataFrame:
     """Call a simulation, or take its table from ``data/simulated`` if neither call nor code changed since it was kept.
 
-    Code is all that the function reaches by imports, without comments and docstrings. After a change the simulation simply
-    runs, here and wherever the table is not at hand; ``make simulations`` keeps the tables anew.
+    Code is all that the function reaches by imports, without comments and docstrings. After a change, and where the table is
+    not at hand, the simulation simply runs; ``make simulations`` keeps the tables anew.
 
     Parameters
     ----------
-    name, function : str, callable
-        Of the table, which no other call has; returns a DataFrame that depends on its arguments alone.
-    *args, **settings
-        For the function: numbers, texts, dataclasses or containers of them; a generator must be fresh.
+    name, function : of the table, which no other call has; callable whose DataFrame depends on its arguments alone
+    *args, **settings : for the function: numbers, texts, dataclasses or containers of them; a generator must be fresh
 
     Returns
     -------

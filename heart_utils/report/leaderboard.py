@@ -60,15 +60,12 @@ def leaderboard_html(
 
     Parameters
     ----------
-    ratings : pandas.DataFrame or mapping
-        The table ``ratings``, or several by the name of their data; each leaderboard gets a table of its own.
-    title, whole_page : str, bool
-        Of the page; whether to give a page, or only the part to put into one.
+    ratings : pandas.DataFrame, the table ``ratings``, or mapping of several by the name of their data; each board gets a table
+    title, whole_page : str, of the page; bool, whether to give a page or only the part to put into one
 
     Returns
     -------
-    str
-        HTML, with the same rows as CSV and JSON to save from it.
+    str : HTML, with the same rows as CSV and JSON to save from it
 
     Examples
     --------
@@ -89,28 +86,26 @@ def write_leaderboard(
 
     Parameters
     ----------
-    ratings, folder, title : Ratings, pandas.DataFrame or mapping of Ratings; str or path; str
-        What :func:`heart_utils.fit_ratings` or ``fit_boards`` gave, or the table; made if need be; of page and tables.
+    ratings : Ratings, mapping of them as from :func:`heart_utils.fit_boards`, or pandas.DataFrame, the table ``ratings``
+    folder, title : str or path, made if need be; str, of page and tables
 
     Returns
     -------
     list of pathlib.Path
-        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs), and the figure as ``leaderboard-column``
-        and ``leaderboard-page``, each ``.pdf`` and ``.svg``, as wide as one column and two.
+        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs); ``leaderboard-column`` (as wide as one
+        column) and ``leaderboard-page`` (as two), each ``.pdf`` and ``.svg``.
 
     Warns
     -----
-    UserWarning
-        If matplotlib or seaborn is not installed: then there are no figures.
+    UserWarning : if matplotlib or seaborn is not installed: then there are no figures
 
     Examples
     --------
     >>> import tempfile
-    >>> from heart_utils.ratings.ratings import fit_ratings
-    >>> duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
+    >>> from heart_utils import fit_ratings
+    >>> ratings = fit_ratings(pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]}), n_resamples=0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_leaderboard(fit_ratings(duel, n_resamples=0), folder)[0].name
-    'leaderboard.csv'
+    ...     _ = write_leaderboard(ratings, folder)
     """
     table = ratings_table(ratings)
     rows = leaderboard_rows(table)
@@ -142,7 +137,6 @@ def write_leaderboard(
 
 
 def _figure(table: pd.DataFrame, width: float) -> Figure:
-    """Draw one leaderboard, or a panel for each of several."""
     import matplotlib.pyplot as plt
 
     if table["responder"].duplicated().any():
@@ -163,21 +157,17 @@ def weigh_by_hand(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        One row per responder, dialogue and dimension. Where each responder has two dialogues or more, weighted scores have
-        intervals over dialogues.
-    profiles, scale, ci_level : mapping of str to mapping of str to float, str, float
-        Name -> weights with the sum 1, which becomes a button; what the scores are; level of the intervals.
+    scores : pandas.DataFrame, one row per responder, dialogue and dimension; intervals need two dialogues of each responder
+    profiles : mapping of a name, which becomes a button, to weights of dimensions with the sum 1
+    scale, ci_level : str, what the scores are; float, level of the intervals over dialogues
 
     Returns
     -------
-    Html
-        HTML with its own script; without scripts it shows the ranking under equal weights.
+    Html : with its own script; without scripts it shows the ranking under equal weights
 
     Raises
     ------
-    heart_utils.scores.ScaleError
-        If a responder lacks a dimension, or a profile's weights lack the sum 1 or name what nobody scored.
+    heart_utils.scores.ScaleError : if a responder lacks a dimension, or weights lack the sum 1 or name what nobody scored
 
     Examples
     --------
@@ -239,7 +229,6 @@ def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _cell(name: str, value: Any) -> tuple[str, str | None]:
-    """Give what a cell shows, and what it is sorted by where that is something else."""
     if not isinstance(value, str) and pd.isna(value):
         return "", ""
     if name == "rank":

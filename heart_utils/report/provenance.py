@@ -1,7 +1,6 @@
-"""Say on every page, and in a paper, what it rests on: whose answers, measured or simulated, under which licence, rated how.
+"""Say on every page, and in a paper, what it rests on: what rows and the run's ``manifest.json`` say, else "not recorded".
 
-Rows say themselves whether they are simulated; the rest stands in the run's ``manifest.json``, as ``run.record(tables=...)``
-fills it. What nobody wrote down, or wrote down of another number of rows, is not recorded; such a licence is the strictest.
+So is what the manifest says of another number of rows; a licence that is not recorded is the strictest.
 """
 
 from __future__ import annotations
@@ -50,19 +49,15 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
 
     Parameters
     ----------
-    run, tables : str or Run, sequence of str
-        A name, a path, or an open run; ``"verdicts"`` (all its parts), ``"verdicts/people"`` (one), ``"public/verdicts"``
-        (another run's).
+    run, tables : Run, name or path; ``"verdicts"`` (all parts), ``"verdicts/people"``, ``"public/verdicts"`` (another run's)
 
     Returns
     -------
-    list of TableNote
-        In the order asked for.
+    list of TableNote : in the order asked for
 
     Raises
     ------
-    ValueError
-        If a name is no table's, or the manifest says an origin that is not known.
+    ValueError : if a name is no table's, or the manifest says an origin that is not known
 
     Examples
     --------
@@ -130,18 +125,15 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
 
     Parameters
     ----------
-    notebook : path
-        An executed copy, as papermill writes it.
+    notebook : path of an executed copy, as papermill writes it
 
     Returns
     -------
-    dict
-        Name -> value, in the order of the notebook: numbers and text, no figures. A name glued twice has its last value.
+    dict : name -> number or text, without figures, in the notebook's order; a name glued twice has its last value
 
     Raises
     ------
-    ValueError
-        If the file is no notebook, or nothing in it was glued.
+    ValueError : if the file is no notebook, or nothing in it was glued
 
     Examples
     --------
@@ -172,25 +164,18 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
 
     Parameters
     ----------
-    run, ratings : Run, str or path; Ratings
-        An open run, its name or its folder, with the table ``verdicts``; what was fitted to them.
+    run, ratings : Run, or its name or folder, with the table ``verdicts``; Ratings that were fitted to them
 
     Returns
     -------
-    str
-        Counts and settings, with keys of ``book/references.bib`` in the form ``[@key]`` of Pandoc. What was not recorded is not
-        said: who the raters were and how they were found is yours to add.
+    str : what was recorded, citing keys of ``book/references.bib`` as ``[@key]``; who the raters were is yours to add
 
     Examples
     --------
-    >>> import tempfile
-    >>> from heart_utils import fit_ratings, load_verdicts, open_run
-    >>> votes = pd.DataFrame({"history_id": ["c1", "c2", "c3"], "responder_a": "ann", "responder_b": "bot", "rater": "eve",
-    ...     "rater_kind": "human", "verdict": ["a", "b", "a"]})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = open_run(folder).write("verdicts", verdicts := load_verdicts(votes))
-    ...     methods(folder, fit_ratings(verdicts, n_resamples=0)).split(". ")[0]
-    '2 responders were compared on 3 histories (3 dialogues) by 1 person, 3 verdicts on the dimension overall'
+    >>> from heart_utils import fit_ratings, open_run
+    >>> run = open_run("public")
+    >>> methods(run, fit_ratings(run.read("verdicts"), n_resamples=0)).split(",")[0]
+    '6 responders were compared on 160 histories (80 dialogues) by 65 people and 1 model judge (gpt-4)'
     """
     opened, fit = run if isinstance(run, Run) else open_run(run), ratings.settings
     rows = opened.read("verdicts")

@@ -33,14 +33,10 @@ def show_table(
 
     Parameters
     ----------
-    table : pandas.DataFrame
-        Any. An index that only counts is not shown, nor a column without a value in any row. Two columns ``x_low`` and
-        ``x_high`` become one; ``ci_level`` names the interval.
-    digits, wrap : int, bool
-        Of numbers that are not whole by type; whether each cell may go on in the next line, as otherwise only a sentence may.
-    percent, filtered : sequence of str, bool
-        Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and ``ci_high``); whether the book's
-        page lets readers choose rows by words and by columns of few entries.
+    table : any; an index that only counts is not shown, nor an empty column; ``x_low``, ``x_high`` become one, of ``ci_level``
+    digits, wrap : of numbers that are not whole by type; whether any cell may go on in the next line, not a sentence alone
+    percent : sequence of str, columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and ``ci_high``)
+    filtered : bool, whether the book's page lets readers choose rows by words and by columns of few entries
 
     Returns
     -------
@@ -49,9 +45,8 @@ def show_table(
     Examples
     --------
     >>> board = pd.DataFrame({"win_share": [0.58, None], "ci_low": 0.561, "ci_high": 0.603, "ci_level": 0.95, "why": ""})
-    >>> html = show_table(board, percent=["win_share", "ci"]).to_html()
-    >>> "58 %" in html, "56 to 60 %" in html, "95 % interval" in html, "why" in html
-    (True, True, True, False)
+    >>> show_table(board, percent=["win_share", "ci"]).data.columns.tolist()
+    ['win share', '95 % interval']
     """
     kept = _in_words(_join_ends(table, digits, percent))
     says = [column for column in kept.columns if not (kept[column].isna() | kept[column].astype(str).eq("")).all()]
@@ -74,8 +69,7 @@ def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> 
 
     Parameters
     ----------
-    values, prefix : mapping or pandas.Series, str
-        What is glued, by the key that sentences use; what is put before each key.
+    values, prefix : mapping or pandas.Series of what is glued by the key that sentences use; str to put before each key
 
     Examples
     --------
@@ -115,7 +109,6 @@ def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.D
 
 
 def _form(name: str, digits: int, percent: Sequence[str]) -> tuple[str, int]:
-    """Give the unit of a column's numbers, and their decimals."""
     return (" %", 0) if name in percent else ("", DIGITS.get(name, digits))
 
 

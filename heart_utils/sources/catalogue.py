@@ -1,7 +1,4 @@
-"""The data sets that the project knows: place, revision, checksums, licence, citation; fetched, kept and checked.
-
-What is kept is not always what is served: each file passes through a step that keeps what is used, and is checked after it.
-"""
+"""The data sets that the project knows: place, revision, checksums, licence, citation; fetched, cut to use, checked."""
 
 from __future__ import annotations
 
@@ -100,10 +97,7 @@ def find_data(name: str) -> dict[str, Path]:
 
 
 def fetch_data(name: str) -> dict[str, Path]:
-    """Fetch a data set from its official place into the cache, and say on which terms; what is whole there stays.
-
-    A download that is cut short, does not have the known checksum or is interrupted leaves nothing behind.
-    """
+    """Fetch a data set into the cache, unless it is whole there, and say on which terms; a failure leaves nothing behind."""
     from tqdm import tqdm
 
     source = find_source(name)
@@ -155,7 +149,6 @@ def _whole(file: SourceFile, path: Path) -> bool:
 
 
 def _check(source: Source, file: SourceFile, path: Path) -> None:
-    """Compare what a file holds with what is known of it."""
     if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
         said = f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml"
         raise DataError(f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror again.")

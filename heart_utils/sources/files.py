@@ -1,7 +1,6 @@
-"""A user's own CSV, Excel, Parquet or JSON Lines file, checked like any other table and with the same words.
+"""A user's own CSV, Excel, Parquet or JSON Lines file, checked like any other table; all that is wrong with it is said at once.
 
-What a file may leave out is what has one evident value; a verdict, a score, who judged and what kind of rater it was are
-never made up. All that is wrong with a file is said at once.
+What a file may leave out has one evident value; a verdict, a score, who judged and what kind of rater it was are never made up.
 """
 
 from __future__ import annotations

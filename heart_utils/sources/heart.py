@@ -1,7 +1,7 @@
 """ESConv's dialogues, merged so that speakers alternate, and HEART's 300 histories that were cut from them, with the replies.
 
-HEART's release labels turns by parity; here the speaker of each turn comes from ESConv, or from what was found by reading:
-every adversarial history starts with the supporter, alternates, and ends with the seeker.
+HEART's release labels turns by parity. Here speakers come from ESConv, or were read: an adversarial history begins with the
+supporter, alternates, and ends with the seeker.
 """
 
 from __future__ import annotations
@@ -171,15 +171,13 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
 
     Parameters
     ----------
-    text, n_before, n_after : str, int, int
-        The reply, and the turns of the supporter before and after it in its dialogue.
+    text, n_before, n_after : the reply, and int: the turns of the supporter before and after it in its dialogue
 
     Returns
     -------
     list of str
-        ``greeting`` if it is the supporter's first turn and opens with a greeting or asks how the seeker is; ``closing`` if
-        it says goodbye, wishes well, or thanks for the talk, and at most half of the supporter's turns follow;
-        ``over_40_words``.
+        ``greeting``: the supporter's first turn greets or asks how the seeker is. ``closing``: it says goodbye, wishes well or
+        thanks for the talk, and at most half of the supporter's turns follow. ``over_40_words``.
 
     Examples
     --------

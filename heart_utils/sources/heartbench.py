@@ -74,8 +74,7 @@ def load_rubric() -> pd.DataFrame:
 
     Returns
     -------
-    pandas.DataFrame
-        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty`` and ``scene``, as ``load_questions`` gives them.
+    pandas.DataFrame : ``question_id``, ``item``, ``ability``, ``points``, ``difficulty``, ``scene``, as in ``load_questions``
 
     Examples
     --------
@@ -86,7 +85,6 @@ def load_rubric() -> pd.DataFrame:
 
 
 def _read(name_or_path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Read questions, and name the line that is not one."""
     if os.fspath(name_or_path) == "heartbench":
         file = find_data("heartbench")["question_all.jsonl"]
     else:
@@ -103,7 +101,6 @@ def _read(name_or_path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _fault(question: Any, seen: set[str]) -> str | None:
-    """Say what keeps a line from being a question."""
     if not isinstance(question, dict) or not all(question.get(field) for field in FIELDS):
         return f"expected {', '.join(FIELDS)}, none of them empty"
     if question["question_id"] in seen:

@@ -25,21 +25,17 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
 
     Parameters
     ----------
-    name_or_path : str, path or pandas.DataFrame
-        ``"sample"`` (36 drafted for this project), ``"heart"`` (HEART's 280 standard and 20 adversarial ones), ``"esconv"``
-        (1,300 dialogues whole), or a file or DataFrame of one's own.
-    twins, **reading
-        With ``"heart"``, add the calm original of each adversarial history; as in :func:`load_verdicts`.
+    name_or_path : ``"sample"``, ``"heart"``, ``"esconv"``, or a file or DataFrame of one's own
+        36 drafted for this project; HEART's 280 standard and 20 adversarial ones; 1,300 dialogues whole.
+    twins, **reading : with ``"heart"``, add each adversarial history's calm original; as in :func:`load_verdicts`
 
     Returns
     -------
-    pandas.DataFrame
-        A table of histories.
+    pandas.DataFrame : a table of histories
 
     Raises
     ------
-    DataError
-        If a file does not hold histories, or (``DataUnavailableError``) a data set is not here.
+    DataError : if a file does not hold histories, or (``DataUnavailableError``) a data set is not here
 
     Examples
     --------
@@ -61,20 +57,16 @@ def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[
 
     Parameters
     ----------
-    name_or_path : str, path or pandas.DataFrame
-        ``"sample"``, ``"heart"`` or ``"esconv"`` (what came with those histories), or a file or DataFrame of one's own.
-    twins, **reading
-        As in :func:`load_histories`.
+    name_or_path : ``"sample"``, ``"heart"`` or ``"esconv"`` (what came with those histories), or a file or DataFrame
+    twins, **reading : as in :func:`load_histories`
 
     Returns
     -------
-    pandas.DataFrame
-        A table of replies.
+    pandas.DataFrame : a table of replies
 
     Raises
     ------
-    DataError
-        As :func:`load_histories`.
+    DataError : as in :func:`load_histories`
 
     Examples
     --------
@@ -91,20 +83,16 @@ def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: U
 
     Parameters
     ----------
-    name_or_path : str, path or pandas.DataFrame
-        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file or DataFrame of one's own.
-    as_published, **reading
-        With ``"mentalalign"``, count as its tables do (zeros and sixes are scores); as in :func:`load_verdicts`.
+    name_or_path : ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file or DataFrame
+    as_published, **reading : with ``"mentalalign"``, zeros and sixes are scores, as in its tables; as in :func:`load_verdicts`
 
     Returns
     -------
-    pandas.DataFrame
-        A table of scores. ``attrs["notes"]`` holds what was counted on the way, for MentalAlign by rater.
+    pandas.DataFrame : a table of scores; ``attrs["notes"]`` has what was counted on the way, for MentalAlign by rater
 
     Raises
     ------
-    DataError
-        If a file does not hold scores; the message names file, row and column.
+    DataError : if a file does not hold scores; the message names file, row and column
 
     Examples
     --------
@@ -144,21 +132,18 @@ def load_verdicts(
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
         :func:`scores_to_verdicts`), or one's own DataFrame, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet`` or ``.jsonl``.
-    dimension, raters : str, {"human", "model"}, optional
-        Keep one line of the rubric, or one kind of raters.
+    dimension, raters : str, keep one line of the rubric, or only ``"human"`` or ``"model"`` raters
     **reading
-        Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or ``None`` to leave it out;
-        headers that are the table's own but for case, blanks and hyphens need no mention. ``words``: its word for an answer
-        -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``, whatever its case; ``""`` is an empty cell,
-        and a column's name -> such a mapping is about that column. ``always``: what a column that it lacks holds in every
-        row. ``rater_columns``: where a row is a pair, the headers that are raters' names; blank cells are taken as not
-        asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``, ``encoding``: by default
-        the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or UTF-16 where the file begins so.
+        Of one's own file. ``columns``: its header -> a column of the table, or ``None`` to leave it out; headers that are the
+        table's own but for case, blanks and hyphens need no mention. ``words``: its word, in any case, -> ``"a"``, ``"b"``,
+        ``"tie"`` or a failure, such as ``"abstained"``; ``""`` is an empty cell, and a column's name -> such a mapping for that
+        column. ``always``: what a column that it lacks holds in every row. ``rater_columns``: where a row is a pair, headers
+        that are raters' names; blank cells were not asked, and are counted in ``attrs["notes"]``, unless ``words`` has ``""``.
+        ``sep``, ``encoding``: by default the one of ``, ; |`` and tab that cuts the header most; UTF-8, or UTF-16 by its mark.
 
     Returns
     -------
-    pandas.DataFrame
-        A table of verdicts, with ``attrs["notes"]`` as in :func:`load_scores`, about the whole set.
+    pandas.DataFrame : a table of verdicts, with ``attrs["notes"]`` as in :func:`load_scores`, about the whole set
 
     Raises
     ------
@@ -167,9 +152,9 @@ def load_verdicts(
 
     Examples
     --------
-    >>> mine = pd.DataFrame({"Chat": ["c1"], "Links": ["bot"], "Rechts": ["ann"], "Urteil": ["rechts"], "Rater": ["eve"]})
-    >>> rows = load_verdicts(mine, columns={"Chat": "history_id", "Links": "responder_a", "Rechts": "responder_b",
-    ...     "Urteil": "verdict"}, words={"links": "a", "rechts": "b"}, always={"rater_kind": "human"})
+    >>> mine = pd.DataFrame({"history_id": ["c1"], "Links": "bot", "Rechts": "ann", "verdict": "rechts", "rater": "eve"})
+    >>> rows = load_verdicts(mine, columns={"Links": "responder_a", "Rechts": "responder_b"},
+    ...     words={"links": "a", "rechts": "b"}, always={"rater_kind": "human"})
     >>> rows[["responder_a", "responder_b", "verdict"]].values.tolist()  # a is the first in the alphabet
     [['ann', 'bot', 'a']]
     """
@@ -187,7 +172,6 @@ def _studies(table: str) -> tuple[str, ...]:
 
 
 def _published(name: str, folder: str) -> pd.DataFrame:
-    """Read what ``data/public`` holds of a study."""
     file = open_run(PUBLIC).folder / folder / f"{name}.parquet"
     if not file.is_file():
         raise DataError(f"{file} is not there. It is part of the repository: `git checkout data/public` brings it back.")
@@ -220,7 +204,6 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: File
 
 
 def _select(table: pd.DataFrame, source: str, **chosen: str | None) -> pd.DataFrame:
-    """Keep the rows with one word in each column that is named."""
     for column, word in chosen.items():
         if word is not None and word not in (there := set(table[column])):
             raise DataError(f"{source} has no {column} {word!r}. It has {', '.join(sorted(there))}.")
@@ -233,34 +216,30 @@ _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group
 
 
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
-    """Compare every two replies to one history by what one rater gave them on one dimension.
+    """Compare every two replies to one history by what one rater gave them on one dimension: the higher wins, equal is a tie.
 
-    The higher score wins, equal scores are a tie. Nobody gave such verdicts: ten scores make 45 pairs that hang together,
-    so resample dialogues, never pairs. A pair in which a score is missing has the state of the failure (the first reply's,
-    if both failed) and no verdict. Replies that a rater was not both asked about make no row, nor do two of one responder.
+    Nobody gave such verdicts: ten scores make 45 pairs that hang together, so resample dialogues, never pairs. A pair with a
+    failed score has the (first) failure's state and no verdict; two replies of one responder, or not both asked about, no row.
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        A table of scores, each reply once for a rater, dimension, item and group.
+    scores : table of scores, each reply once for a rater, dimension, item and group
 
     Returns
     -------
     pandas.DataFrame
-        A table of verdicts with ``protocol`` ``from_scores``, ``slice`` ``standard`` and no order, margin or ``p_a``. A
-        flag of either score is a flag of the verdict.
+        Verdicts of ``protocol`` ``from_scores``, ``slice`` ``standard``, with both scores' flags, no order, margin or ``p_a``.
 
     Raises
     ------
-    DataError
-        If a column is missing, a valid row has no score, or a reply has two scores of one kind.
+    DataError : if a column is missing, a valid row has no score, or a reply has two scores of one kind
 
     Examples
     --------
     >>> mine = pd.DataFrame({"history_id": "h1", "responder": ["x", "y", "z"], "score": [4, 2, 4]})
     >>> scores = load_scores(mine, always={"rater": "r1", "rater_kind": "human", "dimension": "empathy"})
-    >>> scores_to_verdicts(scores)[["responder_a", "responder_b", "verdict"]].values.tolist()
-    [['x', 'y', 'a'], ['x', 'z', 'tie'], ['y', 'z', 'b']]
+    >>> scores_to_verdicts(scores)["verdict"].tolist()  # x with y, x with z, y with z
+    ['a', 'tie', 'b']
     """
     needed = [*_UNIT, "reply_id", "dialogue_id", "responder", "rater_kind", "score", "state", "flags", "simulated"]
     need_columns(scores, needed, DataError)
@@ -329,7 +308,6 @@ def _pair_ids(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd
 
 
 def _joined_flags(flags: pd.Series, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Give a pair the flags of both scores, each once."""
     codes, kinds = pd.factorize(pd.Series([tuple(cell) for cell in flags], dtype=object))
     joined: np.ndarray = np.frompyfunc(lambda one, other: sorted({*one, *other}), 2, 1).outer(kinds, kinds).ravel()
     # Rows with the same flags share one list: two million copies take longer than all else here.
