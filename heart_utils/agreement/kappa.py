@@ -46,11 +46,10 @@ def cohen_kappa(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Coefficient:
-    r"""Compute Cohen's kappa of two raters, plain or weighted.
+    r"""Compute Cohen's kappa of two raters, plain or weighted: chance means that each keeps their own habits.
 
-    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`: chance means that each
-    rater keeps their own habits. A table of verdicts is averaged with its transpose, since a and b are arbitrary names.
-    Source: Cohen (1968), https://doi.org/10.1037/h0026256
+    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}` [Cohen (1968),
+    https://doi.org/10.1037/h0026256]. A table of verdicts is averaged with its transpose: a and b are arbitrary names.
 
     Parameters
     ----------
@@ -109,8 +108,8 @@ def gwet_ac(
 ) -> Coefficient:
     r"""Compute Gwet's AC1, which does not collapse as kappa does where nearly all answers are the same.
 
-    Chance means a blind guess: :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`, with q categories that occur.
-    Source: Gwet (2008), https://doi.org/10.1348/000711006X126600
+    Chance is a blind guess among q categories that occur: :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`. Source: Gwet
+    (2008), https://doi.org/10.1348/000711006X126600
 
     Parameters
     ----------
@@ -120,7 +119,6 @@ def gwet_ac(
     Returns
     -------
     Coefficient
-        1 is full agreement, 0 what chance brings.
 
     Raises
     ------
@@ -167,15 +165,12 @@ def krippendorff_alpha(
 
     Parameters
     ----------
-    level : {"nominal", "ordinal", "interval"}
-        What distance means. Verdicts are ordered a, tie, b.
-    table, cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`. Units with one answer do not enter.
+    table, level, cluster, n_resamples, ci_level, rng
+        As in :func:`cohen_kappa`; distance is ``"nominal"``, ``"ordinal"`` (verdicts: a, tie, b) or ``"interval"``.
 
     Returns
     -------
     Coefficient
-        1 is full agreement, 0 what chance brings.
 
     Raises
     ------
@@ -223,15 +218,13 @@ def icc(
 ) -> Coefficient:
     r"""Compute an intraclass correlation: the share of the variance that raters have in common.
 
-    From mean squares of n rows, k raters and rest, :math:`ICC(C,1) = (MS_R - MS_E) / (MS_R + (k - 1) MS_E)`; ICC(A,1) adds
-    :math:`\frac{k}{n} (MS_C - MS_E)` below. For the mean of k raters it is :math:`(MS_R - MS_E) / MS_R`, with :math:`(MS_C -
-    MS_E) / n`.
-    Source: McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
+    With mean squares of n rows, k raters and rest, ICC(C,1) is :math:`(MS_R - MS_E) / (MS_R + (k - 1) MS_E)`; ICC(A,1) adds
+    :math:`\frac{k}{n} (MS_C - MS_E)` below. Source: McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
 
     Parameters
     ----------
     scores, kind, raters : pandas.DataFrame, {"A,1", "C,1", "A,k", "C,k"}, sequence of str
-        The scores table, one dimension; absolute agreement or consistency, of one rater or of the mean of all; which raters.
+        One dimension; absolute agreement or consistency, of one rater or of the mean of all; which raters.
     cluster, n_resamples, ci_level, rng
         As in :func:`cohen_kappa`. Only replies that all raters scored enter.
 
@@ -275,10 +268,9 @@ def judge_reliability(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The scores table. A row left out, such as a judge's score of its own reply, takes the reply out for that judge.
-    person, of, kinds : str, {"responder", None}, sequence of str
-        With whom; whether rows are the means of each author, or each reply; as `kind` of :func:`icc`.
+    scores, person, of, kinds
+        The scores table, where a row left out takes the reply out for that judge; with whom; whether rows are means of each
+        ``"responder"``, or replies (None); as `kind` of :func:`icc`.
 
     Returns
     -------

@@ -84,21 +84,19 @@ def prediction_powered_ratings(
 ) -> PoweredRatings:
     r"""Rate responders as people would, from some dialogues that people judged and all that a judge did.
 
-    With s the score of a dialogue (wins minus expected wins of each responder), strengths solve :math:`\overline{s^H}_n -
-    \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues with people's verdicts and N with the judge's. On the n
-    dialogues the judge counts on the pairs that people judged, so its bias cancels, and :math:`\lambda` only decides the gain.
-    It minimises the variance, and is estimated for each dialogue from the others. Sources: Angelopoulos et al. (2023),
+    With s the score of a dialogue (wins minus expected wins), strengths solve :math:`\overline{s^H}_n - \lambda
+    (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of people and N of the judge, whose bias cancels. :math:`\lambda`
+    minimises the variance, and is estimated for each dialogue from the others. Sources: Angelopoulos et al. (2023),
     https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Parameters
     ----------
-    verdicts, dimension : pandas.DataFrame, str
-        People and a judge, orders joined, what people judged being a random part; a line of the rubric.
-    judge, cluster : str
-        A rater, or ``"model"`` for the mean of all judges; the unit that was drawn, and is labelled or not.
+    verdicts, dimension, judge, cluster
+        Orders joined, what people judged being a random part; a line of the rubric; a rater, or ``"model"`` for the mean of all
+        judges; the unit that was drawn.
     rater, stands_for : str, optional
-        Columns: who judged, where people would be drawn again too (a two-way variance, with t of the smaller number); and one
-        over the chance that people were asked about this pair of this dialogue, where chances differ.
+        Columns: who judged, where people would be drawn again too (two-way variance); and one over the chance that people were
+        asked about this pair of this dialogue, where chances differ.
     weight, ci_level : float
         Fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full; level of the intervals.
 
@@ -114,9 +112,8 @@ def prediction_powered_ratings(
 
     Examples
     --------
-    >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> size = {"n_responders": 4, "n_dialogues": 60, "pairs": "all", "panels": [Panel("human", 9, 3), Panel("model", 1, 1)]}
-    >>> votes = simulate_study(rng=np.random.default_rng(1), **size).verdicts
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> votes = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all").verdicts
     >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
     >>> prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")]).n_labelled
     20

@@ -27,9 +27,8 @@ def rank_agreement(
 ) -> pd.DataFrame:
     r"""Compare how two parties order the replies of one history, history by history.
 
-    Kendall's :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}` over a history's pairs of replies, with
-    s and t the signs of two raters' differences, averaged over histories in which both told some replies apart.
-    Source: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239
+    Kendall's :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs of two raters'
+    differences, averaged over histories in which both told some replies apart. Source: https://doi.org/10.1093/biomet/33.3.239
 
     Parameters
     ----------
@@ -103,10 +102,7 @@ def track_recipients(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    """Correlate what observers saw in a dialogue with what its seeker said.
-
-    Spearman's correlation, over dialogues, of a value (such as a judge's score, or how often a strategy was used) with each of
-    the seeker's outcomes. It is no effect: supporters choose strategies by how the talk goes.
+    """Correlate (Spearman, over dialogues) what observers saw in a dialogue with what its seeker said; it is no effect.
 
     Parameters
     ----------
