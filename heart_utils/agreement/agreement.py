@@ -67,10 +67,8 @@ def pairwise_agreement(
 
     Parameters
     ----------
-    verdicts, between : pandas.DataFrame, tuple of str
-        The table, joined by ``combine_orders``; two of ``"human"``, ``"model"`` and raters' names, people first.
-    ties : {"include", "exclude"}
-        Whether a tie is an answer like the others, or only pairs of votes count that both decided.
+    verdicts, between : the table, joined by ``combine_orders``; two of ``"human"``, ``"model"`` and raters' names, people first
+    ties : {"include", "exclude"}, whether a tie is an answer like the others, or only pairs of votes count that both decided
     by : sequence of str
         Columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``: ``"ambiguous"`` if the other
         people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"``.

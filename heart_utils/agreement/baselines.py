@@ -51,8 +51,7 @@ def agreement_with_baselines(
 
     Raises
     ------
-    AgreementError
-        As :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides.
+    AgreementError : as :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides
 
     Examples
     --------
@@ -179,8 +178,7 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
 
     Raises
     ------
-    AgreementError
-        If no pair has three decided votes by different people.
+    AgreementError : if no pair has three decided votes by different people
 
     Examples
     --------

@@ -49,13 +49,11 @@ def variance_components(scores: pd.DataFrame) -> Components:
 
     Returns
     -------
-    Components
-        A negative estimate is set to 0. With one rater, ``"rest"`` includes how responders differ between dialogues.
+    Components : a negative estimate is set to 0; with one rater, ``"rest"`` includes how responders differ between dialogues
 
     Raises
     ------
-    AgreementError
-        If there are several dimensions, or fewer than two responders or complete dialogues.
+    AgreementError : if there are several dimensions, or fewer than two responders or complete dialogues
 
     Examples
     --------
@@ -80,8 +78,7 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
 
     Returns
     -------
-    pandas.DataFrame
-        Columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and ``n_votes``.
+    pandas.DataFrame : columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and ``n_votes``
 
     Examples
     --------
@@ -118,13 +115,11 @@ def cheapest_design(
 
     Returns
     -------
-    pandas.DataFrame
-        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``.
+    pandas.DataFrame : one row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``
 
     Raises
     ------
-    AgreementError
-        If no design of up to 10,000 dialogues is enough.
+    AgreementError : if no design of up to 10,000 dialogues is enough
 
     Examples
     --------

@@ -60,13 +60,11 @@ def cohen_kappa(
 
     Returns
     -------
-    Coefficient
-        1 is full agreement, 0 what chance brings.
+    Coefficient : 1 is full agreement, 0 what chance brings
 
     Raises
     ------
-    AgreementError
-        If the table does not hold two raters who share a unit, or only one category occurs.
+    AgreementError : if the table does not hold two raters who share a unit, or only one category occurs
 
     Examples
     --------
@@ -122,8 +120,7 @@ def gwet_ac(
 
     Raises
     ------
-    AgreementError
-        If no two raters share a unit, or only one category occurs.
+    AgreementError : if no two raters share a unit, or only one category occurs
 
     Examples
     --------
@@ -174,8 +171,7 @@ def krippendorff_alpha(
 
     Raises
     ------
-    AgreementError
-        If no two raters share a unit, only one category occurs, or the level is unknown.
+    AgreementError : if no two raters share a unit, only one category occurs, or the level is unknown
 
     Examples
     --------
@@ -223,20 +219,16 @@ def icc(
 
     Parameters
     ----------
-    scores, kind, raters : pandas.DataFrame, {"A,1", "C,1", "A,k", "C,k"}, sequence of str
-        One dimension; absolute agreement or consistency, of one rater or of the mean of all; which raters.
-    cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`. Only replies that all raters scored enter.
+    scores, kind, raters : one dimension; absolute agreement or consistency, of one rater or of the mean of all; which raters
+    cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`; only replies that all raters scored enter
 
     Returns
     -------
-    Coefficient
-        At most 1.
+    Coefficient : at most 1
 
     Raises
     ------
-    AgreementError
-        If there are fewer than two raters or rows that all of them scored, or no variance.
+    AgreementError : if there are fewer than two raters or rows that all of them scored, or no variance
 
     Examples
     --------
@@ -279,8 +271,7 @@ def judge_reliability(
 
     Raises
     ------
-    AgreementError
-        If the person scored nothing, or shares fewer than two rows with a judge.
+    AgreementError : if the person scored nothing, or shares fewer than two rows with a judge
 
     Examples
     --------

@@ -40,8 +40,7 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 
     Raises
     ------
-    AgreementError
-        If fewer than three people share 30 items with the judge and with others.
+    AgreementError : if fewer than three people share 30 items with the judge and with others
 
     Examples
     --------
@@ -101,8 +100,7 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
 
     Raises
     ------
-    AgreementError
-        If there are fewer than two judges, no person, or no unit that all judges and a person answered.
+    AgreementError : if there are fewer than two judges, no person, or no unit that all judges and a person answered
 
     Examples
     --------
@@ -206,8 +204,7 @@ def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: Array
 
     Raises
     ------
-    AgreementError
-        If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters.
+    AgreementError : if the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters
 
     Examples
     --------

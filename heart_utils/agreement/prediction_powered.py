@@ -102,8 +102,7 @@ def prediction_powered_ratings(
 
     Returns
     -------
-    PoweredRatings
-        Intervals are for dialogues like these, with a t quantile on n - 1 degrees of freedom.
+    PoweredRatings : intervals are for dialogues like these, with a t quantile on n - 1 degrees of freedom
 
     Raises
     ------

@@ -43,8 +43,7 @@ def rank_agreement(
 
     Raises
     ------
-    AgreementError
-        If a party has no score, or the parties share no history.
+    AgreementError : if a party has no score, or the parties share no history
 
     Examples
     --------
@@ -119,8 +118,7 @@ def track_recipients(
 
     Raises
     ------
-    AgreementError
-        If a column is missing, a history appears twice in a combination, or no value has an outcome.
+    AgreementError : if a column is missing, a history appears twice in a combination, or no value has an outcome
 
     Examples
     --------

@@ -62,8 +62,7 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
 
     Raises
     ------
-    AgreementError
-        If no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters` lacks one.
+    AgreementError : if no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters` lacks one
 
     Examples
     --------
@@ -100,13 +99,11 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 
     Parameters
     ----------
-    quality, rule : pandas.DataFrame, ExclusionRule
-        As :func:`rater_quality` makes it; by default the protocol's rule.
+    quality, rule : pandas.DataFrame, ExclusionRule; as :func:`rater_quality` makes it; by default the protocol's rule
 
     Returns
     -------
-    pandas.DataFrame
-        One row per rater: ``rater``, ``excluded``, ``signs`` (a list of words) and ``n_verdicts``.
+    pandas.DataFrame : one row per rater: ``rater``, ``excluded``, ``signs`` (a list of words) and ``n_verdicts``
 
     Examples
     --------
@@ -184,8 +181,7 @@ def rate_writers(
     ----------
     verdicts, comparisons, replies, responders, dimension
         The tables of these names, the last, if given, for kinds on boards; a line of the rubric.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
@@ -193,8 +189,7 @@ def rate_writers(
 
     Raises
     ------
-    RatingsError
-        If there are fewer than three writers, nobody else, or a writer is not known.
+    RatingsError : if there are fewer than three writers, nobody else, or a writer is not known
 
     Examples
     --------

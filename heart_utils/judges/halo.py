@@ -47,13 +47,11 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
 
     Returns
     -------
-    Halo
-        Tables. A rater without variation in a dimension has no correlation there, and is left out of its means.
+    Halo : tables; a rater without variation in a dimension has no correlation there, and is left out of its means
 
     Raises
     ------
-    BiasError
-        If there are fewer than two raters, dimensions or responders, a score twice, or no history is complete.
+    BiasError : if there are fewer than two raters, dimensions or responders, a score twice, or no history is complete
 
     Examples
     --------

@@ -78,8 +78,7 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    replies : pandas.DataFrame
-        The table of replies; those without text are left out.
+    replies : pandas.DataFrame, the table of replies; those without text are left out
 
     Returns
     -------
@@ -127,8 +126,7 @@ def feature_bias(
     ----------
     verdicts, comparisons, features : pandas.DataFrame
         Verdicts, orders joined here; the table of the pairs' replies; a column a feature, as :func:`text_features` gives.
-    within_authors, ci_level : bool, float
-        Whether strengths of the responders are in the model; level of the intervals.
+    within_authors, ci_level : bool, float; whether strengths of the responders are in the model; level of the intervals
 
     Returns
     -------
@@ -244,8 +242,7 @@ def compare_answers(
     verdicts, by : pandas.DataFrame, str
         The table of verdicts, orders not joined; the condition: ``"repeat"`` (asked again), ``"protocol"`` (in other words),
         ``"answer_format"``, or a column of your own, such as the month it was asked in (drift).
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------

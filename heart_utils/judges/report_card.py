@@ -34,8 +34,7 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The table of verdicts; each compares a reply by ``reference`` with a probe made from it.
+    verdicts : pandas.DataFrame, the table of verdicts; each compares a reply by ``reference`` with a probe made from it
     expected, alpha : mapping of str to str, float
         Probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction; for Holm's procedure over a judge's probes.
 
@@ -48,8 +47,7 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
 
     Raises
     ------
-    BiasError
-        If a verdict is on another pair, or a word of `expected` is unknown.
+    BiasError : if a verdict is on another pair, or a word of `expected` is unknown
 
     Examples
     --------
@@ -92,13 +90,11 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    grades : pandas.DataFrame
-        From :func:`grade_probes`.
+    grades : pandas.DataFrame, from :func:`grade_probes`
 
     Returns
     -------
-    pandas.DataFrame
-        One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``.
+    pandas.DataFrame : one row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``
 
     Examples
     --------

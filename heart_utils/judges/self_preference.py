@@ -61,8 +61,7 @@ def self_preference(
 
     Raises
     ------
-    BiasError
-        If no judge has own replies, or no model's family is neutral.
+    BiasError : if no judge has own replies, or no model's family is neutral
 
     Examples
     --------

@@ -42,19 +42,15 @@ def pair_replies(
     ----------
     replies : pandas.DataFrame
         One row per reply, with ``reply_id``, ``history_id``, ``responder`` and ``state`` (and ``simulated``, if any is).
-    rng : numpy.random.Generator
-        The source of chance.
-    orders : str
-        ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair.
+    rng : numpy.random.Generator, the source of chance
+    orders : str, ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair
     pairs : "all" or int
         How many pairs of each history; fewer than there are is a random choice of them, the same under each protocol.
-    protocol : str
-        The column ``protocol``; part of the comparison's id.
+    protocol : str, the column ``protocol``; part of the comparison's id
 
     Returns
     -------
-    pandas.DataFrame
-        The table ``comparisons``, sorted by history and pair. ``reply_a`` is the smaller id.
+    pandas.DataFrame : the table ``comparisons``, sorted by history and pair. ``reply_a`` is the smaller id
 
     Raises
     ------
@@ -63,8 +59,7 @@ def pair_replies(
 
     Warns
     -----
-    UserWarning
-        How many replies are left out, and how many histories have no pair.
+    UserWarning : how many replies are left out, and how many histories have no pair
 
     Examples
     --------

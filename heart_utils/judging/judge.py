@@ -90,8 +90,7 @@ def collect_verdicts(
 
     Raises
     ------
-    JudgeError, TableError
-        If an option is unknown, or the tables do not fit each other; before the first call.
+    JudgeError, TableError : if an option is unknown, or the tables do not fit each other; before the first call
 
     Examples
     --------
@@ -167,18 +166,13 @@ def plan_questions(
 
     Parameters
     ----------
-    histories, replies, comparisons : pandas.DataFrame
-        The tables of these names; if comparisons is None, each valid reply is asked about alone.
-    judges : sequence of Model
-        A panel of one or more.
-    responders : pandas.DataFrame, optional
-        The table of this name; tells which judges share a family with a responder.
+    histories, replies, comparisons : the tables of these names; if comparisons is None, each valid reply is asked about alone
+    judges : sequence of Model, a panel of one or more
+    responders : pandas.DataFrame, optional, the table of this name; tells which judges share a family with a responder
     protocol : Protocol or str, optional
         How judges are asked; what each comparison says if not given, and ``likert`` of replies alone.
-    dimensions : sequence of str, optional
-        Some of the rubric's; all if not given.
-    repeats, seed : int
-        How often each question is asked; what is drawn depends on the seed.
+    dimensions : sequence of str, optional, some of the rubric's; all if not given
+    repeats, seed : int; how often each question is asked; what is drawn depends on the seed
 
     Returns
     -------

@@ -122,8 +122,7 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    replies : pandas.DataFrame
-        As ``rewrite_replies`` gives them.
+    replies : pandas.DataFrame, as ``rewrite_replies`` gives them
 
     Returns
     -------

@@ -116,8 +116,7 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
 
     Returns
     -------
-    Rubric
-        Its dimensions, in the order of the file.
+    Rubric : its dimensions, in the order of the file
 
     Raises
     ------
@@ -171,18 +170,15 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
 
     Parameters
     ----------
-    name_or_path : str or path
-        As in :func:`load_rubric`, of ``data/protocols``.
+    name_or_path : str or path, as in :func:`load_rubric`, of ``data/protocols``
 
     Returns
     -------
-    Protocol
-        What the file says.
+    Protocol : what the file says
 
     Raises
     ------
-    ProtocolError
-        If there is no such file, a key is missing, unknown or empty, or a value is none of its choices.
+    ProtocolError : if there is no such file, a key is missing, unknown or empty, or a value is none of its choices
 
     Examples
     --------
@@ -320,13 +316,11 @@ def load_codebooks() -> dict[str, Codebook]:
 
     Returns
     -------
-    dict
-        Name of a codebook -> its codes.
+    dict : name of a codebook -> its codes
 
     Raises
     ------
-    RubricError
-        If the file cannot be read, or a code has no name or definition, or a name stands in it twice.
+    RubricError : if the file cannot be read, or a code has no name or definition, or a name stands in it twice
 
     Examples
     --------
@@ -475,15 +469,12 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 
     Parameters
     ----------
-    protocol, rubric
-        How judges are asked, and about which dimensions.
-    answer_format : str
-        ``"json"`` or ``"logprob"``.
+    protocol, rubric : how judges are asked, and about which dimensions
+    answer_format : str, ``"json"`` or ``"logprob"``
 
     Returns
     -------
-    str
-        Hexadecimal; another word in the rules, the rubric or this module gives another one.
+    str : hexadecimal; another word in the rules, the rubric or this module gives another one
 
     Examples
     --------

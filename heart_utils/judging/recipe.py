@@ -94,18 +94,15 @@ def read_recipe(run: str) -> Recipe:
 
     Parameters
     ----------
-    run : str
-        Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
+    run : str, its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``
 
     Returns
     -------
-    Recipe
-        Checked, but for what only the data can tell.
+    Recipe : checked, but for what only the data can tell
 
     Raises
     ------
-    RecipeError, ModelError
-        If a setting, or a model's, is unknown, missing or none of its choices.
+    RecipeError, ModelError : if a setting, or a model's, is unknown, missing or none of its choices
 
     Examples
     --------
@@ -161,13 +158,11 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
 
     Returns
     -------
-    pandas.DataFrame
-        The table of histories.
+    pandas.DataFrame : the table of histories
 
     Raises
     ------
-    RecipeError
-        If a slice has fewer histories than asked for, or none is left.
+    RecipeError : if a slice has fewer histories than asked for, or none is left
 
     Examples
     --------
@@ -204,13 +199,11 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe : Recipe
-        Who answers.
+    recipe : Recipe, who answers
 
     Returns
     -------
-    pandas.DataFrame
-        The table ``responders``.
+    pandas.DataFrame : the table ``responders``
 
     Examples
     --------
@@ -228,17 +221,14 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
 
     Parameters
     ----------
-    recipe : Recipe
-        Who answers.
-    histories : pandas.DataFrame
-        What is answered.
+    recipe : Recipe, who answers
+    histories : pandas.DataFrame, what is answered
     ledger, **how
         As in :func:`heart_utils.judging.respond.collect_replies`: where calls are kept; ``mode``, ``plan``, ``progress``, ...
 
     Returns
     -------
-    pandas.DataFrame
-        The table of replies, or the plan.
+    pandas.DataFrame : the table of replies, or the plan
 
     Examples
     --------
@@ -267,13 +257,11 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe, replies
-        How they are paired, and what :func:`recipe_replies` gives.
+    recipe, replies : how they are paired, and what :func:`recipe_replies` gives
 
     Returns
     -------
-    pandas.DataFrame
-        The table of comparisons; no row if no protocol compares.
+    pandas.DataFrame : the table of comparisons; no row if no protocol compares
 
     Examples
     --------
@@ -294,8 +282,7 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
 
     Parameters
     ----------
-    recipe : Recipe
-        Who is asked, and how.
+    recipe : Recipe, who is asked, and how
     step : str
         ``"verdicts"`` on comparisons, ``"scores"`` of replies alone, ``"codes"`` for what replies do, and where the recipe says
         so verdicts on ``"probes"`` with known answers, or ``"again"`` on some pairs; these two are no part of the run's own.
@@ -307,13 +294,11 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
 
     Returns
     -------
-    pandas.DataFrame
-        The table of verdicts, scores or codes, without a row where the recipe asks for none; or the plan.
+    pandas.DataFrame : the table of verdicts, scores or codes, without a row where the recipe asks for none; or the plan
 
     Raises
     ------
-    RecipeError, JudgeError
-        If there is no such step, or the tables do not fit each other.
+    RecipeError, JudgeError : if there is no such step, or the tables do not fit each other
 
     Examples
     --------

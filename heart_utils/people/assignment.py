@@ -29,20 +29,16 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
     ----------
     comparisons : pandas.DataFrame
         One row per comparison, with ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
-    pairs_per_history : int
-        A history with fewer keeps all it has.
-    rng : numpy.random.Generator
-        Orders the histories, and breaks ties.
+    pairs_per_history : int, a history with fewer keeps all it has
+    rng : numpy.random.Generator, orders the histories, and breaks ties
 
     Returns
     -------
-    pandas.DataFrame
-        The rows of the pairs that are kept, in the orders that were there.
+    pandas.DataFrame : the rows of the pairs that are kept, in the orders that were there
 
     Raises
     ------
-    StudyError
-        If a column is missing or `pairs_per_history` is below 1.
+    StudyError : if a column is missing or `pairs_per_history` is below 1
 
     Examples
     --------
@@ -95,8 +91,7 @@ def assign_raters(
         How many rate each pair; a mapping from ``pair_id`` gives some pairs more, or tops up those that lack votes (0: none).
     load, n_checks : int
         The most comparisons that a rater is asked for, and attention checks besides, spread over the seat and never first.
-    rng : numpy.random.Generator
-        The source of chance.
+    rng : numpy.random.Generator, the source of chance
 
     Returns
     -------
@@ -106,8 +101,7 @@ def assign_raters(
 
     Raises
     ------
-    StudyError
-        If a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there.
+    StudyError : if a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there
 
     Examples
     --------
@@ -137,13 +131,11 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    assignment : pandas.DataFrame
-        As :func:`assign_raters` makes it.
+    assignment : pandas.DataFrame, as :func:`assign_raters` makes it
 
     Returns
     -------
-    pandas.DataFrame
-        One row per measure: ``measure``, ``least``, ``most``, ``allowed`` (in words) and ``holds``.
+    pandas.DataFrame : one row per measure: ``measure``, ``least``, ``most``, ``allowed`` (in words) and ``holds``
 
     Examples
     --------
@@ -192,22 +184,17 @@ def assign_writers(
 
     Parameters
     ----------
-    histories : pandas.DataFrame
-        With a column ``history_id``.
-    writers_per_history, n_writers : int
-        HEART's design, from secondary sources, is three out of a pool of twelve.
-    rng : numpy.random.Generator
-        The source of chance.
+    histories : pandas.DataFrame, with a column ``history_id``
+    writers_per_history, n_writers : int; HEART's design, from secondary sources, is three out of a pool of twelve
+    rng : numpy.random.Generator, the source of chance
 
     Returns
     -------
-    pandas.DataFrame
-        One row per page of a seat: ``seat``, ``position`` and ``history_id``. Loads differ by at most one.
+    pandas.DataFrame : one row per page of a seat: ``seat``, ``position`` and ``history_id``; loads differ by at most one
 
     Raises
     ------
-    StudyError
-        If there are more writers a history than writers, or a number is below 1.
+    StudyError : if there are more writers a history than writers, or a number is below 1
 
     Examples
     --------
@@ -242,19 +229,14 @@ def study_cost(
 
     Parameters
     ----------
-    n_pairs, load : int
-        Pairs of replies, and comparisons a rater.
-    raters_per_pair : list of int
-        One row each.
-    seconds_each, minutes_around : float
-        Time on one comparison, from a pilot, and on consent, instructions, practice and debrief.
-    pay_per_hour, fee_share : float
-        In any currency, and what a platform adds to it, as a share.
+    n_pairs, load : int; pairs of replies, and comparisons a rater
+    raters_per_pair : list of int, one row each
+    seconds_each, minutes_around : time on one comparison, from a pilot, and on consent, instructions, practice and debrief
+    pay_per_hour, fee_share : float; in any currency, and what a platform adds to it, as a share
 
     Returns
     -------
-    pandas.DataFrame
-        Columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``, ``cost``.
+    pandas.DataFrame : columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``, ``cost``
 
     Examples
     --------

@@ -84,8 +84,7 @@ def compare_designs(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table with people and a judge.
+    verdicts : pandas.DataFrame, the verdicts table with people and a judge
     sizes, truth, rng : sequence of int, pandas.Series, numpy.random.Generator
         Further designs, with all votes on so many random dialogues; strengths by responder, if known; the source of chance.
 
@@ -157,8 +156,7 @@ def simulate_designs(
 
     Returns
     -------
-    pandas.DataFrame
-        As :func:`compare_designs` gives, with ``study``.
+    pandas.DataFrame : as :func:`compare_designs` gives, with ``study``
 
     Examples
     --------

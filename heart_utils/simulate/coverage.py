@@ -54,8 +54,7 @@ def simulate_coverage(
 
     Raises
     ------
-    ValueError
-        If the design has ties or one study only is asked for.
+    ValueError : if the design has ties or one study only is asked for
 
     Examples
     --------
@@ -189,20 +188,17 @@ def simulate_power(
 
     Parameters
     ----------
-    design, gap : Design, float
-        Ties follow Davidson's model; the gap is on the scale of the fit, above zero.
+    design, gap : Design, float; ties follow Davidson's model; the gap is on the scale of the fit, above zero
     rng, n_studies, ci_level, n_contrasts
         The source of chance; how many studies; the others as in :func:`heart_utils.simulate.power.minimum_gap`.
 
     Returns
     -------
-    pandas.DataFrame
-        One row a study: ``estimate``, ``se``, ``found``, ``simulated``. The share found estimates the power.
+    pandas.DataFrame : one row a study: ``estimate``, ``se``, ``found``, ``simulated``; the share found estimates the power
 
     Raises
     ------
-    ValueError
-        If the gap is not above zero.
+    ValueError : if the gap is not above zero
 
     Examples
     --------
@@ -263,8 +259,7 @@ def check_saving(
 
     Raises
     ------
-    AgreementError
-        If too few dialogues are left to label that many and leave one unlabelled.
+    AgreementError : if too few dialogues are left to label that many and leave one unlabelled
 
     Examples
     --------
@@ -312,8 +307,7 @@ def check_coverage(
 
     Parameters
     ----------
-    strengths, panels : mapping of str to float, sequence of Panel
-        As in :func:`heart_utils.simulate.study.simulate_study`; people and one judge.
+    strengths, panels : as in :func:`heart_utils.simulate.study.simulate_study`; people and one judge
     n_labelled, rng, n_dialogues, n_studies, ci_level
         How many dialogues people label, one row each; the source of chance; dialogues a study; studies; the level.
 
@@ -379,8 +373,7 @@ def simulate_gate(
         As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is :func:`heart_utils.gate.compare_anytime`.
     n_studies, n_runs, n_dimensions, n_dialogues : int
         Studies, candidates tested one after another against the same baseline in each, and the size of each.
-    n_resamples, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    n_resamples, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
@@ -389,8 +382,7 @@ def simulate_gate(
 
     Raises
     ------
-    GateError
-        If `null` is not known.
+    GateError : if `null` is not known
 
     Examples
     --------

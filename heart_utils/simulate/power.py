@@ -78,13 +78,11 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
 
     Returns
     -------
-    float
-        In units of strength; times 400 / ln 10 in rating points.
+    float : in units of strength; times 400 / ln 10 in rating points
 
     Raises
     ------
-    ValueError
-        If the design cannot be.
+    ValueError : if the design cannot be
 
     Examples
     --------
@@ -132,8 +130,7 @@ def plan_study(
 
     Parameters
     ----------
-    designs, power, ci_level, n_contrasts
-        A list of :class:`Design`; the others as in :func:`minimum_gap`.
+    designs, power, ci_level, n_contrasts : a list of :class:`Design`; the others as in :func:`minimum_gap`
 
     Returns
     -------

@@ -65,20 +65,17 @@ def simulate_raters(
 
     Parameters
     ----------
-    behaviours, rng : mapping of str to int, numpy.random.Generator
-        A name in :data:`BEHAVIOURS` -> how many raters; the source of chance.
+    behaviours, rng : a name in :data:`BEHAVIOURS` -> how many raters; the source of chance
     load, votes, n_checks, advantage : int, int, int, float
         Pairs a rater, give or take one; raters a pair; attention checks a rater; log-odds of a careful one for x.
 
     Returns
     -------
-    SimulatedRaters
-        Each pair is a dialogue of its own, between the responders ``x`` and ``y``.
+    SimulatedRaters : each pair is a dialogue of its own, between the responders ``x`` and ``y``
 
     Raises
     ------
-    ValueError
-        If a behaviour is not known, or a pair would need more raters than there are.
+    ValueError : if a behaviour is not known, or a pair would need more raters than there are
 
     Examples
     --------
@@ -252,22 +249,18 @@ def simulate_study(
         The source of chance; who judges; responder -> strength (``human...`` is a person), or how many to draw.
     n_dialogues, n_twins : int
         Dialogues of the slice ``standard``, with a history each; further ones with two, ``adversarial`` and ``calm_twin``.
-    pairs, orders : int or "all", {"random", "both"}
-        Pairs of replies compared a history; whether a rater sees a pair in one order by chance, or in both.
-    dimensions, scores : sequence of str, bool
-        Lines of the rubric, any two correlated by 0.8; whether each panel also scores each reply from 1 to 5.
+    pairs, orders : pairs of replies compared a history; whether a rater sees a pair in one order by chance, or in both
+    dimensions, scores : lines of the rubric, any two correlated by 0.8; whether each panel also scores each reply from 1 to 5
     strength_sd, dialogue_sd, adversarial_sd : float
         Standard deviations in log-odds: of strengths, of replies about them, and of what the adversarial slice adds.
 
     Returns
     -------
-    Study
-        Tables that fit :mod:`heart_utils.tables`, and the truth.
+    Study : tables that fit :mod:`heart_utils.tables`, and the truth
 
     Raises
     ------
-    ValueError
-        If a number cannot be, such as more pairs than there are.
+    ValueError : if a number cannot be, such as more pairs than there are
 
     Examples
     --------
@@ -439,21 +432,18 @@ def simulate_writers(
 
     Parameters
     ----------
-    models, rng : mapping of str to float, numpy.random.Generator
-        Model -> strength; the source of chance.
+    models, rng : mapping of str to float, numpy.random.Generator; model -> strength; the source of chance
     n_writers, writers_per_history, n_dialogues, writer_sd, dialogue_sd
         The pool; how many write for each history; histories, one a dialogue; standard deviations in log-odds of the people
         from whom writers are drawn, and of replies about their writer's strength.
 
     Returns
     -------
-    Study
-        Writers take turns; all are the responder ``human``. ``truth`` has ``strength`` less the models' mean.
+    Study : writers take turns; all are the responder ``human``. ``truth`` has ``strength`` less the models' mean
 
     Raises
     ------
-    ValueError
-        If a history would need more writers than there are.
+    ValueError : if a history would need more writers than there are
 
     Examples
     --------
