@@ -42,8 +42,7 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
 
     Parameters
     ----------
-    scores, rng, n_resamples, ci_level
-        The table of scores; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    scores, rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------

@@ -33,8 +33,8 @@ def position_bias(
 
     Parameters
     ----------
-    verdicts, rng, n_resamples, ci_level
-        The table of verdicts, orders not yet joined; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    verdicts : pandas.DataFrame, orders not yet joined
+    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
@@ -124,8 +124,7 @@ def feature_bias(
 
     Parameters
     ----------
-    verdicts, comparisons, features : pandas.DataFrame
-        Verdicts, orders joined here; the table of the pairs' replies; a column a feature, as :func:`text_features` gives.
+    verdicts, comparisons, features : orders joined here; the pairs' replies; as :func:`text_features` gives
     within_authors, ci_level : bool, float; whether strengths of the responders are in the model; level of the intervals
 
     Returns
@@ -239,9 +238,8 @@ def compare_answers(
 
     Parameters
     ----------
-    verdicts, by : pandas.DataFrame, str
-        The table of verdicts, orders not joined; the condition: ``"repeat"`` (asked again), ``"protocol"`` (in other words),
-        ``"answer_format"``, or a column of your own, such as the month it was asked in (drift).
+    verdicts : pandas.DataFrame, orders not joined
+    by : ``"repeat"`` (asked again), ``"protocol"`` (other words), ``"answer_format"``, or a column of your own, such as a month
     rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns

@@ -29,21 +29,20 @@ BASE = "reference"
 def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
-    Orders are joined first. A judge that contradicts itself is right by half; one with probabilities, if their mean is above a
+    Orders are joined first. A judge that contradicts itself is right by half; one with probabilities, if their mean is above
     half.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame, the table of verdicts; each compares a reply by ``reference`` with a probe made from it
-    expected, alpha : mapping of str to str, float
-        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction; for Holm's procedure over a judge's probes.
+    expected, alpha : probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction; for Holm's procedure
 
     Returns
     -------
     pandas.DataFrame
         One row a judge and probe: ``right`` (share of dialogues in which the unspoilt reply is preferred), Wilson's ``ci_low``
-        and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test over dialogues), ``p_holm``, ``contradicted`` (share of
-        pairs), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test over dialogues), ``p_holm`` (over a judge's probes),
+        ``contradicted`` (share of pairs), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
 
     Raises
     ------

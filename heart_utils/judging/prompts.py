@@ -1,7 +1,4 @@
-"""What judges and coders read: rubrics, protocols and the words around them, from what stays the same to what varies.
-
-So a server that keeps the prefix of its last prompts reads most of each only once. The words themselves are in ``data``.
-"""
+"""What judges and coders read, the same words first, so that a server that keeps prefixes reads most of a prompt only once."""
 
 from __future__ import annotations
 
@@ -111,8 +108,7 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
 
     Parameters
     ----------
-    name_or_path : str or path
-        A bare name means ``data/rubrics/<name>.yaml``; with a separator or a suffix it is a file with the same keys.
+    name_or_path : str or path, a name in ``data/rubrics``; or with a separator or suffix a file with the same keys
 
     Returns
     -------
@@ -469,8 +465,7 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 
     Parameters
     ----------
-    protocol, rubric : how judges are asked, and about which dimensions
-    answer_format : str, ``"json"`` or ``"logprob"``
+    protocol, rubric, answer_format : how judges are asked; about which dimensions; ``"json"`` or ``"logprob"``
 
     Returns
     -------

@@ -153,8 +153,7 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe : Recipe
-        Its ``slices`` choose evenly over the set, in its order; calm twins are those of the adversarial histories chosen.
+    recipe : Recipe, whose ``slices`` choose evenly, in the set's order; calm twins are those of the adversarial ones chosen
 
     Returns
     -------
@@ -221,10 +220,8 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
 
     Parameters
     ----------
-    recipe : Recipe, who answers
-    histories : pandas.DataFrame, what is answered
-    ledger, **how
-        As in :func:`heart_utils.judging.respond.collect_replies`: where calls are kept; ``mode``, ``plan``, ``progress``, ...
+    recipe, histories : Recipe, pandas.DataFrame; who answers; what is answered
+    ledger, **how : as in :func:`heart_utils.judging.respond.collect_replies`; ``mode``, ``plan``, ``progress``, ...
 
     Returns
     -------
@@ -282,10 +279,8 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
 
     Parameters
     ----------
-    recipe : Recipe, who is asked, and how
-    step : str
-        ``"verdicts"`` on comparisons, ``"scores"`` of replies alone, ``"codes"`` for what replies do, and where the recipe says
-        so verdicts on ``"probes"`` with known answers, or ``"again"`` on some pairs; these two are no part of the run's own.
+    recipe, step : who is asked; ``"verdicts"``, ``"scores"`` of replies alone, ``"codes"``; ``"probes"`` or ``"again"``
+        The last two, on replies with known answers or on some pairs again, are no part of the run's own verdicts.
     *tables : pandas.DataFrame
         Histories, replies and comparisons, in this order; scores and codes need no comparisons, probes no table.
     **how
@@ -304,11 +299,10 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
     --------
     >>> from heart_utils import open_ledger
     >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
-    >>> histories = recipe_histories(recipe).head(2)
-    >>> replies = recipe_replies(recipe, histories, ledger=ledger, mode="dry")
-    >>> tables = histories, replies, recipe_comparisons(recipe, replies)
-    >>> recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)["n_calls"].tolist()  # by protocol
-    [40, 20]
+    >>> replies = recipe_replies(recipe, recipe_histories(recipe), ledger=ledger, mode="dry")
+    >>> tables = recipe_histories(recipe), replies, recipe_comparisons(recipe, replies)
+    >>> recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)["protocol"].tolist()
+    ['heart', 'heart-release']
     """
     if step not in STEPS:
         raise RecipeError(f"There is no step {step!r}; there are {', '.join(STEPS)}.")

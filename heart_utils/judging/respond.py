@@ -68,13 +68,11 @@ def collect_replies(
     Parameters
     ----------
     histories : pandas.DataFrame, the table of histories; those flagged ``ends_with_supporter`` get no reply
-    responders : sequence of Model or str, models, and the names of :data:`PROBES`
-    ledger : Ledger, where calls are kept
+    responders, ledger : models, and the names of :data:`PROBES`; where calls are kept
     repeats, instructions : replies of each model to each history, and what it is told first; a probe always says the same, once
     language : str, optional
         Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length, the answer taken as it is.
-    max_concurrency : int, optional
-        More than 1 is faster, and replies whose times were taken beside others are flagged ``timed_beside_others``.
+    max_concurrency : more than 1 is faster, and replies timed beside others are flagged ``timed_beside_others``
     plan : bool, ask nothing, and say what it would take, model by model
     **asking
         ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``. In mode ``"dry"`` a reply that is not recorded is 40 words

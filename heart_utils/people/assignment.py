@@ -27,10 +27,8 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
 
     Parameters
     ----------
-    comparisons : pandas.DataFrame
-        One row per comparison, with ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
-    pairs_per_history : int, a history with fewer keeps all it has
-    rng : numpy.random.Generator, orders the histories, and breaks ties
+    comparisons : pandas.DataFrame, with ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``
+    pairs_per_history, rng : a history with fewer keeps all it has; orders the histories, and breaks ties
 
     Returns
     -------
@@ -42,9 +40,8 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
 
     Examples
     --------
-    >>> met = pd.DataFrame({"pair_id": ["p1", "p2", "p3"], "history_id": "h1", "responder_a": ["x", "x", "y"],
-    ...     "responder_b": ["y", "z", "z"]})
-    >>> len(choose_pairs(met, pairs_per_history=2, rng=np.random.default_rng(1)))
+    >>> met = {"pair_id": ["p", "q", "r"], "history_id": "h", "responder_a": ["x", "x", "y"], "responder_b": ["y", "z", "z"]}
+    >>> len(choose_pairs(pd.DataFrame(met), pairs_per_history=2, rng=np.random.default_rng(1)))
     2
     """
     _check_columns(comparisons, ("pair_id", "history_id", "responder_a", "responder_b"))
@@ -77,20 +74,17 @@ def assign_raters(
     n_checks: int = 0,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Share comparisons out among the seats of a study.
+    """Share comparisons out among the seats of a study; a seat is what one rater will do, in order.
 
-    A seat is what one rater will do, in order. Loads, and how often a pair is shown in either order, differ by at most one, for
-    each pair, each rater and each pair of responders: ratings link pairs to seats as the edges of a bipartite graph, which can
-    always be split in two with no vertex off by more than one.
+    Loads, and how often a pair is shown in either order, differ by at most one, for each pair, rater and pair of responders:
+    ratings link pairs to seats as the edges of a bipartite graph, which can be split in two with no vertex off by more than
+    one.
 
     Parameters
     ----------
-    comparisons : pandas.DataFrame
-        The table ``comparisons``, with both orders of each pair (``pair_replies(..., orders="both")``).
-    raters_per_pair : int or mapping of str to int
-        How many rate each pair; a mapping from ``pair_id`` gives some pairs more, or tops up those that lack votes (0: none).
-    load, n_checks : int
-        The most comparisons that a rater is asked for, and attention checks besides, spread over the seat and never first.
+    comparisons : pandas.DataFrame, with both orders of each pair (``pair_replies(..., orders="both")``)
+    raters_per_pair : how many rate each pair; a mapping from ``pair_id`` gives some more, or tops up (0: none)
+    load, n_checks : the most comparisons a rater, and attention checks besides, spread over the seat and never first
     rng : numpy.random.Generator, the source of chance
 
     Returns
@@ -105,8 +99,8 @@ def assign_raters(
 
     Examples
     --------
-    >>> both = pd.DataFrame({"comparison_id": ["c1", "c2"], "pair_id": "p1", "history_id": "h1",
-    ...     "responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]})
+    >>> both = {"comparison_id": ["c", "d"], "pair_id": "p", "history_id": "h", "responder_a": "x", "responder_b": "y"}
+    >>> both = pd.DataFrame(both | {"order": ["ab", "ba"]})
     >>> assign_raters(both, raters_per_pair=2, load=5, rng=np.random.default_rng(1))[["seat", "order"]].to_numpy().tolist()
     [['seat-001', 'ab'], ['seat-002', 'ba']]
     """

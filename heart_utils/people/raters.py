@@ -90,8 +90,7 @@ def import_study(
     Parameters
     ----------
     run : Run, whose histories and replies were shown
-    source : pathlib.Path
-        The folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies must be the run's.
+    source : folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies must be the run's
     statement : mapping, optional, the rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own
     redact : str, what is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply, contacts alone)
     withdrawn : sequence of str, people who asked that their answers be deleted, as they were named in the study
@@ -105,8 +104,8 @@ def import_study(
     Raises
     ------
     StudyError
-        If there is no rater statement, a comparison was judged twice or never shown to who judged it, the export is cut
-        short, or one person has two spellings.
+        If there is no rater statement, a comparison was judged twice or never shown to who judged it, the export is cut short,
+        or one person has two spellings.
 
     Examples
     --------

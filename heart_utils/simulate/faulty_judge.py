@@ -82,8 +82,7 @@ def recover_faults(
 
     Parameters
     ----------
-    n_pairs, rng, n_resamples, ci_level
-        Pairs of each judge; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    rng, n_pairs, n_resamples, ci_level : of each judge; else as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
