@@ -62,13 +62,13 @@ def pairwise_agreement(
 ) -> Agreement:
     """Measure how often two parties say the same of a pair of replies, and how far beyond what the authors alone foretell.
 
-    Every vote of one party is compared with every vote of the other on the same pair, as by Zheng et al. (2023),
+    Every vote of one party meets every vote of the other on the same pair, as by Zheng et al. (2023),
     https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`.
 
     Parameters
     ----------
     verdicts, between : the table, joined by ``combine_orders``; two of ``"human"``, ``"model"`` and raters' names, people first
-    ties : {"include", "exclude"}, whether a tie is an answer like the others, or only pairs of votes count that both decided
+    ties : {"include", "exclude"}, whether a tie is an answer, or only pairs of votes count that both decided
     by : sequence of str
         Columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``: ``"ambiguous"`` if the other
         people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"``.
@@ -78,7 +78,7 @@ def pairwise_agreement(
     Returns
     -------
     Agreement
-        ``.table`` has one row a group: ``agreement``; ``author_only``, what the commonest answer on these two authors in
+        Its ``table`` has one row a group: ``agreement``; ``author_only``, what the commonest answer on these two authors in
         *other* dialogues would reach; ``advantage``, their difference; ``kappa``, with :math:`p_e` from the share of ties
         alone; ``kappa_within``, from each pair of authors' own margins; each with ``_low`` and ``_high``; ``ci_level``,
         ``n_votes`` (pairs of votes), ``n_pairs`` (of replies), ``n_clusters``, ``decided_share``, ``provisional``.

@@ -33,13 +33,13 @@ def agreement_with_baselines(
 ) -> pd.DataFrame:
     """Compare a judge's agreement with people and that of guesses that read nothing, on the same pairs of decided votes.
 
-    Each baseline learns from people's votes in *other* clusters: ``author_only`` (whom they preferred of these two authors),
-    each of `gaps` (whether they prefer more of it), ``style`` (all of several, by logistic regression) and ``first_shown``.
+    Guesses learn from people's votes in *other* clusters: ``author_only`` (whom they preferred of these two authors), each of
+    `gaps` (whether they prefer more of it), ``style`` (all of several, by logistic regression) and ``first_shown``.
 
     Parameters
     ----------
-    between, gaps : tuple of str, pandas.DataFrame
-        People, and who is compared or None; by ``pair_id`` a column a feature, a minus b, a missing value being zero.
+    between : tuple of str, people, and who is compared with them, or None for the guesses alone
+    gaps : pandas.DataFrame, by ``pair_id`` a column a feature, a minus b, a missing value being zero
     verdicts, by, cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
 
@@ -55,10 +55,10 @@ def agreement_with_baselines(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("pqrs") * 2, "dialogue_id": list("defg") * 2, "rater": ["ann"] * 4 + ["llm"] * 4,
-    ...     "rater_kind": ["human"] * 4 + ["model"] * 4, "responder_a": "x", "responder_b": "y", "verdict": list("aaabaabb")})
+    >>> votes = pd.DataFrame({"pair_id": list("pqpq"), "dialogue_id": list("dede"), "responder_a": "x", "responder_b": "y",
+    ...     "rater": ["ann", "ann", "llm", "llm"], "rater_kind": ["human"] * 2 + ["model"] * 2, "verdict": list("aaab")})
     >>> agreement_with_baselines(votes, by=[], n_resamples=0)["agreement"].tolist()  # of the model, and by author alone
-    [0.75, 0.75]
+    [0.5, 1.0]
     """
     if "ambiguity" in by:
         raise AgreementError("by must be columns that all votes on a pair share, or 'rater'; ambiguity differs by vote.")

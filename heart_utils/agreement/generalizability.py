@@ -23,8 +23,7 @@ MOST_DIALOGUES = 10_000
 class Components:
     """Where the variance of scores comes from."""
 
-    # one row a component (``"responder"``, ``"responder:dialogue"``, ..., ``"rest"``): ``estimate``, ``variance`` (the
-    # estimate, or 0 where it is negative), ``share`` of all variance, ``clipped`` (whether it was negative)
+    # one row a component: ``estimate``, ``variance`` (0 where that is negative, as ``clipped`` says), ``share`` of all variance
     table: pd.DataFrame
     n_dialogues: int  # what entered
     n_raters: int
@@ -44,8 +43,7 @@ def variance_components(scores: pd.DataFrame) -> Components:
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        One dimension, judges and people apart. Repeats are averaged; a dialogue with a missing score is left out.
+    scores : one dimension, judges and people apart; repeats are averaged; a dialogue with a missing score is left out
 
     Returns
     -------
@@ -73,8 +71,7 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
 
     Parameters
     ----------
-    verdicts, panels : pandas.DataFrame, int
-        The verdicts table, one dimension; to how many panels votes on a dialogue go in turn. Each panel is then a rater.
+    verdicts, panels : one dimension; to how many panels votes on a dialogue go in turn, each then being a rater
 
     Returns
     -------
@@ -108,10 +105,9 @@ def cheapest_design(
 
     Parameters
     ----------
-    components, reliability, same_raters
-        From :func:`variance_components`; from 0 to 1; whether these raters score, or others like them.
-    cost_dialogue, cost_rating, most_raters
-        Cost of a dialogue with all replies, and of one rater for it; the most raters to try, of the same at most those there.
+    components, reliability : from :func:`variance_components`; from 0 to 1
+    cost_dialogue, cost_rating : cost of a dialogue with all replies, and of one rater for it
+    most_raters, same_raters : the most to try; whether these raters score (at most as many), or others like them
 
     Returns
     -------
@@ -147,9 +143,8 @@ def check_reliability(
 
     Parameters
     ----------
-    scores, n_dialogues, raters, n_halves, rng
-        As in :func:`variance_components`; dialogues a study, of which a half must hold two; whether ``"all"`` raters score both
-        studies or ``"another"`` the second; random halves, and their source of chance.
+    scores, n_dialogues : as in :func:`variance_components`; dialogues a study, of which a half must hold two
+    raters, n_halves, rng : whether ``"all"`` score both studies or ``"another"`` the second; random halves, and their source
 
     Returns
     -------

@@ -48,13 +48,12 @@ def cohen_kappa(
 ) -> Coefficient:
     r"""Compute Cohen's kappa of two raters, plain or weighted: chance means that each keeps their own habits.
 
-    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}` [Cohen (1968),
-    https://doi.org/10.1037/h0026256]. A table of verdicts is averaged with its transpose: a and b are arbitrary names.
+    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`; verdicts are averaged
+    with their transpose, since a and b are arbitrary names. Source: Cohen (1968), https://doi.org/10.1037/h0026256
 
     Parameters
     ----------
-    table, weights : pandas.DataFrame, {"linear", "quadratic", None}
-        Verdicts or scores on one dimension, of units that both raters answered; credit for near misses, by distance.
+    table, weights : verdicts or scores on one dimension; None, or credit for near misses: ``"linear"`` or ``"quadratic"``
     cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; without a cluster each unit is its own.
 
@@ -111,8 +110,7 @@ def gwet_ac(
 
     Parameters
     ----------
-    table, cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`. Units with one answer enter the shares :math:`\pi`, not the agreement.
+    table, cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`; a unit with one answer counts in :math:`\pi` alone
 
     Returns
     -------
@@ -162,8 +160,8 @@ def krippendorff_alpha(
 
     Parameters
     ----------
-    table, level, cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`; distance is ``"nominal"``, ``"ordinal"`` (verdicts: a, tie, b) or ``"interval"``.
+    table, cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`
+    level : {"nominal", "ordinal", "interval"}, what distance means; verdicts are ordered a, tie, b
 
     Returns
     -------
@@ -219,7 +217,7 @@ def icc(
 
     Parameters
     ----------
-    scores, kind, raters : one dimension; absolute agreement or consistency, of one rater or of the mean of all; which raters
+    scores, kind, raters : one dimension; ``"A,1"`` (agreement), ``"C,1"`` (consistency), of the mean ``"A,k"``, ``"C,k"``; who
     cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`; only replies that all raters scored enter
 
     Returns
@@ -260,14 +258,13 @@ def judge_reliability(
 
     Parameters
     ----------
-    scores, person, of, kinds
-        The scores table, where a row left out takes the reply out for that judge; with whom; whether rows are means of each
-        ``"responder"``, or replies (None); as `kind` of :func:`icc`.
+    scores, person : where a row left out takes the reply out for that judge; with whom
+    of, kinds : whether rows are means of each ``"responder"``, or replies (None); as `kind` of :func:`icc`
 
     Returns
     -------
-    pandas.DataFrame
-        One row per ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), and ``n_rows`` that enter.
+    pandas.DataFrame : a row a ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), ``n_rows`` that
+    enter
 
     Raises
     ------

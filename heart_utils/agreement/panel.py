@@ -28,9 +28,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 
     Parameters
     ----------
-    table, judge, epsilon : pandas.DataFrame, str, float
-        Verdicts or scores with ``rater_kind``; the judge's name; what it is forgiven for being cheap, from 0 to 1, stated
-        beforehand: 0.2 against experts, 0.1 against a crowd.
+    table, judge : verdicts or scores with ``rater_kind``; the judge's name
+    epsilon : float from 0 to 1, what a judge is forgiven for being cheap: beforehand 0.2 against experts, 0.1 against a crowd
 
     Returns
     -------
@@ -44,8 +43,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 
     Examples
     --------
-    >>> said = {"x": np.arange(40), "y": np.arange(40) + 2, "z": np.arange(40) - 2, "llm": np.arange(40)}
-    >>> scores = pd.DataFrame(said).rename_axis("reply_id").reset_index().melt("reply_id", var_name="rater", value_name="score")
+    >>> scores = pd.DataFrame({"reply_id": np.tile(np.arange(40), 4), "rater": np.repeat(["x", "y", "z", "llm"], 40)})
+    >>> scores["score"] = scores["reply_id"] + np.repeat([0, 2, -2, 0], 40)
     >>> scores["rater_kind"] = np.where(scores["rater"] == "llm", "model", "human")
     >>> alternative_annotator_test(scores, "llm", epsilon=0.2)["rejected"].tolist()
     [True, True, True]
@@ -89,8 +88,8 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
 
     Parameters
     ----------
-    table, n_resamples, ci_level, rng
-        Scores or verdicts on one dimension; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    table : pandas.DataFrame, scores or verdicts on one dimension
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
@@ -104,10 +103,9 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
 
     Examples
     --------
-    >>> truth, shared, noise = np.random.default_rng(1).normal(size=(3, 400))
-    >>> said = {"ann": truth + noise, "bob": truth - noise, "j1": truth + shared, "j2": truth + shared + 0.01 * noise}
-    >>> scores = pd.DataFrame(said).rename_axis("reply_id").reset_index().melt("reply_id", var_name="rater", value_name="score")
-    >>> scores["rater_kind"] = np.where(scores["rater"].str.startswith("j"), "model", "human")
+    >>> truth, bias, noise = np.random.default_rng(1).normal(size=(3, 400))
+    >>> scores = pd.DataFrame({"score": np.r_[truth + noise, truth - noise, [*truth + bias] * 2], "reply_id": [*range(400)] * 4})
+    >>> scores = scores.assign(rater=np.repeat(["ann", "bob", "j1", "j2"], 400), rater_kind=np.repeat(["human", "model"], 800))
     >>> effective_judges(scores.assign(dialogue_id=scores["reply_id"]), n_resamples=0)["rho"].round(1).tolist()  # err as one
     [1.0]
     """
@@ -186,15 +184,15 @@ def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: Array
     """Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
     Thresholds that accept 30, 40, ... 100 % of verdicts are tested in turn until one fails: the upper 95 % bound (Clopper and
-    Pearson's, at the effective number of votes) on the share that people contradict exceeds `risk`. Below 40 clusters it is
-    approximate. Sources: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052; Jung et al. (2024),
+    Pearson's, at the effective number of votes; approximate below 40 clusters) on the share that people contradict exceeds
+    `risk`. Source: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052; Jung et al. (2024),
     https://arxiv.org/abs/2407.18370
 
     Parameters
     ----------
-    wrong, confidence, cluster, risk : array-like, array-like, array-like, float
-        One entry a vote of a person: 1 if the judge's verdict differs; how sure the judge is, from what it said alone, such as
-        ``abs(2 * p_a - 1)``; what was sampled. The highest share of wrong verdicts to accept.
+    wrong, cluster : one entry a vote of a person, 1 if the judge's verdict differs, else 0; what was sampled
+    confidence, risk : how sure the judge says it is, such as ``abs(2 * p_a - 1)``; the highest share of wrong verdicts to
+    accept
 
     Returns
     -------

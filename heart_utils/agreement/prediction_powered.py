@@ -91,14 +91,11 @@ def prediction_powered_ratings(
 
     Parameters
     ----------
-    verdicts, dimension, judge, cluster
-        Orders joined, what people judged being a random part; a line of the rubric; a rater, or ``"model"`` for the mean of all
-        judges; the unit that was drawn.
-    rater, stands_for : str, optional
-        Columns: who judged, where people would be drawn again too (two-way variance); and one over the chance that people were
-        asked about this pair of this dialogue, where chances differ.
-    weight, ci_level : float
-        Fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full; level of the intervals.
+    verdicts, dimension : orders joined, what people judged being a random part; a line of the rubric
+    judge, cluster : a rater, or ``"model"`` for the mean of all judges; the unit that was drawn
+    rater : str, optional, column of who judged, where people would be drawn again too (two-way variance)
+    stands_for : str, optional, column of one over the chance that people were asked about a pair, where chances differ
+    weight, ci_level : fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full; of the intervals
 
     Returns
     -------

@@ -25,10 +25,10 @@ def rank_agreement(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    r"""Compare how two parties order the replies of one history, history by history.
+    r"""Compare how two parties order the replies of one history: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239.
 
-    Kendall's :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs of two raters'
-    differences, averaged over histories in which both told some replies apart. Source: https://doi.org/10.1093/biomet/33.3.239
+    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs of two raters' differences,
+    averaged over histories in which both told some replies apart.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def rank_agreement(
     Returns
     -------
     pandas.DataFrame
-        One row a ``dimension``: ``tau``, ``tau_low``, ``tau_high``, ``ci_level``, ``n_histories``, ``n_defined``,
-        ``n_clusters``, ``provisional``.
+        By ``dimension``: ``tau``, ``tau_low``, ``tau_high``, ``ci_level``, ``n_histories``, ``n_defined``, ``n_clusters``,
+        ``provisional``.
 
     Raises
     ------
@@ -105,10 +105,9 @@ def track_recipients(
 
     Parameters
     ----------
-    values, histories : pandas.DataFrame
-        One row a ``history_id`` and combination of the columns of `by`, with ``value``; the table with the seeker's answers.
-    by, outcomes, n_resamples, ci_level, rng
-        Columns of `values`; which of :data:`OUTCOMES`; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    values : one row a ``history_id`` and combination of the columns of `by`, with ``value``
+    histories, by, outcomes : the table with the seeker's answers; columns of `values`; which of :data:`OUTCOMES`
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------

@@ -48,9 +48,8 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
 
     Parameters
     ----------
-    verdicts, raters, dimension
-        The table of one panel (``seconds`` and ``position`` are used if there); of attention checks, if any; a line of the
-        rubric.
+    verdicts : pandas.DataFrame, of one panel; ``seconds`` and ``position`` are used if they are there
+    raters, dimension : the table of attention checks, if any; the line of the rubric that all were asked
 
     Returns
     -------
@@ -179,8 +178,8 @@ def rate_writers(
 
     Parameters
     ----------
-    verdicts, comparisons, replies, responders, dimension
-        The tables of these names, the last, if given, for kinds on boards; a line of the rubric.
+    verdicts, comparisons, replies, responders : the tables of these names, the last, if given, for kinds on boards
+    dimension : str, a line of the rubric
     n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
