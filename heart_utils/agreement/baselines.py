@@ -169,8 +169,8 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
 
     Parameters
     ----------
-    verdicts, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`; people's decided verdicts count.
+    verdicts : pandas.DataFrame, of which people's decided verdicts count
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------

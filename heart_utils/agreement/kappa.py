@@ -54,8 +54,7 @@ def cohen_kappa(
     Parameters
     ----------
     table, weights : verdicts or scores on one dimension; None, or credit for near misses: ``"linear"`` or ``"quadratic"``
-    cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; without a cluster each unit is its own.
+    cluster, n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; None: each unit its own
 
     Returns
     -------
@@ -263,8 +262,7 @@ def judge_reliability(
 
     Returns
     -------
-    pandas.DataFrame : a row a ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), ``n_rows`` that
-    enter
+    pandas.DataFrame : a row a ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), ``n_rows``
 
     Raises
     ------

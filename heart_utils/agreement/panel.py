@@ -83,8 +83,8 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
     r"""Estimate how many judges with independent errors a panel of k amounts to: :math:`k / (1 + (k - 1) \rho)`.
 
     Here :math:`\rho` is the mean covariance of two judges' errors over their mean variance. Errors are taken against
-    *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`; with one person a unit, :math:`(1 - R) var(H)` is taken off for a
-    reliability R.
+    *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`; if one person alone answers, :math:`(1 - R) var(H)` is taken off for
+    a reliability R.
 
     Parameters
     ----------
@@ -103,8 +103,8 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
 
     Examples
     --------
-    >>> truth, bias, noise = np.random.default_rng(1).normal(size=(3, 400))
-    >>> scores = pd.DataFrame({"score": np.r_[truth + noise, truth - noise, [*truth + bias] * 2], "reply_id": [*range(400)] * 4})
+    >>> truth, bad, noise = np.random.default_rng(1).normal(size=(3, 400))
+    >>> scores = pd.DataFrame({"reply_id": [*range(400)] * 4, "score": np.r_[truth + noise, truth - noise, [*truth + bad] * 2]})
     >>> scores = scores.assign(rater=np.repeat(["ann", "bob", "j1", "j2"], 400), rater_kind=np.repeat(["human", "model"], 800))
     >>> effective_judges(scores.assign(dialogue_id=scores["reply_id"]), n_resamples=0)["rho"].round(1).tolist()  # err as one
     [1.0]
@@ -191,8 +191,7 @@ def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: Array
     Parameters
     ----------
     wrong, cluster : one entry a vote of a person, 1 if the judge's verdict differs, else 0; what was sampled
-    confidence, risk : how sure the judge says it is, such as ``abs(2 * p_a - 1)``; the highest share of wrong verdicts to
-    accept
+    confidence, risk : how sure the judge says it is, such as ``abs(2 * p_a - 1)``; the highest share of wrong verdicts
 
     Returns
     -------

@@ -29,8 +29,7 @@ WITH_JUDGE, BY_PEOPLE = ("strength", "ci_low", "ci_high"), ("people_strength", "
 class PoweredRatings:
     """Strengths from people's verdicts, sharpened by a judge's."""
 
-    # one row a responder, the strongest first: ``responder``, ``strength``, ``ci_low``, ``ci_high``, ``ci_level``; from people
-    # alone ``people_strength``, ``people_low``, ``people_high``; from the judge alone ``judge_strength``, without interval.
+    # one row a responder, the strongest first; ``people_...`` is from people alone, ``judge_...`` (no interval) from the judge
     table: pd.DataFrame
     weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
     rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
@@ -103,8 +102,8 @@ def prediction_powered_ratings(
 
     Raises
     ------
-    AgreementError, NotComparableError
-        If people judged fewer than five dialogues, or the judge not all of these or no others; or responders are not linked.
+    AgreementError : if people judged fewer than five dialogues, or the judge not all of these or no others
+    NotComparableError : if comparisons do not link all responders
 
     Examples
     --------

@@ -28,7 +28,7 @@ def rank_agreement(
     r"""Compare how two parties order the replies of one history: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239.
 
     :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs of two raters' differences,
-    averaged over histories in which both told some replies apart.
+    is averaged over histories in which both told some replies apart.
 
     Parameters
     ----------
@@ -38,8 +38,7 @@ def rank_agreement(
     Returns
     -------
     pandas.DataFrame
-        By ``dimension``: ``tau``, ``tau_low``, ``tau_high``, ``ci_level``, ``n_histories``, ``n_defined``, ``n_clusters``,
-        ``provisional``.
+        By ``dimension``: ``tau`` with its interval, ``n_histories``, ``n_defined``, ``n_clusters``, ``provisional``.
 
     Raises
     ------

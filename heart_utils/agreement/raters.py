@@ -132,8 +132,7 @@ class WriterRatings:
 
     pooled: Ratings = field(repr=False)  # the board on which all writers are one responder
     split: Ratings = field(repr=False)  # the board on which each writer is a responder, named ``human/writer-1a2b``
-    # one row per writer, best first: ``writer``, ``gap`` (strength less the mean of all who are no writers), ``ci_low``,
-    # ``ci_high`` (dialogues like these), ``n_dialogues``, ``n_verdicts``, ``enough`` (ten dialogues, and not penalised).
+    # one row per writer, best first, intervals for dialogues like these; ``enough``: ten dialogues or more, and not penalised
     writers: pd.DataFrame
     average: float  # the mean of the gaps, each writer weighing the same: the average human
     these_low: float  # its interval for these writers and dialogues like these

@@ -29,8 +29,7 @@ BASE = "reference"
 def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
-    Orders are joined first. A judge that contradicts itself is right by half; one with probabilities, if their mean is above
-    half.
+    Orders are joined first. A judge that contradicts itself is right by half; probabilities are averaged.
 
     Parameters
     ----------
@@ -50,11 +49,10 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
 
     Examples
     --------
-    >>> ids, names = np.arange(8).repeat(2), {"rater": "judge", "responder_a": "echo", "responder_b": "reference"}
-    >>> verdicts = pd.DataFrame({"dialogue_id": ids, "pair_id": ids, "order": ["ab", "ba"] * 8, "verdict": "b", "repeat": 0})
-    >>> verdicts = verdicts.assign(dimension="overall", state="valid", **names)
-    >>> grade_probes(verdicts, {"echo": "worse"})[["right", "p", "outcome"]].values.tolist()  # 2 / 2^8
-    [[1.0, 0.0078125, 'tells']]
+    >>> verdicts = pd.DataFrame({"dialogue_id": range(8), "pair_id": range(8), "order": "ab", "verdict": "b", "repeat": 0})
+    >>> names = {"rater": "judge", "responder_a": "echo", "responder_b": "reference", "dimension": "overall"}
+    >>> grade_probes(verdicts.assign(state="valid", **names), {"echo": "worse"})[["right", "p"]].values.tolist()  # 2 / 2^8
+    [[1.0, 0.0078125]]
     """
     strange = sorted(set(expected.values()) - set(OUTCOMES))
     if strange:

@@ -43,8 +43,8 @@ def self_preference(
     """Estimate self-preference of each judge and dimension, and its divergence from people.
 
     The judge's mean of its own family's replies less that of neutral models', minus the same difference of judges of other
-    families, or of people. A reply counts where all of them gave it a valid score. On the scale ``logit`` each mean is first
-    taken to its place between the lowest and the highest score.
+    families, or of people. A reply counts where all gave it a valid score. On the scale ``logit`` each mean is taken to its
+    place between the lowest and the highest score.
 
     Parameters
     ----------
@@ -56,8 +56,7 @@ def self_preference(
     pandas.DataFrame
         One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``: ``estimate``, ``se``, ``ci_low``,
         ``ci_high``, ``p``, ``p_holm`` (over judges and dimensions), ``own_judge`` and ``own_others`` (the two differences),
-        ``ceiling`` (share of the judge's own and neutral scores at the top), ``n_replies``, ``n_left_out``, ``n_clusters``,
-        ``provisional``, ``why`` (empty, or why there is no estimate).
+        ``ceiling`` (share of these scores at the top), ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why``.
 
     Raises
     ------

@@ -51,8 +51,7 @@ def pair_replies(
 
     Raises
     ------
-    DesignError, TableError
-        If an option is unknown, a column or a name is missing, a reply_id stands twice, or nothing can be paired.
+    DesignError, TableError : if an option is unknown, a column or name is missing, a reply_id repeats, or nothing can be paired
 
     Warns
     -----

@@ -67,8 +67,7 @@ def collect_verdicts(
 
     Parameters
     ----------
-    histories, replies, comparisons, judges
-        As in :func:`plan_questions`; each judge answers in its own ``answer_format``, scores in JSON.
+    histories, replies, comparisons, judges : as in :func:`plan_questions`; scores are asked for in JSON
     ledger, plan : where calls are kept; whether to ask nothing and say what it takes by judge, protocol and answer format
     **how
         The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"``
@@ -171,8 +170,7 @@ def plan_questions(
 
     Raises
     ------
-    JudgeError, TableError
-        If a comparison does not fit the tables or has no order, judges repeat each other, or the protocol asks otherwise.
+    JudgeError, TableError : if a comparison does not fit the tables or protocol or has no order, or two judges share a name
 
     Examples
     --------

@@ -123,8 +123,7 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Returns
     -------
-    pandas.DataFrame
-        Indexed by ``reply_id``, a column of 0 and 1 a feature; for :func:`heart_utils.judges.position.feature_bias`.
+    pandas.DataFrame : by ``reply_id`` a column of 0 and 1 a feature; for :func:`heart_utils.judges.position.feature_bias`
 
     Examples
     --------

@@ -116,8 +116,7 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
 
     Raises
     ------
-    RubricError
-        If there is no such file, a key is missing, unknown or empty, or a dimension's name cannot be used or stands twice.
+    RubricError : if there is no such file, a key is missing, unknown or empty, or a dimension's name is unusable or repeats
 
     Examples
     --------

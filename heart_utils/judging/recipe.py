@@ -72,8 +72,7 @@ class Recipe:
     budget_usd: float | None = None  #: What the run may spend, ever.
     max_concurrency: Positive | None = None  #: Judging calls in flight, all judges together.
     recorded: str | None = None  #: A file of recorded calls that the ledger is seeded with, from the project's root.
-    #: ``heartbench``, or a file like its own: each question is answered in the responders' own length, and the judges go
-    #: through its rubric item by item; there are no histories, pairs or protocols to name.
+    #: ``heartbench``, or a file like its own, whose rubric judges go through item by item: no histories, pairs or protocols.
     questions: str | None = None
     n_questions: Positive | None = None  #: So many of them, those with the shortest texts: a small model's context is short.
     language: Literal["zh", "en"] = "zh"  #: Of what models are told about them.
@@ -279,13 +278,10 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
 
     Parameters
     ----------
-    recipe, step : who is asked; ``"verdicts"``, ``"scores"`` of replies alone, ``"codes"``; ``"probes"`` or ``"again"``
-        The last two, on replies with known answers or on some pairs again, are no part of the run's own verdicts.
-    *tables : pandas.DataFrame
-        Histories, replies and comparisons, in this order; scores and codes need no comparisons, probes no table.
-    **how
-        ``ledger``; ``plan=True`` asks nothing, and says what it would take; else what
-        :func:`heart_utils.judging.judge.collect_verdicts` takes about asking: ``mode``, ``budget_usd``, ...
+    recipe : Recipe, who is asked, and how
+    step : ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are no part of the run's own
+    *tables : histories, replies and comparisons, in this order; scores and codes need no comparisons, probes no table
+    **how : ``ledger``, ``plan``, ``mode``, ``budget_usd``, ... as in :func:`heart_utils.judging.judge.collect_verdicts`
 
     Returns
     -------

@@ -77,8 +77,7 @@ def assign_raters(
     """Share comparisons out among the seats of a study; a seat is what one rater will do, in order.
 
     Loads, and how often a pair is shown in either order, differ by at most one, for each pair, rater and pair of responders:
-    ratings link pairs to seats as the edges of a bipartite graph, which can be split in two with no vertex off by more than
-    one.
+    a bipartite graph can be split in two with no vertex off by more than one.
 
     Parameters
     ----------

@@ -98,14 +98,12 @@ def import_study(
 
     Returns
     -------
-    ImportedStudy
-        A page answered but for its side is ``abstained``; one never answered has no row, and is counted in ``raters``.
+    ImportedStudy : a page answered but for its side is ``abstained``; one never answered is counted in ``raters`` alone
 
     Raises
     ------
     StudyError
-        If there is no rater statement, a comparison was judged twice or never shown to who judged it, the export is cut short,
-        or one person has two spellings.
+        If there is no statement, a comparison was judged twice or unseen, the export is cut short, or a name has two spellings.
 
     Examples
     --------

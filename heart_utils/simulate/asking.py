@@ -160,9 +160,8 @@ def simulate_designs(
     --------
     >>> from heart_utils.simulate.study import Panel
     >>> how = {"n_dialogues": 40, "people": Panel("human", 30, 2), "judge": Panel("model", 1, 1)}
-    >>> found = simulate_designs({"x": 0.5, "y": 0.0, "z": -0.5}, n_studies=2, rng=np.random.default_rng(1), **how)
-    >>> found["study"].nunique(), bool(found["covered"].between(0, 1).all())
-    (2, True)
+    >>> simulate_designs({"x": 0.5, "y": 0.0, "z": -0.5}, n_studies=2, rng=np.random.default_rng(1), **how)["study"].nunique()
+    2
     """
     rows = []
     for study in range(n_studies):

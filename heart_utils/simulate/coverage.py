@@ -241,8 +241,7 @@ def check_saving(
 ) -> pd.DataFrame:
     """Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
 
-    Noise of that target is in both squared distances e to it, so :math:`E(e_{people} - e_{powered})`, over the mean variance of
-    people alone, is the share saved.
+    It is :math:`E(e_{people} - e_{powered})`, of squared distances e to theirs, over the mean variance of people alone.
 
     Parameters
     ----------
@@ -306,8 +305,7 @@ def check_coverage(
     Parameters
     ----------
     strengths, panels : as in :func:`heart_utils.simulate.study.simulate_study`; people and one judge
-    n_labelled, rng, n_dialogues, n_studies, ci_level
-        How many dialogues people label, one row each; the source of chance; dialogues a study; studies; the level.
+    n_labelled, rng, n_dialogues, n_studies, ci_level : how many people label, one row each; chance; of a study; studies; level
 
     Returns
     -------
@@ -359,22 +357,20 @@ def simulate_gate(
     r"""Send simulated studies through the gate and note what it says.
 
     A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + 0.5`, each pair in both orders, where :math:`q =
-    \theta + w + e`: strength, what a history does to a responder whenever it answers, and how one reply turned out; w and e
-    have a standard deviation of 0.5.
+    \theta + w + e`: strength, a history's effect (the same for candidate and baseline), and how one reply turned out; w and e
+    have an SD of 0.5.
 
     Parameters
     ----------
     null : {"regenerated", "re-asked"}, whether an equal candidate's replies are written anew, or judged anew
     drop, direct : float, bool; rating points by which it truly lies below; whether baseline and candidate meet
-    mode, max_drop, alpha
-        As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is :func:`heart_utils.gate.compare_anytime`.
+    mode, max_drop, alpha : as in :func:`heart_utils.gate.compare_responders`; or mode ``"anytime"``, as in ``compare_anytime``
     n_studies, n_runs, n_dimensions, n_dialogues : int, candidates tested one after another in each being ``n_runs``
     n_resamples, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
-    pandas.DataFrame
-        One row per study and run: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and ``n_dialogues``.
+    pandas.DataFrame : a row a study and run: ``passed``; of the first dimension ``drop``, ``se``, ``outcome``, ``n_dialogues``
 
     Raises
     ------

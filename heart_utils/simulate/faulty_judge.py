@@ -86,9 +86,7 @@ def recover_faults(
 
     Returns
     -------
-    pandas.DataFrame
-        One row a judge of :data:`PLANTED` and ``measure`` that its ``fault`` moves: ``planted`` (the measure by arithmetic),
-        ``found``, ``ci_low``, ``ci_high``, ``ci_level``, ``simulated``.
+    pandas.DataFrame : by judge of :data:`PLANTED` and ``measure`` its ``fault`` moves: ``planted``, ``found`` with its interval
 
     Examples
     --------

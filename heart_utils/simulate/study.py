@@ -210,8 +210,7 @@ class Study:
     comparisons: pd.DataFrame
     verdicts: pd.DataFrame
     scores: pd.DataFrame
-    # ``dimension``, ``slice``, ``rater_kind``, ``responder``, ``strength`` (in an average dialogue, for an average rater) and
-    # ``marginal``, what a fit to averaged win probabilities tends to, which is the smaller; both have mean zero
+    # ``strength`` for an average dialogue and rater; ``marginal``, what a fit to averaged win probabilities tends to; mean zero
     truth: pd.DataFrame
 
 
@@ -250,8 +249,7 @@ def simulate_study(
     n_dialogues, n_twins : of the slice ``standard``, a history each; with two, ``adversarial`` and ``calm_twin``
     pairs, orders : pairs of replies compared a history; whether a rater sees a pair in one order by chance, or in both
     dimensions, scores : lines of the rubric, any two correlated by 0.8; whether each panel also scores each reply from 1 to 5
-    strength_sd, dialogue_sd, adversarial_sd
-        Standard deviations in log-odds: of strengths, of replies about them, and of what the adversarial slice adds.
+    strength_sd, dialogue_sd, adversarial_sd : in log-odds: of strengths; of replies about them; what that slice adds
 
     Returns
     -------
