@@ -60,36 +60,28 @@ def pairwise_agreement(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Agreement:
-    """Measure how often two parties say the same of a pair of replies, and what that is worth.
+    """Measure how often two parties say the same of a pair of replies, and how far beyond what the authors alone foretell.
 
-    Every vote of one party is compared with every vote of the other on the same pair of replies, as by Zheng et al. (2023),
-    https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`, once with :math:`p_e` from the share of ties
-    alone, since a and b are arbitrary names, and once with :math:`p_e` from each pair of authors' own margins.
+    Every vote of one party meets every vote of the other on the same pair, as by Zheng et al. (2023),
+    https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table, two orders of a pair joined by ``combine_orders``; where these contradict each other it is a tie.
-    between : tuple of str
-        Two parties: ``"human"``, ``"model"`` or a rater's name. People come first: the author-only baseline learns from them.
-    ties : {"include", "exclude"}
-        Whether a tie is an answer like the others, or only pairs of votes count that both decided.
+    verdicts, between : the table, joined by ``combine_orders``; two of ``"human"``, ``"model"`` and raters' names, people first
+    ties : {"include", "exclude"}, whether a tie is an answer, or only pairs of votes count that both decided
     by : sequence of str
-        What divides the rows: columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``:
-        ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"``.
-    cluster : str or two str
-        What is resampled together; ``["dialogue_id", "rater"]`` is for dialogues and people like these, with the same judges.
-    n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+        Columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``: ``"ambiguous"`` if the other
+        people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"``.
+    cluster, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; ``["dialogue_id", "rater"]`` is for people like these too.
 
     Returns
     -------
     Agreement
-        ``.table`` has one row a group: the columns of `by`; ``agreement``, the share of pairs of votes that are the same;
-        ``author_only``, the share that the commonest answer on these two authors in *other* dialogues would reach;
-        ``advantage``, the first minus the second; ``kappa``; ``kappa_within``, beyond habits within pairs of authors; each
-        with ``_low`` and ``_high``; ``ci_level``; ``n_votes`` (pairs of votes), ``n_pairs`` (of replies), ``n_clusters``,
-        ``decided_share`` (pairs of votes without a tie), ``provisional``.
+        Its ``table`` has one row a group: ``agreement``; ``author_only``, what the commonest answer on these two authors in
+        *other* dialogues would reach; ``advantage``, their difference; ``kappa``, with :math:`p_e` from the share of ties
+        alone; ``kappa_within``, from each pair of authors' own margins; each with ``_low`` and ``_high``; ``ci_level``,
+        ``n_votes`` (pairs of votes), ``n_pairs`` (of replies), ``n_clusters``, ``decided_share``, ``provisional``.
 
     Raises
     ------

@@ -31,17 +31,15 @@ def agreement_with_baselines(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    """Put a judge's agreement with people beside that of guesses that read nothing, on the very same votes.
+    """Compare a judge's agreement with people and that of guesses that read nothing, on the same pairs of decided votes.
 
-    Only pairs of votes that both decided are compared. Each baseline learns from people's votes in *other* clusters:
-    ``author_only`` (whom they preferred of these two authors), each column of `gaps` (whether they prefer more of it),
-    ``style`` (all of several columns, by logistic regression) and ``first_shown`` (if votes have an ``order``).
+    Guesses learn from people's votes in *other* clusters: ``author_only`` (whom they preferred of these two authors), each of
+    `gaps` (whether they prefer more of it), ``style`` (all of several, by logistic regression) and ``first_shown``.
 
     Parameters
     ----------
-    between, gaps : tuple of str, pandas.DataFrame
-        People, and who is compared with them, or None for the baselines alone; as ``feature_gaps`` gives them: by ``pair_id``,
-        one column a feature, a minus b. A missing value is a gap of zero.
+    between : tuple of str, people, and who is compared with them, or None for the guesses alone
+    gaps : pandas.DataFrame, by ``pair_id`` a column a feature, a minus b, a missing value being zero
     verdicts, by, cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
 
@@ -53,16 +51,14 @@ def agreement_with_baselines(
 
     Raises
     ------
-    AgreementError
-        As :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides.
+    AgreementError : as :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("pqrs") * 2, "dialogue_id": list("defg") * 2, "rater": ["ann"] * 4 + ["llm"] * 4,
-    ...     "rater_kind": ["human"] * 4 + ["model"] * 4, "responder_a": "x", "responder_b": "y", "verdict": list("aaabaabb")})
-    >>> found = agreement_with_baselines(votes, gaps=pd.DataFrame({"words": [3, 5, 4, -2]}, list("pqrs")), by=[], n_resamples=0)
-    >>> dict(zip(found["who"], found["agreement"]))
-    {'model': 0.75, 'author_only': 0.75, 'words': 1.0}
+    >>> votes = pd.DataFrame({"pair_id": list("pqpq"), "dialogue_id": list("dede"), "responder_a": "x", "responder_b": "y",
+    ...     "rater": ["ann", "ann", "llm", "llm"], "rater_kind": ["human"] * 2 + ["model"] * 2, "verdict": list("aaab")})
+    >>> agreement_with_baselines(votes, by=[], n_resamples=0)["agreement"].tolist()  # of the model, and by author alone
+    [0.5, 1.0]
     """
     if "ambiguity" in by:
         raise AgreementError("by must be columns that all votes on a pair share, or 'rater'; ambiguity differs by vote.")
@@ -166,32 +162,28 @@ class Ceiling:
 
 
 def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> Ceiling:
-    r"""Estimate the ceiling from pairs of replies that three or more people judged, each pair weighing the same.
+    r"""Estimate how often the best possible judge would agree with one person, each pair of replies weighing the same.
 
-    If a share p of people prefers a, the best judge agrees with one of them with probability :math:`m = \max(p, 1-p)`. The
-    distribution of m over pairs is fitted to how votes split (a mixture over a grid, 500 EM steps); its mean is the ceiling.
-    Agreement A of two people bounds it by A and :math:`(1 + \sqrt{2A - 1}) / 2`; with three votes a pair the data say no more.
+    If a share p of people prefers a, it agrees with probability :math:`m = \max(p, 1-p)`; the mean of m, its distribution
+    fitted to how votes split, is the ceiling. Agreement A of two people bounds it by A and :math:`(1 + \sqrt{2A - 1}) / 2`.
 
     Parameters
     ----------
-    verdicts, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`; people's decided verdicts count.
+    verdicts : pandas.DataFrame, of which people's decided verdicts count
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
     Ceiling
-        How often the best possible judge would agree with one person.
 
     Raises
     ------
-    AgreementError
-        If no pair has three decided votes by different people.
+    AgreementError : if no pair has three decided votes by different people
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": np.repeat(["p", "q"], 4), "dialogue_id": np.repeat(["d", "e"], 4),
-    ...     "rater": list("wxyz") * 2, "rater_kind": "human", "verdict": list("aaaaaabb")})
-    >>> round(estimate_ceiling(votes, n_resamples=0).agreement, 3)
+    >>> votes = pd.DataFrame({"pair_id": list("ppppqqqq"), "dialogue_id": list("ddddeeee"), "rater": list("wxyz") * 2})
+    >>> round(estimate_ceiling(votes.assign(rater_kind="human", verdict=list("aaaaaabb")), n_resamples=0).agreement, 3)
     0.667
     """
     votes = read_votes(people_only(need(verdicts, ["verdict"], "The ceiling is that of verdicts, not of scores.")))

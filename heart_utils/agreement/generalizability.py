@@ -23,19 +23,14 @@ MOST_DIALOGUES = 10_000
 class Components:
     """Where the variance of scores comes from."""
 
-    # one row a component (``"responder"``, ``"responder:dialogue"``, ..., ``"rest"``): ``estimate``, ``variance`` (the
-    # estimate, or 0 where it is negative), ``share`` of all variance, ``clipped`` (whether it was negative)
+    # one row a component: ``estimate``, ``variance`` (0 where that is negative, as ``clipped`` says), ``share`` of all variance
     table: pd.DataFrame
     n_dialogues: int  # what entered
     n_raters: int
     n_left_out: int  # dialogues left out, since a rater gave some responder no valid score
 
     def reliability(self, n_dialogues: int, n_raters: int = 1, *, same_raters: bool = True, absolute: bool = False) -> float:
-        """Predict the reliability of responders' mean scores (D-study): the correlation of two such studies.
-
-        `same_raters`: the result is about these raters, as with judges that will be used again, not about others like them.
-        `absolute`: scores themselves are wanted (Φ), not differences between responders (Eρ²).
-        """
+        """Predict the reliability of mean scores (D-study), for these raters or others like them; `absolute`: Φ, not Eρ²."""
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
             raise AgreementError("One rater does not show how raters differ; expected n_raters=1 and same_raters=True.")
         return float(_reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute))
@@ -44,25 +39,19 @@ class Components:
 def variance_components(scores: pd.DataFrame) -> Components:
     """Split the variance of scores into responders, dialogues, raters and what they do together (G-study).
 
-    By the expected mean squares of a crossed design with random effects. A negative estimate is set to 0 and marked
-    ``clipped``.
-    Source: Brennan (2001), Generalizability Theory, https://doi.org/10.1007/978-1-4757-3456-0
+    By expected mean squares of a crossed design with random effects: Brennan (2001), https://doi.org/10.1007/978-1-4757-3456-0
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The scores table, one dimension, judges and people apart. Several scores of one rater for one responder in a dialogue
-        are averaged. A dialogue in which any score is missing is left out.
+    scores : one dimension, judges and people apart; repeats are averaged; a dialogue with a missing score is left out
 
     Returns
     -------
-    Components
-        Their ``table``, and what entered. With one rater, ``"rest"`` includes how responders differ between dialogues.
+    Components : a negative estimate is set to 0; with one rater, ``"rest"`` includes how responders differ between dialogues
 
     Raises
     ------
-    AgreementError
-        If there are several dimensions, or fewer than two responders or complete dialogues.
+    AgreementError : if there are several dimensions, or fewer than two responders or complete dialogues
 
     Examples
     --------
@@ -82,20 +71,17 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
 
     Parameters
     ----------
-    verdicts, panels : pandas.DataFrame, int
-        The verdicts table, one dimension; to how many panels votes on a dialogue go in turn. Each panel is then a rater.
+    verdicts, panels : one dimension; to how many panels votes on a dialogue go in turn, each then being a rater
 
     Returns
     -------
-    pandas.DataFrame
-        Columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and ``n_votes``.
+    pandas.DataFrame : columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and ``n_votes``
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"dialogue_id": "d", "pair_id": "d--x--y", "responder_a": "x", "responder_b": "y",
-    ...     "rater": ["ann", "bob"], "verdict": ["a", "tie"], "dimension": "overall", "state": "valid"})
-    >>> win_scores(votes)[["responder", "score", "n_votes"]].values.tolist()
-    [['x', 0.75, 2], ['y', 0.25, 2]]
+    >>> votes = {"dialogue_id": "d", "pair_id": "d--x--y", "responder_a": "x", "responder_b": "y", "dimension": "overall"}
+    >>> win_scores(pd.DataFrame(votes | {"rater": ["ann", "bob"], "verdict": ["a", "tie"], "state": "valid"}))["score"].tolist()
+    [0.75, 0.25]
     """
     need_columns(verdicts, ["dialogue_id", "pair_id", "responder_a", "responder_b", "rater", "dimension"], AgreementError)
     rows = verdicts.assign(score=won_by_a(verdicts)).dropna(subset="score").sort_values(["dialogue_id", "pair_id", "rater"])
@@ -119,28 +105,23 @@ def cheapest_design(
 
     Parameters
     ----------
-    components, reliability : Components, float
-        From :func:`variance_components`; what is wanted, from 0 to 1.
-    cost_dialogue, cost_rating, most_raters, same_raters
-        Cost of one dialogue with all replies, and of one rater who scores all of them; largest number of raters to try, at
-        most as in the scores unless they are others like these; as in ``Components.reliability``.
+    components, reliability : from :func:`variance_components`; from 0 to 1
+    cost_dialogue, cost_rating : cost of a dialogue with all replies, and of one rater for it
+    most_raters, same_raters : the most to try; whether these raters score (at most as many), or others like them
 
     Returns
     -------
-    pandas.DataFrame
-        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``.
+    pandas.DataFrame : one row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``
 
     Raises
     ------
-    AgreementError
-        If no design of up to 10,000 dialogues is enough.
+    AgreementError : if no design of up to 10,000 dialogues is enough
 
     Examples
     --------
     >>> rows = {"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann", "score": [1, 3, 5, 2, 3, 4]}
-    >>> found = cheapest_design(variance_components(pd.DataFrame(rows)), reliability=0.95)
-    >>> found[["n_raters", "n_dialogues", "cost"]].values.tolist()
-    [[1.0, 5.0, 10.0]]
+    >>> cheapest_design(variance_components(pd.DataFrame(rows)), reliability=0.95)[["n_dialogues", "cost"]].values.tolist()
+    [[5.0, 10.0]]
     """
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
     rows, n = [], np.arange(2, MOST_DIALOGUES + 1)
@@ -162,10 +143,8 @@ def check_reliability(
 
     Parameters
     ----------
-    scores, n_dialogues : pandas.DataFrame, int
-        As in :func:`variance_components`; dialogues in a study, of which the other half must hold two or more.
-    raters, n_halves, rng : {"all", "another"}, int, numpy.random.Generator
-        Whether all score both studies, or one the first and another the second; random halves, and their source of chance.
+    scores, n_dialogues : as in :func:`variance_components`; dialogues a study, of which a half must hold two
+    raters, n_halves, rng : whether ``"all"`` score both studies or ``"another"`` the second; random halves, and their source
 
     Returns
     -------
@@ -175,11 +154,10 @@ def check_reliability(
 
     Examples
     --------
-    >>> rng = np.random.default_rng(1)
-    >>> names = pd.MultiIndex.from_product([range(9), range(80)], names=["responder", "dialogue_id"])
-    >>> scores = pd.Series(rng.normal(size=9).repeat(80) + 2 * rng.normal(size=720), names, name="score").reset_index()
-    >>> check_reliability(scores.assign(rater="ann"), 10, rng=rng)[["predicted", "intraclass"]].mean().round(2).tolist()
-    [0.59, 0.6]
+    >>> names = pd.MultiIndex.from_product([range(9), range(80), ["ann"]], names=["responder", "dialogue_id", "rater"])
+    >>> scores = pd.DataFrame({"score": np.arange(9).repeat(80)}, names).reset_index()
+    >>> check_reliability(scores, 10, n_halves=2, rng=np.random.default_rng(1))["predicted"].tolist()  # no noise
+    [1.0, 1.0]
     """
     cells, _ = _cells(scores)
     size, n_raters = (len(cells), -1, n_dialogues), cells.shape[2]

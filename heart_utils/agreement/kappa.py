@@ -46,28 +46,23 @@ def cohen_kappa(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Coefficient:
-    r"""Compute Cohen's kappa of two raters, plain or weighted.
+    r"""Compute Cohen's kappa of two raters, plain or weighted: chance means that each keeps their own habits.
 
-    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`: chance means that each
-    rater keeps their own habits. A table of verdicts is averaged with its transpose, since a and b are arbitrary names.
-    Source: Cohen (1968), https://doi.org/10.1037/h0026256
+    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`; verdicts are averaged
+    with their transpose, since a and b are arbitrary names. Source: Cohen (1968), https://doi.org/10.1037/h0026256
 
     Parameters
     ----------
-    table, weights : pandas.DataFrame, {"linear", "quadratic", None}
-        Verdicts or scores on one dimension, of units that both raters answered; credit for near misses, by distance.
-    cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; without a cluster each unit is its own.
+    table, weights : verdicts or scores on one dimension; None, or credit for near misses: ``"linear"`` or ``"quadratic"``
+    cluster, n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; None: each unit its own
 
     Returns
     -------
-    Coefficient
-        1 is full agreement, 0 what chance brings.
+    Coefficient : 1 is full agreement, 0 what chance brings
 
     Raises
     ------
-    AgreementError
-        If the table does not hold two raters who share a unit, or only one category occurs.
+    AgreementError : if the table does not hold two raters who share a unit, or only one category occurs
 
     Examples
     --------
@@ -109,23 +104,20 @@ def gwet_ac(
 ) -> Coefficient:
     r"""Compute Gwet's AC1, which does not collapse as kappa does where nearly all answers are the same.
 
-    Chance means a blind guess: :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`, with q categories that occur.
-    Source: Gwet (2008), https://doi.org/10.1348/000711006X126600
+    Chance is a blind guess among q categories that occur: :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`. Source: Gwet
+    (2008), https://doi.org/10.1348/000711006X126600
 
     Parameters
     ----------
-    table, cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`. Units with one answer enter the shares :math:`\pi`, not the agreement.
+    table, cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`; a unit with one answer counts in :math:`\pi` alone
 
     Returns
     -------
     Coefficient
-        1 is full agreement, 0 what chance brings.
 
     Raises
     ------
-    AgreementError
-        If no two raters share a unit, or only one category occurs.
+    AgreementError : if no two raters share a unit, or only one category occurs
 
     Examples
     --------
@@ -167,20 +159,16 @@ def krippendorff_alpha(
 
     Parameters
     ----------
-    level : {"nominal", "ordinal", "interval"}
-        What distance means. Verdicts are ordered a, tie, b.
-    table, cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`. Units with one answer do not enter.
+    table, cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`
+    level : {"nominal", "ordinal", "interval"}, what distance means; verdicts are ordered a, tie, b
 
     Returns
     -------
     Coefficient
-        1 is full agreement, 0 what chance brings.
 
     Raises
     ------
-    AgreementError
-        If no two raters share a unit, only one category occurs, or the level is unknown.
+    AgreementError : if no two raters share a unit, only one category occurs, or the level is unknown
 
     Examples
     --------
@@ -223,27 +211,21 @@ def icc(
 ) -> Coefficient:
     r"""Compute an intraclass correlation: the share of the variance that raters have in common.
 
-    From mean squares of n rows, k raters and rest, :math:`ICC(C,1) = (MS_R - MS_E) / (MS_R + (k - 1) MS_E)`; ICC(A,1) adds
-    :math:`\frac{k}{n} (MS_C - MS_E)` below. For the mean of k raters it is :math:`(MS_R - MS_E) / MS_R`, with :math:`(MS_C -
-    MS_E) / n`.
-    Source: McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
+    With mean squares of n rows, k raters and rest, ICC(C,1) is :math:`(MS_R - MS_E) / (MS_R + (k - 1) MS_E)`; ICC(A,1) adds
+    :math:`\frac{k}{n} (MS_C - MS_E)` below. Source: McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
 
     Parameters
     ----------
-    scores, kind, raters : pandas.DataFrame, {"A,1", "C,1", "A,k", "C,k"}, sequence of str
-        The scores table, one dimension; absolute agreement or consistency, of one rater or of the mean of all; which raters.
-    cluster, n_resamples, ci_level, rng
-        As in :func:`cohen_kappa`. Only replies that all raters scored enter.
+    scores, kind, raters : one dimension; ``"A,1"`` (agreement), ``"C,1"`` (consistency), of the mean ``"A,k"``, ``"C,k"``; who
+    cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`; only replies that all raters scored enter
 
     Returns
     -------
-    Coefficient
-        At most 1.
+    Coefficient : at most 1
 
     Raises
     ------
-    AgreementError
-        If there are fewer than two raters or rows that all of them scored, or no variance.
+    AgreementError : if there are fewer than two raters or rows that all of them scored, or no variance
 
     Examples
     --------
@@ -275,20 +257,16 @@ def judge_reliability(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
-        The scores table. A row left out, such as a judge's score of its own reply, takes the reply out for that judge.
-    person, of, kinds : str, {"responder", None}, sequence of str
-        With whom; whether rows are the means of each author, or each reply; as `kind` of :func:`icc`.
+    scores, person : where a row left out takes the reply out for that judge; with whom
+    of, kinds : whether rows are means of each ``"responder"``, or replies (None); as `kind` of :func:`icc`
 
     Returns
     -------
-    pandas.DataFrame
-        One row per ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), and ``n_rows`` that enter.
+    pandas.DataFrame : a row a ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), ``n_rows``
 
     Raises
     ------
-    AgreementError
-        If the person scored nothing, or shares fewer than two rows with a judge.
+    AgreementError : if the person scored nothing, or shares fewer than two rows with a judge
 
     Examples
     --------

@@ -22,16 +22,14 @@ RELIABILITIES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: float) -> pd.DataFrame:
     """Test whether a judge may stand in for one of several people.
 
-    Each person is left out in turn: on each item, who is at least as close to the other people, the judge (:math:`W^f`) or
-    this person (:math:`W^h`)? The judge is no worse if the mean of :math:`W^h - W^f` is below epsilon by a t test, at a false
-    discovery rate of 5 % over people. Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970
+    Each person is left out in turn: on each item, is the judge (:math:`W^f`) or this person (:math:`W^h`) at least as close to
+    the others? The judge is no worse if the mean of :math:`W^h - W^f` is below epsilon by a t test, at a false discovery rate
+    of 5 % over people. Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970
 
     Parameters
     ----------
-    table, judge : pandas.DataFrame, str
-        Verdicts or scores with ``rater_kind``, of three people or more and of the judge; the judge's name.
-    epsilon : float
-        What the judge is forgiven for being cheap, from 0 to 1, stated beforehand: 0.2 against experts, 0.1 against a crowd.
+    table, judge : verdicts or scores with ``rater_kind``; the judge's name
+    epsilon : float from 0 to 1, what a judge is forgiven for being cheap: beforehand 0.2 against experts, 0.1 against a crowd
 
     Returns
     -------
@@ -41,14 +39,12 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 
     Raises
     ------
-    AgreementError
-        If fewer than three people share 30 items with the judge and with others.
+    AgreementError : if fewer than three people share 30 items with the judge and with others
 
     Examples
     --------
-    >>> truth = np.arange(60) % 5
-    >>> said = {"x": truth + 1, "y": truth - 1, "z": truth + np.arange(60) % 2, "llm": truth}
-    >>> scores = pd.DataFrame(said).rename_axis("reply_id").reset_index().melt("reply_id", var_name="rater", value_name="score")
+    >>> scores = pd.DataFrame({"reply_id": np.tile(np.arange(40), 4), "rater": np.repeat(["x", "y", "z", "llm"], 40)})
+    >>> scores["score"] = scores["reply_id"] + np.repeat([0, 2, -2, 0], 40)
     >>> scores["rater_kind"] = np.where(scores["rater"] == "llm", "model", "human")
     >>> alternative_annotator_test(scores, "llm", epsilon=0.2)["rejected"].tolist()
     [True, True, True]
@@ -84,16 +80,16 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 
 
 def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> pd.DataFrame:
-    r"""Estimate how many judges with independent errors a panel amounts to.
+    r"""Estimate how many judges with independent errors a panel of k amounts to: :math:`k / (1 + (k - 1) \rho)`.
 
-    :math:`n_{eff} = k / (1 + (k - 1) \rho)`, where :math:`\rho` is the mean covariance of two judges' errors over their mean
-    variance. Errors are taken against *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`, since all judges share the noise
-    of one. With one person a unit, :math:`(1 - R) var(H)` is taken off for a reliability R. A constant bias is no error.
+    Here :math:`\rho` is the mean covariance of two judges' errors over their mean variance. Errors are taken against
+    *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`; if one person alone answers, :math:`(1 - R) var(H)` is taken off for
+    a reliability R.
 
     Parameters
     ----------
-    table, n_resamples, ci_level, rng
-        Scores or verdicts on one dimension; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    table : pandas.DataFrame, scores or verdicts on one dimension
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
@@ -103,17 +99,14 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
 
     Raises
     ------
-    AgreementError
-        If there are fewer than two judges, no person, or no unit that all judges and a person answered.
+    AgreementError : if there are fewer than two judges, no person, or no unit that all judges and a person answered
 
     Examples
     --------
-    >>> truth, shared, noise = np.random.default_rng(1).normal(size=(3, 400))
-    >>> said = {"ann": truth + noise, "bob": truth - noise, "j1": truth + shared, "j2": truth + shared + 0.01 * noise}
-    >>> scores = pd.DataFrame(said).rename_axis("reply_id").reset_index().melt("reply_id", var_name="rater", value_name="score")
-    >>> kind = np.where(scores["rater"].str.startswith("j"), "model", "human")
-    >>> scores = scores.assign(dialogue_id=scores["reply_id"], rater_kind=kind)
-    >>> effective_judges(scores, n_resamples=0)["rho"].round(1).tolist()  # two that err as one
+    >>> truth, bad, noise = np.random.default_rng(1).normal(size=(3, 400))
+    >>> scores = pd.DataFrame({"reply_id": [*range(400)] * 4, "score": np.r_[truth + noise, truth - noise, [*truth + bad] * 2]})
+    >>> scores = scores.assign(rater=np.repeat(["ann", "bob", "j1", "j2"], 400), rater_kind=np.repeat(["human", "model"], 800))
+    >>> effective_judges(scores.assign(dialogue_id=scores["reply_id"]), n_resamples=0)["rho"].round(1).tolist()  # err as one
     [1.0]
     """
     need(table, ["rater_kind"], "So nobody is known to be a judge.")
@@ -190,17 +183,15 @@ EXCEEDED = 0.05
 def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: ArrayLike, *, risk: float = 0.1) -> pd.DataFrame:
     """Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
-    Thresholds that accept 30, 40, ... 100 % of the verdicts are tested in turn until one fails (learn then test). One passes
-    if the upper bound on its risk, the share of accepted verdicts that people contradict, is at most `risk`; the true risk
-    exceeds it with a probability of at most 5 %. The bound is Clopper and Pearson's at the number of independent votes that
-    vary as much; below 40 clusters it is approximate. Sources: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052;
-    Jung et al. (2024), https://arxiv.org/abs/2407.18370; Korn and Graubard (1998).
+    Thresholds that accept 30, 40, ... 100 % of verdicts are tested in turn until one fails: the upper 95 % bound (Clopper and
+    Pearson's, at the effective number of votes; approximate below 40 clusters) on the share that people contradict exceeds
+    `risk`. Source: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052; Jung et al. (2024),
+    https://arxiv.org/abs/2407.18370
 
     Parameters
     ----------
-    wrong, confidence, cluster, risk : array-like, array-like, array-like, float
-        One entry a vote of a person: 1 if the judge's verdict differs; how sure the judge is, from what it said alone, such as
-        ``abs(2 * p_a - 1)``; what was sampled, such as the question. The highest share of wrong verdicts to accept.
+    wrong, cluster : one entry a vote of a person, 1 if the judge's verdict differs, else 0; what was sampled
+    confidence, risk : how sure the judge says it is, such as ``abs(2 * p_a - 1)``; the highest share of wrong verdicts
 
     Returns
     -------
@@ -210,15 +201,13 @@ def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: Array
 
     Raises
     ------
-    AgreementError
-        If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters.
+    AgreementError : if the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters
 
     Examples
     --------
     >>> wrong, question = [0] * 90 + [1] * 10 + [0, 1] * 50, [*range(20)] * 10
-    >>> found = calibrate_abstention(wrong, [0.9] * 100 + [0.1] * 100, question, risk=0.2)
-    >>> found[["threshold", "coverage", "risk", "passed"]].values.tolist()
-    [[0.9, 0.5, 0.1, True], [0.1, 1.0, 0.3, False]]
+    >>> calibrate_abstention(wrong, [0.9] * 100 + [0.1] * 100, question, risk=0.2)["passed"].tolist()
+    [True, False]
     """
     wrong, confidence = np.asarray(wrong, float), np.asarray(confidence, float)
     where, clusters = pd.factorize(np.asarray(cluster))

@@ -29,8 +29,7 @@ WITH_JUDGE, BY_PEOPLE = ("strength", "ci_low", "ci_high"), ("people_strength", "
 class PoweredRatings:
     """Strengths from people's verdicts, sharpened by a judge's."""
 
-    # one row a responder, the strongest first: ``responder``, ``strength``, ``ci_low``, ``ci_high``, ``ci_level``; from people
-    # alone ``people_strength``, ``people_low``, ``people_high``; from the judge alone ``judge_strength``, without interval.
+    # one row a responder, the strongest first; ``people_...`` is from people alone, ``judge_...`` (no interval) from the judge
     table: pd.DataFrame
     weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
     rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
@@ -84,39 +83,32 @@ def prediction_powered_ratings(
 ) -> PoweredRatings:
     r"""Rate responders as people would, from some dialogues that people judged and all that a judge did.
 
-    With s the score of a dialogue (wins minus expected wins of each responder), strengths solve :math:`\overline{s^H}_n -
-    \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues with people's verdicts and N with the judge's. On the n
-    dialogues the judge counts on the pairs that people judged, so its bias cancels, and :math:`\lambda` only decides the gain.
-    It minimises the variance, and is estimated for each dialogue from the others. Sources: Angelopoulos et al. (2023),
+    With s the score of a dialogue (wins minus expected wins), strengths solve :math:`\overline{s^H}_n - \lambda
+    (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of people and N of the judge, whose bias cancels. :math:`\lambda`
+    minimises the variance, and is estimated for each dialogue from the others. Sources: Angelopoulos et al. (2023),
     https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Parameters
     ----------
-    verdicts, dimension : pandas.DataFrame, str
-        People and a judge, orders joined, what people judged being a random part; a line of the rubric.
-    judge, cluster : str
-        A rater, or ``"model"`` for the mean of all judges; the unit that was drawn, and is labelled or not.
-    rater, stands_for : str, optional
-        Columns: who judged, where people would be drawn again too (a two-way variance, with t of the smaller number); and one
-        over the chance that people were asked about this pair of this dialogue, where chances differ.
-    weight, ci_level : float
-        Fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full; level of the intervals.
+    verdicts, dimension : orders joined, what people judged being a random part; a line of the rubric
+    judge, cluster : a rater, or ``"model"`` for the mean of all judges; the unit that was drawn
+    rater : str, optional, column of who judged, where people would be drawn again too (two-way variance)
+    stands_for : str, optional, column of one over the chance that people were asked about a pair, where chances differ
+    weight, ci_level : fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full; of the intervals
 
     Returns
     -------
-    PoweredRatings
-        Intervals are for dialogues like these, with a t quantile on n - 1 degrees of freedom.
+    PoweredRatings : intervals are for dialogues like these, with a t quantile on n - 1 degrees of freedom
 
     Raises
     ------
-    AgreementError, NotComparableError
-        If people judged fewer than five dialogues, or the judge not all of these or no others; or responders are not linked.
+    AgreementError : if people judged fewer than five dialogues, or the judge not all of these or no others
+    NotComparableError : if comparisons do not link all responders
 
     Examples
     --------
-    >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> size = {"n_responders": 4, "n_dialogues": 60, "pairs": "all", "panels": [Panel("human", 9, 3), Panel("model", 1, 1)]}
-    >>> votes = simulate_study(rng=np.random.default_rng(1), **size).verdicts
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> votes = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all").verdicts
     >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
     >>> prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")]).n_labelled
     20

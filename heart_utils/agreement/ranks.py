@@ -25,11 +25,10 @@ def rank_agreement(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    r"""Compare how two parties order the replies of one history, history by history.
+    r"""Compare how two parties order the replies of one history: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239.
 
-    Kendall's :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}` over a history's pairs of replies, with
-    s and t the signs of two raters' differences, averaged over histories in which both told some replies apart.
-    Source: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239
+    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs of two raters' differences,
+    is averaged over histories in which both told some replies apart.
 
     Parameters
     ----------
@@ -39,13 +38,11 @@ def rank_agreement(
     Returns
     -------
     pandas.DataFrame
-        One row a ``dimension``: ``tau``, ``tau_low``, ``tau_high``, ``ci_level``, ``n_histories``, ``n_defined``,
-        ``n_clusters``, ``provisional``.
+        By ``dimension``: ``tau`` with its interval, ``n_histories``, ``n_defined``, ``n_clusters``, ``provisional``.
 
     Raises
     ------
-    AgreementError
-        If a party has no score, or the parties share no history.
+    AgreementError : if a party has no score, or the parties share no history
 
     Examples
     --------
@@ -103,17 +100,13 @@ def track_recipients(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    """Correlate what observers saw in a dialogue with what its seeker said.
-
-    Spearman's correlation, over dialogues, of a value (such as a judge's score, or how often a strategy was used) with each of
-    the seeker's outcomes. It is no effect: supporters choose strategies by how the talk goes.
+    """Correlate (Spearman, over dialogues) what observers saw in a dialogue with what its seeker said; it is no effect.
 
     Parameters
     ----------
-    values, histories : pandas.DataFrame
-        One row a ``history_id`` and combination of the columns of `by`, with ``value``; the table with the seeker's answers.
-    by, outcomes, n_resamples, ci_level, rng
-        Columns of `values`; which of :data:`OUTCOMES`; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    values : one row a ``history_id`` and combination of the columns of `by`, with ``value``
+    histories, by, outcomes : the table with the seeker's answers; columns of `values`; which of :data:`OUTCOMES`
+    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
@@ -123,8 +116,7 @@ def track_recipients(
 
     Raises
     ------
-    AgreementError
-        If a column is missing, a history appears twice in a combination, or no value has an outcome.
+    AgreementError : if a column is missing, a history appears twice in a combination, or no value has an outcome
 
     Examples
     --------

@@ -23,12 +23,10 @@ EDGE = 1e-9
 class Halo:
     """How far dimensions are told apart."""
 
-    # one row a dimension and ``kinds`` of two raters, such as ``human with model``: ``convergent`` (mean correlation of the two
-    # on it), ``discriminant`` (of one on it and one on another), ``difference`` with ``ci_low``, ``ci_high``, ``p``, ``p_holm``
-    # (over the dimensions of one ``kinds``), and ``label``: empty, :data:`NOT_DISTINCT`, or why there is no estimate.
+    # one row a dimension and ``kinds`` of two raters: ``convergent`` (mean correlation of the two on it), ``discriminant`` (of
+    # one on it and one on another), ``difference`` with its interval, ``p``, ``p_holm`` (over the dimensions), and ``label``
     dimensions: pd.DataFrame
-    # the second criterion, one row two raters (``one``, ``other``, ``kinds``) and dimension: whether ``convergent`` is larger
-    # than ``same_rater`` (mean correlation of it with the other dimensions within either rater), ``holds``.
+    # one row two raters and dimension: ``holds`` if ``convergent`` exceeds ``same_rater`` (other dimensions, either rater)
     second: pd.DataFrame
     raters: pd.DataFrame  # one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``
     n_histories: int  # histories used, those with a score missing, and what was resampled
@@ -42,18 +40,15 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
 
     Parameters
     ----------
-    scores, rng, n_resamples, ci_level
-        The table of scores; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    scores, rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
-    Halo
-        Tables. A rater without variation in a dimension has no correlation there, and is left out of its means.
+    Halo : tables; a rater without variation in a dimension has no correlation there, and is left out of its means
 
     Raises
     ------
-    BiasError
-        If there are fewer than two raters, dimensions or responders, a score twice, or no history is complete.
+    BiasError : if there are fewer than two raters, dimensions or responders, a score twice, or no history is complete
 
     Examples
     --------

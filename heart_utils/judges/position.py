@@ -33,8 +33,8 @@ def position_bias(
 
     Parameters
     ----------
-    verdicts, rng, n_resamples, ci_level
-        The table of verdicts, orders not yet joined; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    verdicts : pandas.DataFrame, orders not yet joined
+    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
@@ -78,8 +78,7 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    replies : pandas.DataFrame
-        The table of replies; those without text are left out.
+    replies : pandas.DataFrame, the table of replies; those without text are left out
 
     Returns
     -------
@@ -125,10 +124,8 @@ def feature_bias(
 
     Parameters
     ----------
-    verdicts, comparisons, features : pandas.DataFrame
-        Verdicts, orders joined here; the table of the pairs' replies; a column a feature, as :func:`text_features` gives.
-    within_authors, ci_level : bool, float
-        Whether strengths of the responders are in the model; level of the intervals.
+    verdicts, comparisons, features : orders joined here; the pairs' replies; as :func:`text_features` gives
+    within_authors, ci_level : bool, float; whether strengths of the responders are in the model; level of the intervals
 
     Returns
     -------
@@ -241,11 +238,9 @@ def compare_answers(
 
     Parameters
     ----------
-    verdicts, by : pandas.DataFrame, str
-        The table of verdicts, orders not joined; the condition: ``"repeat"`` (asked again), ``"protocol"`` (in other words),
-        ``"answer_format"``, or a column of your own, such as the month it was asked in (drift).
-    rng, n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    verdicts : pandas.DataFrame, orders not joined
+    by : ``"repeat"`` (asked again), ``"protocol"`` (other words), ``"answer_format"``, or a column of your own, such as a month
+    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------

@@ -29,35 +29,30 @@ BASE = "reference"
 def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
-    Orders are joined first. A judge that contradicts itself is right by half; one with probabilities, if their mean is above a
-    half.
+    Orders are joined first. A judge that contradicts itself is right by half; probabilities are averaged.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The table of verdicts; each compares a reply by ``reference`` with a probe made from it.
-    expected, alpha : mapping of str to str, float
-        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction; for Holm's procedure over a judge's probes.
+    verdicts : pandas.DataFrame, the table of verdicts; each compares a reply by ``reference`` with a probe made from it
+    expected, alpha : probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction; for Holm's procedure
 
     Returns
     -------
     pandas.DataFrame
         One row a judge and probe: ``right`` (share of dialogues in which the unspoilt reply is preferred), Wilson's ``ci_low``
-        and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test over dialogues), ``p_holm``, ``contradicted`` (share of
-        pairs), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test over dialogues), ``p_holm`` (over a judge's probes),
+        ``contradicted`` (share of pairs), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
 
     Raises
     ------
-    BiasError
-        If a verdict is on another pair, or a word of `expected` is unknown.
+    BiasError : if a verdict is on another pair, or a word of `expected` is unknown
 
     Examples
     --------
-    >>> ids, names = np.arange(8).repeat(2), {"rater": "judge", "responder_a": "echo", "responder_b": "reference"}
-    >>> verdicts = pd.DataFrame({"dialogue_id": ids, "pair_id": ids, "order": ["ab", "ba"] * 8, "verdict": "b", "repeat": 0})
-    >>> verdicts = verdicts.assign(dimension="overall", state="valid", **names)
-    >>> grade_probes(verdicts, {"echo": "worse"})[["right", "p", "outcome"]].values.tolist()  # 2 / 2^8
-    [[1.0, 0.0078125, 'tells']]
+    >>> verdicts = pd.DataFrame({"dialogue_id": range(8), "pair_id": range(8), "order": "ab", "verdict": "b", "repeat": 0})
+    >>> names = {"rater": "judge", "responder_a": "echo", "responder_b": "reference", "dimension": "overall"}
+    >>> grade_probes(verdicts.assign(state="valid", **names), {"echo": "worse"})[["right", "p"]].values.tolist()  # 2 / 2^8
+    [[1.0, 0.0078125]]
     """
     strange = sorted(set(expected.values()) - set(OUTCOMES))
     if strange:
@@ -92,13 +87,11 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    grades : pandas.DataFrame
-        From :func:`grade_probes`.
+    grades : pandas.DataFrame, from :func:`grade_probes`
 
     Returns
     -------
-    pandas.DataFrame
-        One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``.
+    pandas.DataFrame : one row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``
 
     Examples
     --------

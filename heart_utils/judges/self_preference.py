@@ -40,29 +40,27 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
 def self_preference(
     scores: pd.DataFrame, responders: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
 ) -> pd.DataFrame:
-    """Estimate self-preference of each judge and dimension, and its divergence from people beside it.
+    """Estimate self-preference of each judge and dimension, and its divergence from people.
 
     The judge's mean of its own family's replies less that of neutral models', minus the same difference of judges of other
-    families, or of people (*divergence*, which includes what all judges share). A reply counts where all of them gave it a
-    valid score. On the scale ``logit`` each mean is first taken to its place between the lowest and the highest score.
+    families, or of people. A reply counts where all gave it a valid score. On the scale ``logit`` each mean is taken to its
+    place between the lowest and the highest score.
 
     Parameters
     ----------
-    scores, responders, rng, n_resamples, ci_level
-        The tables of these names; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    scores, responders : the tables of these names
+    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
     pandas.DataFrame
         One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``: ``estimate``, ``se``, ``ci_low``,
-        ``ci_high``, ``p`` (two-sided, as its interval), ``p_holm`` (over judges and dimensions), ``own_judge`` and
-        ``own_others`` (the two differences), ``ceiling`` (share of the judge's own and neutral scores at the top),
-        ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why`` (empty, or why there is no estimate).
+        ``ci_high``, ``p``, ``p_holm`` (over judges and dimensions), ``own_judge`` and ``own_others`` (the two differences),
+        ``ceiling`` (share of these scores at the top), ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why``.
 
     Raises
     ------
-    BiasError
-        If no judge has own replies, or no model's family is neutral.
+    BiasError : if no judge has own replies, or no model's family is neutral
 
     Examples
     --------

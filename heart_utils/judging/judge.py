@@ -1,8 +1,4 @@
-"""From comparisons and replies over calls to verdicts, scores and codes, blinded.
-
-What is drawn for a request (codes, the order of dimensions) depends on the seed, the pair, the protocol and the number
-of the repeat alone, so that the same tables ask the same questions in any order, on any machine.
-"""
+"""Verdicts, scores and codes by blinded judges: what is drawn depends on seed, pair, protocol and repeat alone."""
 
 from __future__ import annotations
 
@@ -65,20 +61,17 @@ def collect_verdicts(
     plan: bool = False,
     **how: Any,
 ) -> pd.DataFrame:
-    """Ask every judge about every comparison, or about every reply alone.
+    """Ask every judge about every comparison, or about every reply alone, but for what the ledger holds.
 
-    What the ledger holds is not asked again. An answer that cannot be read is asked for once more; what cannot be read then is
-    ``unparsed``.
+    An answer that cannot be read is asked for once more; what cannot be read then is ``unparsed``.
 
     Parameters
     ----------
-    histories, replies, comparisons, judges
-        As in :func:`plan_questions`; each judge answers in its own ``answer_format``, scores in JSON.
-    ledger, plan
-        Where calls are kept; and whether to ask nothing, and say what it would take by judge, protocol and answer format.
+    histories, replies, comparisons, judges : as in :func:`plan_questions`; scores are asked for in JSON
+    ledger, plan : where calls are kept; whether to ask nothing and say what it takes by judge, protocol and answer format
     **how
-        The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what the ledger lacks,
-        ``"replay"`` nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
+        The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"``
+        nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
 
     Returns
     -------
@@ -90,8 +83,7 @@ def collect_verdicts(
 
     Raises
     ------
-    JudgeError, TableError
-        If an option is unknown, or the tables do not fit each other; before the first call.
+    JudgeError, TableError : if an option is unknown, or the tables do not fit each other; before the first call
 
     Examples
     --------
@@ -99,9 +91,8 @@ def collect_verdicts(
     >>> from heart_utils.calls.models import Model
     >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})  # litellm answers itself
     >>> asked = {"dimensions": ["overall"], "ledger": open_ledger("sqlite://"), "progress": False}
-    >>> scores = collect_verdicts(load_histories("sample"), load_replies("sample").head(1), None, [judge], **asked)
-    >>> scores[["dimension", "score", "state"]].values.tolist()
-    [['overall', nan, 'unparsed']]
+    >>> collect_verdicts(load_histories("sample"), load_replies("sample").head(1), None, [judge], **asked)["state"].tolist()
+    ['unparsed']
     """
     asking = {name: how.pop(name) for name in ASKING if name in how}
     questions = plan_questions(histories, replies, comparisons, judges, **how)
@@ -167,28 +158,19 @@ def plan_questions(
 
     Parameters
     ----------
-    histories, replies, comparisons : pandas.DataFrame
-        The tables of these names; if comparisons is None, each valid reply is asked about alone.
-    judges : sequence of Model
-        A panel of one or more.
-    responders : pandas.DataFrame, optional
-        The table of this name; tells which judges share a family with a responder.
-    protocol : Protocol or str, optional
-        How judges are asked; what each comparison says if not given, and ``likert`` of replies alone.
-    dimensions : sequence of str, optional
-        Some of the rubric's; all if not given.
-    repeats, seed : int
-        How often each question is asked; what is drawn depends on the seed.
+    histories, replies, comparisons : the tables of these names; if comparisons is None, each valid reply is asked about alone
+    judges : sequence of Model, a panel of one or more
+    responders : pandas.DataFrame, optional, tells which judges share a family with a responder
+    protocol : how judges are asked; by default what each comparison says, and ``likert`` of replies alone
+    dimensions, repeats, seed : by default all of the rubric's; how often each is asked; decides what is drawn
 
     Returns
     -------
-    list of Question
-        Judge by judge, sorted by history and by the reply shown first, so that a server's cache of prefixes serves.
+    list of Question : judge by judge, by history and the reply shown first, so that a server's cache of prefixes serves
 
     Raises
     ------
-    JudgeError, TableError
-        If a comparison does not fit the tables or has no order, judges repeat each other, or the protocol asks otherwise.
+    JudgeError, TableError : if a comparison does not fit the tables or protocol or has no order, or two judges share a name
 
     Examples
     --------

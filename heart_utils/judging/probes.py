@@ -1,7 +1,4 @@
-"""Probes with known answers: a reply is spoilt in one way, and set against itself; and rewritten replies for a conjoint.
-
-It is known what a judge should say of a probe: that it is the worse one, or at least not the better one.
-"""
+"""Probes with known answers, a reply spoilt in one way and compared with itself; and rewritten replies for a conjoint."""
 
 from __future__ import annotations
 
@@ -93,8 +90,8 @@ def named_probes(names: Sequence[str]) -> pd.DataFrame:
 def rewrite_replies(replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int) -> pd.DataFrame:
     """Rewrite each reply in `n` ways, an even number of at most 16, drawn by a seed and the history's id.
 
-    Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``: each feature of :data:`REWRITES` is on in half
-    of them, whatever the others are. Labels (``expert``, ``person``, ``ai``) are drawn apart, as evenly as `n` allows.
+    Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``: each of :data:`REWRITES` is on in half of them.
+    Labels (``expert``, ``person``, ``ai``) are drawn apart, as evenly as `n` allows.
     """
     if replies["history_id"].duplicated().any():
         raise ValueError("rewrites: some history has several given replies; expected one, which is rewritten.")
@@ -122,13 +119,11 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    replies : pandas.DataFrame
-        As ``rewrite_replies`` gives them.
+    replies : pandas.DataFrame, as ``rewrite_replies`` gives them
 
     Returns
     -------
-    pandas.DataFrame
-        Indexed by ``reply_id``, a column of 0 and 1 a feature; for :func:`heart_utils.judges.position.feature_bias`.
+    pandas.DataFrame : by ``reply_id`` a column of 0 and 1 a feature; for :func:`heart_utils.judges.position.feature_bias`
 
     Examples
     --------

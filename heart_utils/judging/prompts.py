@@ -1,7 +1,4 @@
-"""What judges and coders read: rubrics, protocols and the words around them, from what stays the same to what varies.
-
-So a server that keeps the prefix of its last prompts reads most of each only once. The words themselves are in ``data``.
-"""
+"""What judges and coders read, the same words first, so that a server that keeps prefixes reads most of a prompt only once."""
 
 from __future__ import annotations
 
@@ -111,18 +108,15 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
 
     Parameters
     ----------
-    name_or_path : str or path
-        A bare name means ``data/rubrics/<name>.yaml``; with a separator or a suffix it is a file with the same keys.
+    name_or_path : str or path, a name in ``data/rubrics``; or with a separator or suffix a file with the same keys
 
     Returns
     -------
-    Rubric
-        Its dimensions, in the order of the file.
+    Rubric : its dimensions, in the order of the file
 
     Raises
     ------
-    RubricError
-        If there is no such file, a key is missing, unknown or empty, or a dimension's name cannot be used or stands twice.
+    RubricError : if there is no such file, a key is missing, unknown or empty, or a dimension's name is unusable or repeats
 
     Examples
     --------
@@ -171,18 +165,15 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
 
     Parameters
     ----------
-    name_or_path : str or path
-        As in :func:`load_rubric`, of ``data/protocols``.
+    name_or_path : str or path, as in :func:`load_rubric`, of ``data/protocols``
 
     Returns
     -------
-    Protocol
-        What the file says.
+    Protocol : what the file says
 
     Raises
     ------
-    ProtocolError
-        If there is no such file, a key is missing, unknown or empty, or a value is none of its choices.
+    ProtocolError : if there is no such file, a key is missing, unknown or empty, or a value is none of its choices
 
     Examples
     --------
@@ -323,13 +314,11 @@ def load_codebooks() -> dict[str, Codebook]:
 
     Returns
     -------
-    dict
-        Name of a codebook -> its codes.
+    dict : name of a codebook -> its codes
 
     Raises
     ------
-    RubricError
-        If the file cannot be read, or a code has no name or definition, or a name stands in it twice.
+    RubricError : if the file cannot be read, or a code has no name or definition, or a name stands in it twice
 
     Examples
     --------
@@ -478,15 +467,11 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 
     Parameters
     ----------
-    protocol, rubric
-        How judges are asked, and about which dimensions.
-    answer_format : str
-        ``"json"`` or ``"logprob"``.
+    protocol, rubric, answer_format : how judges are asked; about which dimensions; ``"json"`` or ``"logprob"``
 
     Returns
     -------
-    str
-        Hexadecimal; another word in the rules, the rubric or this module gives another one.
+    str : hexadecimal; another word in the rules, the rubric or this module gives another one
 
     Examples
     --------

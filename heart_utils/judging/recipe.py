@@ -72,8 +72,7 @@ class Recipe:
     budget_usd: float | None = None  #: What the run may spend, ever.
     max_concurrency: Positive | None = None  #: Judging calls in flight, all judges together.
     recorded: str | None = None  #: A file of recorded calls that the ledger is seeded with, from the project's root.
-    #: ``heartbench``, or a file like its own: each question is answered in the responders' own length, and the judges go
-    #: through its rubric item by item; there are no histories, pairs or protocols to name.
+    #: ``heartbench``, or a file like its own, whose rubric judges go through item by item: no histories, pairs or protocols.
     questions: str | None = None
     n_questions: Positive | None = None  #: So many of them, those with the shortest texts: a small model's context is short.
     language: Literal["zh", "en"] = "zh"  #: Of what models are told about them.
@@ -94,18 +93,15 @@ def read_recipe(run: str) -> Recipe:
 
     Parameters
     ----------
-    run : str
-        Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
+    run : str, its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``
 
     Returns
     -------
-    Recipe
-        Checked, but for what only the data can tell.
+    Recipe : checked, but for what only the data can tell
 
     Raises
     ------
-    RecipeError, ModelError
-        If a setting, or a model's, is unknown, missing or none of its choices.
+    RecipeError, ModelError : if a setting, or a model's, is unknown, missing or none of its choices
 
     Examples
     --------
@@ -156,18 +152,15 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe : Recipe
-        Its ``slices`` choose evenly over the set, in its order; calm twins are those of the adversarial histories chosen.
+    recipe : Recipe, whose ``slices`` choose evenly, in the set's order; calm twins are those of the adversarial ones chosen
 
     Returns
     -------
-    pandas.DataFrame
-        The table of histories.
+    pandas.DataFrame : the table of histories
 
     Raises
     ------
-    RecipeError
-        If a slice has fewer histories than asked for, or none is left.
+    RecipeError : if a slice has fewer histories than asked for, or none is left
 
     Examples
     --------
@@ -204,13 +197,11 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe : Recipe
-        Who answers.
+    recipe : Recipe, who answers
 
     Returns
     -------
-    pandas.DataFrame
-        The table ``responders``.
+    pandas.DataFrame : the table ``responders``
 
     Examples
     --------
@@ -228,17 +219,12 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
 
     Parameters
     ----------
-    recipe : Recipe
-        Who answers.
-    histories : pandas.DataFrame
-        What is answered.
-    ledger, **how
-        As in :func:`heart_utils.judging.respond.collect_replies`: where calls are kept; ``mode``, ``plan``, ``progress``, ...
+    recipe, histories : Recipe, pandas.DataFrame; who answers; what is answered
+    ledger, **how : as in :func:`heart_utils.judging.respond.collect_replies`; ``mode``, ``plan``, ``progress``, ...
 
     Returns
     -------
-    pandas.DataFrame
-        The table of replies, or the plan.
+    pandas.DataFrame : the table of replies, or the plan
 
     Examples
     --------
@@ -267,13 +253,11 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe, replies
-        How they are paired, and what :func:`recipe_replies` gives.
+    recipe, replies : how they are paired, and what :func:`recipe_replies` gives
 
     Returns
     -------
-    pandas.DataFrame
-        The table of comparisons; no row if no protocol compares.
+    pandas.DataFrame : the table of comparisons; no row if no protocol compares
 
     Examples
     --------
@@ -294,36 +278,27 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
 
     Parameters
     ----------
-    recipe : Recipe
-        Who is asked, and how.
-    step : str
-        ``"verdicts"`` on comparisons, ``"scores"`` of replies alone, ``"codes"`` for what replies do, and where the recipe says
-        so verdicts on ``"probes"`` with known answers, or ``"again"`` on some pairs; these two are no part of the run's own.
-    *tables : pandas.DataFrame
-        Histories, replies and comparisons, in this order; scores and codes need no comparisons, probes no table.
-    **how
-        ``ledger``; ``plan=True`` asks nothing, and says what it would take; else what
-        :func:`heart_utils.judging.judge.collect_verdicts` takes about asking: ``mode``, ``budget_usd``, ...
+    recipe : Recipe, who is asked, and how
+    step : ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are no part of the run's own
+    *tables : histories, replies and comparisons, in this order; scores and codes need no comparisons, probes no table
+    **how : ``ledger``, ``plan``, ``mode``, ``budget_usd``, ... as in :func:`heart_utils.judging.judge.collect_verdicts`
 
     Returns
     -------
-    pandas.DataFrame
-        The table of verdicts, scores or codes, without a row where the recipe asks for none; or the plan.
+    pandas.DataFrame : the table of verdicts, scores or codes, without a row where the recipe asks for none; or the plan
 
     Raises
     ------
-    RecipeError, JudgeError
-        If there is no such step, or the tables do not fit each other.
+    RecipeError, JudgeError : if there is no such step, or the tables do not fit each other
 
     Examples
     --------
     >>> from heart_utils import open_ledger
     >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
-    >>> histories = recipe_histories(recipe).head(2)
-    >>> replies = recipe_replies(recipe, histories, ledger=ledger, mode="dry")
-    >>> tables = histories, replies, recipe_comparisons(recipe, replies)
-    >>> recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)["n_calls"].tolist()  # by protocol
-    [40, 20]
+    >>> replies = recipe_replies(recipe, recipe_histories(recipe), ledger=ledger, mode="dry")
+    >>> tables = recipe_histories(recipe), replies, recipe_comparisons(recipe, replies)
+    >>> recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)["protocol"].tolist()
+    ['heart', 'heart-release']
     """
     if step not in STEPS:
         raise RecipeError(f"There is no step {step!r}; there are {', '.join(STEPS)}.")

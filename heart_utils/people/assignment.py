@@ -27,28 +27,21 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
 
     Parameters
     ----------
-    comparisons : pandas.DataFrame
-        One row per comparison, with ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
-    pairs_per_history : int
-        A history with fewer keeps all it has.
-    rng : numpy.random.Generator
-        Orders the histories, and breaks ties.
+    comparisons : pandas.DataFrame, with ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``
+    pairs_per_history, rng : a history with fewer keeps all it has; orders the histories, and breaks ties
 
     Returns
     -------
-    pandas.DataFrame
-        The rows of the pairs that are kept, in the orders that were there.
+    pandas.DataFrame : the rows of the pairs that are kept, in the orders that were there
 
     Raises
     ------
-    StudyError
-        If a column is missing or `pairs_per_history` is below 1.
+    StudyError : if a column is missing or `pairs_per_history` is below 1
 
     Examples
     --------
-    >>> met = pd.DataFrame({"pair_id": ["p1", "p2", "p3"], "history_id": "h1", "responder_a": ["x", "x", "y"],
-    ...     "responder_b": ["y", "z", "z"]})
-    >>> len(choose_pairs(met, pairs_per_history=2, rng=np.random.default_rng(1)))
+    >>> met = {"pair_id": ["p", "q", "r"], "history_id": "h", "responder_a": ["x", "x", "y"], "responder_b": ["y", "z", "z"]}
+    >>> len(choose_pairs(pd.DataFrame(met), pairs_per_history=2, rng=np.random.default_rng(1)))
     2
     """
     _check_columns(comparisons, ("pair_id", "history_id", "responder_a", "responder_b"))
@@ -81,22 +74,17 @@ def assign_raters(
     n_checks: int = 0,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Share comparisons out among the seats of a study.
+    """Share comparisons out among the seats of a study; a seat is what one rater will do, in order.
 
-    A seat is what one rater will do, in order. Loads, and how often a pair is shown in either order, differ by at most one, for
-    each pair, each rater and each pair of responders: ratings link pairs to seats as the edges of a bipartite graph, which can
-    always be split in two with no vertex off by more than one.
+    Loads, and how often a pair is shown in either order, differ by at most one, for each pair, rater and pair of responders:
+    a bipartite graph can be split in two with no vertex off by more than one.
 
     Parameters
     ----------
-    comparisons : pandas.DataFrame
-        The table ``comparisons``, with both orders of each pair (``pair_replies(..., orders="both")``).
-    raters_per_pair : int or mapping of str to int
-        How many rate each pair; a mapping from ``pair_id`` gives some pairs more, or tops up those that lack votes (0: none).
-    load, n_checks : int
-        The most comparisons that a rater is asked for, and attention checks besides, spread over the seat and never first.
-    rng : numpy.random.Generator
-        The source of chance.
+    comparisons : pandas.DataFrame, with both orders of each pair (``pair_replies(..., orders="both")``)
+    raters_per_pair : how many rate each pair; a mapping from ``pair_id`` gives some more, or tops up (0: none)
+    load, n_checks : the most comparisons a rater, and attention checks besides, spread over the seat and never first
+    rng : numpy.random.Generator, the source of chance
 
     Returns
     -------
@@ -106,13 +94,12 @@ def assign_raters(
 
     Raises
     ------
-    StudyError
-        If a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there.
+    StudyError : if a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there
 
     Examples
     --------
-    >>> both = pd.DataFrame({"comparison_id": ["c1", "c2"], "pair_id": "p1", "history_id": "h1",
-    ...     "responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]})
+    >>> both = {"comparison_id": ["c", "d"], "pair_id": "p", "history_id": "h", "responder_a": "x", "responder_b": "y"}
+    >>> both = pd.DataFrame(both | {"order": ["ab", "ba"]})
     >>> assign_raters(both, raters_per_pair=2, load=5, rng=np.random.default_rng(1))[["seat", "order"]].to_numpy().tolist()
     [['seat-001', 'ab'], ['seat-002', 'ba']]
     """
@@ -137,13 +124,11 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    assignment : pandas.DataFrame
-        As :func:`assign_raters` makes it.
+    assignment : pandas.DataFrame, as :func:`assign_raters` makes it
 
     Returns
     -------
-    pandas.DataFrame
-        One row per measure: ``measure``, ``least``, ``most``, ``allowed`` (in words) and ``holds``.
+    pandas.DataFrame : one row per measure: ``measure``, ``least``, ``most``, ``allowed`` (in words) and ``holds``
 
     Examples
     --------
@@ -192,22 +177,17 @@ def assign_writers(
 
     Parameters
     ----------
-    histories : pandas.DataFrame
-        With a column ``history_id``.
-    writers_per_history, n_writers : int
-        HEART's design, from secondary sources, is three out of a pool of twelve.
-    rng : numpy.random.Generator
-        The source of chance.
+    histories : pandas.DataFrame, with a column ``history_id``
+    writers_per_history, n_writers : int; HEART's design, from secondary sources, is three out of a pool of twelve
+    rng : numpy.random.Generator, the source of chance
 
     Returns
     -------
-    pandas.DataFrame
-        One row per page of a seat: ``seat``, ``position`` and ``history_id``. Loads differ by at most one.
+    pandas.DataFrame : one row per page of a seat: ``seat``, ``position`` and ``history_id``; loads differ by at most one
 
     Raises
     ------
-    StudyError
-        If there are more writers a history than writers, or a number is below 1.
+    StudyError : if there are more writers a history than writers, or a number is below 1
 
     Examples
     --------
@@ -242,19 +222,14 @@ def study_cost(
 
     Parameters
     ----------
-    n_pairs, load : int
-        Pairs of replies, and comparisons a rater.
-    raters_per_pair : list of int
-        One row each.
-    seconds_each, minutes_around : float
-        Time on one comparison, from a pilot, and on consent, instructions, practice and debrief.
-    pay_per_hour, fee_share : float
-        In any currency, and what a platform adds to it, as a share.
+    n_pairs, load : int; pairs of replies, and comparisons a rater
+    raters_per_pair : list of int, one row each
+    seconds_each, minutes_around : time on one comparison, from a pilot, and on consent, instructions, practice and debrief
+    pay_per_hour, fee_share : float; in any currency, and what a platform adds to it, as a share
 
     Returns
     -------
-    pandas.DataFrame
-        Columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``, ``cost``.
+    pandas.DataFrame : columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``, ``cost``
 
     Examples
     --------

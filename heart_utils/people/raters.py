@@ -89,29 +89,21 @@ def import_study(
 
     Parameters
     ----------
-    run : Run
-        Whose histories and replies were shown.
-    source : pathlib.Path
-        The folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies must be the run's.
-    statement : mapping, optional
-        The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own.
-    redact : str
-        What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply, contacts alone).
-    withdrawn : sequence of str
-        People who asked that their answers be deleted, as they were named in the study.
-    simulated : bool
-        Whether a program answered. The answers to a rehearsal are simulated whatever is said here.
+    run : Run, whose histories and replies were shown
+    source : folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies must be the run's
+    statement : mapping, optional, the rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own
+    redact : str, what is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply, contacts alone)
+    withdrawn : sequence of str, people who asked that their answers be deleted, as they were named in the study
+    simulated : bool, whether a program answered; the answers to a rehearsal are simulated whatever is said here
 
     Returns
     -------
-    ImportedStudy
-        A page answered but for its side is ``abstained``; one never answered has no row, and is counted in ``raters``.
+    ImportedStudy : a page answered but for its side is ``abstained``; one never answered is counted in ``raters`` alone
 
     Raises
     ------
     StudyError
-        If there is no rater statement, a comparison was judged twice or never shown to who judged it, the export is cut
-        short, or one person has two spellings.
+        If there is no statement, a comparison was judged twice or unseen, the export is cut short, or a name has two spellings.
 
     Examples
     --------
@@ -162,20 +154,16 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
 
     Parameters
     ----------
-    run : Run
-        Whose imported replies take part; each study is a part of the table ``replies``.
-    replies, histories : pandas.DataFrame
-        Those of the run's recipe.
+    run : Run, whose imported replies take part; each study is a part of the table ``replies``
+    replies, histories : pandas.DataFrame; those of the run's recipe
 
     Returns
     -------
-    pandas.DataFrame
-        The table of replies, people's last.
+    pandas.DataFrame : the table of replies, people's last
 
     Raises
     ------
-    StudyError
-        If people answered a history that the recipe does not choose any more.
+    StudyError : if people answered a history that the recipe does not choose any more
 
     Examples
     --------

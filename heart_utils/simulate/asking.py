@@ -25,8 +25,8 @@ LEAST = 0.2  # chance, in the second wave, of a pair of a dialogue that nobody w
 def ask_for_votes(verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator) -> pd.DataFrame:
     """Keep about so many of people's votes, spread over all dialogues and pairs, and all of the judges'.
 
-    A second wave, after a share `first` of the votes, asks where differences are still open. ``stands_for`` is one over the
-    known chance of having been asked, over the votes there; with two waves their mean, by weights fixed beforehand.
+    After a share `first` of them a second wave asks where differences are still open. ``stands_for`` is one over the known
+    chance of having been asked, over the votes there; with two waves their mean, by weights fixed beforehand.
     """
     people, judges = (verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False))
     people = people.iloc[rng.permutation(len(people))]  # any vote on a cell is as likely as any other to be the first
@@ -84,10 +84,9 @@ def compare_designs(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        The verdicts table with people and a judge.
-    sizes, truth, rng : sequence of int, pandas.Series, numpy.random.Generator
-        Further designs, with all votes on so many random dialogues; strengths by responder, if known; the source of chance.
+    verdicts : pandas.DataFrame, with people and a judge
+    sizes : sequence of int, for further designs: all votes on so many random dialogues
+    truth, rng : strengths by responder, if known; the source of chance
 
     Returns
     -------
@@ -98,9 +97,8 @@ def compare_designs(
 
     Examples
     --------
-    >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> size = {"n_responders": 3, "n_dialogues": 60, "pairs": "all", "panels": [Panel("human", 30, 2), Panel("model", 1, 1)]}
-    >>> votes = simulate_study(rng=np.random.default_rng(1), **size).verdicts
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> votes = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all").verdicts
     >>> compare_designs(votes, rng=np.random.default_rng(1))["design"].unique().tolist()
     ['all votes', 'half of the dialogues', 'every dialogue', 'every dialogue, two waves']
     """
@@ -150,23 +148,20 @@ def simulate_designs(
 
     Parameters
     ----------
-    strengths, n_studies, rng, sizes
-        The known strength of each responder; how many studies; the others as in :func:`compare_designs`.
-    people, judge, **design
-        Who judges, all of people's votes being the full design; options of :func:`heart_utils.simulate.study.simulate_study`.
+    strengths, n_studies, rng, sizes : responder -> strength; how many studies; the others as in :func:`compare_designs`
+    people, judge : Panel, who judges, all of people's votes being the full design
+    **design : options of :func:`heart_utils.simulate.study.simulate_study`
 
     Returns
     -------
-    pandas.DataFrame
-        As :func:`compare_designs` gives, with ``study``.
+    pandas.DataFrame : as :func:`compare_designs` gives, with ``study``
 
     Examples
     --------
     >>> from heart_utils.simulate.study import Panel
     >>> how = {"n_dialogues": 40, "people": Panel("human", 30, 2), "judge": Panel("model", 1, 1)}
-    >>> found = simulate_designs({"x": 0.5, "y": 0.0, "z": -0.5}, n_studies=2, rng=np.random.default_rng(1), **how)
-    >>> found["study"].nunique(), bool(found["covered"].between(0, 1).all())
-    (2, True)
+    >>> simulate_designs({"x": 0.5, "y": 0.0, "z": -0.5}, n_studies=2, rng=np.random.default_rng(1), **how)["study"].nunique()
+    2
     """
     rows = []
     for study in range(n_studies):

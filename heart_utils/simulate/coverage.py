@@ -43,19 +43,18 @@ def simulate_coverage(
 
     Parameters
     ----------
-    design, n_studies, rng, n_resamples, ci_level
-        Without ties; two or more; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    design, n_studies : without ties; two or more
+    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
     pandas.DataFrame
-        One row a kind of ``interval``, its ``population`` and ``quantity`` (``"strength"`` or ``"difference"`` of two):
+        One row a kind of ``interval``, ``population`` and ``quantity`` (``"strength"`` or ``"difference"`` of two):
         ``coverage``, ``mc_error`` (Monte Carlo), ``width``, ``promised``, ``n_studies``, ``simulated``.
 
     Raises
     ------
-    ValueError
-        If the design has ties or one study only is asked for.
+    ValueError : if the design has ties or one study only is asked for
 
     Examples
     --------
@@ -184,25 +183,22 @@ def simulate_power(
 ) -> pd.DataFrame:
     """Draw studies in which two responders lie a gap apart, and note in which it is found.
 
-    It is found if the interval of the difference leaves out zero on the right side: a sandwich over dialogues and raters, or
-    over dialogues alone where raters do not differ or are fewer than 20 and so fixed.
+    The interval of the difference must leave out zero on the right side: a sandwich over dialogues and raters, or over
+    dialogues alone where raters do not differ or are fewer than 20 and so fixed.
 
     Parameters
     ----------
-    design, gap : Design, float
-        Ties follow Davidson's model; the gap is on the scale of the fit, above zero.
-    rng, n_studies, ci_level, n_contrasts
-        The source of chance; how many studies; the others as in :func:`heart_utils.simulate.power.minimum_gap`.
+    design, gap : Design, float; ties follow Davidson's model; the gap is on the scale of the fit, above zero
+    rng, n_studies : the source of chance; how many studies
+    ci_level, n_contrasts : as in :func:`heart_utils.simulate.power.minimum_gap`
 
     Returns
     -------
-    pandas.DataFrame
-        One row a study: ``estimate``, ``se``, ``found``, ``simulated``. The share found estimates the power.
+    pandas.DataFrame : one row a study: ``estimate``, ``se``, ``found``, ``simulated``; the share found estimates the power
 
     Raises
     ------
-    ValueError
-        If the gap is not above zero.
+    ValueError : if the gap is not above zero
 
     Examples
     --------
@@ -245,15 +241,13 @@ def check_saving(
 ) -> pd.DataFrame:
     """Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
 
-    In each draw some dialogues are set aside, and people's strengths on them are the target. Its noise is in both squared
-    distances e to it, so :math:`E(e_{people} - e_{powered})`, over the mean variance of people alone, is the share saved.
+    It is :math:`E(e_{people} - e_{powered})`, of squared distances e to theirs, over the mean variance of people alone.
 
     Parameters
     ----------
-    verdicts, n_labelled : pandas.DataFrame, sequence of int
-        The verdicts table with people and judges on all dialogues, orders joined; how many people label, one row each.
-    rng, n_held_out, n_draws : numpy.random.Generator, int, int
-        The source of chance; dialogues that are set aside, the same for all sizes; random choices of both.
+    verdicts : pandas.DataFrame, with people and judges on all dialogues, orders joined
+    n_labelled, n_held_out, n_draws : how many people label, one row each; dialogues set aside; random choices of both
+    rng : numpy.random.Generator, the source of chance
 
     Returns
     -------
@@ -263,16 +257,14 @@ def check_saving(
 
     Raises
     ------
-    AgreementError
-        If too few dialogues are left to label that many and leave one unlabelled.
+    AgreementError : if too few dialogues are left to label that many and leave one unlabelled
 
     Examples
     --------
-    >>> from heart_utils.simulate.study import Panel, simulate_study
-    >>> size = {"n_responders": 3, "n_dialogues": 60, "pairs": "all", "panels": [Panel("human", 9, 3), Panel("model", 1, 1)]}
-    >>> votes = simulate_study(rng=np.random.default_rng(1), **size).verdicts
-    >>> check_saving(votes, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)[["n_labelled", "n_pool"]].values.tolist()
-    [[10, 40]]
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> votes = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all").verdicts
+    >>> check_saving(votes, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)["n_pool"].tolist()
+    [40]
     """
     dialogues = np.array(sorted(verdicts["dialogue_id"].unique()), dtype=object)
     n_pool = len(dialogues) - n_held_out
@@ -312,10 +304,8 @@ def check_coverage(
 
     Parameters
     ----------
-    strengths, panels : mapping of str to float, sequence of Panel
-        As in :func:`heart_utils.simulate.study.simulate_study`; people and one judge.
-    n_labelled, rng, n_dialogues, n_studies, ci_level
-        How many dialogues people label, one row each; the source of chance; dialogues a study; studies; the level.
+    strengths, panels : as in :func:`heart_utils.simulate.study.simulate_study`; people and one judge
+    n_labelled, rng, n_dialogues, n_studies, ci_level : how many people label, one row each; chance; of a study; studies; level
 
     Returns
     -------
@@ -366,31 +356,25 @@ def simulate_gate(
 ) -> pd.DataFrame:
     r"""Send simulated studies through the gate and note what it says.
 
-    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + \delta`, each pair in both orders, where :math:`q =
-    \theta + w + e`: strength, what a history does to a responder whenever it answers (the same for candidate and baseline),
-    and how one reply turned out. Both have a standard deviation of 0.5, and :math:`\delta` is 0.5.
+    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + 0.5`, each pair in both orders, where :math:`q =
+    \theta + w + e`: strength, a history's effect (the same for candidate and baseline), and how one reply turned out; w and e
+    have an SD of 0.5.
 
     Parameters
     ----------
-    null, drop, direct : {"regenerated", "re-asked"}, float, bool
-        Whether an equal candidate's replies were written anew, or the same replies judged anew; rating points of the fit by
-        which it truly lies below; whether baseline and candidate meet.
-    mode, max_drop, alpha
-        As in :func:`heart_utils.gate.compare_responders`; ``"anytime"`` is :func:`heart_utils.gate.compare_anytime`.
-    n_studies, n_runs, n_dimensions, n_dialogues : int
-        Studies, candidates tested one after another against the same baseline in each, and the size of each.
-    n_resamples, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    null : {"regenerated", "re-asked"}, whether an equal candidate's replies are written anew, or judged anew
+    drop, direct : float, bool; rating points by which it truly lies below; whether baseline and candidate meet
+    mode, max_drop, alpha : as in :func:`heart_utils.gate.compare_responders`; or mode ``"anytime"``, as in ``compare_anytime``
+    n_studies, n_runs, n_dimensions, n_dialogues : int, candidates tested one after another in each being ``n_runs``
+    n_resamples, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
-    pandas.DataFrame
-        One row per study and run: ``passed``, the first dimension's ``drop``, ``se``, ``outcome`` and ``n_dialogues``.
+    pandas.DataFrame : a row a study and run: ``passed``; of the first dimension ``drop``, ``se``, ``outcome``, ``n_dialogues``
 
     Raises
     ------
-    GateError
-        If `null` is not known.
+    GateError : if `null` is not known
 
     Examples
     --------

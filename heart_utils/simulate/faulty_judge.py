@@ -82,14 +82,11 @@ def recover_faults(
 
     Parameters
     ----------
-    n_pairs, rng, n_resamples, ci_level
-        Pairs of each judge; the others as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    rng, n_pairs, n_resamples, ci_level : of each judge; else as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------
-    pandas.DataFrame
-        One row a judge of :data:`PLANTED` and ``measure`` that its ``fault`` moves: ``planted`` (the measure by arithmetic),
-        ``found``, ``ci_low``, ``ci_high``, ``ci_level``, ``simulated``.
+    pandas.DataFrame : by judge of :data:`PLANTED` and ``measure`` its ``fault`` moves: ``planted``, ``found`` with its interval
 
     Examples
     --------

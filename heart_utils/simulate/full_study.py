@@ -51,8 +51,7 @@ def calibrate() -> Settings:
 
     Returns
     -------
-    Settings
-        Solved by quadrature, not by simulation.
+    Settings : solved by quadrature, not by simulation
 
     Examples
     --------
@@ -77,20 +76,16 @@ def simulate_heart(
 
     Parameters
     ----------
-    rng, scores
-        As in :func:`heart_utils.simulate.study.simulate_study`.
-    layout, settings : str, Settings
-        One of :data:`LAYOUTS`, how the published 42,000 votes may be spread; :func:`calibrate`'s, if not given.
+    rng, scores : as in :func:`heart_utils.simulate.study.simulate_study`
+    layout, settings : one of :data:`LAYOUTS`, how the published 42,000 votes may be spread; :func:`calibrate`'s, if not given
 
     Returns
     -------
-    Study
-        Every row is marked as simulated. The responder ``human`` stands for whoever wrote for people.
+    Study : every row is marked as simulated; the responder ``human`` stands for whoever wrote for people
 
     Raises
     ------
-    ValueError
-        If the layout is unknown.
+    ValueError : if the layout is unknown
 
     Examples
     --------

@@ -59,32 +59,27 @@ class Design:
 
 
 def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
-    r"""Give the smallest true gap of strengths that is found with some probability.
+    r"""Give the smallest true gap of strengths that is found with some probability: :math:`c + t_\text{power}` standard errors.
 
-    It is found if the interval of the difference excludes zero, by the rule of a leaderboard: :math:`c + t_\text{power}`
-    standard errors, with :math:`c` from ``critical_value``. The variance of the difference of two middling responders adds
-    three parts, on the scale of a fit in which a tie is half a win. With K responders, v votes and M dialogues a pair, D
-    dialogues, R raters, N verdicts a responder and the part f of pairs compared a dialogue: dialogues :math:`2 C_1 / D \cdot
-    (1 + 2 (1 - f) / (f K)) + 2 (C_2 - 2 C_1) / (K M)`; raters :math:`2 C_r (1 / R + (1 - v / R) / N)`, without 1 / R where
-    raters are fixed; verdicts :math:`2 (4 (1 - t) - C_2 - 2 C_r) / (K v M)` for a share t of ties. :math:`C_1`, :math:`C_2`
-    and :math:`C_r` are 16 times the covariance of two verdicts that share one reply, both replies, or the rater's taste for
-    one responder, by quadrature, ties as in Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082
+    The interval of the difference must exclude zero, with c from ``critical_value``. The variance for two middling responders
+    adds, with K responders, v votes and M dialogues a pair, D dialogues, R raters, N verdicts a responder and the part f of
+    pairs compared a dialogue: dialogues :math:`2 C_1 / D \cdot (1 + 2 (1 - f) / (f K)) + 2 (C_2 - 2 C_1) / (K M)`; raters
+    :math:`2 C_r (1 / R + (1 - v / R) / N)`, without 1 / R where they are fixed; verdicts :math:`2 (4 (1 - t) - C_2 - 2 C_r) /
+    (K v M)` for a share t of ties. :math:`C_1`, :math:`C_2`, :math:`C_r` are 16 times the covariance of two verdicts that share
+    one reply, both, or the rater's taste, ties as in Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082
 
     Parameters
     ----------
-    design, power, ci_level, n_contrasts : Design, float, float, int
-        The study; chance of finding the gap; level of the interval; contrasts that must hold at once (Bonferroni), 1 for one
-        chosen beforehand. By default all pairs of responders, by ``simultaneous_quantile``.
+    design, power, ci_level : Design, float, float; chance of finding the gap; level of the interval
+    n_contrasts : int, that must hold at once (Bonferroni), 1 for one chosen beforehand; by default all pairs of responders
 
     Returns
     -------
-    float
-        In units of strength; times 400 / ln 10 in rating points.
+    float : in units of strength; times 400 / ln 10 in rating points
 
     Raises
     ------
-    ValueError
-        If the design cannot be.
+    ValueError : if the design cannot be
 
     Examples
     --------
@@ -132,8 +127,7 @@ def plan_study(
 
     Parameters
     ----------
-    designs, power, ci_level, n_contrasts
-        A list of :class:`Design`; the others as in :func:`minimum_gap`.
+    designs, power, ci_level, n_contrasts : a list of :class:`Design`; the others as in :func:`minimum_gap`
 
     Returns
     -------
