@@ -46,23 +46,37 @@ def cohen_kappa(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Coefficient:
-    r"""Compute Cohen's kappa of two raters, plain or weighted: chance means that each keeps their own habits.
+    r"""Compute Cohen's kappa of two raters, plain or weighted.
 
-    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`; verdicts are averaged
-    with their transpose, since a and b are arbitrary names. Source: Cohen (1968), https://doi.org/10.1037/h0026256
+    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`
+    [1]_: chance means that each rater keeps their own habits. Of verdicts the names a and b mean
+    nothing, so the table is averaged with itself turned round; without ties kappa, pi and AC1 are then
+    one number, :math:`2 p_o - 1`.
 
     Parameters
     ----------
-    table, weights : verdicts or scores on one dimension; None, or credit for near misses: ``"linear"`` or ``"quadratic"``
-    cluster, n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; None: each unit its own
+    table : pandas.DataFrame
+        Verdicts or scores on one dimension.
+    weights : {"linear", "quadratic"}, optional
+        Credit for near misses, by the distance of the categories' values. None gives no credit.
+    cluster : str or None
+        Column of what is resampled together; None takes each unit as its own.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
-    Coefficient : 1 is full agreement, 0 what chance brings
+    Coefficient
+        Units that only one of the two answered do not enter.
 
     Raises
     ------
-    AgreementError : if the table does not hold two raters who share a unit, or only one category occurs
+    AgreementError
+        If the table does not hold two raters who share a unit, or only one category occurs.
+
+    References
+    ----------
+    .. [1] Cohen (1968), https://doi.org/10.1037/h0026256
 
     Examples
     --------
@@ -211,26 +225,49 @@ def icc(
 ) -> Coefficient:
     r"""Compute an intraclass correlation: the share of the variance that raters have in common.
 
-    With mean squares of n rows, k raters and rest, ICC(C,1) is :math:`(MS_R - MS_E) / (MS_R + (k - 1) MS_E)`; ICC(A,1) adds
-    :math:`\frac{k}{n} (MS_C - MS_E)` below. Source: McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
+    From the mean squares of rows, raters and rest in a two-way table with n rows and k raters [1]_,
+
+    .. math::
+
+        ICC(C,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E}, \\
+        ICC(A,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E + \frac{k}{n} (MS_C - MS_E)}
+
+    and for the mean of k raters :math:`(MS_R - MS_E) / MS_R`, and with
+    :math:`(MS_C - MS_E) / n` added below. A constant shift of one rater lowers A, not C.
 
     Parameters
     ----------
-    scores, kind, raters : one dimension; ``"A,1"`` (agreement), ``"C,1"`` (consistency), of the mean ``"A,k"``, ``"C,k"``; who
-    cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`; only replies that all raters scored enter
+    scores : pandas.DataFrame
+        The scores table, one dimension.
+    kind : {"A,1", "C,1", "A,k", "C,k"}
+        Absolute agreement or consistency, of a single rater or of the mean of all.
+    raters : sequence of str, optional
+        Which raters; by default all.
+    cluster : str or None
+        Column of what is resampled together; None takes each reply as its own.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
-    Coefficient : at most 1
+    Coefficient
+        Only replies that all raters scored enter.
 
     Raises
     ------
-    AgreementError : if there are fewer than two raters or rows that all of them scored, or no variance
+    AgreementError
+        If there are fewer than two raters or rows that all of them scored, or no variance.
+
+    References
+    ----------
+    .. [1] McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
 
     Examples
     --------
     >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "rater": ["x"] * 3 + ["y"] * 3, "score": [1, 2, 3, 2, 3, 4]})
-    >>> round(icc(scores, cluster=None, n_resamples=0).value, 3)  # 2 / (2 + 2 / 3 * 1.5); by consistency 1
+    >>> icc(scores, kind="C,1", cluster=None, n_resamples=0).value
+    1.0
+    >>> round(icc(scores, kind="A,1", cluster=None, n_resamples=0).value, 3)  # 2 / (2 + 2 / 3 * 1.5)
     0.667
     """
     votes = read_votes(need(scores, ["score"], "This needs scores."), cluster=cluster)

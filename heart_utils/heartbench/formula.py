@@ -28,27 +28,37 @@ class RubricError(ValueError):
 def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "paper") -> pd.DataFrame:
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
-    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of an
-    ability, it is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)`. Where there are penalties, hitting nothing earns points, and
-    100 where there is nothing else. Source: Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at 6c79c080.
+    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of
+    one ability in one question, the score is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore
+    worth more than nothing wherever an ability has penalties, and all of 100 where it has only penalties.
 
     Parameters
     ----------
-    questions : one row per rubric item: ``question_id``, ``item`` (unique), ``ability``, ``points``, ``difficulty``, ``scene``
-        The last two are optional, and carried along. Only the veto item, whose ability is ``"special"``, may lack points.
-    hits : rows of ``scores``, one per responder, rater and item of an answered question, ``score`` 1 for a hit and 0 for none
-        A failure keeps its row, with a state and no score.
-    veto : a hit on the veto item makes the whole question 0: ``"paper"`` always, ``"released"`` only if it has points above 0
+    questions : pandas.DataFrame
+        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which only the veto item,
+        whose ability is ``"special"``, may lack. Columns ``difficulty`` and ``scene`` are carried along.
+    hits : pandas.DataFrame
+        Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit and 0 for none. A
+        question that was answered has all its items; failures keep their rows, with a state and no score.
+    veto : str
+        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that item has positive
+        points, which no item in the data has.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest``, ``highest`` (points), ``n_items``,
-        ``vetoed``, ``state``. No score without valid answers to all items and, with ``"paper"``, the veto item.
+        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and ``highest`` (points),
+        ``n_items``, ``vetoed`` and ``state``. Where an item, or with the paper's rule the veto item, has no valid answer,
+        the score is missing.
 
     Raises
     ------
-    RubricError : if a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one for each item
+    RubricError
+        If a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one for each item.
+
+    References
+    ----------
+    .. [1] Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at 6c79c080.
 
     Examples
     --------

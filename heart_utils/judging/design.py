@@ -33,29 +33,38 @@ def pair_replies(
     pairs: str | int = "all",
     protocol: str = "heart",
 ) -> pd.DataFrame:
-    """Pair the valid replies to each history, never two of one responder, and say in which order each pair is shown.
+    """Pair the replies to each history, and say in which order each pair is shown.
 
-    What is drawn depends on one number from `rng` and each pair's own id: another reply changes nothing for other pairs.
+    Only valid replies are paired, and never two of one responder. What is drawn depends on one number from `rng` and on each
+    pair's own id, so that a reply more or less changes nothing for the other pairs.
 
     Parameters
     ----------
-    replies : pandas.DataFrame, with ``reply_id``, ``history_id``, ``responder`` and ``state`` (and ``simulated``, if any is)
-    rng : numpy.random.Generator, the source of chance
-    orders : {"both", "random"}, two comparisons a pair, or one, in an order drawn for the pair
-    pairs : "all" or int, of each history; fewer than there are is a random choice, the same under each protocol
-    protocol : str, the column ``protocol``; part of the comparison's id
+    replies : pandas.DataFrame
+        One row per reply, with ``reply_id``, ``history_id``, ``responder`` and ``state`` (and ``simulated``, if any is).
+    rng : numpy.random.Generator
+        The source of chance.
+    orders : str
+        ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair.
+    pairs : "all" or int
+        How many pairs of each history; fewer than there are is a random choice of them, the same under each protocol.
+    protocol : str
+        The column ``protocol``; part of the comparison's id.
 
     Returns
     -------
-    pandas.DataFrame : the table ``comparisons``, sorted by history and pair; ``reply_a`` is the smaller id
+    pandas.DataFrame
+        The table ``comparisons``, sorted by history and pair. ``reply_a`` is the smaller id.
 
     Raises
     ------
-    DesignError, TableError : if an option is unknown, a column or name is missing, a reply_id repeats, or nothing can be paired
+    DesignError, TableError
+        If an option is unknown, a column or a name is missing, a reply_id stands twice, or nothing can be paired.
 
     Warns
     -----
-    UserWarning : how many replies are left out, and how many histories have no pair
+    UserWarning
+        How many replies are left out, and how many histories have no pair.
 
     Examples
     --------

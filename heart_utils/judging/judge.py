@@ -61,17 +61,20 @@ def collect_verdicts(
     plan: bool = False,
     **how: Any,
 ) -> pd.DataFrame:
-    """Ask every judge about every comparison, or about every reply alone, but for what the ledger holds.
+    """Ask every judge about every comparison, or about every reply alone.
 
-    An answer that cannot be read is asked for once more; what cannot be read then is ``unparsed``.
+    What the ledger holds is not asked again. An answer that cannot be read is asked for once more; what cannot be read then is
+    ``unparsed``.
 
     Parameters
     ----------
-    histories, replies, comparisons, judges : as in :func:`plan_questions`; scores are asked for in JSON
-    ledger, plan : where calls are kept; whether to ask nothing and say what it takes by judge, protocol and answer format
+    histories, replies, comparisons, judges
+        As in :func:`plan_questions`; each judge answers in its own ``answer_format``, scores in JSON.
+    ledger, plan
+        Where calls are kept; and whether to ask nothing, and say what it would take by judge, protocol and answer format.
     **how
-        The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"``
-        nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
+        The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what the ledger lacks,
+        ``"replay"`` nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
 
     Returns
     -------
@@ -83,7 +86,8 @@ def collect_verdicts(
 
     Raises
     ------
-    JudgeError, TableError : if an option is unknown, or the tables do not fit each other; before the first call
+    JudgeError, TableError
+        If an option is unknown, or the tables do not fit each other; before the first call.
 
     Examples
     --------
@@ -91,8 +95,9 @@ def collect_verdicts(
     >>> from heart_utils.calls.models import Model
     >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})  # litellm answers itself
     >>> asked = {"dimensions": ["overall"], "ledger": open_ledger("sqlite://"), "progress": False}
-    >>> collect_verdicts(load_histories("sample"), load_replies("sample").head(1), None, [judge], **asked)["state"].tolist()
-    ['unparsed']
+    >>> scores = collect_verdicts(load_histories("sample"), load_replies("sample").head(1), None, [judge], **asked)
+    >>> scores[["dimension", "score", "state"]].values.tolist()
+    [['overall', nan, 'unparsed']]
     """
     asking = {name: how.pop(name) for name in ASKING if name in how}
     questions = plan_questions(histories, replies, comparisons, judges, **how)

@@ -67,15 +67,23 @@ def collect_replies(
 
     Parameters
     ----------
-    histories : pandas.DataFrame, the table of histories; those flagged ``ends_with_supporter`` get no reply
-    responders, ledger : models, and the names of :data:`PROBES`; where calls are kept
-    repeats, instructions : replies of each model to each history, and what it is told first; a probe always says the same, once
-    language : to ask as HeartBench does, in ``"zh"`` or ``"en"``: one message, no limit of length, the answer taken as it is
-    max_concurrency : more than 1 is faster, and replies timed beside others are flagged ``timed_beside_others``
-    plan : bool, ask nothing, and say what it would take, model by model
+    histories : pandas.DataFrame
+        The table of histories. Those flagged ``ends_with_supporter`` get no reply.
+    responders : sequence of Model or str
+        Models, and the names of :data:`PROBES`.
+    ledger : Ledger
+        Where calls are kept.
+    repeats, instructions
+        Replies of each model to each history, and what it is told first; a probe always says the same, once.
+    language : str, optional
+        Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length, the answer taken as it is.
+    max_concurrency : int, optional
+        More than 1 is faster, and replies whose times were taken beside others are flagged ``timed_beside_others``.
+    plan : bool
+        Ask nothing, and say what it would take, model by model.
     **asking
-        ``budget_usd``, ``max_paid_calls``, ``progress``, ``mode``: in ``"dry"`` what is not recorded is filler, flagged
-        ``planned``.
+        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``. In mode ``"dry"`` a reply that is not recorded is 40 words
+        of filler, flagged ``planned``: good for estimates only.
 
     Returns
     -------
@@ -86,7 +94,8 @@ def collect_replies(
 
     Raises
     ------
-    RespondError : if a history ends with the supporter without the flag, a probe is unknown, or two responders share a name
+    RespondError
+        If a history ends with the supporter and is not flagged so, a probe is unknown, or two responders share a name.
 
     Examples
     --------

@@ -102,15 +102,22 @@ def plot_intervals(
     simulated: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw one row for each label, with a marker for each estimate and a line for its interval; an infinite one is an arrow.
+    """Draw one row for each label, with a marker for each estimate and a line for its interval.
 
     Parameters
     ----------
-    table : Ratings or pandas.DataFrame, one row an estimate from top to bottom
-        Ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and ``ci_high``, where there are such.
-    value, label, by : columns of estimates, of names of rows, and (optional) of what has a colour and marker
-    looks, reference : kind -> its colour and marker; words -> position of a thin line, such as ``{"a coin": 0.5}``
-    xlabel, simulated, ax : what is drawn, its unit and interval; say SIMULATED, as column ``simulated`` also can; where to draw
+    table : pandas.DataFrame or Ratings
+        One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and
+        ``ci_high``, where there are such; an infinite one is drawn as an arrow.
+    value, label : str
+        Columns of the estimates and of the names of the rows.
+    by, looks : str, mapping of str to tuple, optional
+        Column of the colour and marker; its kinds -> both, where they have a meaning of their own.
+    reference : mapping of str to float, optional
+        Words -> position of a thin line, such as ``{"a coin": 0.5}``.
+    xlabel, simulated, ax : str, bool, matplotlib.axes.Axes, optional
+        What is drawn, with its unit and what the interval covers; whether the figure says SIMULATED, as it also does if the
+        column ``simulated`` says so; where to draw.
 
     Returns
     -------
@@ -118,7 +125,8 @@ def plot_intervals(
 
     Raises
     ------
-    ValueError : if the table has no row, or more kinds of `by` than there are colours
+    ValueError
+        If the table has no row, or more kinds of `by` than there are colours.
 
     Examples
     --------
@@ -166,8 +174,10 @@ def plot_leaderboard(
 
     Parameters
     ----------
-    board : Ratings or pandas.DataFrame, rows of the table ``ratings``: one at least, and each responder once
-    title, origin, ax : what was rated and by whom; what verdicts are, if not simulated, as ``"replayed"``; where to draw
+    board : pandas.DataFrame or Ratings
+        What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder stands there twice.
+    title, origin, ax : str, str, matplotlib.axes.Axes, optional
+        What was rated and by whom; what the verdicts are, such as ``"replayed"``, unless simulated; where to draw.
 
     Returns
     -------

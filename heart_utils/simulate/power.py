@@ -127,7 +127,8 @@ def plan_study(
 
     Parameters
     ----------
-    designs, power, ci_level, n_contrasts : a list of :class:`Design`; the others as in :func:`minimum_gap`
+    designs, power, ci_level, n_contrasts
+        A list of :class:`Design`; the others as in :func:`minimum_gap`.
 
     Returns
     -------

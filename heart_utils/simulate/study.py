@@ -238,32 +238,58 @@ def simulate_study(
 ) -> Study:
     r"""Draw a whole study: who wrote, what they wrote, who met whom, who judged and what they said.
 
-    In dialogue d rater r prefers responder i, shown first, to j by :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j -
-    u_{dj} - v_{rj}) + \delta` in log-odds, with normal u for how a reply turned out and v for taste. Ties follow Davidson; the
-    margin is the distance at which a logistic answer landed from zero, cut at 0.5, 1, 1.75 and 2.75.
+    In dialogue :math:`d` rater :math:`r` prefers responder :math:`i`, shown first, to :math:`j` by
+    :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j - u_{dj} - v_{rj}) + \delta` in log-odds, with
+    :math:`u \sim N(0, s_d^2)` for a reply that turned out well or badly and :math:`v \sim N(0, s_r^2)`
+    for taste. Ties follow Davidson; the margin is the distance at which a logistic answer landed on its
+    side of zero, cut at 0.5, 1, 1.75 and 2.75.
 
     Parameters
     ----------
-    rng, panels : the source of chance; who judges
-    strengths, n_responders : responder -> strength (``human...`` is a person), or how many to draw
-    n_dialogues, n_twins : of the slice ``standard``, a history each; with two, ``adversarial`` and ``calm_twin``
-    pairs, orders : pairs of replies compared a history; whether a rater sees a pair in one order by chance, or in both
-    dimensions, scores : lines of the rubric, any two correlated by 0.8; whether each panel also scores each reply from 1 to 5
-    strength_sd, dialogue_sd, adversarial_sd : in log-odds: of strengths; of replies about them; what that slice adds
+    rng : numpy.random.Generator
+        The source of chance.
+    strengths : mapping of str to float, optional
+        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)` if
+        absent. Who is called ``human...`` is a person.
+    n_responders : int
+        How many, where strengths are drawn; every fourth is a person.
+    n_dialogues : int
+        Of the slice ``standard``, one history each.
+    n_twins : int
+        Further dialogues with two histories each, ``adversarial`` and ``calm_twin``.
+    pairs : int or "all"
+        Pairs of replies compared a history, without repetition.
+    orders : {"random", "both"}
+        Whether a rater sees a pair in one order by chance, or in both.
+    panels : sequence of Panel
+        Who judges.
+    dimensions : sequence of str
+        Lines of the rubric.
+    strength_sd, dialogue_sd : float
+        Standard deviations in log-odds of strengths, and of a responder's replies about their strength.
+    adversarial_sd : float
+        Standard deviation of what each responder gains or loses in the adversarial slice.
+    correlation : float
+        Between any two dimensions, of strengths and of replies.
+    scores : bool
+        Whether each panel also scores each reply from 1 to 5.
 
     Returns
     -------
-    Study : tables that fit :mod:`heart_utils.tables`, and the truth
+    Study
+        Tables that fit :mod:`heart_utils.tables`, and the truth.
 
     Raises
     ------
-    ValueError : if a number cannot be, such as more pairs than there are
+    ValueError
+        If a number cannot be, such as more pairs than there are.
 
     Examples
     --------
     >>> two = {"human": 0.5, "model": -0.5}
-    >>> len(simulate_study(rng=np.random.default_rng(1), strengths=two, n_dialogues=4, pairs="all").verdicts)  # by two raters
-    8
+    >>> study = simulate_study(rng=np.random.default_rng(1), strengths=two, n_dialogues=4, pairs="all")
+    >>> study.verdicts[["responder_a", "responder_b", "rater_kind", "simulated"]].value_counts().to_dict()
+    {('human', 'model', 'human', True): 4, ('human', 'model', 'model', True): 4}
     """
     if orders not in ("random", "both"):
         raise ValueError(f"orders is {orders!r}, expected random or both.")

@@ -132,18 +132,21 @@ def load_verdicts(
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
         :func:`scores_to_verdicts`), or one's own DataFrame, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet`` or ``.jsonl``.
-    dimension, raters : str, keep one line of the rubric, or only ``"human"`` or ``"model"`` raters
+    dimension, raters : str, {"human", "model"}, optional
+        Keep one line of the rubric, or one kind of raters.
     **reading
-        Of one's own file. ``columns``: its header -> a column of the table, or ``None`` to leave it out; headers that are the
-        table's own but for case, blanks and hyphens need no mention. ``words``: its word, in any case, -> ``"a"``, ``"b"``,
-        ``"tie"`` or a failure, such as ``"abstained"``; ``""`` is an empty cell, and a column's name -> such a mapping for that
-        column. ``always``: what a column that it lacks holds in every row. ``rater_columns``: where a row is a pair, headers
-        that are raters' names; blank cells were not asked, and are counted in ``attrs["notes"]``, unless ``words`` has ``""``.
-        ``sep``, ``encoding``: by default the one of ``, ; |`` and tab that cuts the header most; UTF-8, or UTF-16 by its mark.
+        Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or ``None`` to leave it out;
+        headers that are the table's own but for case, blanks and hyphens need no mention. ``words``: its word for an answer
+        -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``, whatever its case; ``""`` is an empty cell,
+        and a column's name -> such a mapping is about that column. ``always``: what a column that it lacks holds in every
+        row. ``rater_columns``: where a row is a pair, the headers that are raters' names; blank cells are taken as not
+        asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``, ``encoding``: by default
+        the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or UTF-16 where the file begins so.
 
     Returns
     -------
-    pandas.DataFrame : a table of verdicts, with ``attrs["notes"]`` as in :func:`load_scores`, about the whole set
+    pandas.DataFrame
+        A table of verdicts, with ``attrs["notes"]`` as in :func:`load_scores`, about the whole set.
 
     Raises
     ------
@@ -152,9 +155,9 @@ def load_verdicts(
 
     Examples
     --------
-    >>> mine = pd.DataFrame({"history_id": ["c1"], "Links": "bot", "Rechts": "ann", "verdict": "rechts", "rater": "eve"})
-    >>> rows = load_verdicts(mine, columns={"Links": "responder_a", "Rechts": "responder_b"},
-    ...     words={"links": "a", "rechts": "b"}, always={"rater_kind": "human"})
+    >>> mine = pd.DataFrame({"Chat": ["c1"], "Links": ["bot"], "Rechts": ["ann"], "Urteil": ["rechts"], "Rater": ["eve"]})
+    >>> rows = load_verdicts(mine, columns={"Chat": "history_id", "Links": "responder_a", "Rechts": "responder_b",
+    ...     "Urteil": "verdict"}, words={"links": "a", "rechts": "b"}, always={"rater_kind": "human"})
     >>> rows[["responder_a", "responder_b", "verdict"]].values.tolist()  # a is the first in the alphabet
     [['ann', 'bot', 'a']]
     """
