@@ -40,8 +40,7 @@ def pair_replies(
     Parameters
     ----------
     replies : pandas.DataFrame, with ``reply_id``, ``history_id``, ``responder`` and ``state`` (and ``simulated``, if any is)
-    rng : numpy.random.Generator, the source of chance
-    orders : {"both", "random"}, two comparisons a pair, or one, in an order drawn for the pair
+    rng, orders : the source of chance; ``"both"``: two comparisons a pair, ``"random"``: one, in an order drawn for it
     pairs : "all" or int, of each history; fewer than there are is a random choice, the same under each protocol
     protocol : str, the column ``protocol``; part of the comparison's id
 

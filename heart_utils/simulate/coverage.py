@@ -245,9 +245,8 @@ def check_saving(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, with people and judges on all dialogues, orders joined
+    verdicts, rng : with people and judges on all dialogues, orders joined; the source of chance
     n_labelled, n_held_out, n_draws : how many people label, one row each; dialogues set aside; random choices of both
-    rng : numpy.random.Generator, the source of chance
 
     Returns
     -------

@@ -66,8 +66,7 @@ def simulate_raters(
     Parameters
     ----------
     behaviours, rng : a name in :data:`BEHAVIOURS` -> how many raters; the source of chance
-    load, votes, n_checks : pairs a rater, give or take one; raters a pair; attention checks a rater
-    advantage : float, log-odds of a careful rater for x
+    load, votes, n_checks, advantage : pairs a rater, give or take one; raters a pair; checks; log-odds of a careful one for x
 
     Returns
     -------
