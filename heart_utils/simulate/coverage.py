@@ -364,7 +364,7 @@ def simulate_gate(
     null : {"regenerated", "re-asked"}, whether an equal candidate's replies are written anew, or judged anew
     drop, direct : float, bool; rating points by which it truly lies below; whether baseline and candidate meet
     mode, max_drop, alpha : as in :func:`heart_utils.gate.compare_responders`; or mode ``"anytime"``, as in ``compare_anytime``
-    n_studies, n_runs, n_dimensions, n_dialogues : int, candidates tested one after another in each being ``n_runs``
+    n_studies, n_runs, n_dimensions, n_dialogues : in a study ``n_runs`` candidates are tested in turn
     n_resamples, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
