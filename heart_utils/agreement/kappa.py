@@ -299,7 +299,7 @@ def judge_reliability(
 
     Returns
     -------
-    pandas.DataFrame : a row a ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), ``n_rows``
+    pandas.DataFrame : by ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), ``n_rows``
 
     Raises
     ------

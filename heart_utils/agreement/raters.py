@@ -177,8 +177,7 @@ def rate_writers(
 
     Parameters
     ----------
-    verdicts, comparisons, replies, responders : the tables of these names, the last, if given, for kinds on boards
-    dimension : str, a line of the rubric
+    verdicts, comparisons, replies, responders, dimension : tables of these names, the last optional; a line of the rubric
     n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns

@@ -175,7 +175,7 @@ def plan_questions(
 
     Raises
     ------
-    JudgeError, TableError : if a comparison does not fit the tables or protocol or has no order, or two judges share a name
+    JudgeError, TableError : if a comparison does not fit the tables or protocol or has no order, or a judge is named twice
 
     Examples
     --------

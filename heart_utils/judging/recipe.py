@@ -219,7 +219,7 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
 
     Parameters
     ----------
-    recipe, histories : Recipe, pandas.DataFrame; who answers; what is answered
+    recipe, histories : who answers; what is answered
     ledger, **how : as in :func:`heart_utils.judging.respond.collect_replies`; ``mode``, ``plan``, ``progress``, ...
 
     Returns

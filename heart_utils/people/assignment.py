@@ -81,10 +81,9 @@ def assign_raters(
 
     Parameters
     ----------
-    comparisons : pandas.DataFrame, with both orders of each pair (``pair_replies(..., orders="both")``)
+    comparisons, rng : both orders of each pair (``pair_replies(..., orders="both")``); the source of chance
     raters_per_pair : how many rate each pair; a mapping from ``pair_id`` gives some more, or tops up (0: none)
     load, n_checks : the most comparisons a rater, and attention checks besides, spread over the seat and never first
-    rng : numpy.random.Generator, the source of chance
 
     Returns
     -------
@@ -178,8 +177,7 @@ def assign_writers(
     Parameters
     ----------
     histories : pandas.DataFrame, with a column ``history_id``
-    writers_per_history, n_writers : int; HEART's design, from secondary sources, is three out of a pool of twelve
-    rng : numpy.random.Generator, the source of chance
+    writers_per_history, n_writers, rng : HEART's design, from secondary sources, is three of twelve; the source of chance
 
     Returns
     -------
@@ -222,8 +220,7 @@ def study_cost(
 
     Parameters
     ----------
-    n_pairs, load : int; pairs of replies, and comparisons a rater
-    raters_per_pair : list of int, one row each
+    n_pairs, raters_per_pair, load : pairs of replies; how many rate each, one row a number; comparisons a rater
     seconds_each, minutes_around : time on one comparison, from a pilot, and on consent, instructions, practice and debrief
     pay_per_hour, fee_share : float; in any currency, and what a platform adds to it, as a share
 

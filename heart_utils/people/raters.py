@@ -154,8 +154,7 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
 
     Parameters
     ----------
-    run : Run, whose imported replies take part; each study is a part of the table ``replies``
-    replies, histories : pandas.DataFrame; those of the run's recipe
+    run, replies, histories : whose imported replies take part, each study being a part of ``replies``; those of its recipe
 
     Returns
     -------

@@ -84,9 +84,8 @@ def compare_designs(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, with people and a judge
+    verdicts, truth, rng : with people and a judge; strengths by responder, if known; the source of chance
     sizes : sequence of int, for further designs: all votes on so many random dialogues
-    truth, rng : strengths by responder, if known; the source of chance
 
     Returns
     -------

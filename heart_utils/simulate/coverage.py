@@ -245,9 +245,8 @@ def check_saving(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, with people and judges on all dialogues, orders joined
+    verdicts, rng : with people and judges on all dialogues, orders joined; the source of chance
     n_labelled, n_held_out, n_draws : how many people label, one row each; dialogues set aside; random choices of both
-    rng : numpy.random.Generator, the source of chance
 
     Returns
     -------
@@ -365,7 +364,7 @@ def simulate_gate(
     null : {"regenerated", "re-asked"}, whether an equal candidate's replies are written anew, or judged anew
     drop, direct : float, bool; rating points by which it truly lies below; whether baseline and candidate meet
     mode, max_drop, alpha : as in :func:`heart_utils.gate.compare_responders`; or mode ``"anytime"``, as in ``compare_anytime``
-    n_studies, n_runs, n_dimensions, n_dialogues : int, candidates tested one after another in each being ``n_runs``
+    n_studies, n_runs, n_dimensions, n_dialogues : in a study ``n_runs`` candidates are tested in turn
     n_resamples, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns

@@ -82,7 +82,7 @@ def recover_faults(
 
     Parameters
     ----------
-    rng, n_pairs, n_resamples, ci_level : of each judge; else as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    rng, n_pairs, n_resamples, ci_level : pairs of each judge; else as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
 
     Returns
     -------

@@ -66,8 +66,7 @@ def simulate_raters(
     Parameters
     ----------
     behaviours, rng : a name in :data:`BEHAVIOURS` -> how many raters; the source of chance
-    load, votes, n_checks : pairs a rater, give or take one; raters a pair; attention checks a rater
-    advantage : float, log-odds of a careful rater for x
+    load, votes, n_checks, advantage : pairs a rater, give or take one; raters a pair; checks; log-odds of a careful one for x
 
     Returns
     -------
@@ -270,8 +269,6 @@ def simulate_study(
     adversarial_sd : float
         Standard deviation of what each responder gains or loses in the adversarial slice.
     correlation : float
-        Between any two dimensions, of strengths and of replies.
-    scores : bool
         Whether each panel also scores each reply from 1 to 5.
 
     Returns
