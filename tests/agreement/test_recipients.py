@@ -111,3 +111,14 @@ def test_one_dialogue_with_an_answer_has_no_correlation(rng):
     found = track_recipients(seen(rng, histories), histories, outcomes=["seeker_empathy"], n_resamples=0).iloc[0]
     assert (found["n"], found["n_clusters"]) == (1, 1)
     assert np.isnan(found["correlation"])
+
+
+def test_a_code_seen_in_one_dialogue_has_a_correlation_and_no_interval(rng):
+    histories = told(rng, 12).assign(seeker_empathy=[1.0, 2.0, 3.0] * 4)
+    histories.loc[:2, "dialogue_id"] = "d0"
+    values = seen(rng, histories)
+    rare = values.head(3).assign(code="Rare", value=[0.1, 0.2, 0.3])
+    found = track_recipients(pd.concat([values, rare]), histories, outcomes=["seeker_empathy"]).set_index("code")
+    assert found.loc["Rare", ["correlation", "n_clusters"]].tolist() == [1.0, 1]
+    assert found.loc["Rare", ["ci_low", "ci_high"]].isna().all()
+    assert found.loc["Question", ["ci_low", "ci_high"]].notna().all()
