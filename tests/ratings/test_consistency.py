@@ -135,3 +135,9 @@ def test_among_three_who_meet_once_in_a_dialogue_the_spread_is_estimated_too(rng
     rows, chance = field(rng, 6000, 0.7, 1, size=3)
     found = consistency(rows, rng=rng, n_resamples=20).set_index("responder")["sd"]
     assert (found / chance.std(axis=0)).mean() == pytest.approx(1, abs=0.2)
+
+
+def test_the_high_end_of_one_dialogue_in_ten_lies_above_it_and_the_low_end_below(rng):
+    found = consistency(duels(rng, 30, 6, 0.1)[0], rng=rng, n_resamples=50)
+    assert (found["tenth_low"] < found["tenth"]).all()
+    assert (found["tenth"] < found["tenth_high"]).all()

@@ -80,3 +80,11 @@ def test_the_design_effect_counts_the_degree_of_freedom_that_few_clusters_lose()
     once, again = pool_strengths(rows).design_effect, pool_strengths(twice).design_effect
     assert once > 2
     assert again / once == pytest.approx((6 / 5) / (3 / 2), rel=0.05)
+
+
+def test_equals_come_in_the_order_of_the_alphabet_with_rows_numbered_from_zero():
+    rows = pd.DataFrame({"responder_a": list("zy"), "responder_b": list("yz"), "verdict": list("aa"), "dialogue_id": [0, 1]})
+    table = pool_strengths(pd.concat([rows, rows.assign(dialogue_id=[2, 3])])).table
+    assert table["responder"].tolist() == ["y", "z"]
+    assert table["strength"].tolist() == [0, 0]
+    assert table.index.tolist() == [0, 1]
