@@ -106,10 +106,9 @@ def test_the_ends_of_the_bounds_are_those_of_agreement_resampled():
     """Three votes a pair: the ends are those of the agreement of two people, the upper one carried to its highest ceiling."""
     table = draw_votes(np.random.default_rng(2), np.full(120, 0.85), 3, per_dialogue=5)
     found = estimate_ceiling(table, n_resamples=20, rng=np.random.default_rng(3))
-    same = table.groupby("pair_id")["verdict"].nunique() == 1  # else one of three pairs of votes is equal
-    pairs = pd.DataFrame(
-        {"agree": np.where(same, 1.0, 1 / 3), "n": 1, "dialogue_id": table.groupby("pair_id")["dialogue_id"].first()}
-    )
+    n_a = (table["verdict"] == "a").groupby(table["pair_id"]).sum()
+    agree = np.where(n_a.isin([0, 3]), 1.0, 1 / 3)  # of three pairs of votes, all or one is equal
+    pairs = pd.DataFrame({"agree": agree, "n": 1, "dialogue_id": table.groupby("pair_id")["dialogue_id"].first()})
     known = bootstrap_ci(
         pairs, lambda sums: sums["agree"] / sums["n"], cluster="dialogue_id", n_resamples=20, rng=np.random.default_rng(3),
         least=0.0, most=1.0,
