@@ -238,3 +238,8 @@ def test_verdicts_without_ties_have_two_categories():
 def test_a_sheet_of_verdicts_has_a_tie_halfway_and_gaps_where_nobody_answered():
     rows = [("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "tie"), ("x-y", "e", "p1", "b")]
     np.testing.assert_array_equal(answer_sheet(read_votes(votes(rows))), [[1, 0], [-1, np.nan]])
+
+
+def test_a_kappa_is_named_after_its_weights():
+    names = [cohen_kappa(scores(TWO_NOMINAL), weights=weights, **ALONE).name for weights in (None, "linear")]
+    assert names == ["Cohen's kappa", "weighted kappa (linear)"]
