@@ -228,6 +228,6 @@ def _reliability(
     error = part.get("responder:dialogue", 0.0) / n_dialogues + part["rest"] / (n_dialogues * n_raters)
     if absolute:
         error += part["dialogue"] / n_dialogues + part.get("dialogue:rater", 0.0) / (n_dialogues * n_raters)
-        error += 0.0 if same_raters else part.get("rater", 0.0) / n_raters
+        error += 0.0 if same_raters else part["rater"] / n_raters
     true = part["responder"] + taste * same_raters
     return true / (true + error + taste * (not same_raters)) if true else 0.0 * error

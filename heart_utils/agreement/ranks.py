@@ -135,7 +135,7 @@ def track_recipients(
         row = values.loc[values.duplicated(["history_id", *by]), ["history_id", *by]].iloc[0]
         raise AgreementError(f"{dict(row)} has more than one value; average them first, or add what tells them apart to `by`.")
     joined = values.dropna(subset="value").merge(told[["history_id", "dialogue_id", *outcomes]], on="history_id")
-    if joined.empty or joined[list(outcomes)].isna().to_numpy().all():
+    if joined[list(outcomes)].isna().to_numpy().all():
         raise AgreementError("No history with a value has an outcome by its seeker.")
     rows = []
     for outcome in outcomes:

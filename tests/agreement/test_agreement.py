@@ -265,7 +265,7 @@ def test_a_judge_counts_with_people_and_with_other_judges_but_not_with_itself():
 
 BAD = {
     "one rater only": ([("x-y", "d", "p1", "a")], "No answer that counts is by 'model'. rater_kind is: human"),
-    "no pair shared": ([("x-y", "d", "p1", "a"), ("x-z", "d", "m1", "a")], "share no pair"),
+    "no pair shared": ([("x-y", "d", "p1", "a"), ("x-z", "d", "m1", "a")], "human and model share no pair"),
     "a repeated vote": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p1", "b"), ("x-y", "d", "m1", "a")], "more than once"),
     "a word unknown": ([("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")], "must be one of a, tie, b; row 0"),
     "no judge": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")], "No answer that counts is by 'model'"),

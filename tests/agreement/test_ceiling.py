@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from heart_utils.agreement.baselines import estimate_ceiling, highest_ceiling
+from heart_utils.ratings.resampling import bootstrap_ci
 from heart_utils.ratings.verdicts import AgreementError
 
 
@@ -99,3 +100,22 @@ def test_what_has_no_ceiling_is_refused_with_a_reason(change, message):
 def test_no_ceiling_is_above_one_however_few_the_dialogues(rng):
     found = estimate_ceiling(draw_votes(rng, np.full(40, 0.97), 7), n_resamples=100)
     assert found.estimate <= found.ci_high <= 1
+
+
+def test_the_ends_of_the_bounds_are_those_of_agreement_resampled():
+    """Three votes a pair: the ends are those of the agreement of two people, the upper one carried to its highest ceiling."""
+    table = draw_votes(np.random.default_rng(2), np.full(120, 0.85), 3, per_dialogue=5)
+    found = estimate_ceiling(table, n_resamples=20, rng=np.random.default_rng(3))
+    n_a = (table["verdict"] == "a").groupby(table["pair_id"]).sum()
+    agree = np.where(n_a.isin([0, 3]), 1.0, 1 / 3)  # of three pairs of votes, all or one is equal
+    pairs = pd.DataFrame({"agree": agree, "n": 1, "dialogue_id": table.groupby("pair_id")["dialogue_id"].first()})
+    known = bootstrap_ci(
+        pairs, lambda sums: sums["agree"] / sums["n"], cluster="dialogue_id", n_resamples=20, rng=np.random.default_rng(3),
+        least=0.0, most=1.0,
+    )  # fmt: skip
+    assert (found.ci_low, found.ci_high) == pytest.approx((known.ci_low, float(highest_ceiling(np.array(known.ci_high)))))
+
+
+def test_two_resamples_are_the_fewest_that_give_a_ceiling_an_interval():
+    found = estimate_ceiling(draw_votes(np.random.default_rng(2), np.full(60, 0.8), 5), n_resamples=2)
+    assert found.ci_low < found.estimate < found.ci_high

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats import inter_rater
 
-from heart_utils.agreement.kappa import cohen_kappa, gwet_ac, krippendorff_alpha
-from heart_utils.ratings.verdicts import AgreementError
+from heart_utils.agreement.kappa import answer_sheet, cohen_kappa, gwet_ac, krippendorff_alpha
+from heart_utils.ratings.verdicts import AgreementError, read_votes
 
 ALONE = {"cluster": None, "n_resamples": 0}
 N = None
@@ -233,3 +233,13 @@ def test_verdicts_without_ties_have_two_categories():
         assert coefficient(table, cluster=None, n_resamples=0).value == pytest.approx((3 / 4 - 1 / 2) / (1 / 2))
     # Alpha: six of eight answers meet an equal one; two answers drawn from 4 a and 4 b differ in 4 of 7.
     assert krippendorff_alpha(table, cluster=None, n_resamples=0).value == pytest.approx(1 - (1 / 4) / (4 / 7))
+
+
+def test_a_sheet_of_verdicts_has_a_tie_halfway_and_gaps_where_nobody_answered():
+    rows = [("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "tie"), ("x-y", "e", "p1", "b")]
+    np.testing.assert_array_equal(answer_sheet(read_votes(votes(rows))), [[1, 0], [-1, np.nan]])
+
+
+def test_a_kappa_is_named_after_its_weights():
+    names = [cohen_kappa(scores(TWO_NOMINAL), weights=weights, **ALONE).name for weights in (None, "linear")]
+    assert names == ["Cohen's kappa", "weighted kappa (linear)"]

@@ -175,3 +175,10 @@ def test_a_component_of_nothing_is_not_below_zero():
     assert table["estimate"].to_dict() == {"responder": 1.0, "dialogue": 0.0, "rest": 0.0}
     assert table["share"].tolist() == [1.0, 0.0, 0.0]
     assert not table["clipped"].any()
+
+
+def test_two_studies_in_each_half_and_two_raters_are_enough_to_check(scores):
+    small = scores[(scores["dialogue_id"] < 4) & (scores["rater"] < 2)]
+    found = check_reliability(small, 1, raters="another", n_halves=3, rng=np.random.default_rng(1))
+    assert found.shape == (3, 4)
+    assert found["intraclass"].between(-1, 1).all()

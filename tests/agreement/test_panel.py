@@ -96,3 +96,16 @@ def test_which_reply_is_called_a_changes_no_number_of_judges(rng):
     rows = rows.assign(p_a=None)
     found = [effective_judges(table, n_resamples=0)[["rho", "n_eff"]].to_numpy() for table in (rows, turned)]
     np.testing.assert_allclose(*found)
+
+
+def test_a_tie_lies_in_the_middle_between_a_and_b():
+    """m2 calls a tie where m1 is wrong outright: errors 2 and 1 on half of the pairs, so rho is 2 * 1 over (4 + 1) / 2."""
+    rows = [("x-y", f"d{k}", who, said) for k in range(20) for who, said in (("p1", "a"), ("p2", "a"))]
+    rows += [("x-y", f"d{k}", who, said if k % 2 else "a") for k in range(20) for who, said in (("m1", "b"), ("m2", "tie"))]
+    assert effective_judges(votes(rows), n_resamples=0)["rho"][0] == pytest.approx(2 / 2.5)
+
+
+def test_with_one_person_another_zero_of_the_scale_changes_nothing(rng):
+    table = draw_errors(rng, rho=0.5, n_people=1, n=200)
+    plain, moved = (effective_judges(table.assign(score=table["score"] + by), n_resamples=0)["rho"] for by in (0.0, 5.0))
+    assert moved.tolist() == pytest.approx(plain.tolist())

@@ -252,3 +252,10 @@ def test_what_the_judge_weighs_in_a_dialogue_is_learnt_from_the_others(rng):
         one, other = np.delete(own, left, axis=0), np.delete(apart, left, axis=0)
         both = np.cov(one, other, rowvar=False)
         assert weight == pytest.approx(np.clip(np.trace(both[:3, 3:]) / (np.trace(both[3:, 3:]) + rest), 0, 1))
+
+
+def test_ranks_are_those_with_the_judge_unless_asked_otherwise(rng):
+    found = prediction_powered_ratings(label(study(rng, n_responders=3).verdicts, 25, rng))
+    apart = replace(found, table=found.table.iloc[:2].assign(strength=[9.0, -9.0], people_strength=0.0))
+    assert apart.ranks()["rank_high"].tolist() == [1, 2]
+    assert apart.ranks(judge=False)["rank_high"].tolist() == [2, 2]

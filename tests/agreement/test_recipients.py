@@ -74,6 +74,7 @@ def test_what_does_not_vary_has_no_correlation(rng):
             "no column distress_after; only ESConv's seekers answered",
         ),
         (lambda v: v, lambda h: h, {"outcomes": ["joy"]}, "no column joy"),
+        (lambda v: v, lambda h: h.assign(seeker_empathy=np.nan), {"outcomes": ["seeker_empathy"]}, "No history with a value"),
         (lambda v: v.assign(history_id="elsewhere" + v["history_id"]), lambda h: h, {}, "No history with a value"),
     ],
 )
@@ -102,3 +103,22 @@ def test_groups_come_in_the_order_of_the_alphabet(rng):
     values = pd.concat([seen(rng, histories).assign(code=code) for code in ("Question", "Advice")])
     found = track_recipients(values, histories, outcomes=["seeker_empathy"], by=["code"], n_resamples=0)
     assert found["code"].tolist() == ["Advice", "Question"]
+
+
+def test_one_dialogue_with_an_answer_has_no_correlation(rng):
+    histories = told(rng, 5)
+    histories.loc[1:, "seeker_empathy"] = None
+    found = track_recipients(seen(rng, histories), histories, outcomes=["seeker_empathy"], n_resamples=0).iloc[0]
+    assert (found["n"], found["n_clusters"]) == (1, 1)
+    assert np.isnan(found["correlation"])
+
+
+def test_a_code_seen_in_one_dialogue_has_a_correlation_and_no_interval(rng):
+    histories = told(rng, 12).assign(seeker_empathy=[1.0, 2.0, 3.0] * 4)
+    histories.loc[:2, "dialogue_id"] = "d0"
+    values = seen(rng, histories)
+    rare = values.head(3).assign(code="Rare", value=[0.1, 0.2, 0.3])
+    found = track_recipients(pd.concat([values, rare]), histories, outcomes=["seeker_empathy"]).set_index("code")
+    assert found.loc["Rare", ["correlation", "n_clusters"]].tolist() == [1.0, 1]
+    assert found.loc["Rare", ["ci_low", "ci_high"]].isna().all()
+    assert found.loc["Question", ["ci_low", "ci_high"]].notna().all()

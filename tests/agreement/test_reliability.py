@@ -166,3 +166,9 @@ def test_with_a_mirror_no_side_is_the_likelier_one():
     found = dawid_skene(pd.DataFrame(rows, columns=["item", "rater", "answer"]), mirror={"a": "b", "b": "a"})
     met = found.pivot_table("count", "rater", "truth", aggfunc="sum")
     assert met["a"].tolist() == pytest.approx(met["b"].tolist())
+
+
+def test_raters_come_in_the_order_of_the_alphabet():
+    rows = [(item, rater, item) for item in "ab" for rater in ("zoe", "ann")]
+    found = dawid_skene(pd.DataFrame(rows, columns=["item", "rater", "answer"]))
+    assert found["rater"].unique().tolist() == ["ann", "zoe"]

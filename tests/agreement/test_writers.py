@@ -144,3 +144,9 @@ def test_the_doubt_about_writers_adds_their_spread_to_that_of_dialogues(rng):
     of_dialogues = (found.these_high - found.average) / stats.t.ppf(0.975, n - 1)
     of_both = (found.ci_high - found.average) / stats.t.ppf(0.975, min(n, count) - 1)
     assert of_both**2 - of_dialogues**2 == pytest.approx(found.writer_sd**2 / count)
+
+
+def test_three_writers_are_the_fewest_that_can_be_rated(rng):
+    study = simulate_writers(MODELS, rng=rng, n_dialogues=12, n_writers=3)
+    found = rate_writers(study.verdicts, study.comparisons, study.replies, n_resamples=20, rng=rng)
+    assert len(found.writers) == 3

@@ -135,3 +135,17 @@ def test_among_three_who_meet_once_in_a_dialogue_the_spread_is_estimated_too(rng
     rows, chance = field(rng, 6000, 0.7, 1, size=3)
     found = consistency(rows, rng=rng, n_resamples=20).set_index("responder")["sd"]
     assert (found / chance.std(axis=0)).mean() == pytest.approx(1, abs=0.2)
+
+
+def test_the_high_end_of_one_dialogue_in_ten_lies_above_it_and_the_low_end_below(rng):
+    found = consistency(duels(rng, 30, 6, 0.1)[0], rng=rng, n_resamples=50)
+    assert (found["tenth_low"] < found["tenth"]).all()
+    assert (found["tenth"] < found["tenth_high"]).all()
+
+
+def test_who_wins_all_or_nothing_by_dialogue_wins_nothing_in_one_of_ten():
+    """Shares 1, 1, 0 and 0 vary by 1/3, which is more than the 1/4 of any beta distribution with their mean."""
+    rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaaaaabbbbbb")})
+    found = consistency(rows.assign(dialogue_id=rows.index // 3), rng=np.random.default_rng(1), n_resamples=20)
+    assert found["sd"].tolist() == pytest.approx([np.sqrt(1 / 3)] * 2)
+    assert found["tenth"].tolist() == pytest.approx([0, 0])

@@ -104,3 +104,9 @@ def test_ratings_of_joined_and_unjoined_answers_agree_where_none_failed(study):
     rows = study.verdicts[study.verdicts["rater_kind"] == "model"]
     here, there = (fit_ratings(table, n_resamples=0).strength for table in (rows, combine_orders(rows)))
     assert here.to_dict() == pytest.approx(there.to_dict(), abs=1e-8)
+
+
+def test_a_reason_given_in_one_order_only_is_not_that_of_both():
+    said = pd.array(["It asks how she is.", None], dtype="str")
+    assert combine_orders(both("a", "a", rationale=said))["rationale"].isna().all()
+    assert combine_orders(both("a", "a", call_id=["c1", "c1"]))["call_id"].tolist() == ["c1"]

@@ -80,3 +80,27 @@ def test_the_design_effect_counts_the_degree_of_freedom_that_few_clusters_lose()
     once, again = pool_strengths(rows).design_effect, pool_strengths(twice).design_effect
     assert once > 2
     assert again / once == pytest.approx((6 / 5) / (3 / 2), rel=0.05)
+
+
+def test_equals_come_in_the_order_of_the_alphabet_with_rows_numbered_from_zero():
+    rows = pd.DataFrame({"responder_a": list("zy"), "responder_b": list("yz"), "verdict": list("aa"), "dialogue_id": [0, 1]})
+    table = pool_strengths(pd.concat([rows, rows.assign(dialogue_id=[2, 3])])).table
+    assert table["responder"].tolist() == ["y", "z"]
+    assert table["strength"].tolist() == [0, 0]
+    assert table.index.tolist() == [0, 1]
+
+
+def test_each_spread_weighs_what_laplaces_approximation_gives_it():
+    """21 to 9, with the gap that is likeliest under each spread found by halving: the slope falls throughout."""
+    rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 21 + ["b"] * 9, "dialogue_id": range(30)})
+    found = pool_strengths(rows)
+    won, lost = 21 / found.design_effect, 9 / found.design_effect
+    low, high = np.zeros(len(SPREADS)), np.full(len(SPREADS), 5.0)
+    for _ in range(60):
+        gap = (low + high) / 2
+        up = won * expit(-gap) - lost * expit(gap) - gap / (2 * SPREADS**2) > 0
+        low, high = np.where(up, gap, low), np.where(up, high, gap)
+    value = won * np.log(expit(gap)) + lost * np.log(expit(-gap)) - (gap / 2) ** 2 / SPREADS**2
+    held = 2 * (won + lost) * expit(gap) * expit(-gap) + 1 / SPREADS**2
+    weight = np.exp(value) / SPREADS / np.sqrt(held)
+    assert found.table["strength"].max() == pytest.approx(float(weight @ gap / weight.sum()) / 2, rel=1e-5)

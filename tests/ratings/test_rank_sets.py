@@ -126,3 +126,9 @@ def test_without_resamples_every_rank_is_open_and_without_error_none():
     assert [ranks.tolist() for ranks in Gaps(strength, np.empty((0, 3)), 10, 0.95, 10).ranks()] == [[1, 1, 1], [3, 3, 3]]
     certain = Gaps(strength, np.tile(strength, (50, 1)), 10, 0.95, 10)
     assert [ranks.tolist() for ranks in certain.ranks()] == [[1, 1, 3], [2, 2, 3]]
+
+
+def test_five_clusters_leave_four_degrees_of_freedom_to_level_and_quantile():
+    level = level_of_one(~np.eye(3, dtype=bool), 4.0, 0.95)
+    assert simultaneous_quantile(3, 5, 0.95) == pytest.approx(stats.t.isf(level, 4))
+    assert level != level_of_one(~np.eye(3, dtype=bool), 3.0, 0.95)

@@ -622,3 +622,12 @@ def test_without_resamples_nothing_is_said_of_clusters(study):
         fit_ratings(study.verdicts.assign(verdict=None, state="inconsistent")),
     ):
         assert found.n_effective == 0
+
+
+def test_a_category_without_verdicts_gets_no_board():
+    votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aabb")})
+    votes["emotion"] = pd.Categorical(["anger", "anger", "fear", "fear"], categories=["anger", "joy", "fear"])
+    boards = fit_boards(votes, by=["emotion"], dimension="overall", n_resamples=0)
+    assert list(boards) == [("anger",), ("fear",)]
+    with pytest.raises(RatingsError, match="no board of 'joy'; there are anger; fear"):
+        boards[("joy",)]
