@@ -263,12 +263,12 @@ def simulate_study(
     panels : sequence of Panel
         Who judges.
     dimensions : sequence of str
-        Lines of the rubric.
+        Lines of the rubric; any two correlate by 0.8.
     strength_sd, dialogue_sd : float
         Standard deviations in log-odds of strengths, and of a responder's replies about their strength.
     adversarial_sd : float
         Standard deviation of what each responder gains or loses in the adversarial slice.
-    correlation : float
+    scores : bool
         Whether each panel also scores each reply from 1 to 5.
 
     Returns
