@@ -371,7 +371,7 @@ class Ledger:
     @_patiently
     def book(self, places: Mapping[str, float]) -> float:
         """Book a place in queues that all processes keep, and tell for how many seconds to wait for it."""
-        clock, waits = now(self.engine), [0.0]
+        clock, waits = now(self.engine), list[float]()
         with self.writing() as connection:
             for name, seconds in sorted(places.items()):
                 book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
