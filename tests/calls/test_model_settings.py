@@ -213,6 +213,14 @@ def test_a_key_goes_only_where_it_is_meant_to(monkeypatch):
     assert key_for(GPT, None) is None  # and here it shall
 
 
+def test_a_key_of_eight_characters_is_known_wherever_it_stands(monkeypatch):
+    monkeypatch.setenv("MINE_API_KEY", "abcd1234")
+    with pytest.raises(ModelError) as refused:
+        read_models([settings(family="abcd1234")])
+    assert "abcd1234" not in str(refused.value)
+    assert read_models([settings(family="abcd123")])[0].family == "abcd123"
+
+
 def test_litellm_is_loaded_once_and_kept_from_talking(monkeypatch):
     litellm = load_litellm()
     assert load_litellm() is litellm
