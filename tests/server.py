@@ -343,6 +343,7 @@ async def submit(request):
 async def list_batches(request):
     """Newest first, two a page: who looks for one has to turn pages."""
     batches = [*reversed(request.app[PROVIDER].batches.values())]
+    assert int(request.query["limit"]) <= 100  # OpenAI's most
     names = [batch["id"] for batch in batches]
     start = names.index(request.query["after"]) + 1 if "after" in request.query else 0
     page = batches[start : start + 2]

@@ -386,7 +386,11 @@ class _Flow:
     async def _work(self, lane: Lane) -> None:
         """Ask one request after another."""
         while (task := await self._next(lane)) is not None:
-            call = await self._ask(lane, task)
+            call, costs = None, list[float]()
+            try:
+                call = await self._ask(lane, task, costs)
+            finally:  # also where it is given up: what was paid for until then counts
+                self._unsettled += 0.0 if call else sum(costs)
             if call is None:
                 continue
             self._answers.append(call)
@@ -425,10 +429,10 @@ class _Flow:
             lane.short = len(lane.waiting)
             lane.waiting.clear()
 
-    async def _ask(self, lane: Lane, task: Task) -> Call | None:
+    async def _ask(self, lane: Lane, task: Task, costs: list[float]) -> Call | None:
         """Ask until there is an answer, or no use in asking; None if the task was given back."""
         attempts = faults = empty = pauses = 0
-        clock, answers, usd, growth = asyncio.get_running_loop().time, lane.answers, 0.0, 1
+        clock, answers, growth = asyncio.get_running_loop().time, lane.answers, 1
         while True:
             await self._turn(lane, task)
             async with self.gate:
@@ -436,7 +440,7 @@ class _Flow:
                     return None
                 attempts += 1
                 came, in_flight = await self._attempt(lane, task, growth)
-            usd += came.cost_usd or 0.0
+            costs.append(came.cost_usd or 0.0)
             if isinstance(came, Answer):
                 lane.answered()
                 lane.heard, lane.limits = True, came.limits
@@ -446,7 +450,7 @@ class _Flow:
                 if came.status == "truncated" and came.finish_reason != CUT and await self._may_grow(task, growth):
                     growth *= 2
                     continue
-                cost_usd = None if came.cost_usd is None else usd
+                cost_usd = None if came.cost_usd is None else sum(costs)
                 return replace(came, attempts=attempts, in_flight=in_flight, cost_usd=cost_usd)
             lane.failed(came, clock())
             # While nobody is answered, the fault is not this request's.
@@ -464,7 +468,7 @@ class _Flow:
                 words += "" if ends else "; the budget has no second attempt"
                 status = "refused" if came.kind == "refused" else "error"
                 told: dict[str, Any] = {"attempts": attempts, "in_flight": in_flight, "error": words}
-                return Call(task.request.key, status, cost_usd=usd or None, **told)
+                return Call(task.request.key, status, cost_usd=sum(costs) or None, **told)
             if not lane.out:
                 pauses += 1
                 if throttled and came.after_s:

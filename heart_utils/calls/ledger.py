@@ -371,7 +371,7 @@ class Ledger:
     @_patiently
     def book(self, places: Mapping[str, float]) -> float:
         """Book a place in queues that all processes keep, and tell for how many seconds to wait for it."""
-        clock, waits = now(self.engine), [0.0]
+        clock, waits = now(self.engine), list[float]()
         with self.writing() as connection:
             for name, seconds in sorted(places.items()):
                 book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
@@ -426,8 +426,9 @@ class Ledger:
     def take_in(self, bodies: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> int:
         """Write calls that were recorded elsewhere, and paid for there; tell how many are new here or better."""
         with self.writing() as connection:
+            self._bury(connection)  # a claim of a process that lives, or of a batch, stands: it is being paid for
             self._insert(connection, parts, bodies)
-            return len(self._put(connection, rows))
+            return len(self._put(connection, rows, over_claims=False))
 
     @_patiently
     def release(self, keys: Sequence[str]) -> None:
@@ -519,10 +520,11 @@ class Ledger:
         if rows:
             connection.execute(upsert(self.engine, table).on_conflict_do_nothing(), rows)
 
-    def _put(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    def _put(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]], *, over_claims: bool = True) -> list[str]:
         """Write answered calls where none is, over a claim, or an answer over a failure; of two answers the first stands."""
         insert = upsert(self.engine, calls)
-        better = (calls.c.status == "claimed") | (calls.c.status == "error") & (insert.excluded.status != "error")
+        better = (calls.c.status == "error") & (insert.excluded.status != "error")
+        better |= (calls.c.status == "claimed") if over_claims else sa.false()
         told = {name: insert.excluded[name] for name in (*SEALED, "answer", "digest", "finished_at")}
         told |= {"owner": None, "reserved_usd": None}
         return self._execute(connection, insert.on_conflict_do_update(index_elements=["key"], set_=told, where=better), rows)

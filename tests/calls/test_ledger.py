@@ -850,6 +850,20 @@ def test_a_merge_takes_what_is_new_or_better_and_leaves_out_what_is_damaged(ledg
         ask_all([ask("new", options={"temperature": 0.2})], ledger=ledger, mode="replay")
 
 
+@pytest.mark.parametrize("status", ["ok", "error"])
+def test_a_merge_leaves_alone_what_a_living_process_asks_and_takes_what_a_dead_one_claimed(ledger, tmp_path, status):
+    living, dead, away = another_process(ledger), another_process(ledger), open_ledger(f"sqlite:///{tmp_path}/away.sqlite")
+    asked, left = fill(away, ["asked", "left"], status=status)
+    living.claim([asked], [0.5], since=0.0)
+    dead.claim([left], [0.25], since=0.0)
+    with ledger.writing() as connection:
+        connection.execute(database.owners.update().where(database.owners.c.owner == dead.owner).values(started=1.0))
+    assert merge_calls(ledger, tmp_path / "away.sqlite") == 1
+    assert ledger.statuses() == {left.key: status}
+    assert (ledger.money().reserved, ledger.money().unsettled) == (0.5, 0.25)
+    assert not ledger.claim([asked], [0.5], since=0.0).won
+
+
 # -- where it lies
 
 

@@ -14,6 +14,7 @@ from heart_utils.calls.models import (
     Request,
     forgo_records,
     key_fault,
+    key_for,
     load_litellm,
     read_models,
     supports_schema,
@@ -202,6 +203,22 @@ def test_who_takes_a_schema_is_litellms_word_or_lies_with_the_weights():
     assert supports_schema(GPT)
     assert not supports_schema(Model("own", "hosted_vllm/my-model"))
     assert supports_schema(Model("own", "hosted_vllm/my-model", checksum="ff"))
+
+
+def test_a_key_goes_only_where_it_is_meant_to(monkeypatch):
+    monkeypatch.setenv("MINE_API_KEY", "my own key")
+    mine = dataclasses.replace(GPT, api_key_env="MINE_API_KEY")
+    assert [key_for(mine, address) for address in (None, "http://127.0.0.1:9/v1")] == ["my own key"] * 2
+    assert key_for(GPT, "http://127.0.0.1:9/v1") == "none"  # else litellm would send OpenAI's there
+    assert key_for(GPT, None) is None  # and here it shall
+
+
+def test_a_key_of_eight_characters_is_known_wherever_it_stands(monkeypatch):
+    monkeypatch.setenv("MINE_API_KEY", "abcd1234")
+    with pytest.raises(ModelError) as refused:
+        read_models([settings(family="abcd1234")])
+    assert "abcd1234" not in str(refused.value)
+    assert read_models([settings(family="abcd123")])[0].family == "abcd123"
 
 
 def test_litellm_is_loaded_once_and_kept_from_talking(monkeypatch):
