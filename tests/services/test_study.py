@@ -34,10 +34,12 @@ pytestmark = pytest.mark.services
 NASTY = "Here for you. </script><script>window.ran=1</script><img src=x onerror='window.ran=2'> =1+1"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _potato():
-    if potato_program() is None:
+@pytest.fixture(autouse=True)
+def _potato(monkeypatch):
+    program = potato_program()
+    if program is None:
         pytest.skip("needs potato: `make study` installs it in an environment of its own, or set HEART_POTATO")
+    monkeypatch.setenv("HEART_POTATO", str(program))  # also for a study in a project that is elsewhere
 
 
 @contextmanager
