@@ -70,14 +70,15 @@ class Lane:
     closed: str | None = None  # why nothing more is asked
     short: int = 0  # of how many tasks for want of money
     answers: int = 0
-    failures: int = 0  # attempts in a row without any answer, the first of which ended at
-    silent_since: float | None = None
+    failures: int = 0  # attempts in a row without any answer
+    silent_since: float | None = None  # when the first of them ended
     said: str = ""
-    heard: bool = False  # whether it ever answered on this ledger; if not, and the first few requests are all
-    turned_down: int = 0  # then the fault is in the settings
+    heard: bool = False  # whether the model ever answered on this ledger
+    turned_down: int = 0  # requests that the provider will not answer; if the first few all are, the settings are wrong
     limits: tuple[Limit, ...] = ()
     held_until: float = 0.0
     _gap_s: float = 0.0
+    _look_at: float = 0.0
 
     @property
     def rest(self) -> str:
@@ -95,7 +96,6 @@ class Lane:
 
     def answered(self) -> None:
         """Note an answer: the model is there, and may be asked a little faster."""
-        self.held_until = 0.0 if self.out else self.held_until
         self.answers, self.failures, self.silent_since = self.answers + 1, 0, None
         _SILENT.pop((self.model.identity, self.model.api_base), None)
         self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
@@ -113,7 +113,7 @@ class Lane:
         self.failures, self.said = self.failures + 1, failure.words
         self.silent_since = clock if self.silent_since is None else self.silent_since
         if self.failures == DEAF:
-            self.held_until = max(self.held_until, clock + MIN_LOOK_S)
+            self._look_at = clock + MIN_LOOK_S
         return None
 
     def gives_up(self, failure: Failure, clock: float) -> bool:
@@ -132,11 +132,12 @@ class Lane:
 
     def wait(self, clock: float) -> float:
         """Tell how many seconds a call waits; while the model is out, 0 lets this one look, and no other for a while."""
-        if clock < self.held_until:
-            return self.held_until - clock
+        until = max(self.held_until, self._look_at if self.out else 0.0)
+        if clock < until:
+            return until - clock
         if self.out:
             pause = min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4))  # it grows with the silence
-            self.held_until = clock + pause * random.uniform(0.8, 1.2)
+            self._look_at = clock + pause * random.uniform(0.8, 1.2)
         return 0.0
 
     def places(self, tokens: int) -> dict[str, float]:
@@ -553,7 +554,7 @@ class _Flow:
         waits = {f"{self._failed} failed": True, f"{self._throttled} throttled": self._throttled}
         for lane in self.lanes:
             name, held, silent = lane.model.name, lane.held_until - clock, lane.silence(clock)
-            waits[f"{name} held for {held:.0f} s"] = held > 0 and not lane.out
+            waits[f"{name} held for {held:.0f} s"] = held > 0
             waits[f"waiting for {name}, silent for {silent:.0f} s ({lane.said[:60]})"] = lane.out and lane.closed is None
         waits |= {"waiting for the ledger": self.ledger.waits is not None, f"{elsewhere} asked by others": elsewhere}
         return ", ".join([*(words for words, is_so in waits.items() if is_so), f"{self._spent:.2f} USD"])

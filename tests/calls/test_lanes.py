@@ -94,6 +94,15 @@ def test_one_call_at_a_time_looks_whether_a_model_is_back_and_the_pauses_grow():
     assert 0.8 * 30 <= one.wait(1000.0) <= 1.2 * 30
 
 
+def test_an_answer_during_an_outage_ends_no_wait_that_the_provider_asked_for():
+    one = lane()
+    for _ in range(5):
+        fail(one)
+    one.held_until = 160.0
+    one.answered()
+    assert one.wait(130.0) == 30.0
+
+
 def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_puts_a_look_off(monkeypatch):
     monkeypatch.setattr(engine.random, "uniform", lambda *_: 1.0)
     one = lane()
