@@ -157,10 +157,9 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
     history = rows["id"].where(codes < 0, shown)
     place = rows.groupby(["id", "participant_type"]).cumcount() + 1
     people = responder == "therapist"
-    # A therapist is known by the form (which moments share participant numbers) and the place in it.
-    forms = {moment: tuple(there["participant_id"]) for moment, there in rows[people].groupby("id", sort=False)}
-    letter = dict(zip(dict.fromkeys(forms.values()), "ab", strict=True))
-    author = "therapist_" + rows["id"].map({moment: letter[form] for moment, form in forms.items()}) + place.astype(str)
+    # The release numbers its therapists, and gives several of them the same number: who wrote is not known closer than that.
+    numbers = pd.Series(pd.factorize(rows["participant_id"].where(people))[0] + 1, index=rows.index)
+    author = "participant_" + numbers.astype(str)
     reply = history + "--" + responder
     return pd.DataFrame(
         {

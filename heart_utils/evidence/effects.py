@@ -205,7 +205,8 @@ def measured_effects(
     -------
     pandas.DataFrame
         Effects: recipients by label (three rows), strangers (two), psychologists (two), hard moments (two); intervals cover
-        recipients like these; batches with their raters; posts and psychologists; moments and therapists.
+        recipients like these; batches with their raters; posts and psychologists; moments and the release's six numbers for
+        its therapists, of which two stand for several people.
 
     Raises
     ------

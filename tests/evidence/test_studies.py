@@ -9,7 +9,8 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from heart_utils.evidence.effects import BOTS, EffectError, count_wins, measured_effects, share_clustered
-from heart_utils.runs import open_run
+from heart_utils.report.provenance import read_glued
+from heart_utils.runs import find_root, open_run
 
 SETS = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "therapists": "scores"}
 ENDS = ["win_share", "ci_low", "ci_high"]
@@ -38,7 +39,7 @@ def effects(sets):
 
 
 def test_the_effects_cover_each_kind_of_rater_and_no_share_lies_outside_its_interval(effects):
-    assert set(effects["raters"]) == {"recipient", "stranger", "expert"}
+    assert set(effects["raters"]) == {"recipient", "stranger", "expert", "classifier"}
     assert (effects["ci_low"] < effects["win_share"]).all()
     assert (effects["win_share"] < effects["ci_high"]).all()
 
@@ -98,7 +99,40 @@ def test_hard_moments_are_differences_of_shares_of_appropriate_replies(sets, eff
         wins["won"] = 0.5 + (wins["dialogue_id"].map(right[chosen].mean(axis=1)) - wins["score"]) / 2
         expected = by_statsmodels(wins, ["dialogue_id", "author_id"])
         assert expected[0] == pytest.approx(share)
-        assert effects.loc[("therapists", models, "hidden"), ENDS].tolist() == pytest.approx(expected)
+        assert effects.loc[("therapists", models, "unclear"), ENDS].tolist() == pytest.approx(expected)
+
+
+def test_therapists_are_known_by_the_six_numbers_of_the_release_of_which_two_stand_for_several_people(sets, effects):
+    people = sets["therapists"].query("responder == 'therapist'")
+    assert sorted(people["author_id"].value_counts()) == [5, 5, 5, 5, 30, 30]
+    moments = effects.reset_index().query("people == 'therapists'")
+    assert set(moments["n_clusters"]) == {6}
+    assert set(moments["raters"]) == {"classifier"}
+    classed_by = sets["therapists"].query("state == 'valid'").groupby("responder")["rater"].unique().map(list)
+    assert {name for name, by in classed_by.items() if by == ["people"]} == {"therapist", *BOTS}
+    assert {tuple(by) for name, by in classed_by.items() if name not in ("therapist", *BOTS)} == {("gpt-4o",)}
+
+
+def test_the_difference_between_two_kinds_of_people_in_chapter_1_is_statsmodels_two_way(sets):
+    executed = find_root() / "build" / "executed" / "sample" / "01_who_supports_better.ipynb"
+    if not executed.is_file():
+        pytest.skip("needs book: run `make book`")
+    glued = read_glued(executed)
+    rows = sets["resort"].query("by == 'post' and dimension == 'empathy'")
+    single = pd.concat(
+        rows.loc[rows.index.repeat(rows[count]), ["responder_a", "cluster", "rater"]].assign(won=won)
+        for count, won in {"n_a": 0.0, "n_tie": 0.5, "n_b": 1.0}.items()
+    ).assign(commenter=lambda drawn: 1.0 * (drawn["responder_a"] == "commenter"))
+    codes = single[["cluster", "rater"]].apply(lambda names: pd.factorize(names)[0])
+    fits = [
+        smf.ols("won ~ commenter", single).fit(cov_type="cluster", cov_kwds={"groups": groups, "use_correction": False})
+        for groups in (codes.to_numpy(), codes["cluster"], codes["rater"])
+    ]
+    error = max(fit.bse["commenter"] for fit in fits) * np.sqrt(4 / 3)  # four psychologists
+    apart, reach = fits[0].params["commenter"], stats.t.ppf(0.975, 3) * error
+    shown = [glued[f"people-apart{end}"] for end in ("", "-low", "-high")]
+    assert shown == pytest.approx([100 * apart, 100 * (apart - reach), 100 * (apart + reach)])
+    assert shown[1] < 0 < shown[2], "the chapter says that no difference is shown"
 
 
 def test_a_study_with_one_cluster_is_named(sets):
