@@ -14,7 +14,7 @@ from heart_utils.report import WORDS
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-__all__ = ["glue_numbers", "show_table"]
+__all__ = ["glue_numbers", "in_words", "show_table"]
 
 DASH = "–"
 LONG = 36  #: Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays whole.
@@ -79,6 +79,27 @@ def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> 
 
     for key, value in values.items():
         glue(f"{prefix}{key}", value.item() if hasattr(value, "item") else value, display=False)
+
+
+def in_words(n: int) -> str:
+    """Write a small count as a sentence has it, so that it does not read "0 of the four"; from eleven on in digits.
+
+    Parameters
+    ----------
+    n : int
+        0 or more.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> in_words(0), in_words(3), in_words(12)
+    ('none', 'three', '12')
+    """
+    words = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return words[n] if n < len(words) else f"{n:,}"
 
 
 def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.DataFrame:
