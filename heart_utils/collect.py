@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import ANSWERED, Ledger, calls, check_calls, export_calls, merge_calls
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid
+from heart_utils.extras import MissingExtraError
 from heart_utils.judging.design import DesignError
 from heart_utils.judging.questions import takes_schema
 from heart_utils.judging.recipe import (
@@ -76,15 +78,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nStopped. What was answered is recorded; the same command goes on where this ended.", file=sys.stderr)
         return INTERRUPTED
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MissingExtraError) as error:
         print(f"collect: {error}", file=sys.stderr)
         return 1
 
 
 def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
+    with closing(recipe.open_ledger()) as ledger:
+        return _collect_into(ledger, recipe, options)
+
+
+def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -> int:
     run = open_run(recipe.run)
-    ledger = recipe.open_ledger()
     ledger.log = options.log
     if options.log is not None:
         options.log.touch()  # before anything is paid for

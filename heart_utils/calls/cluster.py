@@ -8,6 +8,7 @@ from typing import Any
 
 from heart_utils.calls.ledger import Ledger, LedgerError
 from heart_utils.calls.models import Call, Request
+from heart_utils.extras import extra
 
 __all__ = ["ClusterError"]
 
@@ -36,7 +37,8 @@ def run_on_cluster(
         raise LedgerError(f"{said}. Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every worker.")
     from tqdm.auto import tqdm
 
-    distributed: Any = importlib.import_module("distributed")  # partly typed: its annotations promise less than it does
+    with extra("collect"):
+        distributed: Any = importlib.import_module("distributed")  # partly typed: its annotations promise less than it does
 
     address = ledger.engine.url._replace(password=None).render_as_string()
     lost: dict[str, Call] = {}

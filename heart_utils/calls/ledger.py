@@ -26,6 +26,7 @@ import zstandard
 from sqlalchemy.dialects import postgresql, sqlite
 
 from heart_utils.calls.models import Call, Model, Request
+from heart_utils.extras import extra
 from heart_utils.runs import Run, RunError, open_run, write_atomically
 from heart_utils.settings import read_yaml
 
@@ -139,7 +140,8 @@ def _postgresql(url: sa.URL) -> sa.Engine:
     # A machine that is gone without a word is given up after half a minute, not after the quarter of an hour that TCP takes.
     waits = {"connect_timeout": "10", "tcp_user_timeout": "30000", "keepalives_idle": "30"}
     left = {name: value for name, value in waits.items() if name not in url.query}
-    return sa.create_engine(url, connect_args=left, pool_pre_ping=True)
+    with extra("collect"):
+        return sa.create_engine(url, connect_args=left, pool_pre_ping=True)
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:

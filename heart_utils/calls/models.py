@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from heart_utils.extras import extra
 from heart_utils.settings import Text, read_strictly
 
 if TYPE_CHECKING:
@@ -273,7 +274,8 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
 def load_litellm() -> ModuleType:
     """Import litellm, late (it takes seconds), and keep it from calling out and from talking."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    import litellm
+    with extra("collect"):
+        import litellm
 
     litellm.suppress_debug_info = True
     return litellm

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from heart_utils.extras import extra
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html
@@ -59,8 +60,9 @@ def use_book_style() -> None:
     >>> with mpl.rc_context():  # what was set before comes back after it
     ...     use_book_style()
     """
-    import matplotlib as mpl
-    import seaborn as sns
+    with extra("plots"):
+        import matplotlib as mpl
+        import seaborn as sns
 
     sns.set_theme(context="notebook", style="ticks", palette="colorblind")
     mpl.rcParams.update({**book_style(), "figure.hooks": ["heart_utils.report.figures:fit_width"]})
@@ -72,7 +74,8 @@ def use_book_style() -> None:
 
 def book_style() -> dict[Any, Any]:
     """Read the settings that all figures share."""
-    import matplotlib as mpl
+    with extra("plots"):
+        import matplotlib as mpl
 
     file = Path(__file__).with_name("pages") / "figures.mplstyle"
     return dict(mpl.rc_params_from_file(file, use_default_template=False))
@@ -134,7 +137,8 @@ def plot_intervals(
     >>> [text.get_text() for text in plot_intervals(found, value="n_eff", label="judge").get_yticklabels()]
     ['x', 'y']
     """
-    import matplotlib.pyplot as plt
+    with extra("plots"):
+        import matplotlib.pyplot as plt
 
     table = ratings_table(table)
     rows, kinds = list(dict.fromkeys(table[label])), [None] if by is None else list(dict.fromkeys(table[by]))
@@ -190,7 +194,8 @@ def plot_leaderboard(
     >>> [label.get_text() for label in plot_leaderboard(fit_ratings(duel, n_resamples=0)).get_yticklabels()]
     ['y', 'x']
     """
-    import matplotlib.pyplot as plt
+    with extra("plots"):
+        import matplotlib.pyplot as plt
 
     _check_board(ratings_table(board))
     table = ratings_table(board).sort_values("rating", ignore_index=True)
@@ -226,8 +231,9 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
     >>> len(plot_boards(pd.concat([board, board.assign(dimension="warmth")]), by="dimension").axes)
     2
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
+    with extra("plots"):
+        import matplotlib.pyplot as plt
+        from matplotlib.lines import Line2D
 
     boards = ratings_table(boards)
     panels = list(dict.fromkeys(boards[by]))
@@ -280,7 +286,8 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     >>> plot_forest(pd.DataFrame([{**row, "evidence": "measured"}])).get_xlabel()
     "Share that the model's reply wins; bars: 95 % interval"
     """
-    import matplotlib.pyplot as plt
+    with extra("plots"):
+        import matplotlib.pyplot as plt
 
     groups = list(dict.fromkeys(effects["group"]))
     if not 0 < len(groups) <= len(COLOURS):
@@ -328,7 +335,8 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
     >>> plot_trend(models, x="size", x_label="Size", y_label="Rating").texts[0].get_text()
     'm'
     """
-    import matplotlib.pyplot as plt
+    with extra("plots"):
+        import matplotlib.pyplot as plt
 
     table = models.dropna(subset=[x, "rating"]).sort_values(["rating", x])
     _, ax = plt.subplots(figsize=(WIDTH, 3.8), layout="constrained")
@@ -383,8 +391,9 @@ def use_cjk_font() -> Html:
     ...     use_cjk_font()._repr_html_()[:17]
     '<style>@font-face'
     """
-    import matplotlib as mpl
-    from matplotlib import font_manager
+    with extra("plots"):
+        import matplotlib as mpl
+        from matplotlib import font_manager
 
     file = find_root() / "data" / "fonts" / "HeartBenchNamesSC.otf"
     if CJK_FONT not in {entry.name for entry in font_manager.fontManager.ttflist}:

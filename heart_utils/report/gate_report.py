@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from heart_utils import __version__
+from heart_utils.extras import MissingExtraError, extra
 from heart_utils.gate import MODES, Comparison, GateError, compare_anytime, compare_responders
 from heart_utils.ratings.verdicts import combine_orders, is_simulated
 from heart_utils.report import WORDS
@@ -288,7 +290,8 @@ def _simulated(comparison: Comparison) -> bool:
 
 
 def _figure(comparison: Comparison) -> str:
-    import matplotlib.pyplot as plt
+    with extra("plots"):
+        import matplotlib.pyplot as plt
 
     board = comparison.ratings
     if len(board):
@@ -331,10 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said |= {name: getattr(found, name) for name in ("baseline", "candidate", "mode", "alpha")}
             said["dimensions"] = json.loads(found.table.to_json(orient="records"))
             write_atomically(asked.json, f"{json.dumps(said, indent=1, ensure_ascii=False)}\n".encode())
-    except ModuleNotFoundError as error:
-        print(f"heart-gate: --out needs {error.name}: pip install matplotlib seaborn", file=sys.stderr)
-        return BAD_INPUT
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MissingExtraError) as error:
         print(f"heart-gate: {error}", file=sys.stderr)
         return BAD_INPUT
     print(f"{answer}: {found.candidate} against {found.baseline}")
@@ -346,6 +346,7 @@ def _parser() -> argparse.ArgumentParser:
     first, rest = USAGE.split("\n", 1)
     parser = argparse.ArgumentParser(prog="heart-gate", description=first, epilog=rest)
     add = parser.add_argument
+    add("--version", action="version", version=f"%(prog)s {__version__}")
     add("baseline", help="FILE[:RESPONDER] or RUN:RESPONDER, judged before")
     add("candidate", help="the same, for what is to be released")
     add("--anytime", action="store_true", help="valid however often you look: run it after every few dialogues, stop at 0 or 1")

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.extras import MissingExtraError, extra
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html, fill_page
@@ -117,12 +118,12 @@ def write_leaderboard(
     for file, content in zip(files, contents.values(), strict=True):
         write_atomically(file, content.encode())
     try:
-        import matplotlib as mpl
-        import matplotlib.pyplot as plt
-        import seaborn  # noqa: F401
-    except ModuleNotFoundError:
-        said = f"{folder} has no PDF and no SVG, which need matplotlib and seaborn: pip install matplotlib seaborn"
-        warnings.warn(said, stacklevel=2)
+        with extra("plots"):
+            import matplotlib as mpl
+            import matplotlib.pyplot as plt
+            import seaborn  # noqa: F401
+    except MissingExtraError as error:
+        warnings.warn(f"{folder} has no PDF and no SVG: {error}", stacklevel=2)
         return files
     for name, width in WIDTHS.items():
         with mpl.rc_context({**book_style(), "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
