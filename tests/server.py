@@ -49,6 +49,11 @@ FAULTS = (
     "413",
     "422",
     "whole",
+    "half",  # a stream that ends in the middle of its answer, with neither a reason nor [DONE]
+    "broken",  # an answer that its provider says ended with an error
+    "unsaid",  # a stream that never says why it ended, though it ends with [DONE]
+    "blank",
+    "zero",  # a count of tokens of zero
 )
 
 
@@ -221,12 +226,16 @@ async def reply(provider, request):
         if request.transport is not None:
             request.transport.abort()
         return response
-    if fault not in ("empty", "tool", "truncate"):  # those are asked again with intent
+    if fault not in ("empty", "tool", "truncate", "half", "broken", "blank"):  # those are asked again with intent
         provider.answered[asked(body["messages"])] += 1
     if fault == "filter":
         answer["choices"][0] |= {"finish_reason": "content_filter"}
-    if fault == "empty":
-        answer["choices"][0]["message"]["content"] = ""
+    if fault in ("empty", "blank"):
+        answer["choices"][0]["message"]["content"] = " \n \u200b" if fault == "blank" else ""
+    if fault == "broken":
+        answer["choices"][0]["finish_reason"] = "error"
+    if fault == "zero":
+        answer["usage"] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
     if fault == "refusal":
         answer["choices"][0]["message"] |= {"content": None, "refusal": "I cannot judge this."}
     if fault == "tool":
@@ -243,7 +252,7 @@ async def reply(provider, request):
     if fault == "truncate":
         answer["choices"][0]["finish_reason"] = "length"
     if body.get("stream") and fault != "whole":
-        return await stream(request, answer, silent=fault == "silent", headers=headers)
+        return await stream(request, answer, fault=fault, headers=headers)
     return web.json_response(answer, headers=headers)
 
 
@@ -265,7 +274,7 @@ async def gather(provider):
         await asyncio.sleep(0.005)
 
 
-async def stream(request, answer, silent, headers):
+async def stream(request, answer, fault, headers):
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **headers})
     await response.prepare(request)
     choice = answer["choices"][0]
@@ -275,15 +284,24 @@ async def stream(request, answer, silent, headers):
     async def send(chunk):
         await response.write(f"data: {json.dumps({**base, **chunk})}\n\n".encode())
 
-    said = next(name for name in ("content", "refusal") if choice["message"].get(name) is not None)
-    for piece in [] if silent else re.findall(r"\S+\s*", choice["message"][said]):
+    said = next((name for name in ("content", "refusal") if choice["message"].get(name) is not None), "tool_calls")
+    pieces = re.findall(r"\S+\s*|\s+", choice["message"][said]) if said != "tool_calls" else []
+    if fault == "silent":
+        pieces = []
+    if fault == "half":
+        pieces = pieces[: len(pieces) // 2 + 1]
+    for piece in pieces:
         await asyncio.sleep(request.app[PROVIDER].piece_s)
         await send({"choices": [{"index": 0, "delta": {said: piece}, "finish_reason": None}]})
-    if not silent:
+    if said == "tool_calls":
+        calls = [{"index": 0, **call} for call in choice["message"][said]]
+        await send({"choices": [{"index": 0, "delta": {said: calls}, "finish_reason": None}]})
+    if fault not in ("silent", "half", "unsaid"):
         await send({"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
         if "usage" in answer:
             await send({"choices": [], "usage": answer["usage"]})
-    await response.write(b"data: [DONE]\n\n")
+    if fault != "half":
+        await response.write(b"data: [DONE]\n\n")
     return response
 
 

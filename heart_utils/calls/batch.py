@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from heart_utils.calls.ledger import Ledger, batches, now
 from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, key_fault, key_for, load_litellm
-from heart_utils.calls.outcomes import is_filtered, read_plain, redact, secrets_of
+from heart_utils.calls.outcomes import BrokenAnswerError, is_filtered, read_plain, redact, secrets_of
 from heart_utils.calls.prices import cost, reserve
 
 __all__ = ["BatchError"]
@@ -138,7 +138,10 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     if response.get("status_code") != 200:
         return None
     body = json.loads(json.dumps(response["body"]), object_hook=lambda entry: SimpleNamespace(**entry))
-    answer = read_plain(body, time.perf_counter())
+    try:
+        answer = read_plain(body, time.perf_counter())
+    except BrokenAnswerError:
+        return None
     usd = cost(model, answer.prompt_tokens, answer.completion_tokens)
     told: dict[str, Any] = {"text": redact(answer.text, secrets_of(model)), "cost_usd": None if usd is None else usd * DISCOUNT}
     if answer.status == "truncated":

@@ -40,6 +40,10 @@ UNHEARD_S = 60.0
 _SILENT: dict[tuple[str, str | None], float] = {}
 """Since when models were silent that were given up in this process: its next step does not wait as long once more."""
 
+DENIALS = 3
+"""A model that has answered before is out of reach when so many attempts at one call in a row are denied, by its key, its name
+or a permission: a gateway that renews its token denies a call or two."""
+
 MIN_LOOK_S, MAX_LOOK_S = 0.5, 30.0
 MIN_GAP_S, MAX_GAP_S = 0.005, 10.0
 SLOWER, FASTER = 1.1, 0.98
@@ -73,7 +77,8 @@ class Lane:
     failures: int = 0  # attempts in a row without any answer
     silent_since: float | None = None  # when the first of them ended
     said: str = ""
-    heard: bool = False  # whether the model ever answered on this ledger
+    heard: bool = False  # whether the model ever answered on this ledger, be it with nothing
+    proven: bool = False  # whether it ever gave an answer that counts
     turned_down: int = 0  # requests that the provider will not answer; if the first few all are, the settings are wrong
     limits: tuple[Limit, ...] = ()
     held_until: float = 0.0
@@ -106,6 +111,9 @@ class Lane:
         self.turned_down += failure.kind == "never"
         if self.turned_down >= DEAF and not self.heard and self.closed is None:
             self.closed = f"its first {self.turned_down} calls were all turned down; the last: {failure.words}"
+        if failure.kind == "closed":
+            self.said = failure.words
+            return None
         if failure.kind not in ("again", "throttled"):
             return self.answered()  # with a refusal of this request, or with nothing
         if failure.kind == "throttled" and not self.out:
@@ -364,7 +372,7 @@ class _Flow:
 
     async def _run_lanes(self) -> None:
         for lane in self.lanes:
-            lane.heard = await self._on_ledger(self.ledger.knows, lane.model)
+            lane.heard = lane.proven = await self._on_ledger(self.ledger.knows, lane.model)
         async with asyncio.TaskGroup() as group:
             for lane in self.lanes:
                 for _ in range(min(lane.model.max_concurrency, self.max_concurrency or len(lane.tasks), len(lane.tasks))):
@@ -432,7 +440,7 @@ class _Flow:
 
     async def _ask(self, lane: Lane, task: Task, costs: list[float]) -> Call | None:
         """Ask until there is an answer, or no use in asking; None if the task was given back."""
-        attempts = faults = empty = pauses = 0
+        attempts = faults = empty = pauses = denials = 0
         clock, answers, growth = asyncio.get_running_loop().time, lane.answers, 1
         while True:
             await self._turn(lane, task)
@@ -444,7 +452,7 @@ class _Flow:
             costs.append(came.cost_usd or 0.0)
             if isinstance(came, Answer):
                 lane.answered()
-                lane.heard, lane.limits = True, came.limits
+                lane.heard, lane.proven, lane.limits = True, True, came.limits
                 empty_in = [limit.reset_s for limit in came.limits if limit.left == 0]
                 if empty_in:
                     await self._hold(lane, min(MAX_LOOK_S, max(empty_in)))
@@ -456,13 +464,18 @@ class _Flow:
             lane.failed(came, clock())
             # While nobody is answered, the fault is not this request's.
             throttled = came.kind == "throttled"
-            faults += not throttled and lane.answers > answers
+            others_answered = lane.answers > answers
+            faults += not throttled and others_answered
             empty += came.kind == "empty"
+            denials = 0 if came.kind == "closed" and others_answered else denials
+            denials += came.may_pass
+            stray = came.may_pass and lane.proven and denials < DENIALS
             answers = lane.answers
             self._unsettled += growth * task.usd if came.billed else 0.0
-            if lane.gives_up(came, clock()):
+            if not stray and lane.gives_up(came, clock()):
                 return None
-            ends = faults >= MAX_ATTEMPTS or empty >= MAX_EMPTY or came.kind in ("never", "refused")
+            final = came.kind in ("never", "refused") and not stray
+            ends = final or faults >= MAX_ATTEMPTS or empty >= MAX_EMPTY
             paid = came.billed or came.kind == "empty"  # an empty answer is billed like any other
             if ends or (paid and not await self._afford(task, growth)):
                 words = f"{came.words}, {empty} times" if came.kind == "empty" else came.words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import time
@@ -11,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +21,10 @@ from urllib.parse import quote
 from heart_utils.calls.models import KEY_NAMES, Call, Model, Request, key_for, load_litellm
 from heart_utils.calls.prices import cost, estimate, text_bound
 
-__all__ = ["CUT", "Answer", "Failure"]
+__all__ = ["CUT", "UNSAID", "Answer", "Failure"]
 
 CUT = "cut"  #: The reason for an answer's end where this side ended it: it was longer than its room by far.
+UNSAID = "unsaid"  #: The reason where a stream ended as it should, and its provider gave none.
 
 FILTERED = re.compile(r"content_filter|content_policy|content management policy|ResponsibleAIPolicy|safety_violation", re.I)
 NO_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota")
@@ -40,12 +43,22 @@ MARKED = re.compile(r"(anthropic|bedrock|vertex_ai)/.*claude")
 """Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what repeats by themselves."""
 KEPT_FROM = 4096  #: Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens.
 
+BLANK = re.compile(r"[\s\u00ad\u200b-\u200f\u2060\ufeff\"'“”*`]*")  #: Holds no words, whatever its length.
+BROKEN = ("error", "ERROR", "network_error")  #: Reasons for an answer's end by which a provider says that it is not whole.
+STRAY = (401, 403, 404)  #: What a gateway answers now and then while it renews its token, or a server while it restarts.
+FIRST_DATE_S = 1e9  #: No provider asks for a wait of 31 years: so many seconds, or more, are a date since 1970.
+MAX_DATE_S = 1e11  #: A date in seconds is smaller; what is larger counts milliseconds, or less.
+
 NOTHING = SimpleNamespace(message=SimpleNamespace(content=""), finish_reason=None)  #: The choice where there is none.
 _WARM: set[str] = set()
 _WHOLE: set[str] = set()
 """Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
 
 MAX_WORDS = 400  #: Characters of an error that are kept.
+
+
+class BrokenAnswerError(Exception):
+    """An answer ended before it was whole."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,7 @@ class Failure:
     after_s: float | None = None  # how long the provider asks to wait
     billed: bool = False  # whether it may cost money all the same
     cost_usd: float | None = None  # of an empty answer
+    may_pass: bool = False  # whether a model that has answered before may answer this too, a moment later
 
 
 async def attempt(request: Request, growth: int, address: str | None, marks: Sequence[int] = ()) -> Answer | Failure:
@@ -87,7 +101,10 @@ async def attempt(request: Request, growth: int, address: str | None, marks: Seq
     try:
         async with asyncio.timeout(request.model.timeout_s):
             response = await _send(request, growth, address, streams, marks)
-            answer = await read_stream(response, started, longest) if streams else read_plain(response, started, longest)
+            if streams:
+                answer = await read_stream(response, started, longest, mocked="mock_response" in request.sampling)
+            else:
+                answer = read_plain(response, started, longest)
     except Exception as error:
         failure = failure_of(error, request)
         if streams and failure.kind == "never" and re.search(r"\bstream", failure.words, re.I):
@@ -107,15 +124,23 @@ def _priced(request: Request, answer: Answer) -> Answer | Failure:
     status, text = answer.status, redact(answer.text, secrets_of(request.model))
     if request.letter and status == "truncated":  # a letter has room for one token, and fills it
         status = "ok" if text else "error"
-    counted = None not in (answer.prompt_tokens, answer.completion_tokens)
+    # A count of no tokens for an answer that has some is none.
+    counted = answer.prompt_tokens is not None and bool(answer.completion_tokens or not text)
     if counted:
         usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
     else:
         usd = estimate(request, answer.text)
     if status == "error":
-        return Failure("empty", "the answer was empty", cost_usd=usd)
+        expected = answer.finish_reason in (None, "stop", "length", UNSAID)
+        ended = "" if expected else f" and ended with {answer.finish_reason}"
+        return Failure("empty", f"the answer was empty{ended}", cost_usd=usd)
     told: dict[str, Any] = {"call_id": request.key, "cost_usd": usd, "estimated": None if counted else True}
     return replace(answer, status=status, text=text, **told)
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether a text holds nothing but blanks, signs without width and quotation marks."""
+    return BLANK.fullmatch(text) is not None
 
 
 def _is_stream(response: Any) -> bool:
@@ -182,15 +207,18 @@ def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[
 
 
 def read_plain(response: Any, started: float, longest: int | None = None) -> Answer:
-    """Read an answer that came whole."""
+    """Read an answer that came whole; BrokenAnswerError where its provider says that it is not."""
     choice = (getattr(response, "choices", None) or [NOTHING])[0]
+    native = (getattr(choice, "provider_specific_fields", None) or {}).get("native_finish_reason")
+    if native in BROKEN or choice.finish_reason in BROKEN:
+        raise BrokenAnswerError("the provider says that its answer ended with an error")
     return _read(
         response,
         started,
         longest,
         text=choice.message.content or "",
         refusal=_refusal(choice.message),
-        finish_reason=choice.finish_reason,
+        finish_reason="tool_calls" if getattr(choice.message, "tool_calls", None) else choice.finish_reason,
         usage=getattr(response, "usage", None),
         logprobs=_first_token(getattr(choice, "logprobs", None)),
         served_model=getattr(response, "model", None),
@@ -198,8 +226,14 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
     )
 
 
-async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int | None = None) -> Answer:
-    """Read an answer that comes in pieces, and note when the first text came."""
+async def read_stream(
+    chunks: AsyncIterator[Any], started: float, longest: int | None = None, *, mocked: bool = False
+) -> Answer:
+    """Read an answer that comes in pieces, and note when the first text came; BrokenAnswerError where it broke off.
+
+    litellm gives every stream an end, ``stop``. The provider's own pieces say whether it had one: a reason for the end, or else
+    a count of tokens or ``[DONE]`` behind the last text; with one of these two only, the reason is ``unsaid``.
+    """
     text, refusal = "", ""
     ttft_ms = finish_reason = usage = None
     heard = _listen(chunks)
@@ -215,6 +249,13 @@ async def read_stream(chunks: AsyncIterator[Any], started: float, longest: int |
             with suppress(Exception):  # what follows would be billed, and is not wanted
                 await chunks.aclose()  # type: ignore[attr-defined]
             break
+    else:
+        if heard.end in BROKEN:
+            raise BrokenAnswerError("the provider says that its answer ended with an error")
+        if heard.may_end and heard.end is None and not mocked:
+            finish_reason = UNSAID
+            if not heard.closed and (text or refusal):
+                raise BrokenAnswerError("the stream ended within the answer: no reason for its end came, and no [DONE]")
     return _read(
         chunks,
         started,
@@ -237,29 +278,61 @@ def _read(
     text = text or refusal
     if longest is not None and len(text) > longest:
         text, finish_reason = text[:longest], CUT
-    truncated = finish_reason in ("length", CUT) and told.get("logprobs") is None
+    letter = told.get("logprobs") is not None
+    truncated = finish_reason in ("length", CUT) and not letter
     status = "refused" if refusal or finish_reason == "content_filter" else "truncated" if truncated else "ok"
-    status = status if text or status != "ok" else "error"
+    status = "error" if status == "ok" and (not text if letter else is_blank(text)) else status
     limits = read_limits((getattr(response, "_hidden_params", None) or {}).get("additional_headers"))
     told |= {"total_ms": (time.perf_counter() - started) * 1000, **_usage(usage)}
     return Answer("", status, text, finish_reason, limits=limits, **told)
 
 
-def _listen(response: Any) -> SimpleNamespace:
+@dataclass
+class _Heard:
+    """What a provider's own pieces of a stream say, which litellm does not pass on."""
+
+    model: str | None = None
+    fingerprint: str | None = None
+    usage: bool = False
+    refusal: str = ""
+    may_end: bool = False  # whether its pieces have a place for a reason of the end
+    end: str | None = None  # that reason, in the provider's word
+    closed: bool = False  # whether a count of tokens, or [DONE], came behind the last text
+
+    def take(self, piece: Any) -> None:
+        """Note what one piece says: an object of OpenAI's kind, or a mapping of litellm's own."""
+        said = piece.get if isinstance(piece, Mapping) else partial(_attribute, piece)
+        choices = [choice for choice in said("choices") or () if choice is not None]
+        deltas = [getattr(choice, "delta", None) for choice in choices]
+        ends = [choice.finish_reason for choice in choices if hasattr(choice, "finish_reason")]
+        if isinstance(piece, Mapping) and "finish_reason" in piece:
+            ends.append(piece["finish_reason"])
+        texts = [said("text"), *(getattr(delta, "content", None) for delta in deltas)]
+        self.model = said("model") or self.model
+        self.fingerprint = said("system_fingerprint") or self.fingerprint
+        self.usage = self.usage or bool(said("usage"))
+        self.refusal += "".join(map(_refusal, deltas))
+        self.may_end = self.may_end or bool(ends)
+        self.end = next((str(end) for end in ends if end), self.end)
+        self.closed = not any(texts) and (self.closed or bool(said("usage")))
+
+
+def _attribute(piece: object, name: str) -> Any:
+    return getattr(piece, name, None)
+
+
+def _listen(response: Any) -> _Heard:
     """Listen to the provider's own pieces on their way through litellm's stream, which does not pass on all that they say."""
     inner: Any = getattr(response, "completion_stream", None)
-    heard = SimpleNamespace(model=None, fingerprint=None, usage=not hasattr(inner, "__aiter__"), refusal="")
+    heard = _Heard(usage=not hasattr(inner, "__aiter__"))
     if heard.usage:  # there is no such stream
         return heard
+    events: Any = getattr(inner, "_iter_events", None)  # of openai's client, which keeps [DONE] to itself
 
     async def listening() -> AsyncIterator[Any]:
         try:
             async for piece in inner:
-                said = piece.get if isinstance(piece, dict) else lambda name, piece=piece: getattr(piece, name, None)
-                heard.model = said("model") or heard.model
-                heard.fingerprint = said("system_fingerprint") or heard.fingerprint
-                heard.usage = heard.usage or bool(said("usage"))
-                heard.refusal += "".join(_refusal(getattr(choice, "delta", None)) for choice in said("choices") or ())
+                heard.take(piece)
                 yield piece
         finally:
             close = getattr(inner, "aclose", None) or getattr(inner, "close", None)
@@ -267,6 +340,13 @@ def _listen(response: Any) -> SimpleNamespace:
                 with suppress(Exception):
                     await close()
 
+    async def listening_to_events() -> AsyncIterator[Any]:
+        async for event in events():
+            heard.closed = heard.closed or str(event.data).startswith("[DONE]")
+            yield event
+
+    if events is not None:
+        inner._iter_events = listening_to_events
     response.completion_stream = listening()
     return heard
 
@@ -280,7 +360,7 @@ def _refusal(message: Any) -> str:
 
 def _usage(usage: Any) -> dict[str, Any]:
     """Read the tokens counted; a count of no tokens asked is none, and litellm's way to say that nothing came."""
-    if not getattr(usage, "prompt_tokens", None):
+    if not (getattr(usage, "prompt_tokens", None) or 0) > 0:
         return {"prompt_tokens": None, "completion_tokens": None, "cached_tokens": None}
     details = getattr(usage, "prompt_tokens_details", None)
     return {
@@ -312,12 +392,12 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     if filtered and (inside is not None or issubclass(kind, exceptions.BadRequestError)):
         return Failure("refused", words)
     if no_quota or status in (401, 402, 404) or issubclass(kind, settings) or "LLM Provider NOT provided" in text:
-        return Failure("closed", words)
+        return Failure("closed", words, may_pass=status in STRAY and not no_quota)
     if too_fast:
         return Failure("throttled", words, after_s=_retry_after(error))
     # 403, 409, 413, 451 and the like: the answer is no.
     if turned_down or (400 <= status < 500 and status != 408) or (vague and TURNED_DOWN.search(said)):
-        return Failure("never", words)
+        return Failure("never", words, may_pass=status in STRAY)
     if inside is None and _never_connected(error):
         return Failure("again", f"nobody answers at {request.model.api_base or request.model.model} ({words})"[:MAX_WORDS])
     # A server's 500 costs nothing; a connection that broke, or an answer that could not be read, may have.
@@ -372,34 +452,61 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
 def read_limits(headers: Mapping[str, Any] | None) -> tuple[Limit, ...]:
     """Read what is left of a provider's limits, where its headers say so."""
     said: dict[str, dict[str, float]] = {}
+    at = _provider_time(headers)
     for name, value in (headers or {}).items():
         found = LIMIT.fullmatch(str(name).lower())
-        number = None if found is None else _seconds(str(value))
-        if found is not None and number is not None:
-            said.setdefault(found["of"] or found["what"], {})[found["x"] or found["a"]] = number
+        if found is None:
+            continue
+        what = found["x"] or found["a"]
+        number = _seconds(str(value), at) if what == "reset" else _number(str(value))
+        if number is not None:
+            said.setdefault(found["of"] or found["what"], {})[what] = max(0.0, number)
     return tuple(Limit(of, pair["remaining"], pair["reset"]) for of, pair in said.items() if len(pair) == 2)
 
 
-def _seconds(said: str) -> float | None:
-    """Read a number, a time such as ``6m0.5s``, or seconds from now to a date; without a zone it is meant in UTC."""
+def _number(said: str) -> float | None:
     with suppress(ValueError):
-        return max(0.0, float(said))
+        number = float(said)
+        return number if math.isfinite(number) else None
+    return None
+
+
+def _seconds(said: str, at: datetime, unit: float = 1.0) -> float | None:
+    """Read a number, a time such as ``6m0.5s``, or seconds from ``at`` to a date or to a time since 1970, in UTC."""
+    number = _number(said)
+    if number is not None and number < FIRST_DATE_S:
+        return max(0.0, number * unit)
+    if number is not None:
+        while number >= MAX_DATE_S:
+            number /= 1000
+        return max(0.0, number - at.timestamp())
     times = re.findall(r"([\d.]+)(ms|[smhd])", said)
     if times and "".join(map("".join, times)) == said:
         return sum(float(number) * UNITS_S[unit] for number, unit in times)
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, TypeError):
             until = read(said)
-            return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+            return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - at).total_seconds())
     return None
+
+
+def _provider_time(headers: Mapping[str, Any] | None) -> datetime:
+    """Read what time it is by the provider's clock, by which its dates are meant; by this machine's where it does not say."""
+    for name, value in (headers or {}).items():
+        if str(name).lower().removeprefix("llm_provider-") == "date":
+            with suppress(ValueError, TypeError):
+                told = parsedate_to_datetime(str(value))
+                return told.replace(tzinfo=told.tzinfo or UTC)
+    return datetime.now(UTC)
 
 
 def _retry_after(error: BaseException) -> float | None:
     headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "litellm_response_headers", None)
+    at = _provider_time(headers)
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        seconds = _seconds(str((headers or {}).get(name)))
+        seconds = _seconds(str((headers or {}).get(name)), at, unit)
         if seconds is not None:
-            return seconds * unit
+            return seconds
     return max((limit.reset_s for limit in read_limits(headers) if limit.left == 0), default=None)
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request
-from heart_utils.calls.outcomes import CUT
+from heart_utils.calls.outcomes import CUT, UNSAID
 from heart_utils.calls.prices import price, text_bound
 from heart_utils.judging.prompts import PROMPTS, REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.judging.questions import count_calls
@@ -90,7 +90,8 @@ def collect_replies(
     pandas.DataFrame
         The table ``replies``, or the plan. Flags: ``unwrapped`` (a label or quotation marks were taken off), ``over_40_words``,
         ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the seeker's next turn),
-        ``truncated``, and ``cut`` (by this side, since it was longer than its room by far).
+        ``truncated``, ``cut`` (by this side, since it was longer than its room by far), and ``end_unsaid`` (its stream ended as
+        it should, and the provider gave no reason for the end).
 
     Raises
     ------
@@ -184,6 +185,7 @@ def _reply(history: Mapping[Any, Any], responder: str, repeat: int, call: Call, 
     state = "error" if state == "valid" and call.status != "planned" and not text else state
     flags = [flag for flag, applies in (("unwrapped", unwrapped), ("truncated", call.status == "truncated"),
                                         ("cut", call.finish_reason == CUT),
+                                        ("end_unsaid", call.finish_reason == UNSAID),
                                         ("timed_beside_others", call.in_flight > 1),
                                         ("writes_seeker", bool(SEEKER.search(text)))) if applies]  # fmt: skip
     flags += [] if as_it_came else _flags(history, text)

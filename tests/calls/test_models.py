@@ -133,6 +133,62 @@ def test_a_server_that_streams_nothing_is_asked_again_and_then_an_error(provider
     assert (call.status, call.text, call.error) == ("error", "", "the answer was empty, 4 times")
 
 
+@pytest.mark.parametrize(
+    ("fault", "stream"), [("half", True), ("broken", True), ("broken", False), ("blank", True), ("blank", False)]
+)
+def test_an_answer_that_is_not_whole_or_holds_no_words_is_asked_again(provider, ledger, fault, stream):
+    provider.script, provider.answer = [fault], "I see. What would help you most tonight?"
+    [call] = answer_all(ask(model(provider), "hello", stream=stream), ledger)
+    assert (call.status, call.text, call.attempts) == ("ok", provider.answer, 2)
+    assert call.finish_reason == "stop"
+
+
+def test_a_stream_that_always_breaks_off_is_never_an_answer_and_its_queue_says_why(provider, ledger, monkeypatch):
+    monkeypatch.setattr("heart_utils.calls.engine.UNHEARD_S", 1.0)
+    provider.faults = {"half": 1.0}
+    with pytest.warns(UserWarning, match="its queue was stopped.*the stream ended within the answer"):
+        [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
+    assert (call.status, call.text) == ("error", "")
+
+
+def test_a_stream_that_ends_as_it_should_and_does_not_say_why_is_whole_and_has_no_reason(provider, ledger):
+    provider.script = ["unsaid"]
+    [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
+    assert (call.status, call.text, call.finish_reason, call.attempts) == ("ok", "I hear you.", "unsaid", 1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_count_of_no_tokens_is_no_count(provider, ledger, stream):
+    provider.script = ["zero"]
+    [call] = answer_all(ask(model(provider), "four words are here", stream=stream), ledger)
+    assert (call.status, call.estimated) == ("ok", True)
+    assert call.cost_usd > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_calls_a_tool_instead_of_answering_is_told_of(provider, ledger, stream):
+    provider.faults = {"tool": 1.0}
+    [call] = answer_all(ask(model(provider), "hello", stream=stream), ledger)
+    assert (call.status, call.error) == ("error", "the answer was empty and ended with tool_calls, 4 times")
+
+
+@pytest.mark.parametrize("denial", ["401", "403", "404"])
+def test_a_denial_now_and_then_is_asked_again(provider, ledger, denial):
+    provider.script = [*[None] * 30, denial, *[None] * 5, denial, denial]
+    calls = answer_all(ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(60))), ledger)
+    assert {call.status for call in calls} == {"ok"}
+    assert len(provider.requests) == 63
+
+
+@pytest.mark.parametrize("denial", ["401", "404"])
+def test_a_key_that_is_no_longer_accepted_stops_the_queue_after_three_denials(provider, ledger, denial):
+    provider.script = [*[None] * 10, *[denial] * 50]
+    with pytest.warns(UserWarning, match="its queue was stopped"):
+        calls = answer_all(ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(30))), ledger)
+    assert [call.status for call in calls] == ["ok"] * 10 + ["error"] * 20
+    assert len(provider.requests) == 13
+
+
 def test_a_server_that_hangs_is_left_after_the_time_out(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     provider.script, provider.hang_s = ["hang"], 600.0

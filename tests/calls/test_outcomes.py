@@ -12,6 +12,7 @@ import pytest
 from heart_utils.calls.models import Model, Request, load_litellm
 from heart_utils.calls.outcomes import (
     CUT,
+    BrokenAnswerError,
     Failure,
     failure_of,
     is_filtered,
@@ -199,6 +200,56 @@ def test_what_litellm_drops_of_a_stream_is_heard_from_the_provider(as_dict):
     )  # litellm counted, nobody else
 
 
+@pytest.mark.parametrize(
+    ("pieces", "ending"),
+    [
+        ([piece("I see. What "), piece("would")], None),
+        ([piece("I see."), Words(choices=[], usage={"n": 9}), piece(" What")], None),  # Anthropic counts at the beginning
+        ([piece("I see.", usage={"n": 3}), piece(" What", usage={"n": 4})], None),  # some servers count with each piece
+        ([piece("I see."), piece(finish="network_error")], None),
+        ([{"text": "I see. What", "is_finished": False, "finish_reason": ""}], None),  # litellm's own pieces
+        ([{"text": "I see.", "is_finished": False, "finish_reason": ""}, {"text": "", "finish_reason": "stop"}], "stop"),
+        ([piece("I see."), piece(finish="stop")], "stop"),
+        ([piece("I see.", finish="length")], "stop"),  # the stand-in for litellm says stop whatever came
+        ([piece("I see."), Words(choices=[], usage={"n": 9})], "unsaid"),  # Ollama, of answers that are whole
+    ],
+)
+def test_a_stream_is_whole_where_its_provider_says_so(pieces, ending):
+    async def read_it():
+        async def provided():
+            for one in pieces:
+                yield one
+
+        async def passed_on():
+            async for one in stand_in.completion_stream:
+                text = one["text"] if isinstance(one, dict) else one.choices[0].delta.content if one.choices else None
+                yield piece(text)
+            yield piece(finish="stop")  # litellm gives every stream an end
+
+        class StandIn:
+            completion_stream = provided()
+
+            def __aiter__(self):
+                return passed_on()
+
+        stand_in = StandIn()
+        return await read_stream(stand_in, time.perf_counter())
+
+    if ending is None:
+        with pytest.raises(BrokenAnswerError):
+            asyncio.run(read_it())
+        return
+    answer = asyncio.run(read_it())
+    assert (answer.status, answer.finish_reason) == ("ok", ending)
+
+
+@pytest.mark.parametrize("text", [" \n ", "\u200b", "\ufeff \u2060", "\xa0", '""', "“ ”", "**"])
+def test_what_holds_no_words_is_empty(text):
+    assert read(text).status == "error"
+    assert stream(piece(text), piece(finish="stop"))[0].status == "error"
+    assert read("…").status == read("❤").status == "ok"
+
+
 def test_a_stream_that_is_cut_is_closed_at_its_source():
     said = [Words(text="x" * 80, choices=None)] * 9
 
@@ -371,6 +422,24 @@ def limited(headers, where="response"):
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
         ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        *(
+            ({"retry-after": said, "date": "Wed, 25 Nov 2026 08:27:14 GMT"}, 30.0)  # as seconds since 1970, or parts of them
+            for said in ("1795595264", "1795595264.0", "1795595264000", "1795595264000000", "1795595264000000000")
+        ),
+        ({"retry-after-ms": "1795595264000", "date": "Wed, 25 Nov 2026 08:27:14 GMT"}, 30.0),
+        ({"retry-after": "1445412480"}, 0.0),  # it is over
+        # By the provider's own clock, whatever this machine's says.
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:27:55 GMT"}, 5.0),
+        (
+            {
+                "x-ratelimit-remaining-requests": "0",
+                "x-ratelimit-reset-requests": "1795595264000",
+                "date": "Wed, 25 Nov 2026 08:27:14 GMT",
+            },
+            30.0,
+        ),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),  # it is over
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00"}, 0.0),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "7s"}, 7.0),

@@ -169,6 +169,11 @@ def test_an_answer_of_nothing_but_a_label_or_marks_is_an_error(raw):
     assert read(raw)["state"] == "error"
 
 
+def test_a_reply_whose_end_nobody_gave_a_reason_for_is_flagged():
+    row = _reply(history("h", "I am sad."), "m", 0, Call("k", "ok", text="I hear you.", finish_reason="unsaid"))
+    assert (row["state"], row["flags"]) == ("valid", ["end_unsaid"])
+
+
 def test_a_truncated_reply_is_kept_and_flagged():
     row = read("I hear you, and", "truncated")
     assert (row["state"], row["flags"]) == ("valid", ["truncated"])
