@@ -34,6 +34,8 @@ _PUBLIC = {
             "read_recipe recipe_comparisons recipe_histories recipe_replies recipe_responders recipe_step RecipeError"
         ),
         "judging.respond": "collect_replies",
+        "judging.trained": "load_trained_judge train_judge",
+        "judging.calibration": "calibrate_judge judge_identity load_calibration",
         "people.assignment": "assign_raters assign_writers check_balance choose_pairs study_cost",
         "people.raters": "add_people",
         "ratings.consistency": "consistency head_to_head",

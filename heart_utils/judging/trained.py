@@ -1,0 +1,774 @@
+"""A judge that is trained on people's labels: a linear model of the words of a reply, tried on dialogues it never saw."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from heart_utils.ratings.verdicts import Array, won_by_a
+from heart_utils.runs import write_atomically
+from heart_utils.tables import check_table, empty_table, need_columns
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+__all__ = ["TrainedJudge", "TrainedJudgeError", "load_trained_judge", "train_judge"]
+
+Features = Callable[[Sequence[str]], NDArray[np.float64]]
+"""Texts -> one row of numbers a text, such as an embedding; the same text must always give the same row."""
+
+LEAST_LABELS = 50
+LEAST_TRAINING = 30
+LEAST_REPLIES = 5
+"""A term is kept only if so many replies to so many dialogues hold it, so that weights can't give back one person's words."""
+
+MOST_TERMS = 10_000
+KNOWN_SHARE = 0.3
+"""A reply of whose words fewer are known is not judged: the judge abstains."""
+
+PENALTIES = (0.1, 1.0, 10.0, 100.0)
+INNER_FOLDS = 3
+FORMAT = "heart-trained-judge-1"
+PROTOCOL = "trained"
+UNFAMILIAR = "unfamiliar"
+
+
+class TrainedJudgeError(ValueError):
+    """A judge cannot be trained on these labels, or cannot judge these replies."""
+
+
+@dataclass(frozen=True, eq=False)
+class TermCounts:
+    """TF-IDF of words and of letters within words, over terms that several dialogues share."""
+
+    words: tuple[str, ...]
+    letters: tuple[str, ...]
+    word_weights: Array = field(repr=False)  # inverse document frequencies, one a term
+    letter_weights: Array = field(repr=False)
+
+    @classmethod
+    def learn(cls, texts: Sequence[str], groups: Sequence[str]) -> TermCounts:
+        """Choose the terms that enough replies and dialogues hold, and weigh rare ones more."""
+        terms, weights = [], []
+        for kind in ("word", "char_wb"):
+            chosen, inverse = _shared_terms(kind, texts, groups)
+            terms.append(chosen)
+            weights.append(inverse)
+        return cls(words=terms[0], letters=terms[1], word_weights=weights[0], letter_weights=weights[1])
+
+    def transform(self, texts: Sequence[str]) -> sparse.csr_matrix:
+        """Return one row a text: words, then letters, each part of length one."""
+        parts = []
+        for kind, terms, weights in (
+            ("word", self.words, self.word_weights),
+            ("char_wb", self.letters, self.letter_weights),
+        ):
+            if terms:
+                vectorizer = _vectorizer(kind, vocabulary=list(terms))
+                vectorizer.idf_ = weights
+                parts.append(vectorizer.transform(texts))
+        return sparse.hstack(parts, format="csr")
+
+    def known_share(self, texts: Sequence[str]) -> Array:
+        """Return the share of each text's words, counted with repeats, that are among the terms."""
+        analyze = _vectorizer("word", ngram_range=(1, 1)).build_analyzer()
+        known = set(self.words)
+        shares = []
+        for text in texts:
+            tokens = analyze(text)
+            shares.append(sum(token in known for token in tokens) / len(tokens) if tokens else 0.0)
+        return np.array(shares)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """What one fold, or all labels, taught: features and the weight of each."""
+
+    terms: TermCounts | None  # None where the caller's own features are used
+    weights: Array
+    intercept: float
+
+    def margins(self, texts: Sequence[str], features: Features | None) -> Array:
+        """Return what each text is worth: the expected score, or log-odds up to a constant."""
+        rows = self.terms.transform(texts) if self.terms is not None else _own_features(features, texts)
+        return np.asarray(rows @ self.weights).ravel() + self.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedJudge:
+    """A judge trained on people's labels, with its answers to what it was not trained on.
+
+    Attributes
+    ----------
+    name : str
+        The ``rater`` in its rows.
+    kind : {"score", "verdict"}
+        What its labels were, and what it gives.
+    dimension : str
+        The line of the rubric that it was trained on.
+    predictions : pandas.DataFrame
+        Rows of the table ``scores`` or ``verdicts``, ``rater_kind`` ``"trained"``. Where people gave labels, each comes from
+        a model that saw neither the dialogue nor the raters left out; elsewhere it is the mean over folds.
+    trained_on : dict
+        ``n_labels``, ``n_left_out`` (labels that are not valid or not by people), ``n_replies``, ``n_dialogues``,
+        ``n_raters``, ``responders``, ``licence`` of the texts, ``leave_out``, ``within``, ``features``, ``simulated``.
+    """
+
+    name: str
+    kind: str
+    dimension: str
+    predictions: pd.DataFrame
+    trained_on: dict[str, Any]
+    model: LinearModel = field(repr=False)
+    dialogues: frozenset[str] = field(repr=False)  # digests of the names of those it was trained on
+    features: Features | None = field(default=None, repr=False)
+
+    def score(self, replies: pd.DataFrame) -> pd.DataFrame:
+        """Score replies to dialogues that it was not trained on.
+
+        Parameters
+        ----------
+        replies : pandas.DataFrame
+            The table ``replies``; ``dialogue_id``, where it differs from ``history_id``, as one more column.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Rows of ``scores``. A reply of whose words fewer than 30 % are known, such as one in another script, is
+            ``abstained``, with no score and the flag ``unfamiliar``.
+
+        Raises
+        ------
+        TrainedJudgeError
+            If the judge was trained on verdicts, on one of these dialogues, or knows no reply.
+        """
+        if self.kind != "score":
+            raise TrainedJudgeError(f"{self.name!r} was trained on verdicts: use `compare(pairs, replies)`.")
+        replies = _with_dialogue(replies)
+        self._refuse_seen(replies["dialogue_id"])
+        texts = replies["text"].tolist()
+        unfamiliar = self._unfamiliar(texts)
+        return _score_rows(self, replies, self.model.margins(texts, self.features), unfamiliar)
+
+    def compare(self, pairs: pd.DataFrame, replies: pd.DataFrame) -> pd.DataFrame:
+        """Compare pairs of replies to dialogues that it was not trained on.
+
+        Parameters
+        ----------
+        pairs : pandas.DataFrame
+            One row a pair or more: ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``, such as the tables
+            ``comparisons`` and ``verdicts``.
+        replies : pandas.DataFrame
+            The table ``replies``, which holds the texts.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Rows of ``verdicts``, one a pair, with ``p_a``. A pair with an unfamiliar reply is ``abstained``.
+
+        Raises
+        ------
+        TrainedJudgeError
+            If the judge was trained on scores, on one of these dialogues, or a reply is not there.
+        """
+        if self.kind != "verdict":
+            raise TrainedJudgeError(f"{self.name!r} was trained on scores: use `score(replies)`.")
+        replies = _with_dialogue(replies)
+        pairs = _pairs_of(pairs, replies)
+        self._refuse_seen(pairs["dialogue_id"])
+        texts = replies["text"].tolist()
+        unfamiliar = self._unfamiliar(texts)
+        margins = self.model.margins(texts, self.features)
+        a, b = pairs["place_a"].to_numpy(), pairs["place_b"].to_numpy()
+        return _verdict_rows(self, pairs, margins[a] - margins[b], unfamiliar[a] | unfamiliar[b])
+
+    def top_terms(self, n: int = 10) -> pd.DataFrame:
+        """List the words that raise and lower its answers most.
+
+        Parameters
+        ----------
+        n : int
+            How many at each end.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``term`` and ``weight``, the highest first; ``weight`` is per unit of TF-IDF.
+
+        Raises
+        ------
+        TrainedJudgeError
+            If it was trained on features of the caller's own, which have no words.
+        """
+        if self.model.terms is None:
+            raise TrainedJudgeError(f"{self.name!r} was trained on features of your own, which are not words.")
+        words = self.model.terms.words
+        table = pd.DataFrame({"term": words, "weight": self.model.weights[: len(words)]})
+        table = table.sort_values(["weight", "term"], ascending=[False, True], ignore_index=True)
+        return pd.concat([table.head(n), table.tail(n)]).drop_duplicates(ignore_index=True)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the judge as JSON, whole or not at all: terms, weights, what it was trained on, and a digest of these.
+
+        Parameters
+        ----------
+        path : str or path
+            A file; its folder is made.
+
+        Returns
+        -------
+        pathlib.Path
+        """
+        content = {
+            "format": FORMAT,
+            "name": self.name,
+            "kind": self.kind,
+            "dimension": self.dimension,
+            "trained_on": self.trained_on,
+            "dialogues": sorted(self.dialogues),
+            "intercept": self.model.intercept,
+            "weights": self.model.weights.tolist(),
+            "terms": _terms_as_data(self.model.terms),
+        }
+        text = json.dumps({**content, "digest": content_digest(content)}, ensure_ascii=False)
+        write_atomically(Path(path), text.encode())
+        return Path(path)
+
+    def _refuse_seen(self, dialogues: pd.Series) -> None:
+        seen = dialogues[dialogues.map(_dialogue_digest).isin(self.dialogues)]
+        if len(seen):
+            raise TrainedJudgeError(
+                f"{self.name!r} was trained on {seen.nunique()} of these dialogues, first {seen.iloc[0]!r}: its answers there "
+                f"would repeat its labels. `predictions` of `train_judge` holds answers by models that did not see them."
+            )
+
+    def _unfamiliar(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        if self.model.terms is None:
+            return np.zeros(len(texts), bool)
+        unfamiliar = self.model.terms.known_share(texts) < KNOWN_SHARE
+        if len(texts) and unfamiliar.all():
+            raise TrainedJudgeError(
+                f"{self.name!r} knows fewer than {KNOWN_SHARE:.0%} of the words of each of the {len(texts)} replies: they "
+                f"are in another language or script than its labels. Train a judge on labels of such replies."
+            )
+        return np.asarray(unfamiliar)
+
+
+def train_judge(
+    replies: pd.DataFrame,
+    labels: pd.DataFrame,
+    *,
+    dimension: str = "overall",
+    features: str | Features = "words",
+    leave_out: Sequence[str] = ("dialogue_id", "rater"),
+    within: str | None = None,
+    pairs: pd.DataFrame | None = None,
+    n_folds: int = 10,
+    name: str = "trained",
+    licence: str = "not stated",
+) -> TrainedJudge:
+    r"""Train a judge on people's scores or verdicts, and let it answer where it was not trained.
+
+    The model is linear in TF-IDF of words (one and two) and of letters (two to four within a word): ridge regression of
+    scores, logistic regression of verdicts on the difference :math:`x_a - x_b`, with a tie as half of each. The penalty is
+    chosen within the training part. Folds hold whole dialogues; a fold's model is trained without its dialogues and without
+    the labels of anybody who rated them, so that it knows neither. No label by a model is used.
+
+    Parameters
+    ----------
+    replies : pandas.DataFrame
+        The table ``replies``; ``dialogue_id`` as one more column where a dialogue has several histories.
+    labels : pandas.DataFrame
+        The table ``scores`` or the table ``verdicts`` (with orders combined); people's valid rows on `dimension` count.
+    dimension : str
+        A line of the rubric.
+    features : {"words"} or callable
+        ``"words"``, or a function from a list of texts to an array of shape (texts, features), such as an embedding.
+    leave_out : sequence of {"dialogue_id", "rater"}
+        What a fold's model must not have seen. ``("dialogue_id",)`` where every rater met most dialogues: answers may then
+        know the raters' habits.
+    within : str, optional
+        A column of `replies`, such as ``"responder"`` or ``"author_id"``: learn only what differs within its values, so that
+        the judge cannot live on knowing authors. Each value gets an effect of its own, which is not used to predict.
+    pairs : pandas.DataFrame, optional
+        For verdicts: further pairs to be answered, with ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``.
+    n_folds : int
+        Parts that are left out in turn, 2 or more; at most as many as there are dialogues.
+    name : str
+        The ``rater`` in the judge's rows.
+    licence : str
+        Of the texts, kept with the judge.
+
+    Returns
+    -------
+    TrainedJudge
+        ``predictions`` has a row for each reply (scores) or pair (verdicts).
+
+    Raises
+    ------
+    TrainedJudgeError
+        If fewer than 50 labels count, all are alike, texts are not text, or a fold has nothing left to be trained on.
+
+    See Also
+    --------
+    heart_utils.agreement.baselines.agreement_with_baselines : compares its agreement with that of the authors' names alone
+    heart_utils.agreement.prediction_powered.prediction_powered_ratings : lets it sharpen people's ratings
+
+    Examples
+    --------
+    >>> kind = ["I hear how hard this is for you", "You should just get over it now"]
+    >>> replies = pd.DataFrame({"history_id": np.repeat([f"h{i}" for i in range(40)], 2), "text": kind * 40,
+    ...     "responder": ["warm", "cold"] * 40})
+    >>> replies["reply_id"] = replies["history_id"] + "--" + replies["responder"]
+    >>> labels = replies[["reply_id"]].assign(score=[5.0, 2.0] * 40, rater="ann", rater_kind="human", state="valid",
+    ...     dimension="overall")
+    >>> judge = train_judge(replies, labels, leave_out=["dialogue_id"])
+    >>> judge.predictions.groupby("responder")["score"].mean().round(1).to_dict()
+    {'cold': 2.0, 'warm': 5.0}
+    """
+    _check_options(features, leave_out, n_folds)
+    replies = _check_texts(_with_dialogue(replies), within)
+    own_features = None if isinstance(features, str) else features
+    kind = "score" if "score" in labels else "verdict"
+    data, n_left_out = _read_labels(labels, replies, kind, dimension)
+    folds = _assign_folds(data, n_folds)
+    judge = TrainedJudge(
+        name=name,
+        kind=kind,
+        dimension=dimension,
+        predictions=pd.DataFrame(),
+        trained_on=_describe(data, n_left_out, replies, leave_out, within, features, licence),
+        model=_fit(data, replies, kind, within, own_features),
+        dialogues=frozenset(data["dialogue_id"].map(_dialogue_digest)),
+        features=own_features,
+    )
+    by_fold = []
+    for fold in range(folds.max() + 1):
+        kept = _left_for_training(data, folds, fold, leave_out)
+        by_fold.append(_fit(data[kept], replies, kind, within, own_features).margins(replies["text"].tolist(), own_features))
+    margins = np.array(by_fold)
+    unfamiliar = judge._unfamiliar(replies["text"].tolist())
+    fold_of_dialogue = dict(zip(data["dialogue_id"], folds, strict=True))
+    if kind == "score":
+        answers = _out_of_fold(margins, replies["dialogue_id"], fold_of_dialogue)
+        predictions = _score_rows(judge, replies, answers, unfamiliar)
+    else:
+        asked = labels if pairs is None else pd.concat([labels, pairs], ignore_index=True)
+        asked = _pairs_of(asked, replies)
+        a, b = asked["place_a"].to_numpy(), asked["place_b"].to_numpy()
+        answers = _out_of_fold(margins[:, a] - margins[:, b], asked["dialogue_id"], fold_of_dialogue)
+        predictions = _verdict_rows(judge, asked, answers, unfamiliar[a] | unfamiliar[b])
+    return replace(judge, predictions=predictions)
+
+
+def load_trained_judge(path: str | os.PathLike[str], *, features: Features | None = None) -> TrainedJudge:
+    """Read a judge that :meth:`TrainedJudge.save` wrote, and refuse one that was changed since.
+
+    Parameters
+    ----------
+    path : str or path
+        The JSON file.
+    features : callable, optional
+        The same function that it was trained with, where it was not trained on words.
+
+    Returns
+    -------
+    TrainedJudge
+        Without ``predictions``, which are a table and not part of the judge.
+
+    Raises
+    ------
+    TrainedJudgeError
+        If the file is no judge of this format, its content does not fit its digest, or its features are not given.
+
+    Examples
+    --------
+    >>> load_trained_judge("nowhere.json")
+    Traceback (most recent call last):
+    heart_utils.judging.trained.TrainedJudgeError: nowhere.json cannot be read (No such file or directory).
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise TrainedJudgeError(f"{path} cannot be read ({fault.strerror}).") from None
+    except ValueError:
+        raise TrainedJudgeError(f"{path} is not JSON; expected a file that `TrainedJudge.save` wrote.") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        found = content.get("format") if isinstance(content, dict) else None
+        raise TrainedJudgeError(f"{path} has the format {found!r}; this version reads {FORMAT!r}. Train and save it again.")
+    digest = content.pop("digest", None)
+    if digest != content_digest(content):
+        raise TrainedJudgeError(f"{path} was changed after it was saved: it does not fit its digest. Train it again.")
+    terms = content["terms"]
+    if terms is None and features is None:
+        raise TrainedJudgeError(f"{path} was trained on {content['trained_on']['features']}; give that function as `features`.")
+    model = LinearModel(
+        terms=None if terms is None else _terms_from_data(terms),
+        weights=np.array(content["weights"]),
+        intercept=float(content["intercept"]),
+    )
+    return TrainedJudge(
+        name=content["name"],
+        kind=content["kind"],
+        dimension=content["dimension"],
+        predictions=pd.DataFrame(),
+        trained_on=content["trained_on"],
+        model=model,
+        dialogues=frozenset(content["dialogues"]),
+        features=features,
+    )
+
+
+def _check_options(features: object, leave_out: Sequence[str], n_folds: int) -> None:
+    if isinstance(features, str) and features != "words":
+        raise TrainedJudgeError(f"features={features!r}: expected 'words' or a function from texts to rows of numbers.")
+    if isinstance(leave_out, str) or not {"dialogue_id"} <= set(leave_out) <= {"dialogue_id", "rater"}:
+        raise TrainedJudgeError(f"leave_out={leave_out!r}: expected ('dialogue_id',) or ('dialogue_id', 'rater').")
+    if n_folds < 2:
+        raise TrainedJudgeError(f"n_folds={n_folds}: expected 2 or more, or nothing is left out.")
+
+
+def _with_dialogue(replies: pd.DataFrame) -> pd.DataFrame:
+    """Complete replies with what may be absent: the dialogue is the history, the author unknown."""
+    need_columns(replies, ["reply_id", "history_id", "responder", "text"], TrainedJudgeError)
+    replies = replies.reset_index(drop=True)
+    if "dialogue_id" not in replies:
+        replies = replies.assign(dialogue_id=replies["history_id"])
+    return replies
+
+
+def _check_texts(replies: pd.DataFrame, within: str | None) -> pd.DataFrame:
+    """Refuse replies without words, doubled ids, and columns of ids in the place of texts."""
+    if within is not None:
+        need_columns(replies, [within], TrainedJudgeError)
+    twice = replies["reply_id"][replies["reply_id"].duplicated()]
+    if len(twice):
+        raise TrainedJudgeError(f"replies.reply_id: {twice.iloc[0]!r} is there twice; expected each reply once.")
+    empty = replies["text"].isna() | (replies["text"].astype(str).str.strip() == "")
+    if "state" in replies:
+        empty |= replies["state"] != "valid"
+    replies = replies[~empty].reset_index(drop=True)
+    lengths = [len(str(text).split()) for text in replies["text"]]
+    if lengths and np.median(lengths) < 2:
+        raise TrainedJudgeError(
+            f"replies.text: half of the {len(replies)} texts are a single word or none, as a column of ids would be; "
+            f"expected the words of replies."
+        )
+    return replies
+
+
+def _read_labels(labels: pd.DataFrame, replies: pd.DataFrame, kind: str, dimension: str) -> tuple[pd.DataFrame, int]:
+    """Keep people's valid labels on the dimension: places of replies, the answer, the dialogue and the rater."""
+    need_columns(labels, ["rater", "rater_kind", "dimension", "state", kind], TrainedJudgeError)
+    on_line = labels[labels["dimension"] == dimension]
+    if on_line.empty:
+        known = ", ".join(sorted(labels["dimension"].astype(str).unique()))
+        raise TrainedJudgeError(f"No label is on the dimension {dimension!r}; there are {known or 'none'}.")
+    counts = on_line["rater_kind"].eq("human") & on_line["state"].isin(["valid", "inconsistent"])
+    kept = on_line[counts]
+    place = pd.Series(replies.index, index=replies["reply_id"])
+    if kind == "score":
+        need_columns(labels, ["reply_id"], TrainedJudgeError)
+        data = pd.DataFrame({"a": kept["reply_id"].map(place), "b": -1, "answer": kept["score"].astype(float)})
+    else:
+        pairs = _pairs_of(kept, replies, one_each=False)
+        data = pd.DataFrame({"a": pairs["place_a"], "b": pairs["place_b"], "answer": won_by_a(kept).to_numpy()})
+    data["rater"] = kept["rater"].to_numpy()
+    data["simulated"] = kept["simulated"].to_numpy() if "simulated" in kept else False
+    data = data.dropna(subset=["a", "answer"]).astype({"a": int, "b": int})
+    data["dialogue_id"] = replies["dialogue_id"].to_numpy()[data["a"]]
+    data = data.reset_index(drop=True)
+    if len(data) < LEAST_LABELS:
+        raise TrainedJudgeError(
+            f"{len(data)} labels by people on {dimension!r} have a reply with words; expected {LEAST_LABELS} or more. "
+            f"A judge trained on fewer would be noise."
+        )
+    if data["answer"].nunique() < 2:
+        raise TrainedJudgeError(f"All {len(data)} labels on {dimension!r} are {data['answer'].iloc[0]:g}: nothing to learn.")
+    return data, len(on_line) - len(data)
+
+
+def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = True) -> pd.DataFrame:
+    """Find both replies of each pair by history and responder."""
+    need_columns(rows, ["pair_id", "history_id", "responder_a", "responder_b"], TrainedJudgeError)
+    names = ["history_id", "responder"]
+    twice = replies[replies.duplicated(names)]
+    if len(twice):
+        who = twice.iloc[0]
+        raise TrainedJudgeError(
+            f"{who['responder']!r} has two replies to {who['history_id']!r}, so a pair does not say which was compared."
+        )
+    rows = rows.drop_duplicates("pair_id") if one_each else rows
+    rows = rows.reset_index(drop=True)
+    place = pd.Series(replies.index, index=pd.MultiIndex.from_frame(replies[names]))
+    pairs = rows[["pair_id", "history_id", "responder_a", "responder_b"]].copy()
+    for side in "ab":
+        wanted = pd.MultiIndex.from_frame(rows[["history_id", f"responder_{side}"]])
+        pairs[f"place_{side}"] = place.reindex(wanted).to_numpy()
+        if missing := int(pairs[f"place_{side}"].isna().sum()):
+            row = rows[pairs[f"place_{side}"].isna()].iloc[0]
+            raise TrainedJudgeError(
+                f"{missing} pairs have no words of responder_{side}, first {row[f'responder_{side}']!r} on "
+                f"{row['history_id']!r}. Give all replies that were compared."
+            )
+    pairs = pairs.astype({"place_a": int, "place_b": int})
+    pairs["dialogue_id"] = replies["dialogue_id"].to_numpy()[pairs["place_a"]]
+    pairs["slice"] = rows.get("slice", "standard")
+    return pairs
+
+
+def _assign_folds(data: pd.DataFrame, n_folds: int) -> NDArray[np.intp]:
+    """Deal dialogues into folds; those that share raters go together where there are enough such groups."""
+    dialogue, _ = pd.factorize(data["dialogue_id"])
+    rater, _ = pd.factorize(data["rater"])
+    n_dialogues, n_raters = dialogue.max() + 1, rater.max() + 1
+    if n_dialogues < 2:
+        raise TrainedJudgeError("All labels are of one dialogue, so none can be left out to try the judge on.")
+    links = sparse.coo_matrix((np.ones(len(data)), (dialogue, n_dialogues + rater)), shape=[n_dialogues + n_raters] * 2)
+    _, group = sparse.csgraph.connected_components(links, directed=False)
+    unit = group[dialogue] if len(np.unique(group[dialogue])) >= n_folds else dialogue
+    order = pd.factorize(unit)[0]
+    return np.asarray(order % min(n_folds, order.max() + 1), dtype=np.intp)
+
+
+def _left_for_training(data: pd.DataFrame, folds: NDArray[np.intp], fold: int, leave_out: Sequence[str]) -> NDArray[np.bool_]:
+    """Keep the labels of other dialogues, and by default of people who rated none of the fold's."""
+    held = folds == fold
+    kept = ~held
+    if "rater" in leave_out:
+        kept &= ~data["rater"].isin(data.loc[held, "rater"].unique()).to_numpy()
+    if kept.sum() < LEAST_TRAINING or data.loc[kept, "answer"].nunique() < 2:
+        raise TrainedJudgeError(
+            f"Without its dialogues and raters, fold {fold + 1} has {int(kept.sum())} labels left to be trained on: most "
+            f"raters met most dialogues. leave_out=('dialogue_id',) leaves out dialogues alone; answers may then know "
+            f"raters' habits."
+        )
+    return np.asarray(kept)
+
+
+def _fit(data: pd.DataFrame, replies: pd.DataFrame, kind: str, within: str | None, features: Features | None) -> LinearModel:
+    """Fit the linear model to some labels."""
+    used = np.unique(np.concatenate([data["a"], data["b"][data["b"] >= 0]])).astype(int)
+    texts = replies["text"].iloc[used].tolist()
+    terms = None
+    if features is None:
+        groups = replies["dialogue_id"].iloc[used].astype(str).tolist()
+        terms = TermCounts.learn(texts, groups)
+        rows = terms.transform(texts)
+    else:
+        rows = sparse.csr_matrix(_own_features(features, texts))
+    n_features = rows.shape[1]
+    if within is not None:
+        rows = sparse.hstack([rows, _indicators(replies[within].iloc[used])], format="csr")
+    first = rows[np.searchsorted(used, data["a"])]
+    answers, dialogues = data["answer"].to_numpy(), data["dialogue_id"].to_numpy()
+    if kind == "score":
+        weights = _ridge(first, answers, dialogues)[:n_features]
+        # Effects of `within` are not used to predict, so the level is that of the words alone.
+        intercept = float(answers.mean() - (first[:, :n_features] @ weights).mean())
+    else:
+        second = rows[np.searchsorted(used, data["b"])]
+        weights = _logistic(first - second, answers, dialogues)
+        intercept = 0.0
+    return LinearModel(terms=terms, weights=weights[:n_features], intercept=intercept)
+
+
+def _indicators(values: pd.Series) -> sparse.csr_matrix:
+    """Return a column a value; large, so that the penalty hardly holds its effect back."""
+    codes, names = pd.factorize(values.astype(str))
+    return sparse.csr_matrix((np.full(len(codes), 10.0), (np.arange(len(codes)), codes)), shape=(len(codes), len(names)))
+
+
+def _ridge(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Array:
+    from sklearn.linear_model import Ridge
+    from sklearn.model_selection import GridSearchCV, GroupKFold
+
+    inner = min(INNER_FOLDS, len(np.unique(groups)))
+    search = GridSearchCV(
+        Ridge(solver="sparse_cg", tol=1e-4),
+        {"alpha": list(PENALTIES)},
+        scoring="neg_mean_squared_error",
+        cv=GroupKFold(inner),
+    )
+    return np.asarray(search.fit(rows, answers, groups=groups).best_estimator_.coef_)
+
+
+def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Array:
+    """Fit wins of a to differences; a tie, or a probability, is a part of each answer. No intercept: a and b are arbitrary."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GroupKFold
+
+    def fit(kept: NDArray[Any], penalty: float) -> Array:
+        part, share = rows[kept], answers[kept]
+        weight = np.concatenate([share, 1.0 - share])
+        counts = weight > 0
+        model = LogisticRegression(C=1.0 / penalty, fit_intercept=False, max_iter=2000)
+        outcome = np.repeat([1, 0], len(share))
+        model.fit(sparse.vstack([part, part], format="csr")[counts], outcome[counts], sample_weight=weight[counts])
+        return np.asarray(model.coef_[0])
+
+    everything = np.arange(len(answers))
+    losses = dict.fromkeys(PENALTIES, 0.0)
+    inner = min(INNER_FOLDS, len(np.unique(groups)))
+    for kept, held in GroupKFold(inner).split(rows, groups=groups):
+        decided = answers[kept]
+        if not (decided > 0).any() or not (decided < 1).any():
+            continue  # one side always wins in this part, so no penalty can be tried on it
+        for penalty in PENALTIES:
+            margin = np.asarray(rows[held] @ fit(kept, penalty)).ravel()
+            losses[penalty] += float((np.logaddexp(0.0, margin) - answers[held] * margin).sum())
+    return fit(everything, min(losses, key=lambda penalty: losses[penalty]))
+
+
+def _own_features(features: Features | None, texts: Sequence[str]) -> Array:
+    if features is None:
+        raise TrainedJudgeError("This judge was trained on features of the caller's own; give the function as `features`.")
+    rows = np.asarray(features(list(texts)), dtype=float)
+    if rows.ndim != 2 or len(rows) != len(texts) or not np.isfinite(rows).all():
+        raise TrainedJudgeError(f"features gave an array of shape {rows.shape} for {len(texts)} texts; expected finite rows.")
+    return rows
+
+
+def _vectorizer(analyzer: str, **options: Any) -> TfidfVectorizer:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    ngrams = {"word": (1, 2), "char_wb": (2, 4)}[analyzer]
+    settings: dict[str, Any] = {"analyzer": analyzer, "ngram_range": ngrams, "sublinear_tf": True, **options}
+    if analyzer == "word":
+        settings["token_pattern"] = r"(?u)\b\w+\b"
+    return TfidfVectorizer(**settings)
+
+
+def _shared_terms(analyzer: str, texts: Sequence[str], groups: Sequence[str]) -> tuple[tuple[str, ...], Array]:
+    """Return the terms that enough replies to enough dialogues hold, the most frequent first, and their weights."""
+    vectorizer = _vectorizer(analyzer)
+    try:
+        counts = vectorizer.fit_transform(texts)
+    except ValueError:  # no text has a word
+        raise TrainedJudgeError("No reply holds a word; expected texts in `replies.text`.") from None
+    present = (counts > 0).astype(np.int64)
+    n_replies = np.asarray(present.sum(axis=0)).ravel()
+    code, names = pd.factorize(np.asarray(groups))
+    of_group = sparse.csr_matrix((np.ones(len(code), np.int64), (code, np.arange(len(code)))), shape=(len(names), len(code)))
+    n_groups = np.asarray(((of_group @ present) > 0).sum(axis=0)).ravel()
+    shared = np.flatnonzero((n_replies >= LEAST_REPLIES) & (n_groups >= LEAST_REPLIES))
+    if analyzer == "word" and not len(shared):
+        raise TrainedJudgeError(f"No word is in {LEAST_REPLIES} replies to {LEAST_REPLIES} dialogues: nothing can be learnt.")
+    chosen = shared[np.argsort(-n_replies[shared], kind="stable")][:MOST_TERMS]
+    chosen.sort()
+    return tuple(vectorizer.get_feature_names_out()[chosen]), np.asarray(vectorizer.idf_[chosen])
+
+
+def _out_of_fold(margins: Array, dialogues: pd.Series, fold_of_dialogue: Mapping[str, int]) -> Array:
+    """Take each answer from the fold that left its dialogue out; elsewhere, average over folds."""
+    fold = dialogues.map(fold_of_dialogue)
+    answers = margins.mean(axis=0)
+    known = np.flatnonzero(fold.notna())
+    answers[known] = margins[fold.iloc[known].to_numpy(int), known]
+    return np.asarray(answers)
+
+
+def _score_rows(judge: TrainedJudge, replies: pd.DataFrame, answers: Array, unfamiliar: NDArray[np.bool_]) -> pd.DataFrame:
+    rows = pd.DataFrame(
+        {
+            "reply_id": replies["reply_id"],
+            "history_id": replies["history_id"],
+            "dialogue_id": replies["dialogue_id"],
+            "responder": replies["responder"],
+            "score": np.where(unfamiliar, np.nan, answers),
+        }
+    )
+    return _complete("scores", rows, judge, unfamiliar)
+
+
+def _verdict_rows(judge: TrainedJudge, pairs: pd.DataFrame, answers: Array, unfamiliar: NDArray[np.bool_]) -> pd.DataFrame:
+    p_a = 1.0 / (1.0 + np.exp(-answers))
+    word = pd.Series(np.select([p_a > 0.5, p_a < 0.5], ["a", "b"], "tie"))
+    columns = ["pair_id", "history_id", "dialogue_id", "slice", "responder_a", "responder_b"]
+    rows = pairs[columns].reset_index(drop=True)
+    rows = rows.assign(
+        comparison_id=rows["pair_id"],
+        verdict=word.where(~unfamiliar, None),
+        p_a=np.where(unfamiliar, np.nan, p_a),
+        repeat=0,
+    )
+    return _complete("verdicts", rows, judge, unfamiliar)
+
+
+def _complete(table: str, rows: pd.DataFrame, judge: TrainedJudge, unfamiliar: NDArray[np.bool_]) -> pd.DataFrame:
+    """Add what all rows of a trained judge share, and check them as any other rows."""
+    rows = rows.assign(
+        rater=judge.name,
+        rater_kind="trained",
+        dimension=judge.dimension,
+        state=np.where(unfamiliar, "abstained", "valid"),
+        protocol=PROTOCOL,
+        flags=pd.Series([[UNFAMILIAR] if strange else [] for strange in unfamiliar], dtype=object),
+        simulated=bool(judge.trained_on["simulated"]),
+    )
+    absent = {str(column): None for column in empty_table(table) if column not in rows}
+    return check_table(table, rows.assign(**absent))
+
+
+def _describe(
+    data: pd.DataFrame,
+    n_left_out: int,
+    replies: pd.DataFrame,
+    leave_out: Sequence[str],
+    within: str | None,
+    features: str | Features,
+    licence: str,
+) -> dict[str, Any]:
+    places = np.unique(np.concatenate([data["a"], data["b"][data["b"] >= 0]])).astype(int)
+    return {
+        "n_labels": len(data),
+        "n_left_out": n_left_out,
+        "n_replies": len(places),
+        "n_dialogues": int(data["dialogue_id"].nunique()),
+        "n_raters": int(data["rater"].nunique()),
+        "responders": sorted(replies["responder"].iloc[places].unique()),
+        "licence": licence,
+        "leave_out": list(leave_out),
+        "within": within,
+        "features": features if isinstance(features, str) else getattr(features, "__qualname__", "a function"),
+        "simulated": bool(data["simulated"].any()),
+    }
+
+
+def _dialogue_digest(name: object) -> str:
+    return hashlib.sha256(str(name).encode()).hexdigest()[:16]
+
+
+def content_digest(content: Mapping[str, Any]) -> str:
+    """Return a SHA-256 of settings or weights, whatever the order of their names."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _terms_as_data(terms: TermCounts | None) -> dict[str, list[Any]] | None:
+    if terms is None:
+        return None
+    return {
+        "words": list(terms.words),
+        "letters": list(terms.letters),
+        "word_weights": terms.word_weights.tolist(),
+        "letter_weights": terms.letter_weights.tolist(),
+    }
+
+
+def _terms_from_data(data: Mapping[str, list[Any]]) -> TermCounts:
+    return TermCounts(
+        words=tuple(data["words"]),
+        letters=tuple(data["letters"]),
+        word_weights=np.array(data["word_weights"]),
+        letter_weights=np.array(data["letter_weights"]),
+    )

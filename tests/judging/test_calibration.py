@@ -1,0 +1,144 @@
+"""The record of a judge: its figures by hand, what it is bound to, when it expires, and on whose labels it may rest."""
+
+import datetime
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.judging.calibration import CalibrationError, calibrate_judge, judge_identity, load_calibration
+
+JUDGE = {"model": "openai/gpt-4o", "prompt": "Which reply is better?", "rubric": "overall", "options": {"temperature": 0}}
+DAY = datetime.date(2026, 11, 1)
+
+
+def votes_on_pairs(n_dialogues=160, right=0.9, seed=1, lean_to_x=0.6):
+    """Ann prefers x with a probability; the judge says the same as she with another one, whoever wrote."""
+    rng = np.random.default_rng(seed)
+    person = np.where(rng.random(n_dialogues) < lean_to_x, "a", "b")
+    same = rng.random(n_dialogues) < right
+    said = np.where(same, person, np.where(person == "a", "b", "a"))
+    names = [f"d{number}" for number in range(n_dialogues)]
+    common = {"dialogue_id": names, "history_id": names, "pair_id": names, "responder_a": "x", "responder_b": "y",
+              "dimension": "overall", "state": "valid", "protocol": "heart", "repeat": 0}  # fmt: skip
+    people = pd.DataFrame({**common, "verdict": person, "rater": "ann", "rater_kind": "human", "order": None})
+    judge = pd.DataFrame({**common, "verdict": said, "rater": "judge", "rater_kind": "model", "order": "ab"})
+    return judge, people
+
+
+def calibrated(**changes):
+    judge, people = votes_on_pairs(**changes)
+    return calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, valid_days=90, n_resamples=200)
+
+
+def test_agreement_errors_and_lead_are_those_counted_by_hand():
+    judge, people = votes_on_pairs(n_dialogues=10)
+    people["verdict"] = list("aaaaaabbbb")
+    judge["verdict"] = list("aaaabbbbba")  # wrong on two of x's wins and one of y's
+    record = calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, n_resamples=50)
+    assert record.agreement == pytest.approx(7 / 10)
+    assert record.wrongly_preferred == pytest.approx({"x": 1 / 10, "y": 2 / 10})
+    assert record.wrongly_passed_over == pytest.approx({"x": 2 / 10, "y": 1 / 10})
+    assert record.first_share == pytest.approx(5 / 10)  # a was shown first, and won five
+    assert record.discernment == pytest.approx(4 / 10)
+
+
+def test_the_lean_to_length_counts_errors_alone():
+    judge, people = votes_on_pairs(n_dialogues=10)
+    people["verdict"], judge["verdict"] = list("aaaaaabbbb"), list("aaaabbbbba")
+    words = pd.DataFrame({"words": [5, 5, 5, 5, -3, 4, -1, -1, -1, 2]}, index=judge["pair_id"])
+    record = calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", words=words, n_resamples=50)
+    assert record.longer_when_wrong == pytest.approx(2 / 3)  # took b (longer), b (shorter), a (longer)
+
+
+def test_repeats_say_how_often_it_answers_the_same():
+    judge, people = votes_on_pairs(n_dialogues=20)
+    again = judge.assign(
+        repeat=1, verdict=["b" if word == "a" else "a" for word in judge["verdict"][:5]] + list(judge["verdict"][5:])
+    )
+    record = calibrate_judge(pd.concat([judge, again]), people, bound_to=JUDGE, labels_from="a test", n_resamples=50)
+    assert record.same_when_asked_again == pytest.approx(15 / 20)
+
+
+def test_a_good_judge_with_enough_labels_has_no_fault():
+    assert calibrated().faults(bound_to=JUDGE, today=DAY) == []
+
+
+@pytest.mark.parametrize("part", ["model", "prompt", "rubric", "options"])
+def test_a_record_expires_with_each_part_of_the_judge(part):
+    now = {**JUDGE, part: {"temperature": 1}} if part == "options" else {**JUDGE, part: JUDGE[part] + " "}
+    (fault,) = calibrated().faults(bound_to=now, today=DAY)
+    assert f"{part} changed" in fault
+    assert "hours" in fault
+
+
+def test_a_record_expires_with_age():
+    record = calibrated()
+    assert record.faults(bound_to=JUDGE, today=DAY + datetime.timedelta(90)) == []
+    (fault,) = record.faults(bound_to=JUDGE, today=DAY + datetime.timedelta(91))
+    assert "91 days old, 90 are allowed" in fault
+    (fault,) = record.faults(bound_to=JUDGE, today=DAY - datetime.timedelta(1))
+    assert "still to come" in fault
+
+
+def test_a_judge_that_follows_the_authors_names_alone_may_not_gate():
+    judge, people = votes_on_pairs(lean_to_x=0.8)
+    record = calibrate_judge(
+        judge.assign(verdict="a"), people, bound_to=JUDGE, labels_from="a test", made_on=DAY, n_resamples=200
+    )
+    (fault,) = record.faults(bound_to=JUDGE, today=DAY)
+    assert "lead over the authors' names" in fault
+
+
+def test_too_few_labels_are_named_with_what_they_cost():
+    (fault,) = calibrated(n_dialogues=70, right=0.95).faults(bound_to=JUDGE, today=DAY)
+    assert "70 labels by people; 100 are asked for. 30 labels cost people about 1.0 hours" in fault
+
+
+def test_nothing_known_of_the_judge_is_a_fault():
+    (fault,) = calibrated().faults(today=DAY)
+    assert "nothing says which model" in fault
+
+
+def test_a_saved_record_is_the_same_and_an_edited_one_refused(tmp_path):
+    record = calibrated()
+    path = record.save(tmp_path / "record.json")
+    assert load_calibration(path) == record
+    content = json.loads(path.read_text())
+    content["lead_low"] = 0.5
+    path.write_text(json.dumps(content))
+    with pytest.raises(CalibrationError, match="changed after it was saved"):
+        load_calibration(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda judge, people: (judge, people.assign(rater_kind="model")), "never on another judge's"),
+        (lambda judge, people: (judge.assign(rater_kind="human"), people), "rows by people"),
+        (lambda judge, people: (judge.assign(rater=["j", "k"] * 80), people), "2 judges"),
+        (lambda judge, people: (judge.assign(pair_id="other" + judge["pair_id"]), people), "no pair in common"),
+        (lambda judge, people: (judge, people.assign(verdict="tie")), "all are ties or failures"),
+        (lambda judge, people: (judge, people.assign(dimension="warmth")), "No valid vote by a person is on 'overall'"),
+    ],
+)
+def test_votes_that_calibrate_nothing_are_refused(spoil, message):
+    with pytest.raises(CalibrationError, match=message):
+        calibrate_judge(*spoil(*votes_on_pairs()), bound_to=JUDGE, labels_from="a test", n_resamples=50)
+
+
+def test_a_judge_without_one_of_its_parts_is_refused():
+    judge, people = votes_on_pairs()
+    with pytest.raises(CalibrationError, match="lacks prompt and has unknown temperature"):
+        calibrate_judge(
+            judge, people, labels_from="a test", bound_to={"model": "m", "rubric": "r", "options": {}, "temperature": 0}
+        )
+
+
+def test_the_identity_of_a_runs_judge_names_prompt_and_weights():
+    identity = judge_identity("sample", "SmolLM2-135M-judge")
+    assert "SmolLM2" in identity["model"] or "smollm2" in identity["model"].lower()
+    assert len(identity["prompt"]) == 64
+    with pytest.raises(CalibrationError, match="has no judge 'nobody'; there are SmolLM2-135M-judge"):
+        judge_identity("sample", "nobody")

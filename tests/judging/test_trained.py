@@ -1,0 +1,242 @@
+"""A judge trained on labels: what it learns, what it never sees, what it refuses, and what a saved one gives away."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils.agreement.baselines import agreement_with_baselines
+from heart_utils.judging.trained import LEAST_REPLIES, TrainedJudgeError, load_trained_judge, train_judge
+
+GOOD = ["i", "hear", "how", "hard", "this", "is", "and", "you", "are", "not", "alone", "with", "it"]
+BAD = ["just", "get", "over", "it", "because", "other", "people", "have", "it", "much", "worse"]
+PLAIN = ["today", "we", "talk", "about", "work", "home", "school", "friends", "family", "time", "and", "things"]
+
+
+def drawn_replies(n_dialogues=60, seed=1, responders=("x", "y"), shift=0.0):
+    """Replies of plain words, with more good or bad words the better or worse they are; `shift` favours the first author."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(n_dialogues):
+        for place, responder in enumerate(responders):
+            quality = rng.normal() + (shift if place == 0 else 0.0)
+            n_good = rng.binomial(6, 1 / (1 + np.exp(-1.5 * quality)))
+            words = [*rng.choice(GOOD, n_good), *rng.choice(BAD, 6 - n_good), *rng.choice(PLAIN, 8)]
+            rows.append({"history_id": f"h{number}", "responder": responder, "quality": quality,
+                         "text": " ".join(rng.permutation(words))})  # fmt: skip
+    replies = pd.DataFrame(rows)
+    return replies.assign(reply_id=replies["history_id"] + "--" + replies["responder"])
+
+
+def scored(replies, raters=("ann",), seed=2):
+    rng = np.random.default_rng(seed)
+    rows = [
+        replies[["reply_id"]].assign(score=replies["quality"] + rng.normal(0, 0.3, len(replies)), rater=rater)
+        for rater in raters
+    ]
+    return pd.concat(rows, ignore_index=True).assign(rater_kind="human", state="valid", dimension="overall")
+
+
+def voted(replies, seed=3):
+    rng = np.random.default_rng(seed)
+    a, b = (replies[replies["responder"] == name].set_index("history_id")["quality"] for name in ("x", "y"))
+    for_a = rng.random(len(a)) < 1 / (1 + np.exp(-2 * (a - b)))
+    return pd.DataFrame({
+        "pair_id": a.index + "--x--y", "history_id": a.index, "dialogue_id": a.index, "responder_a": "x", "responder_b": "y",
+        "rater": "ann", "rater_kind": "human", "state": "valid", "dimension": "overall", "verdict": np.where(for_a, "a", "b"),
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def judge():
+    replies = drawn_replies()
+    return train_judge(replies, scored(replies), leave_out=["dialogue_id"], licence="CC0-1.0")
+
+
+def test_out_of_fold_scores_follow_the_quality_that_words_show(judge):
+    both = judge.predictions.merge(drawn_replies()[["reply_id", "quality"]], on="reply_id")
+    assert both["score"].corr(both["quality"], method="spearman") > 0.6
+
+
+def test_labels_without_a_link_to_words_teach_nothing():
+    """A judge that had seen the label of a reply that it scores would do better than zero here."""
+    replies = drawn_replies()
+    labels = scored(replies).assign(score=np.random.default_rng(5).normal(size=len(replies)))
+    rows = train_judge(replies, labels, leave_out=["dialogue_id"]).predictions.merge(
+        labels[["reply_id", "score"]], on="reply_id"
+    )
+    assert abs(rows["score_x"].corr(rows["score_y"])) < 0.25  # 120 replies: two standard errors are 0.18
+
+
+def test_no_fold_learns_from_a_rater_who_scored_what_it_scores(monkeypatch):
+    from heart_utils.judging import trained
+
+    met = []
+    real = trained._left_for_training
+
+    def spy(data, folds, fold, leave_out):
+        kept = real(data, folds, fold, leave_out)
+        met.append(set(data["rater"][kept]) & set(data["rater"][folds == fold]))
+        return kept
+
+    monkeypatch.setattr(trained, "_left_for_training", spy)
+    replies = drawn_replies()
+    raters = "r" + (replies.index // 6).astype(str)  # six replies, three dialogues each
+    train_judge(replies, scored(replies).assign(rater=raters))
+    assert met
+    assert not any(met)
+
+
+def test_raters_who_met_every_dialogue_cannot_be_left_out():
+    replies = drawn_replies()
+    with pytest.raises(TrainedJudgeError, match=r"has 0 labels left.*leave_out=\('dialogue_id',\)"):
+        train_judge(replies, scored(replies, raters=("ann", "ben")))
+
+
+def test_verdicts_train_a_judge_that_agrees_more_than_the_authors_names():
+    replies = drawn_replies(n_dialogues=200, shift=0.3)
+    votes = voted(replies)
+    judge = train_judge(replies, votes, leave_out=["dialogue_id"], n_folds=4)
+    both = pd.concat([votes, judge.predictions], ignore_index=True)
+    rates = agreement_with_baselines(both, between=("human", "trained"), by=[], n_resamples=100).set_index("who")
+    assert rates.loc["author_only", "lead_low"] > 0.0
+    assert judge.predictions["rater_kind"].unique().tolist() == ["trained"]
+    assert judge.predictions["p_a"].between(0, 1).all()
+
+
+def test_probabilities_of_a_judge_of_verdicts_are_calibrated():
+    """By ten bins of equal size the share won is within four standard errors of what was foretold."""
+    replies = drawn_replies(n_dialogues=400)
+    votes = voted(replies)
+    found = train_judge(replies, votes, leave_out=["dialogue_id"]).predictions.merge(
+        votes[["pair_id", "verdict"]], on="pair_id"
+    )
+    bins = pd.qcut(found["p_a"], 10)
+    won = (found["verdict_y"] == "a").groupby(bins, observed=True).mean()
+    assert np.abs(won - found["p_a"].groupby(bins, observed=True).mean()).max() < 4 * np.sqrt(0.25 / 40)
+
+
+def test_turning_sides_turns_the_answers():
+    replies = drawn_replies(n_dialogues=80)
+    votes = voted(replies)
+    turned = votes.assign(responder_a="y", responder_b="x", verdict=votes["verdict"].map({"a": "b", "b": "a"}))
+    here, there = (
+        train_judge(replies, rows, leave_out=["dialogue_id"], n_folds=2).predictions["p_a"] for rows in (votes, turned)
+    )
+    assert here.to_numpy() == pytest.approx(1 - there.to_numpy(), abs=1e-3)
+
+
+def test_within_an_author_a_judge_no_longer_lives_on_the_author():
+    """All of the difference in quality is between authors, whose words differ: within them nothing is left to learn."""
+    rng = np.random.default_rng(4)
+    replies = drawn_replies(n_dialogues=100, shift=3.0)
+    labels = scored(replies).assign(score=np.where(replies["responder"] == "x", 5.0, 2.0) + rng.normal(0, 0.3, len(replies)))
+    spread = {}
+    for within in (None, "responder"):
+        rows = train_judge(replies, labels, leave_out=["dialogue_id"], within=within, n_folds=3).predictions
+        means = rows.groupby("responder")["score"].mean()
+        spread[within] = means["x"] - means["y"]
+        assert means.mean() == pytest.approx(3.5, abs=0.1)
+    assert spread[None] > 1.0
+    assert abs(spread["responder"]) < 0.1
+
+
+def test_replies_that_nobody_labelled_are_answered_too(judge):
+    replies = drawn_replies(n_dialogues=70)
+    labels = scored(replies)
+    labels = labels[labels["reply_id"].str.extract(r"h(\d+)")[0].astype(int).to_numpy() < 60]
+    rows = train_judge(replies, labels, leave_out=["dialogue_id"]).predictions
+    assert len(rows) == 140
+    assert rows["score"].notna().all()
+
+
+def test_a_saved_judge_answers_as_before(judge, tmp_path):
+    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
+    again = load_trained_judge(judge.save(tmp_path / "judge.json"))
+    assert again.score(new)["score"].to_numpy() == pytest.approx(judge.score(new)["score"].to_numpy())
+
+
+def test_a_saved_judge_whose_weights_were_edited_is_refused(judge, tmp_path):
+    path = judge.save(tmp_path / "judge.json")
+    content = json.loads(path.read_text())
+    content["weights"][0] += 0.001
+    path.write_text(json.dumps(content))
+    with pytest.raises(TrainedJudgeError, match="changed after it was saved"):
+        load_trained_judge(path)
+
+
+def test_a_judge_of_another_version_is_refused(judge, tmp_path):
+    path = judge.save(tmp_path / "judge.json")
+    path.write_text(path.read_text().replace("heart-trained-judge-1", "heart-trained-judge-0"))
+    with pytest.raises(TrainedJudgeError, match="'heart-trained-judge-0'.*'heart-trained-judge-1'"):
+        load_trained_judge(path)
+
+
+def test_a_saved_judge_holds_no_word_that_few_replies_share(tmp_path):
+    replies = drawn_replies()
+    secret = "zanzibarquist"
+    replies.loc[: LEAST_REPLIES - 2, "text"] += f" {secret}"  # in four replies
+    replies.loc[10, "text"] += " hapax" * 9
+    path = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(tmp_path / "judge.json")
+    saved = path.read_text()
+    assert '"hear"' in saved  # which many share
+    for start in range(len(secret) - 3):
+        assert f'"{secret[start : start + 4]}"' not in saved
+    assert "hapax" not in saved
+    assert "h10" not in saved
+
+
+def test_a_word_that_one_dialogue_repeats_is_not_kept(tmp_path):
+    replies = drawn_replies(responders=tuple("uvwxyz"))
+    replies.loc[replies["history_id"] == "h0", "text"] += " zanzibarquist"  # six replies, one dialogue
+    path = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(tmp_path / "judge.json")
+    assert '"zanzibarquist"' not in path.read_text()
+
+
+def test_dialogues_that_it_was_trained_on_are_refused(judge):
+    with pytest.raises(TrainedJudgeError, match="was trained on 60 of these dialogues"):
+        judge.score(drawn_replies())
+
+
+def test_a_script_that_it_never_saw_gets_no_number(judge):
+    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
+    new.loc[0, "text"] = "我知道这对你来说很难"
+    row = judge.score(new).iloc[0]
+    assert (row["state"], list(row["flags"])) == ("abstained", ["unfamiliar"])
+    assert pd.isna(row["score"])
+    with pytest.raises(TrainedJudgeError, match="another language or script"):
+        judge.score(new.assign(text="我知道这对你来说很难"))
+
+
+def test_features_of_ones_own_are_used_and_wanted_again(tmp_path):
+    def count_good(texts):
+        return np.array([[sum(word in GOOD for word in text.split()), 1.0] for text in texts])
+
+    replies = drawn_replies()
+    judge = train_judge(replies, scored(replies), leave_out=["dialogue_id"], features=count_good)
+    both = judge.predictions.merge(replies[["reply_id", "quality"]], on="reply_id")
+    assert both["score"].corr(both["quality"]) > 0.6
+    with pytest.raises(TrainedJudgeError, match="give that function as `features`"):
+        load_trained_judge(judge.save(tmp_path / "judge.json"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda replies, labels: (replies, labels.head(10)), "10 labels by people.*50 or more"),
+        (lambda replies, labels: (replies, labels.assign(score=3.0)), "All 120 labels on 'overall' are 3"),
+        (lambda replies, labels: (replies.assign(text=replies["reply_id"]), labels), "a single word.*column of ids"),
+        (lambda replies, labels: (replies.assign(dialogue_id="one"), labels), "All labels are of one dialogue"),
+        (lambda replies, labels: (replies, labels.assign(rater_kind="model")), "0 labels by people"),
+        (
+            lambda replies, labels: (replies, labels.assign(dimension="warmth")),
+            "No label is on the dimension 'overall'.*warmth",
+        ),
+        (lambda replies, labels: (pd.concat([replies, replies.head(1)]), labels), "'h0--x' is there twice"),
+    ],
+)
+def test_labels_and_texts_that_teach_nothing_are_refused(spoil, message):
+    replies = drawn_replies()
+    with pytest.raises(TrainedJudgeError, match=message):
+        train_judge(*spoil(replies, scored(replies)), leave_out=["dialogue_id"])
