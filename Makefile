@@ -33,7 +33,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env notebooks book page test test-services coverage check data collect full record simulations study pack pool bench measure-book release clean
+.PHONY: help env notebooks book page test pin test-services coverage check data collect full record simulations study pack pool bench measure-book release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -74,10 +74,14 @@ page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
 	@test -n "$(NB)" || { echo "Name an executed notebook: make page NB=mine.ipynb"; exit 2; }
 	@$(PYTHON) -m tools.page "$(NB)"
 
-test: book $(MODEL) ## pytest, and the executed notebooks once more, compared
+test: book $(MODEL) ## pytest, the printed numbers with those pinned, and every notebook once more with what it showed
 	@$(PYTEST) -m "live and not slow and not services" $(call marked,live)
 	@$(PYTEST) -n $$(($(JOBS) + 1)) --dist loadfile -m "not live and not slow and not services" # some wait: one more fills the cores
-	@$(PYTEST) -n $(JOBS) --dist loadfile -p nbval -p tools.kernels --nbval-lax build/executed/$(RUN)
+	@$(PYTEST) -n $(JOBS) --dist loadfile -p nbval -p tools.kernels --nbval --nbval-sanitize-with tests/nbval.cfg build/executed/$(RUN)
+
+pin: ## keep the numbers that the sample book prints in tests/printed_numbers.json anew; says which moved
+	@$(MAKE) --no-print-directory book RUN=sample
+	@$(PYTHON) -m tools.pin
 
 test-services: book $(MODEL) .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt

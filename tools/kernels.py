@@ -62,8 +62,14 @@ def pytest_configure(config: Any = None) -> None:
     import nbval.kernel
 
     nbval.kernel.KernelManager = FileKernel
+    nbval.kernel.RunningKernel.execute_cell_input = _execute_as_papermill
     if hasattr(config, "workerinput"):
         import_libraries()
+
+
+def _execute_as_papermill(kernel: Any, source: str, allow_stdin: bool | None = None) -> Any:
+    """Execute a cell with a history, without which IPython shows the value of a line that ends in ``;``."""
+    return kernel.kc.execute(source, store_history=True, allow_stdin=allow_stdin, stop_on_error=False)
 
 
 def import_libraries() -> None:

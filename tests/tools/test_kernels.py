@@ -1,5 +1,6 @@
 """Kernels for the build and its tests: no port is named and taken later, and nothing is left behind."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import nbval.kernel
 import pytest
 
+from heart_utils.runs import find_root
 from tools.kernels import FileKernel, pytest_configure
 
 
 def test_two_kernels_share_no_socket_and_leave_none(monkeypatch):
     monkeypatch.setattr(nbval.kernel, "KernelManager", nbval.kernel.KernelManager)
+    monkeypatch.setattr(nbval.kernel.RunningKernel, "execute_cell_input", None)
     pytest_configure()
     started = [nbval.kernel.start_new_kernel(kernel_name=nbval.kernel.CURRENT_ENV_KERNEL_NAME) for _ in range(2)]
     try:
@@ -66,3 +69,51 @@ def test_a_forked_kernel_finds_libraries_imported_stands_in_its_folder_and_can_b
     assert (at_hand, errors) == ("True", "False"), "libraries of the fork's origin, and none of its later filters"
     assert shown == "['<Figure size 640x480 with 1 Axes>']", "a figure is drawn into the cell"
     assert left != "None"
+
+
+CELLS = {
+    "1 + 1;": [],
+    "1 / 3": [{"text/plain": "0.33333000000000004"}],
+    "class Page:\n    def _repr_html_(self):\n        return '<td>12</td>'\nPage()": [
+        {"text/html": "<td>12</td>", "text/plain": "<__main__.Page at 0x7f00>"}
+    ],
+}
+"""Source of a cell -> what it showed when it ran first."""
+
+
+@pytest.mark.parametrize(("spoilt", "failed"), [(("", ""), 0), (("<td>12<", "<td>13<"), 1), (("0.33333", "0.33334"), 1)])
+def test_a_notebook_must_show_once_more_what_it_showed_but_for_addresses_and_last_digits(tmp_path, spoilt, failed):
+    cells = [
+        {
+            "cell_type": "code",
+            "source": source,
+            "metadata": {},
+            "execution_count": 1,
+            "outputs": [
+                {
+                    "output_type": "execute_result",
+                    "execution_count": 1,
+                    "metadata": {},
+                    "data": json.loads(json.dumps(data).replace(*spoilt)),
+                }
+                for data in shown
+            ],
+        }
+        for source, shown in CELLS.items()
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    (tmp_path / "one.ipynb").write_text(json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": kernel, "cells": cells}))
+    command = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "nbval",
+        "-p",
+        "tools.kernels",
+        "--nbval",
+        "--nbval-sanitize-with",
+        "tests/nbval.cfg",
+    ]
+    done = subprocess.run([sys.executable, *command, tmp_path], cwd=find_root(), capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1].startswith(f"{failed} failed, 2 passed" if failed else "3 passed"), done.stdout
