@@ -85,3 +85,28 @@ def test_the_thresholds_are_those_that_accept_30_40_and_so_on_of_100():
     assert found.equals(calibrate_abstention(wrong, np.arange(100) / 100, np.arange(100) % 50, risk=0.1))
     sure = calibrate_abstention(np.zeros(100), np.arange(100) / 100, np.arange(100) % 50)
     assert sure["passed"].tolist() == (sure["risk_high"] <= 0.1).tolist() == [True] * 8
+
+
+def test_votes_without_an_error_count_by_questions_and_not_by_votes():
+    """Nine questions of 30 votes: 0.05 to the power 1/9, not 1/270; one of 400 and eight of 1: 408 squared over 160008."""
+    assert risk_bound(np.zeros(9), np.full(9, 30.0), 0.05) == pytest.approx(1 - 0.05 ** (1 / 9))
+    uneven = np.repeat([400.0, 1.0], [1, 8])
+    assert risk_bound(np.zeros(9), uneven, 0.05) == pytest.approx(1 - 0.05 ** (160008 / 408**2))
+
+
+def test_an_error_seen_never_lets_more_pass_than_none():
+    none = risk_bound(np.zeros(20), np.full(20, 30.0), 0.05)
+    one = risk_bound(np.repeat([1.0, 0.0], [1, 19]), np.full(20, 30.0), 0.05)
+    assert one >= none > 0.1
+
+
+@pytest.mark.parametrize(("n_questions", "n_votes", "whole", "else_wrong"), [(10, 30, 0.105, 0.0), (12, 7, 0.06, 0.045)])
+def test_few_questions_that_go_wrong_as_a_whole_are_seldom_accepted(n_questions, n_votes, whole, else_wrong):
+    """The true risk is above 10 %, so whatever is accepted is wrong; counted by votes, 34 and 33 % of studies accepted some."""
+    rng, accepted = np.random.default_rng(11), []
+    question = np.repeat(np.arange(n_questions), n_votes)
+    for _ in range(200):
+        chance = np.where(rng.random(n_questions) < whole, 1.0, else_wrong)[question]
+        found = calibrate_abstention(rng.random(len(question)) < chance, np.ones(len(question)), question, risk=0.1)
+        accepted.append(found["passed"].any())
+    assert np.mean(accepted) <= 0.1
