@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import softmax
-from scipy.stats import beta, binomtest, chi2
+from scipy.stats import binomtest, chi2
 
 from heart_utils.ratings.ratings import CENTRE, POINTS, Ratings, fit_ratings
 from heart_utils.ratings.resampling import Rng, as_rng, error_ends, interval_ends, interval_of, ratio, standard_error, sums_by
@@ -26,8 +26,8 @@ LARGEST_SD = 20.0
 ENOUGH_DIALOGUES = 10
 """A writer judged in fewer has no row of their own on the board, but counts in the average."""
 
-PRIOR, CI_LEVEL = 1.0, 0.95
-"""Of reliabilities: what is added to each count of right and wrong answers, and how sure their intervals are."""
+PRIOR = 1.0
+"""Of reliabilities: what is added to each count of right and wrong answers."""
 
 MOST_STEPS, TOLERANCE = 20_000, 1e-6
 
@@ -56,8 +56,8 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     pandas.DataFrame
         One row per ``rater``: ``n_verdicts``, ``median_seconds``, ``tie_share``; ``share_first`` (of choices, for the reply
         shown first) and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side and ``run_p``;
-        ``agreement`` with the majority of the others on ``n_compared`` pairs; ``reliability`` (Dawid and Skene's) with
-        ``ci_low``, ``ci_high``, ``ci_level``; ``n_checks``, ``n_checks_failed``.
+        ``agreement`` with the majority of the others on ``n_compared`` pairs; ``reliability`` (Dawid and Skene's, without an
+        interval: with three raters a pair it is about 0.1 too low for good raters); ``n_checks``, ``n_checks_failed``.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     counted = counted.loc[table.index].astype("Int64")
     checks = {"n_checks": counted["n_checks"], "n_checks_failed": counted["n_checks"] - counted["n_checks_passed"]}
     table = table.join([_sides(rows), _leave_one_out(rows), rater_reliability(rows)])
-    return table.assign(ci_level=CI_LEVEL, **checks).rename_axis("rater").reset_index()
+    return table.assign(**checks).rename_axis("rater").reset_index()
 
 
 def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) -> pd.DataFrame:
@@ -307,14 +307,14 @@ def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame({"tie_share": (rows["verdict"] == "tie").groupby(rows["rater"]).mean()})
     sided = rows.loc[rows["verdict"] != "tie", ["pair_id", "rater", "verdict"]].set_axis(["item", "rater", "answer"], axis=1)
     if sided.empty:
-        return table.assign(reliability=np.nan, ci_low=np.nan, ci_high=np.nan)
+        return table.assign(reliability=np.nan)
     fitted = dawid_skene(sided, mirror=SIDES, prior=PRIOR)
     right, wrong = (
         (fitted[hit].groupby("rater")["count"].sum() / 2 + PRIOR).reindex(table.index)
         for hit in (fitted["truth"] == fitted["answer"], fitted["truth"] != fitted["answer"])
     )
-    low, high = (beta.ppf(p, right, wrong) for p in ((1 - CI_LEVEL) / 2, (1 + CI_LEVEL) / 2))
-    return table.assign(reliability=right / (right + wrong), ci_low=low, ci_high=high)
+    # No interval: whichever counts the guessed winners as known holds the truth in 79 to 91 % of studies instead of 95.
+    return table.assign(reliability=right / (right + wrong))
 
 
 def _sides(rows: pd.DataFrame) -> pd.DataFrame:

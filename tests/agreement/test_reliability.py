@@ -6,7 +6,6 @@ import pytest
 from builders import verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta
 
 from heart_utils.agreement import raters
 from heart_utils.agreement.raters import dawid_skene, rater_reliability
@@ -97,7 +96,6 @@ def test_known_reliabilities_are_recovered(rng):
     known = [0.95, 0.9, 0.8, 0.7, 0.6, 0.5]
     found = rater_reliability(draw(rng, known))
     assert found["reliability"].to_numpy() == pytest.approx(np.array(known), abs=0.06)  # some 2.4 standard errors at 400 pairs
-    assert ((found["ci_low"] < known) & (found["ci_high"] > known)).sum() >= 5
 
 
 @given(answers=st.lists(st.lists(st.sampled_from("ab"), min_size=4, max_size=4), min_size=5, max_size=15))
@@ -152,13 +150,12 @@ def test_hundreds_of_answers_on_one_item_leave_its_class_certain():
     assert set(found["count"].round(6)) == {0.0, 1.0}
 
 
-def test_the_interval_of_a_rater_whom_all_agree_with_is_that_of_a_beta():
-    """Thirty pairs, six raters of one mind: 30 right and none wrong, a count added to each."""
+def test_a_rater_whom_all_agree_with_has_the_added_counts_alone_against_them():
+    """Thirty pairs, six raters of one mind: 30 right and none wrong, a count added to each. No interval is claimed."""
     table = verdicts([(f"d{k:02d}", "x", "y", "ab"[k % 3 > 1], f"r{n}") for k in range(30) for n in range(6)])
     found = rater_reliability(table)
     assert found["reliability"].tolist() == pytest.approx([31 / 32] * 6, abs=1e-3)
-    assert found["ci_low"].tolist() == pytest.approx([beta.ppf(0.025, 31, 1)] * 6, abs=1e-3)
-    assert found["ci_high"].tolist() == pytest.approx([beta.ppf(0.975, 31, 1)] * 6, abs=1e-3)
+    assert list(found.columns) == ["tie_share", "reliability"]
 
 
 def test_with_a_mirror_no_side_is_the_likelier_one():
