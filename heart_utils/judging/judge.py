@@ -82,7 +82,8 @@ def collect_verdicts(
         The table ``verdicts``, one row per comparison, judge, dimension and repeat; ``scores`` without comparisons, from 1 to
         5; or the plan. Flags: ``own_reply`` (one of the two is the judge's own), ``judge_is_responder`` (it answered histories
         of this run), ``own_family``, ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker),
-        ``repaired``, and ``little_mass`` (A and B together had less than half of the next token's probability).
+        ``repaired``, ``little_mass`` (A and B together had less than half of the next token's probability), and ``truncated``
+        (what was whole of an answer that was cut off).
 
     Raises
     ------
@@ -133,7 +134,11 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
         if table == "codes":
             cells.sort(key=lambda cell: cell[1][0])
         for position, ((dimension, item), (reading, call, repaired)) in cells:
-            told = {"repaired": repaired, "little_mass": reading.little_mass}
+            told = {
+                "repaired": repaired,
+                "little_mass": reading.little_mass,
+                "truncated": reading.state == "valid" and call is not None and call.status == "truncated",
+            }
             made = about | {
                 "dimension": dimension, "code": dimension, "item": item, "dimension_position": position,
                 "verdict": sides.get(reading.winner), "margin": reading.margin, "rationale": reading.rationale,

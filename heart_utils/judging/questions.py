@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request, supports_schema
 from heart_utils.calls.prices import bound, plan_call
 from heart_utils.judging.prompts import Form, Items, Labels, Messages
-from heart_utils.judging.readings import Reading
+from heart_utils.judging.readings import Reading, was_cut
 
 __all__ = ["Answer", "JudgeError", "Question"]
 
@@ -138,7 +139,28 @@ def ask_questions(
     second = ask_all([request for _, request in repairs], max_paid_calls=max_paid_calls, **asking) if repairs else []
     for (answer, _), call in zip(repairs, second, strict=True):
         answer.calls = [*answer.calls, call]
+    if mode != "replay":
+        _tell_of_cut_answers(answers)
     return [*answers, *(Answer(question, ()) for question in questions if not question.reply_is_there)]
+
+
+def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
+    """Say whose answers ended before they came to a verdict, and what helps."""
+    asked: dict[str, int] = {}
+    cut: dict[str, int] = {}
+    for answer in answers:
+        name, (readings, _) = answer.question.judge.name, answer.first
+        unread = answer.question.in_json and any(reading.state == "unparsed" for reading in readings)
+        asked[name] = asked.get(name, 0) + 1
+        cut[name] = cut.get(name, 0) + (unread and was_cut(answer.calls[0]))
+    for name, n in cut.items():
+        if n:
+            warnings.warn(
+                f"{name}: {n} of {asked[name]} answers ended within a thought, or were cut off before they were whole; what "
+                f"they say is no verdict. If this judge thinks before it answers, give it more room (`max_tokens: 4000` under "
+                f"`options:`) or less to think (`reasoning_effort: low`). Either asks all its questions anew.",
+                stacklevel=4,
+            )
 
 
 def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger) -> pd.DataFrame:

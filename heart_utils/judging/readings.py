@@ -1,12 +1,16 @@
-"""From the raw text of an answer to readings: what can be read without guessing is read, what cannot is never a tie."""
+"""From the raw text of an answer to readings: what can be read without guessing is read, what cannot is never a tie.
+
+What a model thinks before it answers is no answer, and of an answer that was cut off only JSON from its first sign on counts.
+Two objects that say different things are one answer only where words between them say that the first was a draft.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from heart_utils.calls.models import Call
@@ -15,7 +19,35 @@ __all__ = ["Reading"]
 
 MAX_MARGIN = 5
 ENOUGH_MASS = 0.5
-DECODER = json.JSONDecoder(strict=False)  # a raw line break inside a string is no reason to lose a verdict
+TAGS = "think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis|seed:think"
+OPENED = re.compile(
+    rf"<(?:{TAGS})(?:\s[^<>]*)?>|\[think\]|◁think▷|<\|begin_of_thought\|>|<\|start_thinking\|>"
+    r"|(?:<\|start\|>\s*assistant\s*)?<\|channel\|>\s*(?:analysis|commentary)\b",
+    re.IGNORECASE,
+)
+ENDED = re.compile(
+    rf"</(?:{TAGS})\s*>|\[/think\]|◁/think▷|<\|end_of_thought\|>|<\|end_thinking\|>"
+    r"|(?:<\|start\|>\s*assistant\s*)?<\|channel\|>\s*final\b",
+    re.IGNORECASE,
+)
+"""Marks around what models think before they answer. Where a prompt's template opens the thought, only the end is there."""
+
+NEAR = 60  #: Characters before an object in which words about it are looked for.
+DRAFT = re.compile(r"\b(?:first,? i|at first|i (?:first )?thought|initial(?:ly)?|drafts?|tentative(?:ly)?)\b", re.IGNORECASE)
+FINAL = re.compile(
+    r"\b(?:final(?:ly)?|revised|correct(?:ed|ion)|reconsider(?:ed|ing)?|on reflection|second thoughts?"
+    r"|my (?:answer|verdict))\b",
+    re.IGNORECASE,
+)
+WOULD = re.compile(
+    r"\b(?:if|had|were|would|could|might|should|unless|otherwise|suppose|imagine|example|instance|hypothetical(?:ly)?|swapped"
+    r"|not)\b|\be\.g\b|['’]d\b",
+    re.IGNORECASE,
+)
+"""Words by which an earlier object was a draft, a later one is final, or is only what might have been."""
+
+TWICE = "given twice, in two ways"  #: In the place of a value whose key is there twice; nothing reads it as an answer.
+REASONS = ("reasoning", "reason", "rationale")  #: Keys that decide nothing: of two, the last counts.
 TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 WHOLE = re.compile(r"\s*([1-5])(?:\.0)?(?:\s*/\s*5)?\s*")
 CALLED = re.compile(r"^(?:the\s+)?(?:reply|response|respondent)\s+")
@@ -32,6 +64,26 @@ REFUSAL = re.compile(
 )
 
 
+def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a mapping of pairs; a key that comes twice with values that decide differently has no value."""
+    content: dict[str, Any] = {}
+    for key, value in pairs:
+        differs = key in content and key not in REASONS and _deciding(content[key]) != _deciding(value)
+        content[key] = TWICE if differs else value
+    return content
+
+
+def _deciding(value: Any) -> Any:
+    """Leave out of a value what decides nothing."""
+    if not isinstance(value, dict):
+        return value
+    return {key: cell for key, cell in value.items() if key not in (*REASONS, "margin")}
+
+
+# Not strict: a raw line break inside a string is no reason to lose a verdict.
+DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)
+
+
 class Reading(NamedTuple):
     """What an answer says on one dimension, label or item, in terms of the order shown."""
 
@@ -44,6 +96,16 @@ class Reading(NamedTuple):
     little_mass: bool = False  # whether both letters together had less than half of the next token's probability
 
 
+class _Found(NamedTuple):
+    """An object in an answer that speaks of what was asked, and the words that lead to it."""
+
+    content: dict[str, Any]
+    introduction: str = ""
+
+
+Readings = tuple[list[Reading], str | None]  #: One a cell; and what is wrong with the answer.
+
+
 def read_dimensions(
     call: Call, names: Sequence[str], words: Mapping[str, str], *, answers: str, letter: bool, once: bool
 ) -> tuple[list[Reading], str | None]:
@@ -51,59 +113,110 @@ def read_dimensions(
     if letter:
         failed = call.status in ("error", "refused")
         return [Reading(call.status) if failed else _read_letter(call, list(words)[:2])], None
-    found, failure = _answer(call, names, len(names), "of the form asked for")
-    if found is None:
-        return failure
-    shared = _text(found.get("reasoning")) if once else None
-    read = [
-        _read_cell(name, found[name], words, answers, shared) if name in found else (Reading("unparsed"), f"{name} is missing")
-        for name in names
-    ]
-    return [reading for reading, _ in read], "; ".join(fault for _, fault in read if fault) or None
+    read = partial(_read_cells, names=names, words=words, answers=answers, once=once)
+    return _read_answer(call, names, names, read, "of the form asked for")
 
 
-def read_labels(call: Call, names: Sequence[str]) -> tuple[list[Reading], str | None]:
+def read_labels(call: Call, names: Sequence[str]) -> Readings:
     """Read which labels hold; one that is left out is ``unparsed``, never absent."""
-    found, failure = _answer(call, names, len(names), "with the labels")
-    if found is None:
-        return failure
-    said = {name: found.get(name) for name in names}
-    read = {name: one if isinstance(one, bool) else TRUTHS.get(str(one).strip().lower()) for name, one in said.items()}
-    faults = [f"{name} is {json.dumps(found.get(name))[:40]}" for name, value in read.items() if value is None]
-    readings = [Reading("unparsed") if value is None else Reading("valid", score=float(value)) for value in read.values()]
-    return readings, f"{', '.join(faults)}; expected true or false" if faults else None
+    return _read_answer(call, names, names, partial(_read_truths, names=names), "with the labels")
 
 
-def read_hits(call: Call, n: int) -> tuple[list[Reading], str | None]:
+def read_hits(call: Call, n: int) -> Readings:
     """Read exactly as many hits as items, each 1, 0 or null, or none at all."""
-    found, failure = _answer(call, ["hits"], n, "with hits")
-    if found is None:
-        return failure
-    hits, fault = found["hits"], None
-    if not isinstance(hits, list):
-        fault = f"hits is {type(hits).__name__}, expected a list"
-    elif len(hits) != n:
-        fault = f"hits has {len(hits)} entries, expected {n}"
-    elif wrong := [at for at, hit in enumerate(hits) if not (hit is None or (type(hit) is int and hit in (0, 1)))]:
-        fault = f"entry {wrong[0] + 1} of hits is {json.dumps(hits[wrong[0]])[:40]}, expected 1, 0 or null"
-    elif _text(found.get("reason")) is None:
-        fault = "it gives no reason"
-    if fault is not None:
-        return [Reading("unparsed")] * n, fault
-    return [Reading("abstained") if hit is None else Reading("valid", score=hit) for hit in hits], None
+    readings, fault = _read_answer(call, ["hits"], ["hits"] * n, partial(_read_list, n=n), "with hits")
+    whole = fault is None or call.status not in ("ok", "truncated")
+    return (readings if whole else [Reading("unparsed")] * n), fault
 
 
-def _answer(
-    call: Call, names: Sequence[str], n_cells: int, form: str
-) -> tuple[dict[str, Any] | None, tuple[list[Reading], str | None]]:
-    """Find the object in an answer; where there is none, what every cell is then, and what is wrong."""
-    found, fault = find_object(call.text, names), f"it holds no JSON object {form}"
-    state = "unparsed"
+def was_cut(call: Call) -> bool:
+    """Tell whether an answer ended while its model was still thinking, or was cut off before it was whole."""
+    return call.status in ("ok", "truncated") and _answer_in(call) is None
+
+
+def _read_answer(
+    call: Call, names: Sequence[str], cells: Sequence[str], read: Callable[[dict[str, Any]], Readings], form: str
+) -> Readings:
+    """Read the last object that speaks of these names; where an earlier one says something else, nothing is read."""
+    state, text = "unparsed", _answer_in(call)
     if call.status not in ("ok", "truncated"):
-        found, state = None, "refused" if call.status == "refused" else "error"
-    elif found is None and REFUSAL.match(call.text):
-        state = "refused"
-    return found, ([Reading(state)] * n_cells, fault if state == "unparsed" else None)
+        state, text = ("refused" if call.status == "refused" else "error"), None
+    found = [] if text is None else find_objects(text, names)
+    if not found:
+        state = "refused" if state == "unparsed" and REFUSAL.match(call.text) else state
+        fault = f"it holds no JSON object {form}" if state == "unparsed" else None
+        return [Reading(state)] * len(cells), fault
+    last = found[-1]
+    readings, fault = read(last.content)
+    in_two_ways: dict[str, None] = {}
+    for earlier in found[:-1]:
+        if _is_draft(earlier, last):
+            continue
+        for place, (cell, before, now) in enumerate(zip(cells, read(earlier.content)[0], list(readings), strict=True)):
+            if _contradict(before, now):
+                readings[place] = Reading("unparsed", rationale=now.rationale)
+                in_two_ways[f"{cell} is answered in two ways"] = None
+    return readings, "; ".join([*in_two_ways, *([fault] if fault else [])]) or None
+
+
+def _contradict(one: Reading, other: Reading) -> bool:
+    """Tell whether two readings that say something say different things."""
+    told = ("valid", "abstained")
+    both = one.state in told and other.state in told
+    return both and (one.state, one.winner, one.score) != (other.state, other.winner, other.score)
+
+
+def _is_draft(earlier: _Found, last: _Found) -> bool:
+    """Tell whether the words of an answer say that the last object is meant, and not the earlier one."""
+    named = DRAFT.search(earlier.introduction[-NEAR:]) or FINAL.search(last.introduction[-NEAR:])
+    return named is not None and WOULD.search(last.introduction) is None
+
+
+def _answer_in(call: Call) -> str | None:
+    """Give the part of a text that is the answer; None where it was cut off before it came to one, or within other words."""
+    text = _unfenced(call.text)
+    try:
+        DECODER.decode(text)
+    except (ValueError, RecursionError):
+        spoken = _without_thoughts(call.text)
+    else:
+        return text  # JSON from the first sign to the last, whatever its strings speak of
+    if spoken is None or call.status != "truncated":
+        return spoken
+    text = _unfenced(spoken)
+    return text if text.startswith(("{", "[")) and _is_open(text) else None
+
+
+def _unfenced(text: str) -> str:
+    """Take off a fence around the whole of a text."""
+    bare = text.strip()
+    if not bare.startswith("```"):
+        return bare
+    return bare.partition("\n")[2].removesuffix("```").strip()
+
+
+def _is_open(text: str) -> bool:
+    """Tell whether a text is JSON, whole or cut off inside: nothing follows what it begins with."""
+    try:
+        _, end = DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return True
+    return not text[end:].strip("` \t\n")
+
+
+def _without_thoughts(text: str) -> str | None:
+    """Take out what a model thought before it answered; None where a thought has no end."""
+    while True:
+        opened, ended = OPENED.search(text), ENDED.search(text)
+        if ended is not None and (opened is None or ended.start() < opened.start()):
+            text = text[ended.end() :]
+        elif opened is None:
+            return text
+        else:
+            ended = ENDED.search(text, opened.end())
+            if ended is None:
+                return None
+            text = text[: opened.start()] + text[ended.end() :]
 
 
 def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
@@ -125,44 +238,62 @@ def _letter(token: str) -> str:
     return token.strip(" \t\n▁Ġ*\"'().")
 
 
-def find_object(text: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """Find the last object in a text that speaks of the dimensions, whole or cut short."""
+def find_objects(text: str, names: Sequence[str]) -> list[_Found]:
+    """Find the objects in a text that speak of the dimensions, whole, or else the last one in pieces."""
     try:
-        return _speaking(DECODER.decode(text), names)
+        whole = _speaking(DECODER.decode(text), names)
     except (ValueError, RecursionError):
         pass
-    for candidate in (text, TRAILING_COMMA.sub(r"\1", text)):
-        # Dimension by dimension only where no whole object speaks of them: the answer was cut short.
-        found = _last(candidate, lambda content: _speaking(content, names)) or _pieces(candidate, names)
-        if found is not None:
-            return found
-    return None
+    else:
+        return [] if whole is None else [_Found(whole)]
+    mended = TRAILING_COMMA.sub(r"\1", text)
+    found = _whole_objects(text, names)
+    if mended != text and len(more := _whole_objects(mended, names)) > len(found):
+        found = more
+    # Dimension by dimension only where no whole object speaks of them: the answer was cut short.
+    pieces = None if found else _pieces(text, names) or _pieces(mended, names)
+    return found if pieces is None else [_Found(pieces)]
 
 
-def _last(text: str, take: Callable[[Any], dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Go through the objects in a text, and give the last that is taken."""
-    found, start = None, text.find("{")
+def _whole_objects(text: str, names: Sequence[str]) -> list[_Found]:
+    """Go through the objects in a text; of what a broken one beside them speaks too, nothing is known."""
+    found: list[_Found] = []
+    broken: set[str] = set()
+    read_to, start = 0, text.find("{")
     while start >= 0:
         end = start + 1
         try:
             content, end = DECODER.raw_decode(text, start)
-            found = take(content) or found
         except (ValueError, RecursionError):
-            pass
+            content = None
+        mapping = _speaking(content, names)
+        if mapping is not None:
+            found.append(_Found(mapping, text[read_to:start]))
+            broken |= _named(re.sub(r'"\w+"\s*:\s*$', "", text[read_to:start]), names)  # without its own key
+            read_to = end
         start = text.find("{", end)
+    if found:
+        broken |= _named(text[read_to:], names)
+        last = found[-1]
+        found[-1] = last._replace(content={**last.content, **dict.fromkeys(broken, TWICE)})
     return found
+
+
+def _named(text: str, names: Sequence[str]) -> set[str]:
+    """List the names that stand in a text as keys do."""
+    return {name for name in names if re.search(rf'"{name}"\s*:', text)}
 
 
 def _speaking(content: Any, names: Sequence[str]) -> dict[str, Any] | None:
     """Give the mapping of dimensions in an answer, out of its wrapping and with its keys in snake_case."""
     if isinstance(content, list):
         lines = [line for line in content if isinstance(line, dict)]
-        content = {str(line.get("dimension") or line.get("name")): line for line in lines}
+        content = _once((str(line.get("dimension") or line.get("name")), line) for line in lines)
     if not isinstance(content, dict):
         return None
+    tidy = _once((re.sub(r"\W+", "_", str(key).strip().lower()), value) for key, value in content.items())
     if any(name in content for name in names):
-        return content
-    tidy = {re.sub(r"\W+", "_", str(key).strip().lower()): value for key, value in content.items()}
+        return {**content, **{name: TWICE for name in names if tidy.get(name) == TWICE}}
     if any(name in tidy for name in names):
         return tidy
     if len(names) == 1 and ("winner" in tidy or "score" in tidy):
@@ -176,13 +307,56 @@ def _pieces(text: str, names: Sequence[str]) -> dict[str, Any] | None:
     """Read the values that are whole in an object that is not."""
     found: dict[str, Any] = {}
     for name in (*names, "reasoning"):
-        opened = re.search(rf'"{name}"\s*:\s*(?=["{{])', text)
-        if opened:
-            try:
-                found[name], _ = DECODER.raw_decode(text, opened.end())
-            except (ValueError, RecursionError):
-                continue
+        opened = [match.end() for match in re.finditer(rf'"{name}"\s*:\s*(?=["{{])', text)]
+        values = [value for value in (_value_at(text, place) for place in opened) if value is not None]
+        if values and (name == "reasoning" or len(values) == len(opened)):
+            found |= _once((name, value) for value in (values[:1] if name == "reasoning" else values))
+        elif values:
+            found[name] = TWICE
     return found if any(name in found for name in names) else None
+
+
+def _value_at(text: str, place: int) -> Any:
+    try:
+        return DECODER.raw_decode(text, place)[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_cells(found: dict[str, Any], *, names: Sequence[str], words: Mapping[str, str], answers: str, once: bool) -> Readings:
+    """Read what is said on each dimension."""
+    shared = _text(found.get("reasoning")) if once else None
+    read = [
+        _read_cell(name, found[name], words, answers, shared) if name in found else (Reading("unparsed"), f"{name} is missing")
+        for name in names
+    ]
+    return [reading for reading, _ in read], "; ".join(fault for _, fault in read if fault) or None
+
+
+def _read_truths(found: dict[str, Any], *, names: Sequence[str]) -> Readings:
+    """Read whether each label holds."""
+    said = {name: found.get(name) for name in names}
+    read = {name: one if isinstance(one, bool) else TRUTHS.get(str(one).strip().lower()) for name, one in said.items()}
+    faults = [f"{name} is {json.dumps(found.get(name))[:40]}" for name, value in read.items() if value is None]
+    readings = [Reading("unparsed") if value is None else Reading("valid", score=float(value)) for value in read.values()]
+    return readings, f"{', '.join(faults)}; expected true or false" if faults else None
+
+
+def _read_list(found: dict[str, Any], *, n: int) -> Readings:
+    """Read a list of hits."""
+    hits: Any = found.get("hits")
+    fault = None
+    if not isinstance(hits, list):
+        fault = f"hits is {type(hits).__name__}, expected a list"
+    elif len(hits) != n:
+        fault = f"hits has {len(hits)} entries, expected {n}"
+    elif wrong := [at for at, hit in enumerate(hits) if not (hit is None or (type(hit) is int and hit in (0, 1)))]:
+        fault = f"entry {wrong[0] + 1} of hits is {json.dumps(hits[wrong[0]])[:40]}, expected 1, 0 or null"
+    elif _text(found.get("reason")) is None:
+        fault = "it gives no reason"
+    if fault is not None:
+        return [Reading("unparsed")] * n, fault
+    return [Reading("abstained") if hit is None else Reading("valid", score=hit) for hit in hits], None
 
 
 def _read_cell(name: str, value: Any, words: Mapping[str, str], answers: str, shared: str | None) -> tuple[Reading, str | None]:
@@ -194,6 +368,8 @@ def _read_cell(name: str, value: Any, words: Mapping[str, str], answers: str, sh
         fault = f"the score on {name} is {said!r}, expected one of 1, 2, 3, 4, 5" if score is None else None
         return Reading("unparsed" if fault else "valid", score=score, rationale=rationale), fault
     said, margin = cells.get("winner", value), _whole(cells.get("margin"))
+    if _once((str(key).strip().lower(), cell) for key, cell in cells.items()).get("winner") == TWICE:
+        said = TWICE
     if answers == "plus" and isinstance(said, str) and (signs := PLUS_SIGNS.fullmatch(said)):
         said, count = signs[1], len(signs[2])
         margin = margin if not count else float(count) if count <= MAX_MARGIN else None

@@ -145,6 +145,7 @@ def test_what_came_whole_of_an_answer_cut_short_counts():
     cut = text[: text.index('"overall"') + 30]
     verdicts = answer_rows("verdicts", [answer(cut, status="truncated", asked=form(dimensions=("attunement", "overall")))])
     assert verdicts.set_index("dimension")["state"].to_dict() == {"attunement": "valid", "overall": "unparsed"}
+    assert verdicts.set_index("dimension")["flags"].to_dict() == {"attunement": ["truncated"], "overall": []}
 
 
 @pytest.mark.parametrize(
@@ -256,6 +257,17 @@ def test_what_a_repair_cannot_help_is_not_repaired(monkeypatch, status):
     verdicts = collect_verdicts(*make_study(), [JUDGE], ledger=ledger, dimensions=ONE)
     assert len(ledger.asked) == 12
     assert set(verdicts["state"]) == {{"truncated": "unparsed"}.get(status, status)}
+
+
+def test_a_judge_that_is_cut_off_while_it_thinks_is_told_of_and_gives_no_verdict(monkeypatch):
+    def think(request):
+        draft = choose(1)(request)
+        return Call("", "truncated", f"<think>Perhaps {draft if isinstance(draft, str) else draft.text}")
+
+    ledger = StandIn(monkeypatch, think)
+    with pytest.warns(UserWarning, match="judge: 12 of 12 answers ended within a thought.*reasoning_effort: low"):
+        verdicts = collect_verdicts(*make_study(), [JUDGE], ledger=ledger, dimensions=ONE)
+    assert set(verdicts["state"]) == {"unparsed"}
 
 
 def test_letters_are_never_asked_to_be_repaired(monkeypatch):

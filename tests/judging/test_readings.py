@@ -6,7 +6,7 @@ import pytest
 
 from heart_utils.calls.models import Call
 from heart_utils.judging.prompts import Form, load_protocol, load_rubric
-from heart_utils.judging.readings import Reading, read_labels
+from heart_utils.judging.readings import Reading, read_hits, read_labels, was_cut
 
 CODES = ("K482", "T905")
 UNPARSED = Reading("unparsed")
@@ -187,6 +187,164 @@ def test_an_answer_is_found_in_its_wrapping(text):
 )
 def test_what_speaks_of_no_dimension_is_unparsed_and_asked_for_again(text):
     assert one(text) == (UNPARSED, "it holds no JSON object of the form asked for")
+
+
+OTHER = said("K482", reasoning="Colder.")
+THOUGHTS = [
+    "<think>Perhaps {}",
+    "<thinking>\nPerhaps {}\nBut wait",
+    "<THINK>{}",
+    "<|channel|>analysis<|message|>Perhaps {}",
+    "<|start|>assistant<|channel|>analysis<|message|>{}",
+    "[THINK]{}",
+    "◁think▷{}",
+    "<reasoning>{}",
+    "<think>One thing.</think><think>{}",
+]
+
+
+@pytest.mark.parametrize("thought", THOUGHTS)
+@pytest.mark.parametrize("status", ["ok", "truncated"])
+def test_a_draft_in_a_thought_without_an_end_is_no_verdict(thought, status):
+    call = Call("c", status, thought.format(OTHER))
+    assert form().read(call) == ([UNPARSED], "it holds no JSON object of the form asked for")
+    assert was_cut(call)
+
+
+@pytest.mark.parametrize(
+    ("opened", "ended"),
+    [
+        ("<think>", "</think>"),
+        ("", "</think>\n\n"),  # the prompt's template opened it
+        ("<thinking>", "</thinking>"),
+        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+        ("[THINK]", "[/THINK]"),
+        ("<think>a<think>", "</think>b</think>"),
+    ],
+)
+def test_a_thought_is_no_part_of_the_answer(opened, ended):
+    assert one(f"{opened}Perhaps {OTHER}{ended}{said()}")[0] == VALID
+    assert one(f"{opened}Perhaps {OTHER}{ended}```json\n{said()}\n```")[0] == VALID
+    assert one(f"{opened}Perhaps {OTHER}{ended}I cannot tell.")[0] == UNPARSED
+    assert not was_cut(Call("c", "ok", f"{opened}Perhaps {OTHER}{ended}{said()}"))
+
+
+def test_a_thought_that_an_answer_speaks_of_is_none():
+    text = said(reasoning="T905 lets <think> slip, and never </think>.")
+    for wrapped in (text, f"```json\n{text}\n```", f"\n {text}\n"):
+        assert one(wrapped)[0].state == "valid"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I weigh both. Draft: {}",
+        "Draft: {}\nThen again, the first reply",
+        "{}\nOn the other hand",
+        "```json\n{}\n```\nHowever, the first",
+        "First {} {}",
+        "{} {}",
+    ],
+)
+def test_a_draft_in_an_answer_that_was_cut_off_is_no_verdict(text):
+    call = Call("c", "truncated", text.format(said(), said()))
+    assert form().read(call) == ([UNPARSED], "it holds no JSON object of the form asked for")
+    assert was_cut(call)
+
+
+@pytest.mark.parametrize("opening", ["", "```json\n", "<think>Perhaps {}</think>\n"])
+def test_what_is_whole_of_json_that_was_cut_off_counts(opening):
+    asked = form(dimensions=("overall", "attunement"))
+    names = [dimension.name for dimension in asked.dimensions]
+    both = json.dumps({name: {"winner": "K482", "margin": 3} for name in names})
+    cut = opening.format(OTHER) + both[: both.index(names[1]) + 20]
+    readings, _ = read(cut, asked, status="truncated")
+    assert readings == [Reading("valid", "first", 3.0), UNPARSED]
+    assert one(said(), status="truncated") == (VALID, None)
+
+
+TWICE_SAID = "given twice, in two ways"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"overall": {"winner": "K482", "margin": 2}, "overall": {"winner": "T905", "margin": 2}}',
+        '{"overall": {"winner": "K482", "winner": "T905", "margin": 2}}',
+        '{"overall": {"winner": "K482", "Winner": "T905", "margin": 2}}',
+        '{"overall": {"winner": "K482"}, "Overall": {"winner": "T905"}}',
+        '{"OVERALL": {"winner": "K482"}, "Overall": {"winner": "T905"}}',
+        '[{"dimension": "overall", "winner": "K482"}, {"dimension": "overall", "winner": "T905"}]',
+        '{"verdicts": [{"dimension": "overall", "winner": "K482"}, {"name": "overall", "winner": "T905"}]}',
+        '{"overall": {"winner": "K482"}, "overall": {"winner": "T905"}, "cut',
+        '{"overall": {"winner": "K482",}, "overall": {"winner": "T905"}}',
+        '```json\n{"overall": {"winner": "K482"}, "overall": {"winner": "T905"}}\n```',
+    ],
+)
+def test_one_key_with_two_winners_is_no_verdict(text):
+    reading, fault = one(text)
+    assert reading.state == "unparsed"
+    twice = f"the winner on overall is '{TWICE_SAID}', expected one of K482, T905, tie"
+    assert fault in (twice, "overall is answered in two ways")
+
+
+def test_one_key_that_says_the_same_twice_is_one_verdict():
+    twice = '{"overall": {"reasoning": "a", "winner": "T905", "margin": 2}, "overall": {"reasoning": "b", "winner": "T905"}}'
+    assert one(twice)[0][:2] == ("valid", "second")
+    assert one('{"overall": {"winner": "T905", "margin": 2, "margin": 4}}')[0][:3] == ("valid", "second", None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{verdict} Had K482 named the feeling, I would say: {other}",
+        "{verdict}\n\nIf the names were swapped: {other}",
+        "{verdict}\nAn example of the opposite: {other}",
+        "{verdict}\n{other}",
+        "{verdict} But had it been warmer, my verdict: {other}",
+        "{verdict} Wäre sie wärmer gewesen: {other}",
+        "The first reply is short. {verdict} For a longer one: {other}",
+        "```json\n{verdict}\n```\nFor comparison:\n```json\n{other}\n```",
+        "{broken} For comparison: {other}",  # the verdict cannot be read, the example can
+        "{comma} For comparison: {other}",
+        "{verdict} And {open}",
+    ],
+)
+def test_an_example_beside_the_verdict_does_not_flip_it(text):
+    broken = said(reasoning='She said QUOTE"hi".').replace('\\"', '"')
+    comma, cut = said().replace("}}", ",},}"), OTHER[:-4]
+    text = text.replace("{verdict}", said()).replace("{other}", OTHER).replace("{broken}", broken)
+    reading, fault = one(text.replace("{comma}", comma).replace("{open}", cut))
+    assert reading.state == "unparsed"
+    assert fault == "overall is answered in two ways" or TWICE_SAID in fault
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "First I thought {other}, but: {verdict}",
+        "Draft: {other}\nFinal verdict: {verdict}",
+        "{other}\nOn reflection: {verdict}",
+        "Initially {other}. {verdict}",
+        "{verdict} {verdict}",
+        '{{"overall": {{"reasoning": "...", "winner": "K482 or T905 or tie", "margin": "1 to 5"}}}}\n{verdict}',
+    ],
+)
+def test_a_draft_that_is_called_so_and_a_pattern_that_is_repeated_leave_the_verdict(text):
+    assert one(text.format(verdict=said(), other=OTHER)) == (VALID, None)
+
+
+def test_labels_and_hits_that_are_given_in_two_ways_are_not_read():
+    labels = Call("c", "ok", '{"advice": true, "question": true, "advice": false}')
+    readings, fault = read_labels(labels, ["advice", "question"])
+    assert (readings[0].state, readings[1].score, TWICE_SAID in fault) == ("unparsed", 1.0, True)
+    for text in (
+        '{"reason": "a", "hits": [1, 0], "hits": [0, 1]}',
+        '{"reason": "a", "hits": [1, 0]} or {"reason": "b", "hits": [0, 0]}',
+    ):
+        readings, fault = read_hits(Call("c", "ok", text), 2)
+        assert readings == [UNPARSED] * 2
+        assert fault
 
 
 def test_two_dimensions_are_read_apart_and_what_is_missing_is_named():
