@@ -42,6 +42,14 @@ def test_a_squeezed_scale_is_stretched_back(rng):
     assert abs(found["bias_calibrated"]) < 0.1 < found["bias_raw"]
 
 
+def test_the_error_of_people_s_mean_is_that_of_the_mean_of_the_other_folds():
+    """By hand: replies of 1, 3 and 2, 6 in two folds; guessed are the other fold's means, 4 and 2."""
+    scores = make_scores([1, 3, 2, 6], [1, 2, 3, 4], ["b0", "b0", "b1", "b1"])
+    table = calibrate_scores(scores).table.iloc[0]
+    assert table["rmse_mean"] == pytest.approx(np.sqrt((9 + 1 + 0 + 16) / 4))
+    assert table["rmse_raw"] == pytest.approx(np.sqrt((0 + 1 + 1 + 4) / 4))
+
+
 def test_people_who_jump_between_blocks_cannot_be_calibrated_away(rng):
     """Folds are blocks, so that the stated error is that of a block nobody has seen."""
     scores = simulated(rng, jump=1.0)
@@ -198,6 +206,14 @@ def test_the_sweep_knows_who_is_dominated_and_how_often_each_leads(rng):
     assert swept.loc["c", "best_rank"] == 2
 
 
+def test_who_is_as_good_on_one_dimension_and_better_on_another_is_surely_ahead_and_an_equal_is_not(rng):
+    means = {"a": (3, 5), "b": (3, 4), "c": (3, 4)}
+    rows = [(name, dimension, score) for name, scores in means.items() for dimension, score in zip("xy", scores, strict=True)]
+    swept = sweep_weights(pd.DataFrame(rows, columns=["responder", "dimension", "score"]), rng=rng).set_index("responder")
+    assert swept["surely_ahead"].to_dict() == {"a": 2, "b": 0, "c": 0}
+    assert swept["surely_behind"].to_dict() == {"a": 0, "b": 1, "c": 1}
+
+
 @settings(max_examples=30)
 @given(
     values=st.lists(st.lists(st.integers(1, 5), min_size=3, max_size=3), min_size=2, max_size=5),
@@ -240,6 +256,13 @@ def test_pairs_and_scores_by_hand(rng):
     assert found["n_decided"] == 3
     assert found["agree"] == pytest.approx(2 / 3)
     assert found["ci_low"] <= found["agree"] <= found["ci_high"]
+
+
+def test_a_reply_that_was_scored_twice_has_the_mean_of_its_scores(rng):
+    alone = make_alone([5], [3])
+    again = alone[alone["reply_id"] == "b0"].assign(score=4)  # 3 and 4 are 3.5, below 5; their sum is above
+    found = pairs_against_scores(make_pairs(["a"]), pd.concat([alone, again]), n_resamples=0, rng=rng).iloc[0]
+    assert (found["agree"], found["scores_tied"], found["n_decided"]) == (1.0, 0.0, 1)
 
 
 def test_a_failed_score_is_no_tie(rng):

@@ -370,6 +370,14 @@ def test_two_dimensions_are_read_apart_and_what_is_missing_is_named():
     ]
 
 
+def test_a_dimension_that_is_missing_spoils_no_other_where_a_judge_wrote_the_names_its_own_way():
+    asked = form(dimensions=("overall", "attunement"))
+    names = [dimension.name for dimension in asked.dimensions]
+    readings, fault = read(json.dumps({f" {names[1].upper()} ": {"winner": "K482", "margin": 2}}), asked)
+    assert readings == [UNPARSED, Reading("valid", "first", 2.0)]
+    assert fault == f"{names[0]} is missing"
+
+
 @pytest.mark.parametrize(
     ("text", "state"),
     [

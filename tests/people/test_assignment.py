@@ -104,13 +104,15 @@ def test_the_same_seed_gives_the_same_seats_and_another_seed_others():
     assert not draw(1).equals(draw(2))
 
 
-def test_checks_are_spread_and_never_first():
-    assignment = assign_raters(both_orders(10, 3), raters_per_pair=3, load=30, n_checks=3, rng=np.random.default_rng(4))
-    checks = assignment[assignment["task"] == "check"]
-    assert checks.groupby("seat").size().tolist() == [3, 3, 3]
-    assert checks["position"].min() > 1
-    thirds = (checks["position"] - 1) // 11
-    assert checks.assign(third=thirds).groupby("seat")["third"].nunique().eq(3).all()
+@pytest.mark.parametrize("seed", range(5))
+def test_checks_are_never_first_and_each_part_of_a_seat_has_one(seed):
+    """30 comparisons and three checks: one after the first to tenth, one after the 11th to 20th, one after the 21st to 30th."""
+    table = assign_raters(both_orders(10, 3), raters_per_pair=3, load=30, n_checks=3, rng=np.random.default_rng(seed))
+    for _, seat in table.groupby("seat"):
+        checks = seat[seat["task"] == "check"]
+        rated_before = checks["position"] - checks["check"]
+        assert checks["check"].tolist() == [1, 2, 3]
+        assert ((rated_before + 9) // 10).tolist() == [1, 2, 3]
 
 
 def test_a_history_does_not_come_twice_running_where_others_are_left():
@@ -144,6 +146,17 @@ def test_chosen_pairs_let_all_responders_meet_equally_often():
     assert pd.concat([kept["responder_a"], kept["responder_b"]]).value_counts().to_dict() == {
         f"r{k}": 50 for k in range(6)
     }  # 150 * 2 / 6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_few_pairs_of_responders_meet_all_responders_appear_equally_often_nevertheless(seed):
+    """60 pairs of 36: which pairs of responders meet twice leaves open how often one responder appears."""
+    kept = choose_pairs(both_orders(30, 9), pairs_per_history=2, rng=np.random.default_rng(seed)).drop_duplicates("pair_id")
+    appearances = pd.concat([kept["responder_a"], kept["responder_b"]]).value_counts()
+    assert appearances.sum() == 120  # 30 * 2 * 2
+    assert set(appearances) == {13, 14}  # 120 / 9 is 13.3
+    duels = kept[["responder_a", "responder_b"]].apply(lambda row: tuple(sorted(row)), axis=1).value_counts()
+    assert set(duels) == {1, 2}
 
 
 def test_twelve_writers_with_three_a_history_write_the_same_and_all_overlap():
