@@ -16,8 +16,6 @@ import pandas as pd
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.baselines import agreement_with_baselines
 from heart_utils.judges.position import compare_answers, position_bias
-from heart_utils.judging.prompts import load_protocol, load_rubric, prompt_hash
-from heart_utils.judging.recipe import read_recipe
 from heart_utils.judging.trained import content_digest
 from heart_utils.ratings.resampling import Rng
 from heart_utils.ratings.verdicts import combine_orders
@@ -119,6 +117,11 @@ class CalibrationRecord:
         if self.n_labels < least_labels:
             missing = least_labels - self.n_labels
             faults.append(f"{who} rests on {self.n_labels} labels by people; {least_labels} are asked for. {_cost(missing)}")
+        if not self.agreement_low > 0.5:
+            faults.append(
+                f"{who} does not show that it agrees with people more than a coin: {self.agreement:.3f} "
+                f"[{self.agreement_low:.3f}, {self.agreement_high:.3f}] of decided votes."
+            )
         if not self.lead_low > least_lead:
             faults.append(
                 f"{who} shows a lead over the authors' names of {self.lead:+.3f} "
@@ -142,19 +145,6 @@ class CalibrationRecord:
         text = json.dumps({**content, "digest": content_digest(content)}, indent=2, ensure_ascii=False)
         write_atomically(Path(path), f"{text}\n".encode())
         return Path(path)
-
-    @property
-    def discernment(self) -> float:
-        """How much of a true difference the judge passes on: ``2 agreement - 1``, 1 where it never errs, 0 for a coin."""
-        return 2.0 * self.agreement - 1.0
-
-    @property
-    def discernment_se(self) -> float:
-        """The standard error of :attr:`discernment`, from the interval of the agreement."""
-        from scipy import stats
-
-        reach = float(stats.norm.ppf((1.0 + self.ci_level) / 2.0))
-        return (self.agreement_high - self.agreement_low) / reach
 
 
 def calibrate_judge(
@@ -337,6 +327,10 @@ def judge_identity(run: str, judge: str, *, protocol: str = "heart") -> dict[str
     >>> sorted(judge_identity("sample", "SmolLM2-135M-judge"))
     ['model', 'options', 'prompt', 'rubric']
     """
+    # Late: what calls models is an extra, and a gate on files does without it.
+    from heart_utils.judging.prompts import load_protocol, load_rubric, prompt_hash
+    from heart_utils.judging.recipe import read_recipe
+
     recipe = read_recipe(run)
     judges = {model.name: model for model in recipe.judges}
     if judge not in judges:

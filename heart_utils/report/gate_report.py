@@ -23,6 +23,7 @@ from heart_utils.ratings.verdicts import combine_orders, is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
+from heart_utils.report.gate_calibration import LEAST_LABELS, check_calibration, decide_nothing
 from heart_utils.runs import RunError, find_home, open_run, write_atomically
 from heart_utils.sources.files import SUFFIXES, read_file
 from heart_utils.tables import empty_table
@@ -49,6 +50,7 @@ class Sides:
     baseline: str  # a name that two runs share carries its run
     candidate: str
     note: str  # where the verdicts come from
+    run: str | None = None  # that both come from, or the candidate's; None of files
 
     def compare(self, **options: Any) -> Comparison:
         """Test the candidate against the baseline, with the options of :func:`heart_utils.gate.compare_responders`."""
@@ -65,6 +67,11 @@ class Side:
     folder: Path
     tables: dict[str, pd.DataFrame]
     responder: str  # empty where a file was given alone
+
+    @property
+    def run(self) -> str | None:
+        """Name the run that it is, if it is one."""
+        return self.name if self.folder.is_dir() else None
 
     def met(self) -> set[str]:
         """Name whom the responder met."""
@@ -107,7 +114,8 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     one, other = _name_both(*(_find(asked, run, protocol) for asked in (baseline, candidate)))
     if one.folder == other.folder:
         note = f"Both from {one.where}.{_alike(one, other)}"
-        return Sides(combine_orders(one.tables["verdicts"]), one.tables["responders"], one.responder, other.responder, note)
+        joint = combine_orders(one.tables["verdicts"])
+        return Sides(joint, one.tables["responders"], one.responder, other.responder, note, run=other.run)
     if one.tables["verdicts"].equals(other.tables["verdicts"]):
         raise GateError(f"{one.where} and {other.where} hold the same verdicts, row for row: no candidate was judged.")
     opponents = one.met() & other.met()
@@ -128,7 +136,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     _check_words(one, other, opponents, set(verdicts[0]["history_id"]))
     note = f"The baseline from {one.where}, the candidate from {other.where}.{_alike(one, other)}"
     joined = pd.concat(verdicts, ignore_index=True), pd.concat(responders, ignore_index=True)
-    return Sides(combine_orders(joined[0]), joined[1], names[0], names[1], note)
+    return Sides(combine_orders(joined[0]), joined[1], names[0], names[1], note, run=other.run)
 
 
 def _find(asked: str, run: str | None, protocol: str | None) -> Side:
@@ -322,7 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     try:
         sides = read_sides(asked.baseline, asked.candidate, protocol=asked.protocol)
-        found = _compare(sides, asked)
+        found, sides = _decide(sides, asked)
         code, answer = EXITS[found.outcome]
         if asked.out:
             write_reports(found, asked.out, note=sides.note)
@@ -359,10 +367,40 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-inconsistent", type=float, default=0.5, help="share of pairs in which a judge may follow the order (0.5)")
     add("--dimension", action="append", help="a line of the rubric; all by default")
     add("--protocol", help="where verdicts are under several")
+    add(
+        "--require-calibration",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="a judge's record, by calibrate_judge; where none fits, the gate reports and decides nothing (exit code 3)",
+    )
+    add("--judges", type=Path, metavar="FILE", help="YAML: what each judge is now, where votes come from a file")
+    add("--least-lead", type=float, default=0.0, help="over the authors' names, that a calibration must show (0)")
+    add("--least-labels", type=int, default=LEAST_LABELS, help=f"by people, that a calibration must rest on ({LEAST_LABELS})")
     add("--out", type=Path, help="a folder for gate.html, gate.xml and gate.md (needs matplotlib)")
     for kind in ("json", "junit", "markdown"):
         add(f"--{kind}", type=Path, metavar="FILE", help=f"write the result as {kind}")
     return parser
+
+
+def _decide(sides: Sides, asked: argparse.Namespace) -> tuple[Comparison, Sides]:
+    """Compare, and let the result decide only if the judge is calibrated, where that is asked for."""
+    if asked.require_calibration is None:
+        return _compare(sides, asked), sides
+    judges = check_calibration(
+        sides.verdicts,
+        asked.require_calibration,
+        run=sides.run,
+        judges=asked.judges,
+        least_lead=asked.least_lead,
+        least_labels=asked.least_labels,
+        dimensions=asked.dimension,
+    )
+    if judges.faults:
+        return decide_nothing(_compare(sides, asked), judges.faults), sides
+    for limit in ("margin", "max_drop", "max_detectable"):
+        setattr(asked, limit, getattr(asked, limit) * judges.discernment)
+    return _compare(sides, asked), replace(sides, note=sides.note + judges.note)
 
 
 def _compare(sides: Sides, asked: argparse.Namespace) -> Comparison:

@@ -41,7 +41,6 @@ def test_agreement_errors_and_lead_are_those_counted_by_hand():
     assert record.wrongly_preferred == pytest.approx({"x": 1 / 10, "y": 2 / 10})
     assert record.wrongly_passed_over == pytest.approx({"x": 2 / 10, "y": 1 / 10})
     assert record.first_share == pytest.approx(5 / 10)  # a was shown first, and won five
-    assert record.discernment == pytest.approx(4 / 10)
 
 
 def test_the_lean_to_length_counts_errors_alone():
