@@ -20,7 +20,7 @@ from heart_utils.runs import write_atomically
 from heart_utils.tables import check_table, empty_table, need_columns
 
 if TYPE_CHECKING:
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.feature_extraction.text import CountVectorizer
 
 __all__ = ["TrainedJudge", "TrainedJudgeError", "load_trained_judge", "train_judge"]
 
@@ -43,41 +43,28 @@ PROTOCOL = "trained"
 UNFAMILIAR = "unfamiliar"
 
 
+Learner = Callable[[NDArray[np.intp], NDArray[Any]], tuple["Terms | None", sparse.csr_matrix]]
+"""Places of the replies to learn from, and their dialogues -> terms, and the features of all replies."""
+
+
 class TrainedJudgeError(ValueError):
     """A judge cannot be trained on these labels, or cannot judge these replies."""
 
 
 @dataclass(frozen=True, eq=False)
-class TermCounts:
-    """TF-IDF of words and of letters within words, over terms that several dialogues share."""
+class Terms:
+    """The terms of a model, words and letters within words, each with its inverse document frequency."""
 
     words: tuple[str, ...]
     letters: tuple[str, ...]
-    word_weights: Array = field(repr=False)  # inverse document frequencies, one a term
+    word_weights: Array = field(repr=False)
     letter_weights: Array = field(repr=False)
 
-    @classmethod
-    def learn(cls, texts: Sequence[str], groups: Sequence[str]) -> TermCounts:
-        """Choose the terms that enough replies and dialogues hold, and weigh rare ones more."""
-        terms, weights = [], []
-        for kind in ("word", "char_wb"):
-            chosen, inverse = _shared_terms(kind, texts, groups)
-            terms.append(chosen)
-            weights.append(inverse)
-        return cls(words=terms[0], letters=terms[1], word_weights=weights[0], letter_weights=weights[1])
-
     def transform(self, texts: Sequence[str]) -> sparse.csr_matrix:
-        """Return one row a text: words, then letters, each part of length one."""
-        parts = []
-        for kind, terms, weights in (
-            ("word", self.words, self.word_weights),
-            ("char_wb", self.letters, self.letter_weights),
-        ):
-            if terms:
-                vectorizer = _vectorizer(kind, vocabulary=list(terms))
-                vectorizer.idf_ = weights
-                parts.append(vectorizer.transform(texts))
-        return sparse.hstack(parts, format="csr")
+        """Return TF-IDF, one row a text: words, then letters, each part of length one."""
+        words = _vectorizer("word", vocabulary=list(self.words)).transform(texts)
+        letters = _vectorizer("char_wb", vocabulary=list(self.letters)).transform(texts) if self.letters else None
+        return _weigh(words, self.word_weights, letters, self.letter_weights)
 
     def known_share(self, texts: Sequence[str]) -> Array:
         """Return the share of each text's words, counted with repeats, that are among the terms."""
@@ -91,16 +78,54 @@ class TermCounts:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearModel:
-    """What one fold, or all labels, taught: features and the weight of each."""
+class Corpus:
+    """How often each text holds each term; counted once, while every fold chooses and weighs its own terms."""
 
-    terms: TermCounts | None  # None where the caller's own features are used
+    words: sparse.csc_matrix
+    letters: sparse.csc_matrix
+    word_names: NDArray[np.object_]
+    letter_names: NDArray[np.object_]
+
+    @classmethod
+    def count(cls, texts: Sequence[str]) -> Corpus:
+        """Count words and letters."""
+        parts = []
+        for analyzer in ("word", "char_wb"):
+            vectorizer = _vectorizer(analyzer)
+            try:
+                parts.append((vectorizer.fit_transform(texts).tocsc(), vectorizer.get_feature_names_out()))
+            except ValueError:  # no text has a word
+                raise TrainedJudgeError("No reply holds a word; expected texts in `replies.text`.") from None
+        (words, word_names), (letters, letter_names) = parts
+        return cls(words, letters, word_names, letter_names)
+
+    def learn(self, used: NDArray[np.intp], groups: NDArray[Any]) -> tuple[Terms, sparse.csr_matrix]:
+        """Choose the terms that enough of some texts share, weigh rare ones more, and return TF-IDF of all texts."""
+        words = _shared(self.words[used], groups)
+        letters = _shared(self.letters[used], groups)
+        if not len(words):
+            raise TrainedJudgeError(
+                f"No word is in {LEAST_REPLIES} replies to {LEAST_REPLIES} dialogues: nothing can be learnt."
+            )
+        terms = Terms(
+            words=tuple(self.word_names[words]),
+            letters=tuple(self.letter_names[letters]),
+            word_weights=_inverse_frequencies(self.words[used][:, words]),
+            letter_weights=_inverse_frequencies(self.letters[used][:, letters]),
+        )
+        return terms, _weigh(self.words[:, words], terms.word_weights, self.letters[:, letters], terms.letter_weights)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """What one fold, or all labels, taught."""
+
+    terms: Terms | None  # None where the caller's own features are used
     weights: Array
     intercept: float
 
-    def margins(self, texts: Sequence[str], features: Features | None) -> Array:
-        """Return what each text is worth: the expected score, or log-odds up to a constant."""
-        rows = self.terms.transform(texts) if self.terms is not None else _own_features(features, texts)
+    def margins(self, rows: Any) -> Array:
+        """Return what each row of features is worth: the expected score, or log-odds up to a constant."""
         return np.asarray(rows @ self.weights).ravel() + self.intercept
 
 
@@ -158,7 +183,7 @@ class TrainedJudge:
         self._refuse_seen(replies["dialogue_id"])
         texts = replies["text"].tolist()
         unfamiliar = self._unfamiliar(texts)
-        return _score_rows(self, replies, self.model.margins(texts, self.features), unfamiliar)
+        return _score_rows(self, replies, self._margins(texts), unfamiliar)
 
     def compare(self, pairs: pd.DataFrame, replies: pd.DataFrame) -> pd.DataFrame:
         """Compare pairs of replies to dialogues that it was not trained on.
@@ -188,7 +213,7 @@ class TrainedJudge:
         self._refuse_seen(pairs["dialogue_id"])
         texts = replies["text"].tolist()
         unfamiliar = self._unfamiliar(texts)
-        margins = self.model.margins(texts, self.features)
+        margins = self._margins(texts)
         a, b = pairs["place_a"].to_numpy(), pairs["place_b"].to_numpy()
         return _verdict_rows(self, pairs, margins[a] - margins[b], unfamiliar[a] | unfamiliar[b])
 
@@ -243,6 +268,10 @@ class TrainedJudge:
         text = json.dumps({**content, "digest": content_digest(content)}, ensure_ascii=False)
         write_atomically(Path(path), text.encode())
         return Path(path)
+
+    def _margins(self, texts: Sequence[str]) -> Array:
+        terms = self.model.terms
+        return self.model.margins(_own_features(self.features, texts) if terms is None else terms.transform(texts))
 
     def _refuse_seen(self, dialogues: pd.Series) -> None:
         seen = dialogues[dialogues.map(_dialogue_digest).isin(self.dialogues)]
@@ -342,22 +371,26 @@ def train_judge(
     kind = "score" if "score" in labels else "verdict"
     data, n_left_out = _read_labels(labels, replies, kind, dimension)
     folds = _assign_folds(data, n_folds)
+    texts = replies["text"].tolist()
+    learn = _own_learner(own_features, texts) if own_features else Corpus.count(texts).learn
+    model, _ = _fit(data, replies, kind, within, learn)
     judge = TrainedJudge(
         name=name,
         kind=kind,
         dimension=dimension,
         predictions=pd.DataFrame(),
         trained_on=_describe(data, n_left_out, replies, leave_out, within, features, licence),
-        model=_fit(data, replies, kind, within, own_features),
+        model=model,
         dialogues=frozenset(data["dialogue_id"].map(_dialogue_digest)),
         features=own_features,
     )
     by_fold = []
     for fold in range(folds.max() + 1):
         kept = _left_for_training(data, folds, fold, leave_out)
-        by_fold.append(_fit(data[kept], replies, kind, within, own_features).margins(replies["text"].tolist(), own_features))
+        part, rows = _fit(data[kept], replies, kind, within, learn)
+        by_fold.append(part.margins(rows))
     margins = np.array(by_fold)
-    unfamiliar = judge._unfamiliar(replies["text"].tolist())
+    unfamiliar = judge._unfamiliar(texts)
     fold_of_dialogue = dict(zip(data["dialogue_id"], folds, strict=True))
     if kind == "score":
         answers = _out_of_fold(margins, replies["dialogue_id"], fold_of_dialogue)
@@ -556,31 +589,36 @@ def _left_for_training(data: pd.DataFrame, folds: NDArray[np.intp], fold: int, l
     return np.asarray(kept)
 
 
-def _fit(data: pd.DataFrame, replies: pd.DataFrame, kind: str, within: str | None, features: Features | None) -> LinearModel:
-    """Fit the linear model to some labels."""
-    used = np.unique(np.concatenate([data["a"], data["b"][data["b"] >= 0]])).astype(int)
-    texts = replies["text"].iloc[used].tolist()
-    terms = None
-    if features is None:
-        groups = replies["dialogue_id"].iloc[used].astype(str).tolist()
-        terms = TermCounts.learn(texts, groups)
-        rows = terms.transform(texts)
-    else:
-        rows = sparse.csr_matrix(_own_features(features, texts))
-    n_features = rows.shape[1]
+def _fit(
+    data: pd.DataFrame, replies: pd.DataFrame, kind: str, within: str | None, learn: Learner
+) -> tuple[LinearModel, sparse.csr_matrix]:
+    """Fit the linear model to some labels; return it with the features of all replies."""
+    used = np.unique(np.concatenate([data["a"], data["b"][data["b"] >= 0]])).astype(np.intp)
+    terms, features = learn(used, replies["dialogue_id"].to_numpy()[used])
+    n_features = features.shape[1]
+    rows = features
     if within is not None:
-        rows = sparse.hstack([rows, _indicators(replies[within].iloc[used])], format="csr")
-    first = rows[np.searchsorted(used, data["a"])]
+        rows = sparse.hstack([features, _indicators(replies[within])], format="csr")
+    first = rows[data["a"]]
     answers, dialogues = data["answer"].to_numpy(), data["dialogue_id"].to_numpy()
     if kind == "score":
         weights = _ridge(first, answers, dialogues)[:n_features]
         # Effects of `within` are not used to predict, so the level is that of the words alone.
         intercept = float(answers.mean() - (first[:, :n_features] @ weights).mean())
     else:
-        second = rows[np.searchsorted(used, data["b"])]
-        weights = _logistic(first - second, answers, dialogues)
+        weights = _logistic(first - rows[data["b"]], answers, dialogues)[:n_features]
         intercept = 0.0
-    return LinearModel(terms=terms, weights=weights[:n_features], intercept=intercept)
+    return LinearModel(terms=terms, weights=weights, intercept=intercept), features
+
+
+def _own_learner(features: Features, texts: Sequence[str]) -> Learner:
+    """Wrap features of the caller's own, which every fold shares, since no label made them."""
+    rows = sparse.csr_matrix(_own_features(features, texts))
+
+    def learn(used: NDArray[np.intp], groups: NDArray[Any]) -> tuple[None, sparse.csr_matrix]:
+        return None, rows
+
+    return learn
 
 
 def _indicators(values: pd.Series) -> sparse.csr_matrix:
@@ -639,34 +677,44 @@ def _own_features(features: Features | None, texts: Sequence[str]) -> Array:
     return rows
 
 
-def _vectorizer(analyzer: str, **options: Any) -> TfidfVectorizer:
-    from sklearn.feature_extraction.text import TfidfVectorizer
+def _vectorizer(analyzer: str, **options: Any) -> CountVectorizer:
+    from sklearn.feature_extraction.text import CountVectorizer
 
-    ngrams = {"word": (1, 2), "char_wb": (2, 4)}[analyzer]
-    settings: dict[str, Any] = {"analyzer": analyzer, "ngram_range": ngrams, "sublinear_tf": True, **options}
+    settings: dict[str, Any] = {"analyzer": analyzer, "ngram_range": {"word": (1, 2), "char_wb": (2, 4)}[analyzer]}
     if analyzer == "word":
         settings["token_pattern"] = r"(?u)\b\w+\b"
-    return TfidfVectorizer(**settings)
+    return CountVectorizer(**{**settings, **options})
 
 
-def _shared_terms(analyzer: str, texts: Sequence[str], groups: Sequence[str]) -> tuple[tuple[str, ...], Array]:
-    """Return the terms that enough replies to enough dialogues hold, the most frequent first, and their weights."""
-    vectorizer = _vectorizer(analyzer)
-    try:
-        counts = vectorizer.fit_transform(texts)
-    except ValueError:  # no text has a word
-        raise TrainedJudgeError("No reply holds a word; expected texts in `replies.text`.") from None
+def _shared(counts: sparse.csc_matrix, groups: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the columns of terms that enough replies to enough dialogues hold; of too many, the most frequent."""
     present = (counts > 0).astype(np.int64)
     n_replies = np.asarray(present.sum(axis=0)).ravel()
-    code, names = pd.factorize(np.asarray(groups))
-    of_group = sparse.csr_matrix((np.ones(len(code), np.int64), (code, np.arange(len(code)))), shape=(len(names), len(code)))
-    n_groups = np.asarray(((of_group @ present) > 0).sum(axis=0)).ravel()
+    code, names = pd.factorize(groups)
+    ones = np.ones(len(code), np.int64)
+    by_group = sparse.csr_matrix((ones, (code, np.arange(len(code)))), shape=(len(names), len(code)))
+    n_groups = np.asarray(((by_group @ present) > 0).sum(axis=0)).ravel()
     shared = np.flatnonzero((n_replies >= LEAST_REPLIES) & (n_groups >= LEAST_REPLIES))
-    if analyzer == "word" and not len(shared):
-        raise TrainedJudgeError(f"No word is in {LEAST_REPLIES} replies to {LEAST_REPLIES} dialogues: nothing can be learnt.")
-    chosen = shared[np.argsort(-n_replies[shared], kind="stable")][:MOST_TERMS]
-    chosen.sort()
-    return tuple(vectorizer.get_feature_names_out()[chosen]), np.asarray(vectorizer.idf_[chosen])
+    return np.sort(shared[np.argsort(-n_replies[shared], kind="stable")][:MOST_TERMS])
+
+
+def _inverse_frequencies(counts: sparse.csc_matrix) -> Array:
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    return np.asarray(TfidfTransformer().fit(counts).idf_) if counts.shape[1] else np.zeros(0)
+
+
+def _weigh(words: Any, word_weights: Array, letters: Any, letter_weights: Array) -> sparse.csr_matrix:
+    """Return TF-IDF of both parts, with the logarithm of counts, each part of length one."""
+    from sklearn.preprocessing import normalize
+
+    parts = []
+    for counts, weights in ((words, word_weights), (letters, letter_weights)):
+        if len(weights):
+            part = counts.tocsr().astype(float)
+            part.data = 1.0 + np.log(part.data)
+            parts.append(normalize(part @ sparse.diags(weights)))
+    return sparse.hstack(parts, format="csr")
 
 
 def _out_of_fold(margins: Array, dialogues: pd.Series, fold_of_dialogue: Mapping[str, int]) -> Array:
@@ -754,7 +802,7 @@ def content_digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def _terms_as_data(terms: TermCounts | None) -> dict[str, list[Any]] | None:
+def _terms_as_data(terms: Terms | None) -> dict[str, list[Any]] | None:
     if terms is None:
         return None
     return {
@@ -765,8 +813,8 @@ def _terms_as_data(terms: TermCounts | None) -> dict[str, list[Any]] | None:
     }
 
 
-def _terms_from_data(data: Mapping[str, list[Any]]) -> TermCounts:
-    return TermCounts(
+def _terms_from_data(data: Mapping[str, list[Any]]) -> Terms:
+    return Terms(
         words=tuple(data["words"]),
         letters=tuple(data["letters"]),
         word_weights=np.array(data["word_weights"]),
