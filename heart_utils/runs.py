@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
@@ -16,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from heart_utils.identities import READ_TEXTS, WORDS_OF_PEOPLE, code_rows
 from heart_utils.tables import TABLES, TableError, check_table, table_columns
 
 __all__ = ["FORMAT", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
@@ -84,14 +87,35 @@ class Run:
         except TableError as error:
             raise TableError(f"{error} (in {', '.join(str(file) for file in files)})") from None
 
-    def write(self, table: str, rows: pd.DataFrame, part: str | None = None) -> bool:
+    def write(self, table: str, rows: pd.DataFrame, part: str | None = None, *, keep_ids: bool = False) -> bool:
         """Write a table or a part of it, checked, whole or not at all, and tell whether the file was replaced.
 
-        A file whose content stays keeps its time, for `make`. What the disk refuses is a :class:`RunError`.
+        A file whose content stays keeps its time, for `make`. What the disk refuses is a :class:`RunError`. Raters and writers
+        whose ids look like a person's are written as codes, unless `keep_ids` says that they stay and the manifest names a
+        licence for the table under which they may be passed on. What people wrote is for the owner of the files alone.
         """
         checked = check_table(table, rows)
+        if keep_ids:
+            self._keep_ids(table, part)
+        else:
+            checked = code_people_in(table, checked)
+        return self._write_checked(table, checked, part)
+
+    def _write_checked(self, table: str, checked: pd.DataFrame, part: str | None) -> bool:
         file = self.folder / f"{table}.parquet" if part is None else self.folder / table / f"{part}.parquet"
-        return write_atomically(file, checked.to_parquet(index=False))
+        return write_atomically(file, checked.to_parquet(index=False), private=_holds_words_of_people(checked))
+
+    def _keep_ids(self, table: str, part: str | None) -> None:
+        """Note in the manifest that names of people stay in a table, if its licence lets them be passed on."""
+        entry = table if part is None else f"{table}/{part}"
+        licence = str(self.manifest.get("tables", {}).get(entry, {}).get("licence", "none stated"))
+        if not may_publish(licence):
+            open_ones = ", ".join(name for name in LICENCES if may_publish(name))
+            raise RunError(
+                f"keep_ids=True keeps the ids of people in {entry}, and its licence is {licence!r}. Record one that lets them "
+                f"be passed on ({open_ones}) first: run.record(tables={{{entry!r}: {{'licence': 'CC-BY-4.0'}}}})."
+            )
+        self.record(tables={entry: {**self.manifest["tables"][entry], "ids": "kept"}})
 
     def record(self, **entries: object) -> None:
         """Add entries to the manifest, JSON values; a mapping is merged into what stands under its name."""
@@ -231,6 +255,88 @@ def may_publish(licence: str) -> bool:
     return LICENCES.get(licence, len(LICENCES)) <= PUBLISHABLE
 
 
+def key_file() -> Path:
+    """Tell where the key to people in files of one's own is: in the folder ``HEART_KEYS``, else ``keys/`` beside ``runs/``."""
+    named = os.environ.get("HEART_KEYS")
+    return (Path(named).expanduser().resolve() if named else find_home() / "keys") / "people.csv"
+
+
+def code_people_in(table: str, rows: pd.DataFrame, *, every: Collection[str] = (), texts: bool = False) -> pd.DataFrame:
+    """Put codes in the place of people in a table, keep the key in :func:`key_file`, and tell the user when it grows."""
+    file, known = key_file(), known_people()
+    try:
+        coded, kinds = code_rows(
+            rows, lambda people, prefix: code_people(people, file, prefix=prefix), every=every, texts=texts
+        )
+    except RunError as error:
+        raise RunError(f"{error} HEART_KEYS names another folder for it; keep_ids=True keeps ids as they are.") from None
+    # Once: people who are known already are coded without a word.
+    if kinds and (known_people() != known or any(column in (*WORDS_OF_PEOPLE, *READ_TEXTS) for column in kinds)):
+        said = ", ".join(f"{table}.{column} ({kind})" for column, kind in kinds.items())
+        warnings.warn(
+            f"People are told by {said}. Their ids are codes now, and contacts are taken out of texts; who is who stands in "
+            f"{file} alone, which only its owner can read and no release packs. keep_ids=True leaves all as it is.",
+            stacklevel=5 if texts else 3,
+        )
+    return coded
+
+
+def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater") -> dict[str, str]:
+    """Give each person a random code, the same one as long as the key file, the only link between both, is there."""
+    wanted = list(people)
+    codes = _codes(_read_keys(key_file), prefix)
+    if set(wanted) <= set(codes):
+        return codes
+    with _locked(key_file.parent, ".people.lock", private=True):
+        keys = _read_keys(key_file)
+        named, codes = dict(zip(keys["code"], keys["person"], strict=True)), _codes(keys, prefix)
+        for person in wanted:
+            while person not in codes:
+                code = f"{prefix}-{secrets.token_hex(4)}"
+                if named.setdefault(code, person) == person:
+                    codes[person] = code
+        # By code, since the order of arrival would tell who is who to whoever watched.
+        table = pd.DataFrame(sorted(named.items()), columns=["code", "person"])
+        write_atomically(key_file.with_name(".gitignore"), b"*\n", private=True)
+        write_atomically(key_file, csv_text(table).encode(), private=True)
+    return codes
+
+
+def known_people(run: Run | None = None) -> set[str]:
+    """List whom the key files name: that of files of one's own, and that of a run's studies."""
+    files = [key_file(), *([run.folder / "keys" / "people.csv"] if run else [])]
+    return {person for file in files for person in _read_keys(file)["person"]}
+
+
+def _codes(keys: pd.DataFrame, prefix: str) -> dict[str, str]:
+    ours = keys[keys["code"].str.startswith(f"{prefix}-")]
+    return dict(zip(ours["person"], ours["code"], strict=True))
+
+
+def _read_keys(key_file: Path) -> pd.DataFrame:
+    if not key_file.is_file():
+        return pd.DataFrame({"code": [], "person": []}, dtype=str)
+    try:
+        keys = read_csv_text(key_file.read_text(encoding="utf-8"), dtype=str, keep_default_na=False)
+    except (ValueError, UnicodeDecodeError, OSError) as error:
+        said = "Restore it, or delete it to give everyone a new code."
+        raise RunError(f"The key file {key_file} cannot be read ({type(error).__name__}). {said}") from None
+    if list(keys.columns) != ["code", "person"]:
+        raise RunError(f"The key file {key_file} has {len(keys.columns)} columns that are not code and person alone.")
+    twice = keys["code"].duplicated() | keys.assign(code=keys["code"].str.split("-").str[0]).duplicated()
+    if twice.any():
+        first = keys.loc[twice, "code"].iloc[0]
+        raise RunError(f"The key file {key_file} gives {first} or its person twice; each code belongs to one person.")
+    return keys
+
+
+def _holds_words_of_people(rows: pd.DataFrame) -> bool:
+    """Tell whether somebody wrote a reason, or a reply as one of the writers who are told apart, in a table."""
+    if "rationale" in rows:
+        return bool((rows["rationale"].notna() & (rows["rater_kind"] == "human")).any())
+    return "text" in rows and "author_id" in rows and bool((rows["text"].notna() & rows["author_id"].notna()).any())
+
+
 def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bool:
     """Replace a file whole or not at all, and leave it alone if its content is the same."""
     part = None
@@ -286,13 +392,13 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time change a manifest: chapters run side by side."""
+def _locked(folder: Path, lock: str = ".manifest.lock", *, private: bool = False) -> Iterator[None]:
+    """Let one process at a time change a manifest, or a key file: chapters run side by side."""
     from filelock import FileLock
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".manifest.lock", timeout=60):
+        folder.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
+        with FileLock(folder / lock, timeout=60, mode=0o600 if private else -1):
             yield
     except OSError as error:
         raise RunError(f"{folder} could not be written ({error.strerror}).") from error

@@ -12,6 +12,8 @@ import pandas as pd
 import yaml
 from numpy.typing import NDArray
 
+from heart_utils.identities import show_cell, show_row
+
 __all__ = ["DIMENSIONS", "RATER_KINDS", "RESPONDER_KINDS", "SLICES", "SPEAKERS", "STATES", "TABLES", "VERDICTS", "Column"]
 __all__ += ["TableError", "check_table"]
 
@@ -209,7 +211,7 @@ def _check_keys(name: str, table: pd.DataFrame) -> None:
     twice = table.duplicated(keys, keep=False)
     if twice.any():
         rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
-        shown = "; ".join(f"{called(row)}: {dict(values.dropna())}" for row, values in rows.iterrows())
+        shown = "; ".join(f"{called(row)}: {show_row(values)}" for row, values in rows.iterrows())
         raise TableError(
             f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each to appear once. {shown}.",
             table.index[twice],
@@ -253,7 +255,8 @@ def _check_turns(histories: pd.DataFrame) -> None:
             if not isinstance(turn, dict) or not {"speaker", "text"} <= set(turn):
                 return f"turn {number} is not a speaker and a text"
             if turn["speaker"] not in SPEAKERS:
-                return f"turn {number} is spoken by {turn['speaker']!r}"
+                word = show_cell("speaker", turn["speaker"]) if len(str(turn["speaker"]).split()) == 1 else "somebody else"
+                return f"turn {number} is spoken by {word}"
             if not isinstance(turn["text"], str) or not turn["text"].strip():
                 return f"turn {number} has no text"
         return None
@@ -270,7 +273,9 @@ def refuse_rows(name: str, column: str, wrong: pd.Series | NDArray[np.bool_], va
     if not wrong.any():
         return
     bad = values[wrong]
-    shown = ", ".join(f"{called(row)} has {_shown(value)}" for row, value in bad.head(MAX_ROWS_SHOWN).items())
+    shown = ", ".join(
+        f"{called(row)} has {show_cell(str(values.name), value)}" for row, value in bad.head(MAX_ROWS_SHOWN).items()
+    )
     more = f" ({len(bad) - MAX_ROWS_SHOWN} more rows)" if len(bad) > MAX_ROWS_SHOWN else ""
     raise TableError(f"{name}.{column}: expected {expected}; {shown}{more}.", bad.index)
 
@@ -278,10 +283,3 @@ def refuse_rows(name: str, column: str, wrong: pd.Series | NDArray[np.bool_], va
 def called(row: object) -> str:
     """Name a row by its number, or as the reader of its file has named it."""
     return row if isinstance(row, str) else f"row {row}"
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float) and value != value:
-        return "nothing"
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -46,6 +46,15 @@ def _what_was_imported_meanwhile():
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _keys_of_people(tmp_path_factory):
+    """Keep whoever a test makes up out of the key file of whoever runs it."""
+    before = os.environ.get("HEART_KEYS")
+    os.environ["HEART_KEYS"] = str(tmp_path_factory.mktemp("keys"))
+    yield
+    os.environ.pop("HEART_KEYS") if before is None else os.environ.update(HEART_KEYS=before)
+
+
 @pytest.fixture(scope="session")
 def mirror() -> Path:
     """The folder that mirrors the real data sets."""

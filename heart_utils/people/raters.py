@@ -6,10 +6,9 @@ import argparse
 import json
 import os
 import re
-import secrets
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,10 +17,11 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from heart_utils.identities import redact_contacts
 from heart_utils.judging.design import digest
 from heart_utils.people.assignment import StudyError
 from heart_utils.people.exports import check_people, read_answers, read_potato
-from heart_utils.runs import Run, csv_text, open_run, read_csv_text, write_atomically
+from heart_utils.runs import Run, code_people, open_run, read_csv_text
 from heart_utils.settings import read_yaml
 from heart_utils.sources.files import complete
 from heart_utils.sources.heart import flag_reply
@@ -396,35 +396,10 @@ def _screened(texts: pd.Series, pasted: pd.Series, redact: str, what: str) -> tu
 
 REDACTIONS = ("none", "contacts", "all")
 
-CONTACTS = (
-    (re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), "[email]"),
-    (re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE), "[link]"),
-    (re.compile(r"(?<!\w)@\w{2,}"), "[handle]"),
-    (re.compile(r"(?<!\w)\+?\d(?:[\s().-]{0,2}\d){6,}(?!\w)"), "[number]"),
-    (re.compile(r"\b[0-9a-f]{24}\b"), "[id]"),
-)
-"""Mail and web addresses, names on platforms, telephone and other long numbers, and Prolific's ids, in this order."""
-
 SUSPICIOUS = {
     "formula": re.compile(r"^\s*[=+@\t\r]|^\s*-(?=\s*[\w(=@])"),
     "markup": re.compile(r"<[/!?a-zA-Z]|javascript:", re.IGNORECASE),
 }
-
-
-def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater") -> dict[str, str]:
-    """Give each person a random code, the same one as long as the key file, the only link between both, is there."""
-    keys = _read_keys(key_file)
-    named = dict(zip(keys["code"], keys["person"], strict=True))
-    codes = {person: code for code, person in named.items() if code.startswith(f"{prefix}-")}
-    for person in people:
-        while person not in codes:
-            code = f"{prefix}-{secrets.token_hex(4)}"
-            if named.setdefault(code, person) == person:
-                codes[person] = code
-    if len(named) > len(keys):  # by code, since the order of arrival would tell who is who to whoever watched
-        table = pd.DataFrame(sorted(named.items()), columns=["code", "person"])
-        write_atomically(key_file, csv_text(table).encode(), private=True)
-    return codes
 
 
 def redact_text(text: str | None, level: str = "contacts") -> str | None:
@@ -433,32 +408,12 @@ def redact_text(text: str | None, level: str = "contacts") -> str | None:
         raise StudyError(f"There is no redaction {level!r}; there are {', '.join(REDACTIONS)}.")
     if text is None or level == "all":
         return None
-    if level == "contacts":
-        for pattern, word in CONTACTS:
-            text = pattern.sub(word, text)
-    return text
+    return redact_contacts(text) if level == "contacts" else text
 
 
 def suspicious_text(text: str | None) -> list[str]:
     """Flag a free text that a spreadsheet would compute or a page would run; whatever shows it must show it as text."""
     return [word for word, pattern in SUSPICIOUS.items() if pattern.search(text or "")]
-
-
-def _read_keys(key_file: Path) -> pd.DataFrame:
-    if not key_file.is_file():
-        return pd.DataFrame({"code": [], "person": []}, dtype=str)
-    try:
-        keys = read_csv_text(key_file.read_text(encoding="utf-8"), dtype=str, keep_default_na=False)
-    except (ValueError, UnicodeDecodeError) as error:
-        said = "Restore it, or delete it to give everyone a new code."
-        raise StudyError(f"The key file {key_file} cannot be read ({error}). {said}") from None
-    if list(keys.columns) != ["code", "person"]:
-        raise StudyError(f"The key file {key_file} has the columns {list(keys.columns)}, expected code and person.")
-    twice = keys["code"].duplicated() | keys.assign(code=keys["code"].str.split("-").str[0]).duplicated()
-    if twice.any():
-        first = keys.loc[twice, "code"].iloc[0]
-        raise StudyError(f"The key file {key_file} gives {first} or its person twice; each code belongs to one person.")
-    return keys
 
 
 if __name__ == "__main__":

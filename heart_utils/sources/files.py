@@ -18,7 +18,15 @@ from typing import Any, TypedDict
 
 import pandas as pd
 
-from heart_utils.runs import find_root
+from heart_utils.identities import (
+    PEOPLE,
+    describe_cells,
+    may_be_verdict,
+    names_people,
+    redact_message,
+    show_cell,
+)
+from heart_utils.runs import RunError, code_people_in, find_root
 from heart_utils.sources.catalogue import DataError
 from heart_utils.tables import TABLES, VERDICTS, Column, TableError, called, check_table, empty_table, refuse_rows
 
@@ -72,6 +80,7 @@ class FileOptions(TypedDict, total=False):
     rater_columns: Sequence[str]
     sep: str | None
     encoding: str | None
+    keep_ids: bool | None
 
 
 def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading: FileOptions | None = None) -> pd.DataFrame:
@@ -83,6 +92,10 @@ def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading:
             raise DataError(f"{option} is a {type(value).__name__}, expected a mapping, as in {option}={example}.")
     file = Path("the DataFrame") if isinstance(given, pd.DataFrame) else Path(given).expanduser().resolve()
     rows = given.copy() if isinstance(given, pd.DataFrame) else _read(file, how, faults)
+    for column in [name for name, kind in rows.dtypes.items() if kind == "object"] if isinstance(given, pd.DataFrame) else ():
+        whole = rows[column].map(is_whole_text)
+        if not whole.all():
+            raise DataError(f"{file}: {column}, {called(rows.index[~whole][0])}: {HALF}")
     as_text = file.suffix.lower() in TEXTUAL
     try:
         if as_text:  # without what a spreadsheet shows as nothing: rows without a cell, columns without a header or a cell
@@ -102,10 +115,21 @@ def read_file(table: str, given: str | os.PathLike[str] | pd.DataFrame, reading:
         faults.append(str(error))
     if len(faults) > 1:
         listed = "".join(f"\n{number}. {fault}" for number, fault in enumerate(faults, start=1))
-        raise DataError(f"{file}: {len(faults)} faults (row 0 is the first).{listed}")
+        raise DataError(redact_message(f"{file}: {len(faults)} faults (row 0 is the first).{listed}"))
     if faults:
-        raise DataError(f"{file}: {faults[0]}")
-    return checked
+        raise DataError(redact_message(f"{file}: {faults[0]}"))
+    return _with_codes(table, checked, how)
+
+
+def _with_codes(table: str, rows: pd.DataFrame, how: FileOptions) -> pd.DataFrame:
+    """Give raters and writers codes where they look like people, or a header says that they are; all or none on request."""
+    if how.get("keep_ids"):
+        return rows
+    by_header = {name for head, name in (how.get("columns") or {}).items() if name in PEOPLE and names_people(head)}
+    try:
+        return code_people_in(table, rows, every=PEOPLE if how.get("keep_ids") is False else by_header, texts=True)
+    except RunError as error:
+        raise DataError(str(error)) from None
 
 
 def read_sample(table: str) -> pd.DataFrame:
@@ -137,6 +161,18 @@ def _read(file: Path, how: FileOptions, faults: list[str]) -> pd.DataFrame:
     return next(iter(filled.values()), pd.DataFrame())
 
 
+HALF = "a text holds half of a character (\\ud83d without its other half). Write it anew from where it came, or mend that text."
+
+
+def is_whole_text(cell: object) -> bool:
+    """Tell whether no text in a cell holds half of a character, which no file of a table can keep."""
+    try:
+        json.dumps(cell, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def read_lines(file: Path, encoding: str | None = None, faults: list[str] | None = None) -> list[tuple[int, dict[str, Any]]]:
     """Read the objects of a file of JSON Lines with the numbers of their lines."""
     rows = []
@@ -150,6 +186,8 @@ def read_lines(file: Path, encoding: str | None = None, faults: list[str] | None
             raise DataError(f"{file}: line {number} is not JSON ({error.msg}, column {error.colno}).") from None
         if not isinstance(row, dict):
             raise DataError(f"{file}: line {number} holds a {type(row).__name__}, expected an object.")
+        if halves := [name for name, cell in row.items() if not is_whole_text((name, cell))]:
+            raise DataError(f"{file}: line {number}, {halves[0]}: {HALF}")
         rows.append((number, row))
     return rows
 
@@ -168,9 +206,10 @@ def _text(file: Path, encoding: str | None = None, faults: list[str] | None = No
         raise DataError(f"{file}: there is no encoding {named!r}. Excel on Windows writes 'utf-8-sig' or 'cp1252'.") from None
     except UnicodeDecodeError as error:
         guess, line = content.decode("cp1252", errors="replace"), content[: error.start].count(b"\n")
+        byte = content[error.start : error.start + 1]
         said = (
-            f"line {line + 1} is not {named.upper()} (byte {content[error.start]:#04x}). Save the file as UTF-8, or name its "
-            f"encoding: with encoding='cp1252' this line is {guess.split(chr(10))[line].strip()[:80]!r}."
+            f"line {line + 1} is not {named.upper()} (byte {byte[0]:#04x}). Save the file as UTF-8, or name its "
+            f"encoding: with encoding='cp1252' this byte is {byte.decode('cp1252', errors='replace')!r}."
         )
         if faults is None:
             raise DataError(f"{file}: {said}") from None
@@ -182,10 +221,12 @@ def _read_csv(file: Path, content: str, sep: str | None) -> pd.DataFrame:
     if sep and len(sep) > 1:
         raise DataError(f"sep is {sep!r}, expected one character, such as ';' or a tab.")
     marks = [sep] if sep else [",", ";", "\t", "|"]
-    mark = max(marks, key=lambda mark: len(next(csv.reader(io.StringIO(content), delimiter=mark))))
+    if "\n" not in content:  # as programs wrote lines on the first Macintosh, and Excel still can
+        content = content.replace("\r", "\n")
     try:
+        mark = max(marks, key=lambda mark: len(next(csv.reader(io.StringIO(content), delimiter=mark))))
         rows = pd.read_csv(io.StringIO(content), sep=mark, dtype=str, keep_default_na=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+    except (csv.Error, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise DataError(f"{file}: it cannot be read as CSV ({error}).") from None
     if not isinstance(rows.index, pd.RangeIndex):
         raise DataError(f"{file}: its rows have more cells than its header, which is {', '.join(map(str, rows.columns))}.")
@@ -207,7 +248,8 @@ def _one_row_a_rater(table: str, rows: pd.DataFrame, how: FileOptions) -> pd.Dat
         raise DataError(f"With rater_columns the columns rater and {answer} are made from them, and it has {', '.join(taken)}.")
     rest = [head for head in rows.columns if head not in chosen]
     long = rows.melt(rest, chosen, "rater", answer, ignore_index=False)
-    long.index = pd.Index([f"{called(row)} ({rater})" for row, rater in zip(long.index, long["rater"], strict=True)])
+    places = {head: f"rater column {place}" for place, head in enumerate(chosen, start=1)}  # it may be a person's name
+    long.index = pd.Index([f"{called(row)} ({places[who]})" for row, who in zip(long.index, long["rater"], strict=True)])
     blank = long[answer].map(_word) == "" if "" not in map(_word, how.get("words") or {}) else pd.Series(False, long.index)
     kept = long[~blank].copy()
     kept.attrs = {**rows.attrs, "notes": {"blank cells, taken as not asked": int(blank.sum())}}
@@ -233,7 +275,7 @@ def _name_columns(table: str, rows: pd.DataFrame, how: FileOptions, faults: list
         rows = rows.loc[:, ~again]
     lacking = [column for column in NEEDED[table] if column not in rows and column not in always]
     if unknown := [name for name in rows.columns if name not in expected]:
-        listed_words = ", ".join(name + _few_words(rows[name]) for name in unknown)
+        listed_words = ", ".join(name + _few_words(name, rows[name]) for name in unknown)
         meant_as = f"as in columns={{{unknown[0]!r}: {lacking[0]!r}}}, " if lacking else ""
         faults.append(
             f"{table}: unknown {listed_words}. Say what it is, {meant_as}or leave it out: columns={{{unknown[0]!r}: None}}."
@@ -255,10 +297,10 @@ def _name_columns(table: str, rows: pd.DataFrame, how: FileOptions, faults: list
     return rows
 
 
-def _few_words(cells: pd.Series) -> str:
-    """Show the words of a column that has few and short ones, since they may need `words` too."""
+def _few_words(head: str, cells: pd.Series) -> str:
+    """Show the words of a column that may be the answers, which `words` must translate; of any other what kind it holds."""
     words = list(dict.fromkeys(str(word) for word in cells.dropna() if str(word).strip()))
-    return f" ({' | '.join(words)})" if 1 < len(words) < 8 and max(map(len, words)) < 20 else ""
+    return f" ({' | '.join(words) if may_be_verdict(head, words) else describe_cells(words)})"
 
 
 def _anything(column: str, what: Column, n: int) -> list[Any]:
@@ -288,11 +330,11 @@ def _read_cells(table: str, rows: pd.DataFrame, as_text: bool, how: FileOptions,
         strange = rows.loc[rows["verdict"].notna() & ~rows["verdict"].isin(VERDICTS), "verdict"].map(str)
         bad += list(strange.index)
         if counted := {word: found.index for word, found in strange.groupby(strange, sort=False)}:
-            shown = itertools.islice(counted.items(), 10)
-            said = ", ".join(f"{called(found[0])} says {word!r} ({len(found)} in all)" for word, found in shown)
+            shown = {show_cell("verdict", word): found for word, found in itertools.islice(counted.items(), 10)}
+            said = ", ".join(f"{called(found[0])} says {word} ({len(found)} in all)" for word, found in shown.items())
             faults.append(
                 f"verdicts.verdict: {said}; expected a, b or tie. No other word is taken for a tie: say what "
-                f"each means, as in words={{{next(iter(counted))!r}: 'a'}}, where {', '.join(FAILURES)} are failures."
+                f"each means, as in words={{{next(iter(shown))}: 'a'}}, where {', '.join(FAILURES)} are failures."
             )
     if (answer := ANSWERS.get(table)) and "state" not in rows and rows[answer].isna().any():
         empty = rows.index[rows[answer].isna()]

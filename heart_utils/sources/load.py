@@ -9,6 +9,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
+from heart_utils.identities import show_row
 from heart_utils.runs import PUBLIC, open_run, read_parquet
 from heart_utils.sources.catalogue import SOURCES, DataError
 from heart_utils.sources.files import SUFFIXES, FileOptions, read_file, read_sample
@@ -142,6 +143,10 @@ def load_verdicts(
         row. ``rater_columns``: where a row is a pair, the headers that are raters' names; blank cells are taken as not
         asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``, ``encoding``: by default
         the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or UTF-16 where the file begins so.
+        ``keep_ids``: by default ids of raters and writers that look like a person's (an address, a full name, an id of
+        Prolific or Mechanical Turk, or any below a header such as ``WorkerId``) become codes, the same ones for as long as the
+        key file ``keys/people.csv`` is there, and addresses are taken out of texts; ``False`` codes every person, whatever
+        the id looks like, and ``True`` leaves all as it is.
 
     Returns
     -------
@@ -263,7 +268,7 @@ def _pairs(scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     codes = {"unit": scores.groupby(_UNIT, dropna=False, sort=False).ngroup(), "place": place, "row": np.arange(len(scores))}
     rows = pd.DataFrame(codes | {"who": pd.factorize(scores["responder"])[0]}).sort_values(["unit", "place"], kind="stable")
     if (again := rows.duplicated(["unit", "place"]).sort_index()).any():
-        shown = scores.loc[again, ["reply_id", "rater", "dimension"]].iloc[0].to_dict()
+        shown = show_row(scores.loc[again, ["reply_id", "rater", "dimension"]].iloc[0])
         raise DataError(f"scores: {int(again.sum())} rows score a reply again in the same way, such as {shown}.")
     both = rows.merge(rows, on="unit", suffixes=("", "_b"))
     both = both[(both["place"] < both["place_b"]) & (both["who"] != both["who_b"])]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heart_utils.people.assignment import StudyError
-from heart_utils.people.raters import code_people, redact_text, suspicious_text
-from heart_utils.runs import csv_text, read_csv_text, visible_text
+from heart_utils.people.raters import redact_text, suspicious_text
+from heart_utils.runs import RunError, code_people, csv_text, read_csv_text, visible_text
 
 
 def test_codes_are_random_and_stay_as_long_as_the_key_file(tmp_path):
@@ -77,7 +77,7 @@ def test_one_person_is_one_rater_and_one_writer(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("name,code\nann,rater-1\n", "expected code and person"),
+        ("name,code\nann,rater-1\n", "not code and person alone"),
         ("code,person\nrater-1,ann\nrater-1,ben\n", "gives rater-1 or its person twice"),
         ("code,person\nrater-1,ann\nrater-2,ann\n", "gives rater-2 or its person twice"),
         ('code,person\nrater-1,"ann', "cannot be read"),
@@ -86,7 +86,7 @@ def test_one_person_is_one_rater_and_one_writer(tmp_path):
 def test_a_damaged_key_file_is_refused(tmp_path, content, message):
     file = tmp_path / "people.csv"
     file.write_text(content)
-    with pytest.raises(StudyError, match=message):
+    with pytest.raises(RunError, match=message):
         code_people(["ann"], file)
 
 

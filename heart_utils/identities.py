@@ -1,0 +1,345 @@
+"""Who must not be named: ids that look like a person's, what is taken out of texts, what a message may show of a cell.
+
+Nothing here reads or writes a file: :mod:`heart_utils.runs` keeps the key that says whose each code is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+
+__all__ = ["find_identities", "looks_like_person", "redact_contacts"]
+
+# One hyphen may stand in an address, and two in a row separate the parts of an id: c1--ann@example.org--bot.
+_PART = r"\w+(?:-\w+)*"
+EMAIL = re.compile(rf"(?<![\w.+])[\w.+]+(?:-[\w.+]+)*@{_PART}(?:\.{_PART})*\.[^\W\d_]{{2,}}")
+PROLIFIC = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{24}(?![0-9A-Za-z])")
+WORKER = re.compile(r"(?<![0-9A-Za-z])A(?=[A-Z]*\d[A-Z]*\d)(?=\d*[A-Z])[0-9A-Z]{9,20}(?![0-9A-Za-z])")
+IP = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
+LINK = re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)
+NUMBER = re.compile(r"(?<!\w)\+?\d(?:[\s().-]{0,2}\d){6,}(?!\w)")
+
+CONTACTS = (
+    (EMAIL, "[email]"),
+    (LINK, "[link]"),
+    (re.compile(r"(?<!\w)@\w{2,}"), "[handle]"),
+    (IP, "[ip]"),
+    (NUMBER, "[number]"),
+    (PROLIFIC, "[id]"),
+    (WORKER, "[id]"),
+)
+"""Mail and web addresses, names on platforms, addresses of machines, telephone and other long numbers, the ids of Prolific and
+of Mechanical Turk, in this order."""
+
+CODE = re.compile(r"(?:rater|writer)-[0-9a-f]{8}")  #: What a person is called once coded.
+SHORT_WORKER = re.compile(r"A(?=[A-Z]*\d)(?=\d*[A-Z])[0-9A-Z]{2,20}")
+_LETTERS = r"[^\W\d_]+(?:['’-][^\W\d_]+)*\.?"
+NAME = re.compile(rf"(?=.*[^\W\d_]{{2}}){_LETTERS}(?:(?:, ?| +|[._]){_LETTERS})+")
+
+WORDS = {
+    name: frozenset(words.split())
+    for name, words in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")).items()
+}
+"""What ids, headers and answers are made of, by what that says of them."""
+
+PEOPLE = {"rater": "rater", "coder": "rater", "author_id": "writer"}
+"""Column that holds people -> what their codes begin with."""
+
+WRITERS = ("responder", "responder_a", "responder_b")
+"""Columns of names that are contestants' own to choose: only what is an address or an id of a platform is coded."""
+
+WORDS_OF_PEOPLE = ("rationale", "reason")  #: What raters wrote.
+READ_TEXTS = ("text", "turns", "situation", "problem")  #: What raters read: it may name a helpline, which has to stay.
+HIDDEN = frozenset({*PEOPLE, *WORDS_OF_PEOPLE, *READ_TEXTS, "person"})  #: Columns of which no message shows a cell.
+
+KINDS = (
+    (re.compile(r".*@.*"), "e-mail addresses"),
+    (PROLIFIC, "ids of 24 hex digits"),
+    (SHORT_WORKER, "ids of workers"),
+    (IP, "addresses of machines"),
+    (LINK, "links"),
+    (re.compile(r"[+-]?\d*[.,]?\d+(?:[eE][+-]?\d+)?"), "numbers"),
+    (re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b.*|[A-Z][a-z]{2} [A-Z][a-z]{2} \d+ .*"), "dates"),
+    (re.compile(r"\S{1,30}"), "single words"),
+)
+"""What all cells of a column match -> what they are called in a message; the first that fits."""
+
+SINGLE = {
+    "e-mail addresses": "an e-mail address",
+    "ids of 24 hex digits": "an id of 24 hex digits",
+    "ids of workers": "an id of a worker",
+    "addresses of machines": "the address of a machine",
+    "links": "a link",
+    "numbers": "a number",
+    "dates": "a date",
+    "single words": "a word",
+    "texts": "a text",
+    "nothing": "nothing",
+}
+
+
+def looks_like_person(word: object, *, human: bool = True) -> bool:
+    """Tell whether an id names a person: an address, an id of a platform, or, where a person is meant, a full name.
+
+    Parameters
+    ----------
+    word : the id
+    human : whether the id is known to be a person's; of others only addresses and ids of 24 hex digits are
+
+    Returns
+    -------
+    bool : false for a code that stands for a person already
+
+    Examples
+    --------
+    >>> [looks_like_person(word) for word in ("ann@example.org", "Anna Schmidt", "rater-1a2b3c4d", "r1", "expert panel")]
+    [True, True, False, False, False]
+    """
+    said = str(word).strip()
+    if CODE.fullmatch(said):
+        return False
+    if EMAIL.search(said) or PROLIFIC.search(said):
+        return True
+    if not human:
+        return False
+    contact = "@" in said or any(pattern.search(said) for pattern in (LINK, IP, WORKER)) or NUMBER.fullmatch(said)
+    return bool(contact) or _names_somebody(said)
+
+
+def _names_somebody(said: str) -> bool:
+    if SHORT_WORKER.fullmatch(said):
+        return True
+    parts = re.findall(r"[^\W\d_]+", said.casefold())
+    return bool(NAME.fullmatch(said)) and not any(
+        part in WORDS["roles"] or part.removesuffix("s") in WORDS["roles"] for part in parts
+    )
+
+
+def names_people(head: object) -> bool:
+    """Tell whether a header says that each value below it is a person: ``WorkerId``, ``PROLIFIC_PID``, ``Email Address``."""
+    return not WORDS["naming"].isdisjoint(words_of(head))
+
+
+def words_of(head: object) -> list[str]:
+    """Cut a header into its words, in small letters."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(head))
+    return re.findall(r"[^\W\d_]+", spaced.casefold().replace("e-mail", "email"))
+
+
+def redact_contacts(text: str) -> str:
+    """Take addresses, names on platforms, long numbers and ids out of a text that somebody wrote.
+
+    Parameters
+    ----------
+    text : what somebody wrote
+
+    Returns
+    -------
+    str : with ``[email]``, ``[link]``, ``[handle]``, ``[ip]``, ``[number]`` or ``[id]`` in their places
+
+    Examples
+    --------
+    >>> redact_contacts("mail jo@example.org, my id is 5f3c1b2a9d8e7f6a5b4c3d2e")
+    'mail [email], my id is [id]'
+    """
+    for pattern, word in CONTACTS:
+        text = pattern.sub(word, text)
+    return text
+
+
+def redact_message(message: str) -> str:
+    """Take addresses and ids out of what is printed, whatever it was made of: a header or a file may be named by one."""
+    for pattern, word in ((EMAIL, "[email]"), (PROLIFIC, "[id]"), (WORKER, "[id]")):
+        message = pattern.sub(word, message)
+    return message
+
+
+def describe_people(people: Collection[str]) -> str:
+    """Say how people were called: by addresses, by ids of a platform, or by names."""
+    kind = describe_cells(people)
+    return "names" if kind in ("texts", "single words") else kind
+
+
+def describe_cells(cells: Iterable[object]) -> str:
+    """Say what kind of values a column holds, without any of them."""
+    filled = [str(cell).strip() for cell in cells if cell is not None and cell == cell and str(cell).strip()]
+    if not filled:
+        return "nothing"
+    if any("@" in cell for cell in filled):
+        return KINDS[0][1]
+    return next((called for pattern, called in KINDS if all(map(pattern.fullmatch, filled))), "texts")
+
+
+def show_cell(column: str, value: object) -> str:
+    """Give a cell as a message may show it: itself, or what kind it is where it may be a person or what a person wrote."""
+    if isinstance(value, float) and value != value:
+        return "nothing"
+    if column in HIDDEN or (isinstance(value, str) and not may_be_shown(value, at_most=80)):
+        return SINGLE[describe_cells([value])]
+    text = redact_message(repr(value.item() if isinstance(value, np.generic) else value))
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def show_row(cells: pd.Series) -> dict[str, object]:
+    """Give the filled cells of a row that a message may show."""
+    return {str(column): cell for column, cell in cells.dropna().items() if column not in HIDDEN}
+
+
+def may_be_verdict(head: object, words: Collection[str]) -> bool:
+    """Tell whether the few words of a column could be answers, which `words` must translate, rather than facts about people."""
+    if not 1 < len(words) < 8 or max(map(len, words)) >= 20 or names_people(head) or not all(map(may_be_shown, words)):
+        return False
+    sides = WORDS["sides"] & {part for word in words for part in words_of(word)}
+    if WORDS["answering"].isdisjoint(words_of(head)):
+        return len(sides) > 1
+    return bool(sides) or not any(map(looks_like_person, words))
+
+
+def may_be_shown(word: str, *, at_most: int = 40) -> bool:
+    """Tell whether a message may show a word of a file: it is short, and neither an address nor an id of a platform."""
+    known = any(pattern.search(word) for pattern, _ in CONTACTS) or SHORT_WORKER.fullmatch(word)
+    return len(word) <= at_most and "@" not in word and not known
+
+
+def code_rows(
+    rows: pd.DataFrame,
+    code: Callable[[Iterable[str], str], Mapping[str, str]],
+    *,
+    every: Collection[str] = (),
+    texts: bool = True,
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Put codes in the place of people in a table, and marks in the place of addresses in texts.
+
+    Parameters
+    ----------
+    rows : one of the project's tables
+    code : from people and what their codes begin with to each person's code
+    every : columns of which each id is a person, whatever it looks like; of models only what is an address
+    texts : whether addresses are taken out of what raters read, too
+
+    Returns
+    -------
+    tuple : the table, and column -> what kind of values were replaced in it
+    """
+    rows, human, told = rows.copy(), _human(rows), dict[str, str]()
+    people = {column: _people(column, rows[column], human, column in every) for column in (*PEOPLE, *WRITERS) if column in rows}
+    ids = {column: _addressed(rows[column]) for column in _id_columns(rows)}
+    codes: dict[str, Mapping[str, str]] = {"rater": {}, "writer": {}}
+    for prefix in codes:
+        named = {person for column, found in people.items() for person in found if PEOPLE.get(column, "writer") == prefix}
+        named |= {person for cells in ids.values() for cell in cells for person in EMAIL.findall(cell) if prefix == "writer"}
+        codes[prefix] = code(sorted(named), prefix) if named else {}
+    for column, found in people.items():
+        if found:
+            rows[column] = rows[column].replace({person: codes[PEOPLE.get(column, "writer")][person] for person in found})
+            told[column] = describe_people(found)
+    for column, cells in ids.items():
+        if changed := {cell: now for cell in cells if (now := _without_people(cell, codes["writer"])) != cell}:
+            rows[column] = rows[column].replace(changed)
+            told[column] = KINDS[0][1]
+    for column in [name for name in (*WORDS_OF_PEOPLE, *(READ_TEXTS if texts else ())) if name in rows]:
+        kept = _redacted(column, rows[column], human)
+        if (changed := kept.ne(rows[column]) & rows[column].notna()).any():
+            rows[column], told[column] = kept, f"contacts in {int(changed.sum())} texts"
+            if "flags" in rows and column in WORDS_OF_PEOPLE:
+                rows["flags"] = _flagged(rows["flags"], changed)
+    return rows, told
+
+
+def _human(rows: pd.DataFrame) -> pd.Series:
+    """Tell for each row whether a person judged in it, as far as the table says so."""
+    return rows["rater_kind"] != "model" if "rater_kind" in rows else pd.Series("coder" not in rows, rows.index)
+
+
+def _people(column: str, cells: pd.Series, human: pd.Series, every: bool) -> set[str]:
+    """Find who is to be coded in a column."""
+    if column in WRITERS:  # contestants may have any name, so of them only addresses and ids of platforms are people
+        return {word for word in cells.dropna().unique() if looks_like_person(word, human=False)}
+    theirs = human | (column == "author_id")
+    of_models = {word for word in cells[~theirs].dropna().unique() if looks_like_person(word, human=False)}
+    of_people = {word for word in cells[theirs].dropna().unique() if every or looks_like_person(word)}
+    return of_models | {word for word in of_people if not CODE.fullmatch(word)}
+
+
+def _id_columns(rows: pd.DataFrame) -> list[str]:
+    other = {*PEOPLE, *WRITERS, *WORDS_OF_PEOPLE, *READ_TEXTS}
+    return [name for name in map(str, rows) if name not in other and pd.api.types.is_string_dtype(rows[name])]
+
+
+def _addressed(cells: pd.Series) -> list[str]:
+    """List the ids that hold an address, or may be made of a person's id."""
+    return [cell for cell in cells.dropna().unique() if "@" in cell or PROLIFIC.search(cell)]
+
+
+def _without_people(cell: str, codes: Mapping[str, str]) -> str:
+    """Put codes into an id that was made of addresses, or of writers who are known."""
+    cell = EMAIL.sub(lambda found: codes[found[0]], cell)
+    return PROLIFIC.sub(lambda found: codes.get(found[0], found[0]), cell)
+
+
+def _redacted(column: str, cells: pd.Series, human: pd.Series) -> pd.Series:
+    """Take contacts out of what people wrote, and addresses of mail out of what they read."""
+    if column in WORDS_OF_PEOPLE:
+        return cells.map(redact_contacts, na_action="ignore").astype(cells.dtype).where(human, cells)
+    if column == "turns":
+        return cells.map(lambda turns: [{**turn, "text": EMAIL.sub("[email]", turn["text"])} for turn in turns])
+    return cells.map(lambda text: EMAIL.sub("[email]", text), na_action="ignore").astype(cells.dtype)
+
+
+def _flagged(flags: pd.Series, changed: pd.Series) -> pd.Series:
+    both = zip(flags, changed, strict=True)
+    added = [[*given, "redacted"] if now and "redacted" not in given else given for given, now in both]
+    return pd.Series(added, flags.index, dtype=object)
+
+
+def find_identities(rows: pd.DataFrame, known: Collection[str] = ()) -> dict[str, str]:
+    """Look for people who were left in a table that is to be passed on.
+
+    Parameters
+    ----------
+    rows : the table
+    known : people whom a key file names
+
+    Returns
+    -------
+    dict : column -> what kind of values there are, with how many rows hold one, and never the values
+
+    Examples
+    --------
+    >>> find_identities(pd.DataFrame({"rater": ["ann@example.org", "r2"], "verdict": ["a", "b"]}))
+    {'rater': 'e-mail addresses (1 row)'}
+    """
+    human, sure = _human(rows), [person for person in known if looks_like_person(person)]
+    found: dict[str, str] = {}
+    for column in map(str, rows.columns):
+        texts = rows[column].dropna().map(str)
+        if rows[column].dtype.kind in "biuf" or texts.empty:
+            continue
+        left = {word: _left_in(column, word, sure, known) for word in texts.unique()}
+        people = {word for word in left if column in PEOPLE and looks_like_person(word)}
+        wrong = texts.isin([word for word, is_left in left.items() if is_left])
+        wrong |= texts.isin(people) & human.reindex(texts.index)
+        if n := int(wrong.sum()):
+            found[column] = f"{describe_cells(texts[wrong])} ({n} {'row' if n == 1 else 'rows'})"
+    return found
+
+
+def _left_in(column: str, word: str, sure: Collection[str], known: Collection[str]) -> bool:
+    if column in (*PEOPLE, *WRITERS) and (word in known or PROLIFIC.search(word)):
+        return True
+    if column in WORDS_OF_PEOPLE and redact_contacts(word) != word:
+        return True
+    return bool(EMAIL.search(word)) or any(person in word for person in sure)
+
+
+def find_in_text(text: str, known: Collection[str] = ()) -> str | None:
+    """Say which kind of identity a text holds, if any: an address, or somebody whom a key file names."""
+    if EMAIL.search(text):
+        return "an e-mail address"
+    named = any(person in text for person in known if looks_like_person(person))
+    return "the name or id of somebody in a key file" if named else None
