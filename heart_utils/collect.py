@@ -19,9 +19,19 @@ import sqlalchemy as sa
 
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import ANSWERED, Ledger, calls, check_calls, export_calls, merge_calls
+from heart_utils.calls.ledger import (
+    ANSWERED,
+    Ledger,
+    LedgerError,
+    calls,
+    check_calls,
+    export_calls,
+    ledger_file,
+    merge_calls,
+)
 from heart_utils.calls.models import Model, ModelError, Request, key_fault
-from heart_utils.calls.prices import BudgetError, check_prices, is_paid
+from heart_utils.calls.prices import BudgetError, check_prices, is_paid, price_fault
+from heart_utils.calls.salvage import salvage_ledger
 from heart_utils.extras import MissingExtraError
 from heart_utils.judging.design import DesignError
 from heart_utils.judging.questions import takes_schema
@@ -85,8 +95,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
+    if options.salvage:
+        return _salvage(open_run(recipe.run))
     with closing(recipe.open_ledger()) as ledger:
         return _collect_into(ledger, recipe, options)
+
+
+def _salvage(run: Run) -> int:
+    """Put a new ledger in the place of a damaged one."""
+    file = ledger_file(run)
+    if file is None or not file.is_file():
+        raise LedgerError(f"{file or 'A PostgreSQL server'} is no SQLite ledger: there is nothing to salvage here.")
+    n, damaged = salvage_ledger(file)
+    print(f"{n} whole answers, and what they cost, are in a new ledger {file}. The damaged one is kept as {damaged.name}.")
+    print(f"`make collect RUN={run.folder.name} ARGS=--check` says what is missing; without ARGS it asks for that.")
+    return 0
 
 
 def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -> int:
@@ -96,6 +119,9 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         options.log.touch()  # before anything is paid for
     if options.merge is not None:
         print(f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}.")
+        return 0
+    if options.write_off:
+        print(f"{ledger.write_off():.4f} USD for calls nobody heard the end of count against no budget any more.")
         return 0
     if options.export is not None:
         print(f"{export_calls(ledger, options.export)} calls written to {options.export}.")
@@ -119,12 +145,12 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
     if not recipe.judges:
         print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
     asked_now = [model for model in recipe.models if model.name in set(to_ask["model"])]
-    faults = sorted({fault for model in asked_now if (fault := key_fault(model))})
+    faults = sorted({fault for model in asked_now for check in (key_fault, price_fault) if (fault := check(model))})
     if options.dry_run:
         print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
         return 0
     if faults:
-        raise ModelError(f"Nothing was asked: {'; '.join(faults)}. A model's key is looked for there.")
+        raise ModelError(f"Nothing was asked: {'; '.join(faults)}.")
     budget = recipe.budget_usd if options.budget is None else options.budget
     budget = _settle_money([model for model in asked_now if is_paid(model)], to_ask, budget, options.yes)
     started, origin = time.monotonic(), "live" if asked_now else "replayed"
@@ -142,14 +168,23 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         return _batch(recipe_requests(recipe, histories, replies, comparisons, ledger=ledger), ledger, budget)
     how |= {"scheduler": options.scheduler, "max_concurrency": recipe.max_concurrency}
     tables = {"replies": replies}
+    short: BudgetError | None = None
     for name in STEPS:
-        tables[name] = recipe_step(recipe, name, histories, replies, comparisons, **how)
+        try:
+            tables[name] = recipe_step(recipe, name, histories, replies, comparisons, **how)
+        except BudgetError as error:  # what is free goes on
+            short = short or error
+            continue
         _tell_states(SAID.get(name, name), tables[name], "coder" if name == "codes" else "rater")
-        if name == "scores":  # codes stay in the ledger: chapter 12 writes that table, with those that a program computes
+        if (
+            name == "scores" and short is None
+        ):  # codes stay in the ledger: chapter 12 writes that table, with those that a program computes
             _keep(run, recipe, {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]}, origin)
             # Which form a judge is asked in decides its requests; the ledger notes it, and other ledgers need not agree.
             in_json = [model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"]
             run.record(json_schema={model.name: takes_schema(model, ledger) for model in in_json})
+    if short is not None:
+        raise short
     money = ledger.money()
     spent = f"{money.spent:.4f} USD at list price"
     spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of" if money.unsettled else ""
@@ -161,8 +196,9 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         print(f"{n} calls written to {options.record}.")
     failed = sum(int((table["state"] == "error").sum()) for table in tables.values())
     if failed:
+        again = "; the same command asks for them again" if _asks_again(ledger, replies, used, options.said) else ""
         causes = _causes(used, options.said)
-        print(f"{failed} rows are errors; the same command asks for them again.{causes}", file=sys.stderr)
+        print(f"{failed} rows are errors{again}.{_without_words(replies, ledger)}{causes}", file=sys.stderr)
     return INCOMPLETE if failed else 0
 
 
@@ -179,6 +215,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--check", action="store_true", help="say what is damaged, missing or doubled, and ask nothing")
     parser.add_argument("--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing")
     parser.add_argument("--merge", metavar="PLACE", help="take in another ledger (.sqlite, .jsonl, URL), and ask nothing")
+    parser.add_argument("--salvage", action="store_true", help="make a new ledger of what is whole in a damaged one")
+    parser.add_argument(
+        "--write-off", action="store_true", help="count calls nobody heard the end of against no budget any more"
+    )
     parser.add_argument("--log", metavar="FILE", type=Path, help="add a line of JSON for each call that ends; never words")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     return parser
@@ -340,6 +380,32 @@ def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
     lines += [f"and {more} causes more"] if more > 0 else []
     lines += [words for words in said if "queue was stopped" in words]
     return "".join(f"\n  {line}" for line in lines)
+
+
+def _asks_again(ledger: Ledger, replies: pd.DataFrame, used: pd.DataFrame, said: Sequence[str]) -> bool:
+    """Tell whether some of what failed was a call that failed, or was not made."""
+    unmade = any("queue was stopped" in words for words in said)
+    return unmade or bool((used["status"] == "error").any()) or not _kept_without_words(replies, ledger)
+
+
+def _kept_without_words(replies: pd.DataFrame, ledger: Ledger) -> list[tuple[str, str]]:
+    """List replies that hold no words although their calls were answered: responder, and how the call ended."""
+    failed = replies[(replies["state"] == "error") & replies["call_id"].notna()]
+    ends = ledger.find(list(failed["call_id"]))
+    rows = failed[["responder", "call_id"]].itertuples(index=False)
+    return [(name, ends[key].status) for name, key in rows if key in ends and ends[key].status != "error"]
+
+
+def _without_words(replies: pd.DataFrame, ledger: Ledger) -> str:
+    """Say of which replies another run would get no more."""
+    kept = _kept_without_words(replies, ledger)
+    if not kept:
+        return ""
+    names = ", ".join(sorted({name for name, _ in kept}))
+    return (
+        f" {len(kept)} replies of {names} hold no words although their calls were answered, and are not asked for again: other "
+        f"`options:` for it, such as more `max_tokens` or a lower `reasoning_effort`, ask anew."
+    )
 
 
 def _by_model(used: pd.DataFrame) -> str:

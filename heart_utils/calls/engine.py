@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from heart_utils.calls.batch import collect_batches, submit_batches
 from heart_utils.calls.cluster import run_on_cluster
-from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, open_ledger
+from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, failed, open_ledger
 from heart_utils.calls.local import serve_local
 from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, forgo_records, key_fault, load_litellm
 from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, attempt, marks_in
@@ -233,7 +233,7 @@ def ask_all(
             stacklevel=2,
         )
     again = mode in ("missing", "dry") or (mode == "batch" and damaged)
-    todo = {r.key: r for r in requests if r.key not in recorded or (again and recorded[r.key].status == "error")}
+    todo = {r.key: r for r in requests if r.key not in recorded or (again and failed(recorded[r.key]))}
     missing = list(todo.values())
     if mode == "replay" and missing:
         raise explain_miss(ledger, missing, total=len(requests))

@@ -8,9 +8,12 @@ import os
 import platform
 import re
 import secrets
+import shutil
+import sqlite3
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -18,6 +21,7 @@ from functools import lru_cache, wraps
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import psutil  # type: ignore[import-untyped]
 import sqlalchemy as sa
@@ -25,7 +29,8 @@ import tenacity
 import zstandard
 from sqlalchemy.dialects import postgresql, sqlite
 
-from heart_utils.calls.models import Call, Model, Request
+from heart_utils.calls.models import Call, Model, Request, digest_of, identity_json, other_addresses, request_key
+from heart_utils.calls.outcomes import is_blank
 from heart_utils.extras import extra
 from heart_utils.runs import Run, RunError, open_run, write_atomically
 from heart_utils.settings import read_yaml
@@ -37,6 +42,9 @@ FORMAT = 1  #: The version of a ledger's tables. Another version is refused, nev
 VARIABLE = "HEART_LEDGER"
 SCHEMES = ("sqlite", "postgresql")
 WAIT_S = 60  #: How long a process waits for another one's transaction.
+
+CLOCK = "clock"  #: The row of ``paces`` that holds the latest time at which anybody wrote.
+SET_BACK_S = 1.0  #: A database's clock that is so much behind that was set anew; less is how clocks are kept right.
 
 metadata = sa.MetaData()
 KINDS = {"text": sa.Text, "real": sa.Float, "count": sa.Integer, "bytes": sa.LargeBinary, "flag": sa.Boolean}
@@ -77,8 +85,25 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
         _make_tables(engine, shown)
     except (sa.exc.SQLAlchemyError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise LedgerError(f"The ledger {shown} cannot be opened: {reason}.") from None
+        raise LedgerError(f"The ledger {shown} cannot be opened: {reason}.{_way_on(url, reason)}") from None
     return engine
+
+
+def _way_on(url: sa.URL, reason: str) -> str:
+    """Say what can be done about a ledger that is damaged, or whose disk is full or may not be written."""
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return ""
+    if "malformed" in reason or "not a database" in reason:
+        from heart_utils.calls.salvage import read_whole
+
+        n, run = len(read_whole(Path(url.database)).answers), Path(url.database).parent.name
+        said = f"{n} answers in it are whole. `make collect RUN={run} ARGS=--salvage` puts them into a new ledger"
+        return f" {said}, and keeps the damaged file beside it."
+    if "full" in reason:
+        return f" Make room in {Path(url.database).parent}, and give the same command again."
+    if "readonly" in reason:
+        return " Its folder or file may not be written here: it can be read (ARGS=--check, --export or --dry-run)."
+    return ""
 
 
 def passes(error: BaseException | None) -> bool:
@@ -136,6 +161,12 @@ def _url(run_or_url: str | os.PathLike[str] | Run) -> sa.URL:
     return url
 
 
+def ledger_file(run: Run) -> Path | None:
+    """Name the file of a run's ledger; None where it is on a server."""
+    url = _url(run)
+    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+
+
 def _postgresql(url: sa.URL) -> sa.Engine:
     # A machine that is gone without a word is given up after half a minute, not after the quarter of an hour that TCP takes.
     waits = {"connect_timeout": "10", "tcp_user_timeout": "30000", "keepalives_idle": "30"}
@@ -145,7 +176,9 @@ def _postgresql(url: sa.URL) -> sa.Engine:
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
-    if url.database:
+    if url.database and _is_read_only(Path(url.database)):
+        engine = _reader(url)
+    elif url.database:
         try:
             Path(url.database).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -161,6 +194,9 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     def _settle(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the BEGIN below is ours
         connection.text_factory = _text
+        if engine.get_execution_options().get("reads_only"):
+            connection.execute("PRAGMA query_only=ON")
+            return
         connection.execute("PRAGMA page_size=16384")  # calls take 1 to 3 kB: in pages of 4 kB every other one would waste half
         connection.execute("PRAGMA journal_mode=WAL")  # readers and one writer side by side; survives kill -9
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -170,6 +206,32 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         reads = connection.get_execution_options().get("reads")
         connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
+    return engine
+
+
+def _is_read_only(file: Path) -> bool:
+    """Tell whether a ledger is there that this process may not write: SQLite would want files of its own beside it."""
+    return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
+
+
+def _reader(url: sa.URL) -> sa.Engine:
+    """Open a ledger to read it alone; with a copy, where what was written last lies in a file beside it."""
+    file, copied = Path(url.database or ""), None
+    newest = file.with_name(f"{file.name}-wal")
+    if newest.exists() and newest.stat().st_size:
+        copied = tempfile.TemporaryDirectory(prefix="heart-ledger-")
+        for name in (file, newest):
+            shutil.copy(name, copied.name)
+            Path(copied.name, name.name).chmod(0o600)
+        address = f"file:{quote(str(Path(copied.name, file.name)))}"
+    else:
+        address = f"file:{quote(str(file))}?immutable=1"
+
+    def open_it() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, check_same_thread=False)
+
+    engine = sa.create_engine(url, creator=open_it, execution_options={"reads_only": True})
+    engine.dialect.copied = copied  # type: ignore[attr-defined] # which is there as long as it
     return engine
 
 
@@ -270,11 +332,13 @@ class Ledger:
         self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"  # this process, as other processes see it
         self.used: set[str] = set()  # keys that were looked up
         self.damaged: dict[str, float] = {}  # of answers looked up that are not what was written -> when they were written
+        self.blank: dict[str, float] = {}  # the same of answers that hold no words
         self.patience_s = PATIENCE_S  # so long a step waits for a database that cannot be reached
         self.hurry = threading.Event()  # once set, nothing waits any more
         self.waits: str | None = None  # why a step is waiting now
         self.log: Path | None = None  # gets a line of JSON for each call that ends: never what was asked or answered
         self._heard: dict[str, tuple[float, float, float]] = {}
+        self._other_keys: dict[str, str] | None = None  # key -> the key under which the same is recorded
         self._unsure: set[str] = set()  # keys whose claims may have been committed although they failed
 
     @property
@@ -298,21 +362,59 @@ class Ledger:
 
     def find(self, keys: Sequence[str]) -> dict[str, Call]:
         """Look up calls by their keys; what is only claimed is not there yet, and what is damaged is an error."""
+        found = self._find(keys)
+        others = self._recorded_under(key for key in keys if key not in found)
+        if others:
+            calls_there = self._find(list(others.values()))
+            found |= {key: calls_there[other] for key, other in others.items() if other in calls_there}
+        return found
+
+    def _find(self, keys: Sequence[str]) -> dict[str, Call]:
         unpack, found = zstandard.ZstdDecompressor(), {}
         columns = [calls.c[name] for name in ("key", "answer", "digest", "finished_at", *SEALED)]
         for key, answer, digest, finished_at, *rest in self.rows(sa.select(*columns).where(ANSWERED), keys):
             self.used.add(key)
             self.damaged.pop(key, None)
             try:
-                found[key] = _unpack_call(key, answer, digest, dict(zip(SEALED, rest, strict=True)), unpack)
+                call = _unpack_call(key, answer, digest, dict(zip(SEALED, rest, strict=True)), unpack)
             except (ValueError, TypeError, zstandard.ZstdError):
                 self.damaged[key] = finished_at
-                found[key] = Call(key, "error", error=DAMAGED)
+                call = Call(key, "error", error=DAMAGED)
+            if call.status != "error" and failed(call):
+                self.blank[key] = finished_at
+            found[key] = call
         return found
+
+    def _recorded_under(self, keys: Iterable[str]) -> dict[str, str]:
+        """Find the keys under which the same is recorded, its server's address written in another way."""
+        keys = list(keys)
+        if keys and self._other_keys is None:
+            self._other_keys = self._spell_otherwise()
+        return {key: self._other_keys[key] for key in keys if self._other_keys and key in self._other_keys}
+
+    def _spell_otherwise(self) -> dict[str, str]:
+        """Work out the keys that recorded calls would have, were their servers' addresses written in other ways."""
+        others: dict[str, list[str]] = {}
+        for digest, body in self.rows(sa.select(parts).where(parts.c.body.like('%"api_base"%'))):
+            model = json.loads(body)
+            alike = [identity_json({**model, "api_base": other}) for other in other_addresses(str(model["api_base"]))]
+            others[digest] = [digest_of(identity) for identity in alike]
+        wanted = sa.select(calls.c.key, *(calls.c[name] for name in ("model", "asked", "options", "repeat")))
+        rows = self.rows(wanted.where(ANSWERED, calls.c.model.in_(others))) if others else []
+        return {
+            request_key(other, asked, options, repeat): key
+            for key, model, asked, options, repeat in rows
+            if asked
+            for other in others[model]
+        }
 
     def statuses(self, keys: Sequence[str] | None = None) -> dict[str, str]:
         """Look up only what became of calls, or of all; what is claimed is not there yet."""
-        return dict(self.rows(sa.select(calls.c.key, calls.c.status).where(ANSWERED), keys))
+        wanted = sa.select(calls.c.key, calls.c.status).where(ANSWERED)
+        found = dict(self.rows(wanted, keys))
+        others = self._recorded_under(key for key in keys or () if key not in found)
+        known = dict(self.rows(wanted, list(others.values()))) if others else {}
+        return found | {key: known[other] for key, other in others.items() if other in known}
 
     @_patiently
     def claim(
@@ -333,11 +435,12 @@ class Ledger:
                 self._book(connection, owner, host=_host() if batch is None else BATCH)
                 self._bury(connection)
                 self._give_back(connection, owner, sorted(self._unsure & keys))
-                for key in keys & set(self.damaged):  # unless somebody answered it again since it was read
-                    read = (calls.c.key == key) & (calls.c.finished_at == self.damaged[key])
+                unusable = self.damaged | self.blank
+                for key in keys & set(unusable):  # unless somebody answered it again since it was read
+                    read = (calls.c.key == key) & (calls.c.finished_at == unusable[key])
                     connection.execute(calls.update().where(read).values(status="error", finished_at=-1.0))
                 money, left = self._money_left(connection, requests[0], budget_usd)
-                n_fit = sum(total <= left for total in accumulate(reserves))
+                n_fit = sum(total <= max(left, 0.0) for total in accumulate(reserves))  # what is free always fits
                 claimed = {"status": "claimed", "owner": owner}
                 both = zip(requests[:n_fit], reserves, strict=False)
                 rows = [{**_asked(request), **claimed, "reserved_usd": usd} for request, usd in both]
@@ -357,6 +460,7 @@ class Ledger:
             raise
         self._unsure -= keys
         self.damaged = {key: at for key, at in self.damaged.items() if key not in keys}
+        self.blank = {key: at for key, at in self.blank.items() if key not in keys}
         return Claim(frozenset(won), len(requests) - n_fit, money)
 
     @_patiently
@@ -364,7 +468,7 @@ class Ledger:
         """Reserve money for another attempt at a claimed call; false where its model's budget or the whole does not reach."""
         with self.writing() as connection:
             self._hold_money(connection, request, budget_usd)
-            if usd > self._money_left(connection, request, budget_usd)[1]:
+            if usd > max(self._money_left(connection, request, budget_usd)[1], 0.0):
                 return False
             mine = (calls.c.key == request.key) & (calls.c.status == "claimed")
             connection.execute(calls.update().where(mine).values(reserved_usd=calls.c.reserved_usd + usd))
@@ -375,6 +479,7 @@ class Ledger:
         """Book a place in queues that all processes keep, and tell for how many seconds to wait for it."""
         clock, waits = now(self.engine), list[float]()
         with self.writing() as connection:
+            self._follow_clock(connection)
             for name, seconds in sorted(places.items()):
                 book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
                 behind = {"next_at": _later(paces.c.next_at, clock) + seconds}
@@ -388,6 +493,7 @@ class Ledger:
         hold = upsert(self.engine, paces).values(name=name, next_at=now(self.engine) + seconds)
         later = {"next_at": _later(paces.c.next_at, hold.excluded.next_at)}
         with self.writing() as connection:
+            self._follow_clock(connection)
             connection.execute(hold.on_conflict_do_update(index_elements=["name"], set_=later))
 
     def held(self, names: Sequence[str]) -> dict[str, float]:
@@ -415,6 +521,7 @@ class Ledger:
             if batch_ended is not None:
                 self._give_back(connection, owner)
                 connection.execute(batches.update().where(batches.c.owner == owner).values(status=batch_ended))
+            self._follow_clock(connection)
         for call in answers:
             said: dict[str, Any] = {name: getattr(call, name) for name in LOGGED}
             said |= {"call": call.call_id, "state": call.status}
@@ -469,6 +576,15 @@ class Ledger:
         with self.reading() as connection:
             return self._money(connection)
 
+    @_patiently
+    def write_off(self) -> float:
+        """Forget what calls may have cost whose end nobody heard, since their provider's bill says otherwise; tell how much."""
+        with self.writing() as connection:
+            self._bury(connection)
+            unsettled = self._money(connection).unsettled
+            connection.execute(owners.update().values(unsettled_usd=0.0))
+        return unsettled
+
     def clock(self) -> float:
         """Read the database's clock, in seconds since 1970."""
         return float(self.rows(sa.select(now(self.engine)))[0][0])
@@ -495,7 +611,9 @@ class Ledger:
             with self.engine.connect().execution_options(reads=True) as connection:
                 yield connection
         except sa.exc.DBAPIError as error:
-            raise LedgerError(f"The ledger {self.url} could not be read ({str(error.orig).splitlines()[0]}).") from error
+            reason = str(error.orig).splitlines()[0]
+            way_on = _way_on(self.engine.url, reason)
+            raise LedgerError(f"The ledger {self.url} could not be read ({reason}).{way_on}") from error
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -504,11 +622,28 @@ class Ledger:
             with self.engine.begin() as connection:
                 yield connection
         except sa.exc.DBAPIError as error:
-            said = f"The ledger {self.url} could not be written ({str(error.orig).splitlines()[0]})"
-            raise LedgerError(f"{said}. What was recorded before still stands.") from error
+            reason = str(error.orig).splitlines()[0]
+            way_on = _way_on(self.engine.url, reason)
+            said = f"The ledger {self.url} could not be written ({reason}). What was recorded before still stands.{way_on}"
+            raise LedgerError(said) from error
 
     def _stamp(self, connection: sa.Connection) -> float:
         return float(connection.execute(sa.select(now(self.engine))).scalar_one())
+
+    def _follow_clock(self, connection: sa.Connection) -> None:
+        """Note what time it is; if the database's clock was set back, what waits for a time waits as long as was asked."""
+        clock = self._stamp(connection)
+        its = paces.c.name == CLOCK
+        noted = connection.execute(sa.select(paces.c.next_at).where(its)).scalar_one_or_none()
+        if noted is None:
+            connection.execute(upsert(self.engine, paces).values(name=CLOCK, next_at=clock).on_conflict_do_nothing())
+        elif abs(clock - noted) > SET_BACK_S:
+            mine = connection.execute(paces.update().where(its, paces.c.next_at == noted).values(next_at=clock)).rowcount
+            if mine and clock < noted:  # and no other process has moved them
+                others = paces.update().where(~its)
+                connection.execute(others.values(next_at=paces.c.next_at - (noted - clock)))
+                failed = calls.update().where(calls.c.status == "error", calls.c.finished_at > clock)
+                connection.execute(failed.values(finished_at=clock))  # or the next run would take them for its own
 
     def _execute(self, connection: sa.Connection, insert: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """Write rows of calls, and give the keys of those that were written."""
@@ -621,6 +756,12 @@ def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os
     if seed_file is not None:
         import_calls(ledger, seed_file)
     return ledger
+
+
+def failed(call: Call) -> bool:
+    """Tell whether a recorded call is to be asked again; earlier versions kept answers without words as good ones."""
+    blank = call.status == "ok" and call.logprobs is None and bool(call.text) and is_blank(call.text)
+    return call.status == "error" or blank
 
 
 def _batched() -> sa.ColumnElement[bool]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field
 
@@ -39,6 +40,7 @@ KEY_VALUES = re.compile(
     r"^(sk-|pk-|rk-|xai-|gsk_|hf_|ghp_|AIza|Bearer\s)\S{8,}|^(?=[^ ]*\d)(?=[^ ]*[A-Za-z])[A-Za-z0-9+_=-]{36,}$"
 )
 VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]{2,}$")
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 Positive = Annotated[int, Field(ge=1)]
@@ -78,13 +80,13 @@ class Model:
         """What makes an answer this model's: JSON of its name and its weights, or its address."""
         parts = {"model": self.model, "checksum": self.checksum}
         if self.checksum is None:
-            parts = {"model": self.model, "api_base": self.api_base, "served_id": self.served_id}
-        return _json({name: value for name, value in parts.items() if value is not None})
+            parts = {"model": self.model, "api_base": plain_address(self.api_base), "served_id": self.served_id}
+        return identity_json(parts)
 
     @cached_property
     def identity_digest(self) -> str:
         """A short hash of its identity."""
-        return _digest(self.identity)
+        return digest_of(self.identity)
 
     @property
     def limits_room(self) -> bool:
@@ -111,12 +113,12 @@ class Request:
     @cached_property
     def key(self) -> str:
         """The content hash under which the ledger keeps the call; never of a key, a limit, a price or a time-out."""
-        return _digest("\n".join([*self.digests, str(self.repeat)]), 32)
+        return request_key(*self.digests, self.repeat)
 
     @cached_property
     def digests(self) -> tuple[str, str, str]:
         """Short hashes of the model's identity, the messages and the options: what can change."""
-        return self.model.identity_digest, _digest(self.messages_json()), _digest(_json(self.sampling))
+        return self.model.identity_digest, digest_of(self.messages_json()), digest_of(_json(self.sampling))
 
     @property
     def sampling(self) -> dict[str, Any]:
@@ -206,6 +208,35 @@ def local_model() -> Model:
         max_concurrency=4,
         timeout_s=900.0,  # beside a compile or a parallel test run it slows a hundredfold
     )
+
+
+def plain_address(address: str | None) -> str | None:
+    """Write an address in one way: host in small letters, no slash at the end, no port that goes without saying."""
+    try:
+        scheme, place, path, *rest = urlsplit((address or "").strip())
+    except ValueError:
+        return address
+    usual = {"http": ":80", "https": ":443"}.get(scheme.lower(), "")
+    place = place.lower().removesuffix(usual) if usual else place
+    return urlunsplit((scheme.lower(), place, path.rstrip("/"), *rest)) if address and place else address
+
+
+def other_addresses(address: str) -> list[str]:
+    """List the other ways to write an address: as in a plain one, and the other names of this machine."""
+    plain = plain_address(address) or address
+    host = urlsplit(plain).netloc.partition(":")[0] if "[" not in plain else "[::1]"
+    names = LOOPBACK if host in LOOPBACK else (host,)
+    return [other for name in names if (other := plain.replace(f"//{host}", f"//{name}", 1)) != address]
+
+
+def identity_json(parts: Mapping[str, str | None]) -> str:
+    """Write what makes a model as a ledger keeps it."""
+    return _json({name: value for name, value in parts.items() if value is not None})
+
+
+def request_key(model: str, asked: str, options: str, repeat: int) -> str:
+    """Hash the digests of a request to the key under which a ledger keeps it."""
+    return digest_of("\n".join([model, asked, options, str(repeat)]), 32)
 
 
 def key_fault(model: Model) -> str | None:
@@ -301,5 +332,6 @@ def event_loop(_: int) -> asyncio.AbstractEventLoop:
 _json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _digest(text: str, length: int = 16) -> str:
+def digest_of(text: str, length: int = 16) -> str:
+    """Hash a text shortly."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 from heart_utils.calls.models import Call, Model, Request, load_litellm
 
@@ -58,6 +59,32 @@ def price(model: Model) -> tuple[float, float] | None:
     if model.price_prompt is not None and model.price_completion is not None:
         return model.price_prompt / 1e6, model.price_completion / 1e6
     return _listed(model.model)
+
+
+def price_fault(model: Model) -> str | None:
+    """Say what is wrong with a price of 0 that the settings give a model: litellm lists another, and no server is one's own."""
+    zeros = [name for name in ("price_prompt", "price_completion") if getattr(model, name) == 0]
+    listed = _listed(model.model) if zeros and model.checksum is None else None
+    if listed is None or (model.api_base is not None and not _is_provider(model.api_base)):
+        return None
+    prompt, completion = (1e6 * rate for rate in listed)
+    return (
+        f"{model.name}: {' and '.join(zeros)} is 0, but {model.model} is listed at {prompt:g} and {completion:g} USD for a "
+        f"million tokens. Leave the prices out, or give the address of your own server under this name as api_base"
+    )
+
+
+def _is_provider(address: str) -> bool:
+    """Tell whether an address is that of a provider who sells, and no server of one's own."""
+    known = {urlsplit(known if "://" in known else f"https://{known}").hostname for known in _sellers()}
+    host = (urlsplit(address).hostname or "").lower()
+    return host in known or host.endswith((".openai.azure.com", ".amazonaws.com", ".googleapis.com"))
+
+
+def _sellers() -> list[str]:
+    """List the addresses of providers whose models have a list price."""
+    others = ["api.openai.com", "api.anthropic.com", "openrouter.ai", "api.cohere.com", "api.mistral.ai"]
+    return [*load_litellm().openai_compatible_endpoints, *others]
 
 
 def is_paid(model: Model) -> bool:
@@ -121,9 +148,12 @@ def plan_call(request: Request) -> Call:
 
 
 def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
-    """Refuse a budget that cannot be kept, since nobody knows what a model costs."""
+    """Refuse a budget that cannot be kept, since nobody knows what a model costs or a listed price is said to be 0."""
     if budget_usd is not None and not budget_usd >= 0:
         raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
+    free = sorted({fault for model in models if (fault := price_fault(model))})
+    if free:
+        raise BudgetError(f"{'; '.join(free)}.")
     capped = [model for model in models if budget_usd is not None or model.budget_usd is not None]
     unpriced = sorted({f"{model.name} ({model.model})" for model in capped if price(model) is None})
     if unpriced:

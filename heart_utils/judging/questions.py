@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import Ledger
+from heart_utils.calls.ledger import Ledger, failed
 from heart_utils.calls.models import Call, Model, Request, supports_schema
 from heart_utils.calls.prices import bound, plan_call
 from heart_utils.judging.prompts import Form, Items, Labels, Messages
@@ -170,7 +170,7 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
     while chunk := list(islice(asked, CHUNK)):
         known = ledger.find([request.key for _, request in chunk])  # what is damaged is an error, and asked again
         for who, request in chunk:
-            call = plan_call(request) if request.key not in known or known[request.key].status == "error" else None
+            call = plan_call(request) if request.key not in known or failed(known[request.key]) else None
             takes: tuple[Any, ...] = (0, 0, 0.0, 0.0)
             if call is not None:
                 takes = (call.prompt_tokens, call.completion_tokens, call.cost_usd, bound(request))

@@ -331,6 +331,128 @@ def test_a_queue_that_is_held_is_held_for_all_processes_and_never_for_less(ledge
     assert ledger.held(["rest"])["rest"] == pytest.approx(40, abs=1.0)
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that the database's clock is ahead."""
+    ahead, right = [0.0], database.now
+    monkeypatch.setattr(database, "now", lambda engine: right(engine) + sa.literal(ahead[0], sa.Float))
+    return ahead
+
+
+@pytest.mark.parametrize("ahead", [20 * 60, 3 * 3600])
+def test_a_wait_that_was_noted_while_the_clock_was_ahead_is_as_long_as_was_asked(ledger, clock, ahead):
+    clock[0] = ahead
+    ledger.hold("rest", 8.0)
+    waits = [ledger.book({"pace": 0.5}) for _ in range(4)]
+    clock[0] = 0.0
+    ledger.record([])  # as a process that lives does every five seconds
+    assert another_process(ledger).held(["rest"]) == {"rest": pytest.approx(8.0, abs=1.5)}
+    assert ledger.book({"pace": 0.5}) == pytest.approx(waits[-1] + 0.5, abs=1.5)
+    other = another_process(ledger)
+    other.record([])  # once moved, and no further
+    assert other.held(["rest"])["rest"] == pytest.approx(8.0, abs=2.5)
+
+
+def test_a_clock_that_was_behind_holds_nothing_for_longer(ledger, clock):
+    clock[0] = -20 * 60
+    ledger.hold("rest", 8.0)
+    clock[0] = 0.0
+    assert ledger.held(["rest"]) == {}
+    assert ledger.book({"pace": 0.5}) <= 0.5
+
+
+def test_a_failure_that_was_noted_while_the_clock_was_ahead_is_asked_again_by_the_next_run(ledger, clock):
+    clock[0] = 20 * 60
+    [request] = fill(ledger, ["hello"], status="error", text="")
+    clock[0] = 0.0
+    ledger.record([])
+    time.sleep(0.01)
+    assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
+
+
+SAME_SERVER = [
+    "http://h.example/v1", "http://h.example/v1/", "http://H.Example/v1", "HTTP://h.example:80/v1//", " http://h.example/v1",
+]  # fmt: skip
+THIS_MACHINE = ["http://127.0.0.1:8000/v1", "http://localhost:8000/v1/", "http://[::1]:8000/v1", "http://LOCALHOST:8000/v1"]
+
+
+@pytest.mark.parametrize("ways", [SAME_SERVER, THIS_MACHINE])
+def test_an_address_that_is_written_in_another_way_buys_nothing_anew(tmp_path, ways):
+    for place, one in enumerate(ways):
+        ledger = open_ledger(f"sqlite:///{tmp_path}/{place}.sqlite")
+        recorded = Request(dataclasses.replace(JUDGE, api_base=one), ({"role": "user", "content": "hello"},))
+        ledger.record([Call(recorded.key, "ok", "said")], requests={recorded.key: recorded})
+        with ledger.writing() as connection:  # `claim` notes what models are; `record` does not
+            ledger._insert(connection, database.parts, database._parts_of([recorded]))
+        again = another_process(ledger)
+        for other in ways:
+            request = dataclasses.replace(recorded, model=dataclasses.replace(JUDGE, api_base=other))
+            assert again.find([request.key])[request.key].text == "said"
+            assert again.statuses([request.key]) == {request.key: "ok"}
+        for other in ("http://h.example/v2", "https://h.example/v1", "http://127.0.0.1:8001/v1", "http://h.example/V1"):
+            request = dataclasses.replace(recorded, model=dataclasses.replace(JUDGE, api_base=other))
+            assert again.find([request.key]) == {}
+        again.close()
+        ledger.close()
+
+
+def test_an_answer_that_was_recorded_with_a_slash_before_addresses_were_made_plain_is_found(ledger, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr("heart_utils.calls.models.plain_address", lambda address: address)
+        slashed = Request(dataclasses.replace(JUDGE, api_base=f"{JUDGE.api_base}/"), ({"role": "user", "content": "hello"},))
+        ledger.claim([slashed], [0.0], since=ledger.clock())
+        ledger.record([Call(slashed.key, "ok", "said")])
+    assert slashed.key != ask("hello").key
+    assert another_process(ledger).find([ask("hello").key])[ask("hello").key].text == "said"
+
+
+def test_the_key_of_a_plain_address_is_what_it_was():
+    plain = {"http://127.0.0.1:9/v1": "585ae31b56c582e34c05490ff22e8d1c"}
+    for address, key in plain.items():
+        assert dataclasses.replace(ask("hello"), model=dataclasses.replace(JUDGE, api_base=address)).key == key
+
+
+def test_an_answer_without_words_that_was_kept_as_a_good_one_is_asked_again(ledger):
+    [request] = fill(ledger, ["hello"], text=" \n ")
+    assert database.failed(ledger.find([request.key])[request.key])
+    assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
+
+
+def test_a_ledger_in_a_folder_that_may_not_be_written_can_be_read(ledger, tmp_path, monkeypatch):
+    requests = fill(ledger, ["hello", "there"])
+    keys = [request.key for request in requests]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(database, "_is_read_only", lambda file: True)
+        beside, closed = another_process(ledger), None  # while what was written last lies in a file beside it
+        assert set(beside.find(keys)) == set(keys)
+        beside.close()
+        ledger.close()
+        files = sorted(file.name for file in tmp_path.iterdir())
+        closed = another_process(ledger)
+        assert set(closed.find(keys)) == set(keys)
+        assert check_calls(closed) == []
+        assert export_calls(closed, tmp_path / "calls.jsonl") == 2
+        with pytest.raises(LedgerError, match="could not be written .*readonly.*can be read"):
+            closed.record([])
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["calls.jsonl", *files]
+        closed.close()
+
+
+def test_what_costs_nothing_is_asked_though_the_budget_is_spent(ledger):
+    fill(ledger, ["hello"], cost_usd=2.0)
+    free, paid = ask("free"), ask("paid")
+    assert ledger.claim([free], [0.0], since=ledger.clock(), budget_usd=0.5).won == {free.key}
+    assert ledger.reserve_more(free, 0.0, 0.5)
+    assert ledger.claim([paid], [0.01], since=ledger.clock(), budget_usd=0.5).unfit == 1
+
+
+def test_what_nobody_heard_the_end_of_can_be_written_off(ledger):
+    ledger.record([], 0.25)
+    assert ledger.money().unsettled == pytest.approx(0.25)
+    assert ledger.write_off() == pytest.approx(0.25)
+    assert ledger.money().unsettled == 0
+
+
 def test_the_quick_and_the_slow_are_a_tenth_of_ten_answers_or_more(ledger):
     for n in range(9):
         fill(ledger, [f"w{n}"], total_ms=1000.0 * n)

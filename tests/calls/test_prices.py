@@ -17,6 +17,7 @@ from heart_utils.calls.prices import (
     is_paid,
     plan_call,
     price,
+    price_fault,
     reserve,
     text_bound,
 )
@@ -29,6 +30,35 @@ WEIGHTS = Model("small", "openai/own", checksum="ff")
 
 def ask(model=CHEAP, text="word" * 100, *, stream=False, **options):
     return Request(model, ({"role": "user", "content": text},), options, stream=stream)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"price_prompt": 0, "price_completion": 0},
+            "price_prompt and price_completion is 0, but openai/gpt-4o is listed at 2.5",
+        ),
+        ({"price_prompt": 0, "price_completion": 10}, "price_prompt is 0"),
+        ({"price_prompt": 2.5, "price_completion": 0}, "price_completion is 0"),
+        ({"price_prompt": 0, "price_completion": 0, "api_base": "https://api.openai.com/v1/"}, "is listed at"),
+        ({"price_prompt": 0, "price_completion": 0, "api_base": "https://my.openai.azure.com"}, "is listed at"),
+        ({"price_prompt": 0, "price_completion": 0, "api_base": "http://127.0.0.1:8000/v1"}, None),  # one's own
+        ({"price_prompt": 0, "price_completion": 0, "model": "openai/own"}, None),  # nobody lists it
+        ({"price_prompt": 0, "price_completion": 0, "checksum": "ff"}, None),
+        ({"price_prompt": 1, "price_completion": 1}, None),
+        ({}, None),
+    ],
+)
+def test_a_price_of_zero_for_what_is_listed_as_paid_is_refused(settings, said):
+    model = Model(**{"name": "judge", "model": "openai/gpt-4o", **settings})
+    assert (price_fault(model) is None) == (said is None)
+    for budget_usd in (None, 5.0):
+        if said is None:
+            check_prices([model], budget_usd)
+        else:
+            with pytest.raises(BudgetError, match=said):
+                check_prices([model], budget_usd)
 
 
 @pytest.mark.parametrize(

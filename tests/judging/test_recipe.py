@@ -217,6 +217,24 @@ def test_a_judge_whose_listed_price_is_zero_keeps_everything_from_being_asked(pr
     assert provider.requests == []  # nor for replies, whose price is known
 
 
+@pytest.mark.parametrize("arguments", [[], ["--yes"], ["--yes", "--budget", "5"], ["--budget", "5"]])
+def test_a_price_of_zero_for_a_listed_model_keeps_everything_from_being_asked(
+    project, provider, capsys, monkeypatch, arguments
+):
+    folder, settings = project
+    write(
+        folder, {**settings, "judges": [{"name": "dear", "model": "openai/gpt-4o", "price_prompt": 0, "price_completion": 0}]}
+    )
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    monkeypatch.setenv("OPENAI_BASE_URL", provider.address)
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["mine", "--dry-run"]) == 0
+    assert "Dear: price_prompt and price_completion is 0, but openai/gpt-4o is listed" in capsys.readouterr().out
+    assert main(["mine", "--quiet", *arguments]) == 1
+    assert "Nothing was asked: dear: price_prompt and price_completion is 0" in capsys.readouterr().err
+    assert provider.requests == []
+
+
 def test_the_most_that_a_run_can_cost_is_shown_and_holds_for_a_responder_that_never_stops(project, provider, capsys):
     folder, settings = project
     provider.piece_s = 0.0
