@@ -13,7 +13,12 @@ import numpy as np
 import pandas as pd
 import yaml
 
-__all__ = ["find_identities", "looks_like_person", "redact_contacts"]
+__all__ = ["IdentityError", "find_identities", "looks_like_person", "redact_contacts", "refuse_identities"]
+
+
+class IdentityError(ValueError):
+    """What is to be passed on names people."""
+
 
 # One hyphen may stand in an address, and two in a row separate the parts of an id: c1--ann@example.org--bot.
 _PART = r"\w+(?:-\w+)*"
@@ -159,7 +164,7 @@ def redact_message(message: str) -> str:
     return message
 
 
-def describe_people(people: Collection[str]) -> str:
+def describe_people(people: Iterable[str]) -> str:
     """Say how people were called: by addresses, by ids of a platform, or by names."""
     kind = describe_cells(people)
     return "names" if kind in ("texts", "single words") else kind
@@ -325,7 +330,8 @@ def find_identities(rows: pd.DataFrame, known: Collection[str] = ()) -> dict[str
         wrong = texts.isin([word for word, is_left in left.items() if is_left])
         wrong |= texts.isin(people) & human.reindex(texts.index)
         if n := int(wrong.sum()):
-            found[column] = f"{describe_cells(texts[wrong])} ({n} {'row' if n == 1 else 'rows'})"
+            kind = describe_people(texts[wrong]) if column in PEOPLE else describe_cells(texts[wrong])
+            found[column] = f"{kind} ({n} {'row' if n == 1 else 'rows'})"
     return found
 
 
@@ -337,9 +343,43 @@ def _left_in(column: str, word: str, sure: Collection[str], known: Collection[st
     return bool(EMAIL.search(word)) or any(person in word for person in sure)
 
 
-def find_in_text(text: str, known: Collection[str] = ()) -> str | None:
-    """Say which kind of identity a text holds, if any: an address, or somebody whom a key file names."""
-    if EMAIL.search(text):
-        return "an e-mail address"
-    named = any(person in text for person in known if looks_like_person(person))
-    return "the name or id of somebody in a key file" if named else None
+def refuse_identities(
+    tables: Mapping[str, pd.DataFrame],
+    texts: Mapping[str, str] | None = None,
+    *,
+    known: Collection[str] = (),
+    kept: Collection[str] = (),
+) -> None:
+    """Refuse what would name people where it is passed on; the message names tables, columns and files, and nobody.
+
+    Parameters
+    ----------
+    tables, texts : name -> table; name -> text of a file, or whatever else is written
+    known : people whom a key file names
+    kept : tables whose ids of people stay, as their licence permits
+
+    Raises
+    ------
+    IdentityError : if anybody is left; nothing has been written by then
+
+    Examples
+    --------
+    >>> refuse_identities({"verdicts": pd.DataFrame({"rater": ["ann@example.org"]})})
+    Traceback (most recent call last):
+    heart_utils.identities.IdentityError: People are named in verdicts.rater: e-mail addresses (1 row). ...
+    """
+    faults = []
+    for name, rows in tables.items():
+        found = find_identities(rows, known).items()
+        faults += [f"{name}.{column}: {kind}" for column, kind in found if name not in kept or column not in PEOPLE]
+    sure = [person for person in known if looks_like_person(person)]
+    for name, text in (texts or {}).items():
+        if EMAIL.search(text):
+            faults.append(f"{redact_message(name)}: an e-mail address")
+        elif any(person in text for person in sure):
+            faults.append(f"{redact_message(name)}: somebody whom a key file names")
+    if faults:
+        raise IdentityError(
+            f"People are named in {'; '.join(faults)}. Nothing was written. Load that table again and write it with "
+            f"`run.write`, which put codes in their place, or leave the column out."
+        )

@@ -23,10 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heart_utils.calls.ledger import open_ledger
+from heart_utils.identities import refuse_identities
 from heart_utils.judging.prompts import ProtocolError, load_protocol, load_rubric, prompt_hash
 from heart_utils.ratings.ratings import Ratings, fit_ratings
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.runs import Run, find_root, open_run, strictest_licence, write_atomically
+from heart_utils.runs import Run, find_root, known_people, open_run, strictest_licence, write_atomically
 from heart_utils.tables import TableError, check_table
 
 __all__ = ["PoolError", "Pooled"]
@@ -72,7 +73,10 @@ def pack_run(run: Run, lab: str) -> bytes:
         "responders": responders.loc[_names(verdicts), "responder_kind"].to_dict(),
         "histories": _histories(run, verdicts),
     }
-    table = pa.Table.from_pandas(verdicts.assign(rationale=None), preserve_index=False)
+    packed_rows, said = verdicts.assign(rationale=None), json.dumps(manifest, sort_keys=True, ensure_ascii=False)
+    with_ids = ["verdicts"] if run.manifest.get("tables", {}).get("verdicts", {}).get("ids") == "kept" else []
+    refuse_identities({"verdicts": packed_rows}, {"its manifest": said}, known=known_people(run), kept=with_ids)
+    table = pa.Table.from_pandas(packed_rows, preserve_index=False)
     kept = {**(table.schema.metadata or {}), MANIFEST: json.dumps(manifest, sort_keys=True).encode()}
     packed = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(kept), packed)

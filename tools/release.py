@@ -19,12 +19,23 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import yaml
 
+from heart_utils.identities import looks_like_person, redact_message, refuse_identities
 from heart_utils.ratings.ratings import fit_boards
 from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report.provenance import methods
-from heart_utils.runs import Run, find_root, may_publish, open_run, strictest_licence, write_atomically
+from heart_utils.runs import (
+    Run,
+    find_root,
+    known_people,
+    may_publish,
+    open_run,
+    read_parquet,
+    strictest_licence,
+    write_atomically,
+)
 from tools import current_commit
 from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
 from tools.settings import read_settings
@@ -110,8 +121,8 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
     Raises
     ------
     ReleaseError
-        If the pages are of another commit, or a page or a file holds withheld words; nothing is then
-        left in `out`.
+        If the pages are of another commit, or a page or a file holds withheld words or somebody whom a key file
+        names; nothing is then left in `out`.
     """
     commit, version = current_commit(root), _version(root)
     front = html / "book" / "intro.html"
@@ -134,6 +145,17 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
         for file in packed[:2]
         for leak in find_leaks(read_published(file), withheld)
     ]
+    people = known_people().union(*(known_people(open_run(folder)) for folder in (root / "runs").glob("*") if folder.is_dir()))
+    named = sorted({person for person in people if looks_like_person(person)})
+    listed = (
+        (file.name, name) for file in packed[:2] for name, text in read_published(file) if any(map(text.__contains__, named))
+    )
+    if told := [f"{file}, {redact_message(name)}" for file, name in listed]:
+        for file in packed:
+            file.unlink()
+        raise ReleaseError(
+            f"Somebody whom a key file names stands in: {'; '.join(told[:5])}. Put the code in the place of the name."
+        )
     if leaks:
         for file in packed:
             file.unlink()
@@ -166,9 +188,12 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
     Raises
     ------
     ReleaseError
-        If no table of the run has a licence that lets it be passed on.
+        If no table of the run has a licence that lets it be passed on, or a key file was copied beside them.
+    heart_utils.identities.IdentityError
+        If a table or a file would name people. Nothing is written then.
     """
     run = open_run(root / "runs" / name, create=False)
+    _refuse_keys(run)
     files = sorted(file.relative_to(run.folder) for file in run.folder.rglob("*.parquet"))
     noted = run.manifest.get("tables", {})
     licences = {file: str(noted.get(file.with_suffix("").as_posix(), {}).get("licence", "none stated")) for file in files}
@@ -193,10 +218,30 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
         (folder / "references.bib").write_text(_cited(root, said, noted), encoding="utf-8")
         listed = [f"{file}: {licence if file in kept else f'left out, {licence}'}" for file, licence in licences.items()]
         (folder / "LICENCES.txt").write_text("\n".join(listed) + "\n", encoding="utf-8")
+        tables = {file.with_suffix("").as_posix(): read_parquet(run.folder / file) for file in kept}
+        texts = dict(read_published(folder)) | {"the name of the run or of a table": "\n".join([name, *tables])}
+        with_ids = [table for table in tables if noted.get(table, {}).get("ids") == "kept"]
+        refuse_identities(tables, texts, known=known_people(run), kept=with_ids)
         out.mkdir(parents=True, exist_ok=True)
         archive = out / f"{NAME}-run-{name}.zip"
         zip_folder(folder, archive, prefix=archive.stem, when=0)
     return archive
+
+
+def _refuse_keys(run: Run) -> None:
+    """Refuse a run beside whose tables a key file lies, whatever it is called: whoever copies the folder would pass it on."""
+    for file in sorted(file for file in run.folder.rglob("*") if file.is_file()):
+        place = file.relative_to(run.folder)
+        if file.suffix == ".parquet":
+            is_key = {"code", "person"} <= set(pq.read_schema(file).names)
+        else:
+            with file.open("rb") as opened:
+                is_key = opened.read(11) == b"code,person" and place.parts[0] != "keys"
+        if is_key:
+            raise ReleaseError(
+                f"{place} in the run {run.name!r} is a key file: it says whose each code is. Keep it in keys/ alone, or apart "
+                f"from the run, and delete this copy."
+            )
 
 
 def _methods_of(run: Run) -> str:

@@ -13,8 +13,10 @@ from typing import Any
 
 import pandas as pd
 
+from heart_utils.identities import redact_message
 from heart_utils.people.assignment import StudyError
 from heart_utils.runs import write_atomically
+from heart_utils.sources.files import HALF, is_whole_text
 from heart_utils.tables import TableError, check_table
 
 __all__ = ["QUESTIONS"]
@@ -41,7 +43,7 @@ def read_potato(folder: Path) -> pd.DataFrame:
     states = _load_states(folder)
     if not states:
         raise StudyError(f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?")
-    check_people({str(file): str(state["user_id"]) for file, state in states.items()})
+    check_people({_place(file): str(state["user_id"]) for file, state in states.items()})
     typed = _typing(folder / "project.sqlite")
     pages = []
     for file, state in states.items():
@@ -49,7 +51,7 @@ def read_potato(folder: Path) -> pd.DataFrame:
         answers = _answers(state, history, behaviour)
         if not _agreed(state, history):
             if answers:
-                raise StudyError(f"{file} holds answers of somebody who did not agree to take part. Delete them.")
+                raise StudyError(f"{_place(file)} holds answers of somebody who did not agree to take part. Delete them.")
             continue
         orders = state.get("instance_id_to_presentation_order") or {}
         for item in dict.fromkeys([*state["instance_id_ordering"], *answers]) or [""]:
@@ -96,11 +98,13 @@ def read_answers(file: Path) -> pd.DataFrame:
         raise StudyError(f"{file} holds no answer.")
     rows = rows.map(lambda cell: cell.strip() or None if isinstance(cell, str) else cell)
     rows = rows.rename(columns=lambda name: str(name).strip())
+    if halves := [where for where, row in rows.iterrows() if not is_whole_text(row.tolist())]:
+        raise StudyError(f"{halves[0]}: {HALF}")
     try:
         return check_table("answers", rows.fillna({"dimension": "overall"})).set_index(rows.index)
     except TableError as error:
         called = " The rater is completed_by, left and right are left_reply and right_reply." if file.suffix == ".json" else ""
-        raise StudyError(f"{file.name}: {error}{called}") from None
+        raise StudyError(redact_message(f"{file.name}: {error}{called}")) from None
 
 
 def check_people(names: dict[str, str]) -> None:
@@ -114,11 +118,21 @@ def check_people(names: dict[str, str]) -> None:
             raise StudyError(f"{said}. Give them one spelling, or move the one that does not count away.")
 
 
+def _place(file: Path) -> str:
+    """Name a file of somebody's answers by its folder's place in the alphabet: Potato calls the folder as the person."""
+    answers = file.parent.parent
+    if answers.name != "answers":
+        return str(file)
+    folders = sorted(folder.name for folder in answers.iterdir() if folder.is_dir())
+    return f"{answers}, folder {folders.index(file.parent.name) + 1} of {len(folders)} by name, {file.name}"
+
+
 def _load_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StudyError(f"{file} is not whole JSON ({error}). It was probably cut short; export or copy it again.") from None
+        said = f"{_place(file)} is not whole JSON ({error})"
+        raise StudyError(f"{said}. It was probably cut short; export or copy it again.") from None
 
 
 def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
@@ -127,10 +141,12 @@ def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
     for file in sorted((folder / "answers").glob("*/user_state.json")):
         state = _load_json(file)
         if not isinstance(state, dict) or "user_id" not in state or "instance_id_ordering" not in state:
-            raise StudyError(f"{file} lacks user_id or instance_id_ordering: it is no state of Potato 2.12, or was cut short.")
+            said = f"{_place(file)} lacks user_id or instance_id_ordering"
+            raise StudyError(f"{said}: it is no state of Potato 2.12, or was cut short.")
         for label, _ in itertools.chain.from_iterable((state.get("instance_id_to_label_to_value") or {}).values()):
             if not isinstance(label, dict) or "schema" not in label:
-                raise StudyError(f"{file}: an answer is stored as {label!r}, expected a schema and a name, as by Potato 2.12.")
+                said = f"{_place(file)}: an answer is stored under a {type(label).__name__}"
+                raise StudyError(f"{said}, expected a schema and a name, as by Potato 2.12.")
         states[file] = state
     return states
 
@@ -164,7 +180,7 @@ def _history(file: Path) -> Answered:
         except json.JSONDecodeError as error:
             if number == len(lines):
                 break  # the server was stopped in the middle of a line; the state has what came before
-            raise StudyError(f"{file}, line {number} is not whole JSON ({error}). Copy the file again.") from None
+            raise StudyError(f"{_place(file)}, line {number} is not whole JSON ({error}). Copy the file again.") from None
         if action.get("action_type") in ("add_label", "update_label"):
             word = (str(action["label_name"]), str(action["new_value"]))
             last.setdefault(action["instance_id"], {})[action["schema_name"]] = word
@@ -192,7 +208,7 @@ def _answers(state: dict[str, Any], history: Answered, behaviour: dict[str, Any]
     for item, given in (state.get("instance_id_to_label_to_value") or {}).items():
         answers[item] = {str(label["schema"]): str(value) for label, value in given}
         if len(answers[item]) < len(given):
-            raise StudyError(f"{state['user_id']!r} gave two answers to a question of the page {item!r}; a damaged export.")
+            raise StudyError(f"Somebody gave two answers to a question of the page {item!r}; a damaged export.")
     for item, question, _, value in _last_words(state, history, behaviour):
         answers.setdefault(item, {})[question] = value
     return answers

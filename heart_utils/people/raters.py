@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from heart_utils.identities import redact_contacts
+from heart_utils.identities import redact_contacts, redact_message, show_cell
 from heart_utils.judging.design import digest
 from heart_utils.people.assignment import StudyError
 from heart_utils.people.exports import check_people, read_answers, read_potato
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         imported = import_study(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
         imported.write(run)
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {redact_message(str(error))}", file=sys.stderr)
         return 1
     print(
         f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {len(imported.replies)} replies; "
@@ -217,7 +217,8 @@ def _name(run: Run, source: Path) -> str:
     """Name a study by its folder, and whatever else by its place too: two files may have one name."""
     if source.resolve().parent == (run.folder / "study").resolve():
         return source.name
-    return f"{source.stem}-{digest(os.path.relpath(source.resolve(), run.root))[:8]}"
+    stem = redact_message(source.stem).translate(str.maketrans("", "", "[]"))  # a file may be called as its sender
+    return f"{stem}-{digest(os.path.relpath(source.resolve(), run.root))[:8]}"
 
 
 def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
@@ -255,7 +256,8 @@ def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
 
 def _without(raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, int]:
     if unknown := sorted(set(withdrawn) - set(raters["person"])):
-        raise StudyError(f"Nobody called {unknown[0]!r} took part, so nothing was left out. Look up the names in the study.")
+        said = f"{len(unknown)} of the {len(set(withdrawn))} names to leave out took no part, so nobody was left out"
+        raise StudyError(f"{said}. Look up how they are spelt in the study: capitals and blanks count.")
     out = raters["person"].isin(withdrawn)
     if out.all():
         raise StudyError("Nobody who took part is left to import.")
@@ -271,12 +273,13 @@ def _match_pages(folder: Path) -> pd.DataFrame:
     if len(strange):
         first = strange.iloc[0]
         raise StudyError(
-            f"{len(strange)} answers are to pages that were never shown in this study, first {first['item_id']!r} by "
-            f"{first['person']!r}. Are they from another folder, or was the assignment changed?"
+            f"{len(strange)} answers are to pages that were never shown in this study, first {first['item_id']!r}. Are they "
+            f"from another folder, or was the assignment changed?"
         )
     seats, sitters = answered.groupby("person")["seat"].nunique(), answered.groupby("seat")["person"].nunique()
     if (seats > 1).any():
-        raise StudyError(f"{seats.idxmax()!r} answered pages of {seats.max()} seats; each person was shown those of one.")
+        theirs = ", ".join(sorted(answered.loc[answered["person"] == seats.idxmax(), "seat"].dropna().unique()))
+        raise StudyError(f"Somebody answered pages of {seats.max()} seats ({theirs}); each person was shown those of one.")
     if (sitters > 1).any():
         said = "Did one rater come twice, under two names?"
         raise StudyError(f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. {said}")
@@ -307,7 +310,8 @@ def _rated(folder: Path, pages: pd.DataFrame, asked: Mapping[str, Any]) -> pd.Da
     odd = rated[rated["choice"].notna() & ~rated["choice"].isin(list(SIDES))]
     if len(odd):
         first = odd.iloc[0]
-        raise StudyError(f"The page {first['item_id']!r} has the side {first['choice']!r}, expected A, B or tie.")
+        side = show_cell("choice", first["choice"])
+        raise StudyError(f"The page {first['item_id']!r} has the side {side}, expected A, B or tie.")
     turned = rated["order"].map({"ab": "ba", "ba": "ab"})
     rated = rated.assign(
         choice=rated["choice"].map(SIDES), order=rated["order"].mask(rated["swapped"], turned), dimension=rated["question"]
@@ -318,7 +322,7 @@ def _rated(folder: Path, pages: pd.DataFrame, asked: Mapping[str, Any]) -> pd.Da
 
 def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
     """Find the comparison that each answer of a file is about."""
-    check_people({f"{name}, as {person!r}": person for person in answers["rater"].unique()})
+    check_people({str(where): person for where, person in answers["rater"].drop_duplicates().items()})
     ab, a, b = comparisons["order"] == "ab", comparisons["reply_a"], comparisons["reply_b"]
     # The run's own come first, and no study imported since takes their place.
     shown = comparisons.assign(left=a.where(ab, b), right=b.where(ab, a)).drop_duplicates(["left", "right"])
@@ -336,7 +340,7 @@ def _refuse_second_answers(rows: pd.DataFrame) -> None:
     key = ["person", "pair_id", "dimension"]
     twice = rows[rows.duplicated(key, keep=False)].sort_values(key, kind="stable")
     if len(twice):
-        both = f"first {' and '.join(twice['where'].head(2))}, both by {twice['person'].iloc[0]!r}"
+        both = f"first {' and '.join(twice['where'].head(2))}, both by one person"
         raise StudyError(f"{len(twice)} verdicts are second answers to one comparison, {both}. Remove one of each two.")
 
 

@@ -19,12 +19,13 @@ from markupsafe import Markup
 from heart_utils import __version__
 from heart_utils.extras import MissingExtraError, extra
 from heart_utils.gate import MODES, Comparison, GateError, compare_anytime, compare_responders
+from heart_utils.identities import redact_message, refuse_identities
 from heart_utils.ratings.verdicts import combine_orders, is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.report.gate_calibration import LEAST_LABELS, check_calibration, decide_nothing
-from heart_utils.runs import RunError, find_home, open_run, write_atomically
+from heart_utils.runs import RunError, find_home, known_people, open_run, write_atomically
 from heart_utils.sources.files import SUFFIXES, read_file
 from heart_utils.tables import empty_table
 
@@ -144,11 +145,12 @@ def _find(asked: str, run: str | None, protocol: str | None) -> Side:
     if file := VOTE_FILE.match(asked):
         path = Path(file[1]).expanduser().resolve()
         if path.is_file() or run is None:
-            verdicts = read_file("verdicts", path)
+            verdicts = read_file("verdicts", path, {"keep_ids": True})  # of judges alone: people's rows are left out below
             who = {"responder_kind": "source", "simulated": is_simulated(verdicts)}  # a person or a model: nobody said
             responders = pd.DataFrame({"responder": sorted({*verdicts[SIDES].to_numpy().flat}), **who})
             tables = {**{table: empty_table(table) for table in TABLES}, "verdicts": verdicts, "responders": responders}
-            return _judged(Side(path.name, f"the file {path.name}", path, tables, file[2] or ""), protocol)
+            name = redact_message(path.name)
+            return _judged(Side(name, f"the file {name}", path, tables, file[2] or ""), protocol)
     here, responder = (None if run is None else open_run(run, create=False)), asked
     if here is None or not here.has("responders") or asked not in set(here.read("responders")["responder"]):
         for colon in reversed([found.start() for found in re.finditer(":", asked)]):
@@ -253,6 +255,7 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 def report_text(comparison: Comparison, name: str, note: str = "") -> str:
     """Fill one of the templates ``gate.html``, ``gate.xml`` and ``gate.md``; only the first draws, and needs matplotlib."""
     table, said = comparison.table, _words(comparison)
+    _refuse_people(comparison, note)
     drop, low, high = (table[column].map("{:.1f}".format).replace("nan", "n/a") for column in ("drop", "drop_low", "drop_high"))
     shown = {
         "dimension": table["dimension"],
@@ -268,6 +271,12 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
     how["figure"] = Markup(_figure(comparison)) if name.endswith(".html") else ""
     rows = table[["dimension", "outcome", "message"]].to_dict("records")
     return fill_page(name, gate=comparison, said=said, note=note, rows=rows, shown=pd.DataFrame(shown).astype(str), **how)
+
+
+def _refuse_people(comparison: Comparison, note: str) -> None:
+    """Refuse to report on somebody by an address or an id, before the first file is written."""
+    names = {"the note": note, "the baseline": comparison.baseline, "the candidate": comparison.candidate}
+    refuse_identities({"ratings": comparison.ratings, "the gate": comparison.table}, names, known=known_people())
 
 
 def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
@@ -331,6 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         sides = read_sides(asked.baseline, asked.candidate, protocol=asked.protocol)
         found, sides = _decide(sides, asked)
+        _refuse_people(found, sides.note)
         code, answer = EXITS[found.outcome]
         if asked.out:
             write_reports(found, asked.out, note=sides.note)
@@ -343,7 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said["dimensions"] = json.loads(found.table.to_json(orient="records"))
             write_atomically(asked.json, f"{json.dumps(said, indent=1, ensure_ascii=False)}\n".encode())
     except (ValueError, OSError, MissingExtraError) as error:
-        print(f"heart-gate: {error}", file=sys.stderr)
+        print(f"heart-gate: {redact_message(str(error))}", file=sys.stderr)
         return BAD_INPUT
     print(f"{answer}: {found.candidate} against {found.baseline}")
     print(*(f"  {message}" for message in found.table["message"]), sides.note, sep="\n")

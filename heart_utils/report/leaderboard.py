@@ -17,11 +17,12 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.extras import MissingExtraError, extra
+from heart_utils.identities import refuse_identities
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html, fill_page
 from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
-from heart_utils.runs import csv_text, write_atomically
+from heart_utils.runs import csv_text, known_people, write_atomically
 from heart_utils.scores import weigh_scores
 from heart_utils.tables import check_table
 
@@ -76,6 +77,7 @@ def leaderboard_html(
     1
     """
     rows = leaderboard_rows(ratings)
+    refuse_identities({"ratings": rows}, {"the title": title}, known=known_people())
     files = [(ending, mime, base64.b64encode(text.encode()).decode()) for ending, mime, text in _as_text(rows, title)]
     return fill_page("leaderboard.html", title=title, whole_page=whole_page, files=files, boards=_boards(rows), heads=HEADINGS)
 
@@ -110,6 +112,7 @@ def write_leaderboard(
     """
     table = ratings_table(ratings)
     rows = leaderboard_rows(table)
+    refuse_identities({"ratings": rows}, {"the title": title, "the folder": str(folder)}, known=known_people())
     contents = {ending: content for ending, _, content in _as_text(rows, title)}
     contents["html"] = leaderboard_html(table, title=title)
     level, words = f"{table['ci_level'].max():.0%}", {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)}

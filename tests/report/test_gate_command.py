@@ -106,3 +106,24 @@ def test_the_workflow_to_copy_needs_no_makefile_and_runs_the_command_with_option
         main(["--help"])
     known = capsys.readouterr().out
     assert all(option in known for option in re.findall(r"--[a-z-]+", command))
+
+
+def test_a_contestant_with_an_address_is_in_no_report_and_on_no_terminal(folder, tmp_path, capsys):
+    one, other = tmp_path / "old_ann@example.org.csv", tmp_path / "new.csv"
+    one.write_text((folder / "old.csv").read_text())
+    other.write_text((folder / "worse.csv").read_text().replace("new", "ben@example.org"))
+    asked = [str(one), str(other), "--json", str(tmp_path / "gate.json"), "--out", str(tmp_path / "out")]
+    assert main(asked) == 2
+    said = capsys.readouterr()
+    assert "People are named in ratings.responder: e-mail addresses" in said.err
+    assert "@" not in said.out + said.err
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "gate.json").exists()
+
+
+def test_a_file_that_is_called_as_its_sender_is_named_without_the_address(folder, tmp_path, capsys):
+    one = tmp_path / "old_ann@example.org.csv"
+    one.write_text((folder / "old.csv").read_text())
+    assert main([str(one), str(folder / "worse.csv"), "--markdown", str(tmp_path / "gate.md")]) == 1
+    assert "[email]" in (tmp_path / "gate.md").read_text()
+    assert "@" not in (tmp_path / "gate.md").read_text() + capsys.readouterr().out

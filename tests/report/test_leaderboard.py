@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from heart_utils.identities import IdentityError
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
 from heart_utils.report.figures import plot_boards, plot_intervals, plot_leaderboard
 from heart_utils.report.leaderboard import _plus_minus, leaderboard_html, leaderboard_rows, write_leaderboard
@@ -206,3 +207,22 @@ def test_figures_for_a_paper_hold_truetype_letters_in_two_widths_and_are_the_sam
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     write_leaderboard(ratings, tmp_path)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("column", "person"), [("rater", "ann@example.org"), ("responder", "ann@example.org"), ("rater", "Anna Schmidt")]
+)
+def test_a_leaderboard_that_names_people_is_refused_by_column_and_nothing_is_written(column, person, ratings, tmp_path):
+    table = ratings.drop_duplicates(["dimension", "responder"]).assign(rater_kind="human")
+    table[column] = table[column].where(table[column] != table[column].iloc[0], person)
+    with pytest.raises(IdentityError, match=f"ratings.{column}: ") as caught:
+        write_leaderboard(table, tmp_path / "board")
+    assert person not in str(caught.value)
+    assert not (tmp_path / "board").exists()
+    with pytest.raises(IdentityError):
+        leaderboard_html(table)
+
+
+def test_a_title_with_an_address_is_refused(ratings, tmp_path):
+    with pytest.raises(IdentityError, match="the title: an e-mail address"):
+        write_leaderboard(ratings, tmp_path, title="By ann@example.org")

@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from gate_case import THETA, write_run
 
+from heart_utils.identities import IdentityError
 from heart_utils.judging.prompts import load_rubric
 from heart_utils.runs import open_run
 from tools import pool
@@ -133,3 +134,17 @@ def test_the_commands_pack_and_join(two_labs, tmp_path, capsys):
     assert set(run.manifest["pooled"]) == {"Lab a", "Lab b"}
     assert main(["join", str(two_labs[0])]) == 2
     assert "One file is no pool" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("column", "person"), [("rater", "ann@example.org"), ("group", "votes of ann@example.org")])
+def test_verdicts_that_name_people_are_not_packed(column, person, tmp_path, served):
+    run = write_run(tmp_path / "a", THETA)
+    run.read("verdicts").assign(**{column: person}).to_parquet(run.folder / "verdicts.parquet")
+    with pytest.raises(IdentityError, match=f"verdicts.{column}: e-mail addresses .*Nothing was written") as caught:
+        pack_run(run, "Lab a")
+    assert person not in str(caught.value)
+
+
+def test_a_lab_that_is_named_by_an_address_is_refused(tmp_path, served):
+    with pytest.raises(IdentityError, match="its manifest: an e-mail address"):
+        pack_run(write_run(tmp_path / "a", THETA), "ann@example.org")

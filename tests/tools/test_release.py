@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from heart_utils.runs import find_root, open_run
+from heart_utils.identities import IdentityError
+from heart_utils.runs import code_people, find_root, open_run
 from heart_utils.sources.load import load_verdicts
 from tools import current_commit
 from tools.leak import Withheld
@@ -208,3 +209,68 @@ def test_a_run_of_ones_own_is_archived_with_what_its_licences_allow_and_what_to_
     assert "davidson1970ties" not in held["references.bib"]
     before = archive.read_bytes()
     assert pack_run(tmp_path, "mine", tmp_path / "out").read_bytes() == before
+
+
+@pytest.fixture
+def votes_run(tmp_path):
+    """A run of one's own whose verdicts may be passed on, in a project of its own."""
+    for file in ("CITATION.cff", "book/references.bib"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text((find_root() / file).read_text(encoding="utf-8"), encoding="utf-8")
+    run = open_run(tmp_path / "runs" / "mine")
+    run.write("verdicts", load_verdicts("mtbench").drop_duplicates("comparison_id").head(40))
+    run.record(tables={"verdicts": {"licence": "CC-BY-4.0"}})
+    return run
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"rater": "ann@example.org"}, "verdicts.rater: e-mail addresses .40 rows."),
+        ({"rater": "Anna Schmidt", "rater_kind": "human"}, "verdicts.rater: names .40 rows."),
+        ({"rationale": "my id is 5f3c1b2a9d8e7f6a5b4c3d2e"}, "verdicts.rationale: texts .40 rows."),
+        ({"group": "asked by ann@example.org"}, "verdicts.group: e-mail addresses .40 rows."),
+    ],
+)
+def test_a_table_that_still_names_people_is_refused_by_column_and_nothing_is_left(change, told, votes_run, tmp_path):
+    votes_run.read("verdicts").assign(**change).to_parquet(votes_run.folder / "verdicts.parquet")  # as an older version did
+    with pytest.raises(IdentityError, match=told) as caught:
+        pack_run(tmp_path, "mine", tmp_path / "out")
+    assert not any(value in str(caught.value) for value in change.values() if value != "human")
+    assert not (tmp_path / "out").exists()
+
+
+def test_ids_that_a_licence_lets_stay_are_packed(votes_run, tmp_path):
+    rows = votes_run.read("verdicts").assign(rater="Anna Schmidt", rater_kind="human")
+    votes_run.write("verdicts", rows, keep_ids=True)
+    assert pack_run(tmp_path, "mine", tmp_path / "out").is_file()
+
+
+@pytest.mark.parametrize("name", ["people.csv", "study/old.csv", "verdicts/whose.parquet", "notes.txt"])
+def test_a_run_into_which_its_key_file_was_copied_is_refused(name, votes_run, tmp_path):
+    key = votes_run.folder / "keys" / "people.csv"
+    code_people(["ann@example.org"], key)
+    assert pack_run(tmp_path, "mine", tmp_path / "out").is_file()
+    (tmp_path / "out" / "heart-in-the-open-run-mine.zip").unlink()
+    copy = votes_run.folder / name
+    copy.parent.mkdir(exist_ok=True)
+    pd.read_csv(key).to_parquet(copy) if copy.suffix == ".parquet" else copy.write_bytes(key.read_bytes())
+    with pytest.raises(ReleaseError, match=f"{name} in the run 'mine' is a key file"):
+        pack_run(tmp_path, "mine", tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_settings_and_a_manifest_are_looked_through_too(votes_run, tmp_path):
+    code_people(["Anna Schmidt"], votes_run.folder / "keys" / "people.csv")
+    votes_run.record(notes="Votes were gathered by Anna Schmidt.")
+    with pytest.raises(IdentityError, match="manifest.json: somebody whom a key file names"):
+        pack_run(tmp_path, "mine", tmp_path / "out")
+
+
+def test_a_release_of_the_book_names_nobody_whom_a_key_file_names(checkout):
+    code_people(["Anna Schmidt"], checkout.root / "runs" / "mine" / "keys" / "people.csv")
+    checkout.write("build/html/index.html", "<p>Anna Schmidt voted for a.</p>")
+    with pytest.raises(ReleaseError, match="1.2.0-book.zip, .*index.html. Put the code") as caught:
+        pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+    assert "Schmidt" not in str(caught.value)
+    assert not list(checkout.out.iterdir())
