@@ -26,8 +26,10 @@ NAMES = {
     "heart_tables": "HEART's files", "esconv": "ESConv", "esconv_tables": "ESConv", "heartbench": "HeartBench",
     "heartbench_points": "HeartBench",
 }  # fmt: skip
-ROLE = re.compile(rf"\{{({'|'.join(KINDS)})\}}`")
+ROLE = re.compile(rf"\{{({'|'.join(KINDS)})\}}`([^`]*)`")
 GLUED = re.compile(r"\{glue[^}]*\}`(?:[./]*notebooks/(\w+)\.ipynb::)?([^`:]+)")
+
+LEGEND = "{ref}`what these chips mean <chips>`"
 
 Kinds = dict[str, list[str]]
 """Kind -> the data sets that were measured, where it is that."""
@@ -129,7 +131,8 @@ def chips(kinds: Kinds) -> str:
 def check_chips(text: str, glued: Mapping[str, Mapping[str, Kinds]], page: str) -> None:
     """Refuse a chip in a paragraph whose numbers rest on something else."""
     for paragraph in re.split(r"\n\s*\n|\n(?=- )", text):
-        said = set(ROLE.findall(paragraph))
+        named = dict(ROLE.findall(paragraph))
+        said = set(named)
         if not said:
             continue
         numbers = {key: glued.get(chapter or page, {}).get(key, {}) for chapter, key in GLUED.findall(paragraph)}
@@ -140,11 +143,23 @@ def check_chips(text: str, glued: Mapping[str, Mapping[str, Kinds]], page: str) 
                 f"{page}: a paragraph is marked {', '.join(sorted(said))}, and "
                 f"{'; '.join(wrong) or f'its numbers rest on {chr(44).join(sorted(rest_on))}'}: {paragraph[:80]!r}"
             )
+        known = {name for kinds in numbers.values() for name in kinds.get("measured", [])}
+        others = set(named.get("measured", "-").split(", ")) - known - {"-"}
+        if known and others:
+            raise NotebookError(
+                f"{page}: a paragraph is marked as measured on {', '.join(sorted(others))}, and its numbers rest on "
+                f"{', '.join(sorted(known))}: {paragraph[:80]!r}"
+            )
 
 
 def _mark_headings(cells: list[dict[str, Any]], name: str, shown: Mapping[int, Kinds]) -> None:
-    """Write chips below each heading whose section shows something, and the strip below the title."""
+    """Write chips below each heading whose section shows something, and the strip below the title.
+
+    The strip also names the sections whose words carry a chip: a sentence may rest on what no figure of its section shows.
+    """
     found: list[tuple[int, int, int, Kinds]] = []  # cell, line, level, what its section rests on
+    in_text: dict[int, set[str]] = {}  # number of a section -> kinds of the chips in its text
+    n_sections = 0
     for number, cell in enumerate(cells):
         if cell["cell_type"] == "markdown":
             fenced = False
@@ -152,6 +167,8 @@ def _mark_headings(cells: list[dict[str, Any]], name: str, shown: Mapping[int, K
                 fenced ^= line.startswith("```")
                 if not fenced and (heading := re.match(r"(#{1,3}) ", line)):
                     found.append((number, place, len(heading[1]), {}))
+                    n_sections += len(heading[1]) == 2
+                in_text.setdefault(n_sections, set()).update(kind for kind, _ in ROLE.findall(line))
         elif number in shown:
             open_ = len(found)
             depth = 4
@@ -173,13 +190,15 @@ def _mark_headings(cells: list[dict[str, Any]], name: str, shown: Mapping[int, K
             count, above = count + 1, kinds
             label = f"{name.replace('_', '-')}-part-{count}"
             added.append((number, place, f"({label})="))
-            for kind in kinds if "Exercises" not in lines[number][place] else ():
+            for kind in {*kinds, *in_text[count]} if "Exercises" not in lines[number][place] else ():
                 sections.setdefault(kind, []).append(f"{{ref}}`{chapter}.{count} <{label}>`")
         if level > 1 and kinds and (level == 2 or kinds != above):
             added.append((number, place + 1, f"\n:::{{container}} heart-evidence\n{chips(kinds)}\n:::\n"))
     if found and sections:
         said = " ".join(f"{chips({kind: []})} {', '.join(sections[kind])}" for kind in KINDS if kind in sections)
-        added.append((found[0][0], found[0][1] + 1, f"\n:::{{container}} heart-strip\nThis chapter rests on {said}\n:::\n"))
+        added.append(
+            (found[0][0], found[0][1] + 1, f"\n:::{{container}} heart-strip\nThis chapter rests on {said} ({LEGEND})\n:::\n")
+        )
     for number, place, text in sorted(added, reverse=True):
         lines[number].insert(place, text)
     for cell, its in zip(cells, lines, strict=True):

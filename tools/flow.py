@@ -22,6 +22,9 @@ DRAWS = {"normal", "standard_normal", "binomial", "poisson", "uniform", "beta", 
 RESAMPLE = {"check_saving"}
 """Functions beside the simulations that draw from the rows which they get and invent none."""
 
+ASSUMED = {"BEHAVIOURS", "study_cost"}
+"""Settings of simulated raters, and what is calculated from settings alone: nothing of it was measured."""
+
 
 class Flow:
     """Follow what names rest on, cell after cell.
@@ -127,6 +130,8 @@ class Flow:
         if isinstance(node, ast.NamedExpr):
             self._bind(node.target, node.value, sure=False)
         if isinstance(node, ast.Name):
+            if self.imported.get(node.id, "").rpartition(".")[2] in ASSUMED:
+                return {"simulated"}
             return {self._in(node.id, "run")} if node.id in self.runs else self.rests.get(node.id, set())
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.runs:
             return set()  # its name or its folder
@@ -168,8 +173,11 @@ class Flow:
         draws = home.startswith("heart_utils.simulate.") and not called[0].isupper() and called not in RESAMPLE
         if draws or called.startswith("simulate_") or home == "heart_utils.report.kept.kept":
             return {"simulated"}  # whatever its settings were taken from
-        if called in DRAWS and (_base(call.func) or "").startswith("rng"):
-            return {"simulated"}
+        if called in DRAWS and isinstance(call.func, ast.Attribute):
+            drawn_by = call.func.value  # a generator by its name, or made in the same breath
+            made_here = isinstance(drawn_by, ast.Call) and _called(drawn_by) in ("estimate_rng", "default_rng")
+            if made_here or (_base(call.func) or "").startswith("rng"):
+                return {"simulated"}
         if home == "heart_utils.sources.heartbench.load_rubric":
             return {"measured/heartbench_points"}  # they come with the project, the questions do not
         if home.startswith("heart_utils.sources") and called.startswith("load_"):

@@ -91,6 +91,9 @@ def test_a_set_that_is_not_at_hand_leaves_what_took_its_place(run):
     [
         (["quoted = pd.read_csv(find_root() / 'data' / 'published' / 'effects.csv')", "quoted"], {"quoted"}),
         (["rng = make(); x = rng.normal(size=9)", "x.mean()"], {"simulated"}),
+        (["x = estimate_rng(seed, 'power').binomial(24, 0.5)", "x.mean()"], {"simulated"}),
+        (["from heart_utils.simulate.study import BEHAVIOURS", "BEHAVIOURS['coin']"], {"simulated"}),
+        (["from heart_utils import study_cost", "study_cost(280, load=9)"], {"simulated"}),
         (["x = rng.permutation(votes)", "x"], {"public/verdicts/mtbench"}),
         (["def share(rows):\n    return own.read('scores')", "share(1)"], {"scores"}),
         (["a, b = own.read('scores'), 1", "b"], set()),
@@ -128,6 +131,27 @@ def test_the_strip_and_the_headings_name_each_kind_and_where_it_is(run):
     assert "{simulated}`-`\n:::" in drawn
     assert "container" not in limits
     assert "public/verdicts/mtbench: MT-Bench" in tables
+
+
+def test_the_strip_names_a_section_whose_words_alone_carry_a_chip_and_not_the_exercises(run):
+    cells = [
+        words("(who)=\n# Who? {demo}`-`"),
+        cell(SETUP),
+        words("## Votes"),
+        figure("plot(votes)"),
+        words("## Benches\n\nIn 95 % of studies. {simulated}`-`"),
+        words("## Exercises\n\nA digest says so. {quoted}`-`"),
+    ]
+    mark_chapter(cells, "02_who", run)
+    strip = cells[0]["source"].splitlines()[4]
+    assert "{measured}`-` {ref}`2.1 <02-who-part-1>` {simulated}`-` {ref}`2.2 <02-who-part-2>` (" in strip
+    assert "{quoted}" not in strip
+
+
+def test_a_chip_in_the_text_names_no_other_study_than_its_numbers_rest_on(run):
+    cells = [words("# Who?\n\n{glue:text}`n:d` votes. {measured}`Moore et al.`"), cell(SETUP + "glue('n', len(votes))")]
+    with pytest.raises(NotebookError, match=r"marked as measured on Moore et al\., and its numbers rest on MT-Bench"):
+        mark_chapter(cells, "02_who", run)
 
 
 def test_a_chip_in_the_text_must_say_what_the_numbers_beside_it_rest_on(run):
