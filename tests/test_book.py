@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from bs4 import BeautifulSoup
 
 from heart_utils.runs import find_root
 
@@ -74,6 +75,30 @@ def test_every_chapter_says_what_it_rests_on_and_leads_there(pages):
         assert strip, page
         assert re.search(r'class="heart-chip heart-\w+".*?<a class="reference internal" href="#', strip[0], re.DOTALL), page
         assert "SIMULATED:" not in text, page
+
+
+def test_the_line_below_a_title_names_each_kind_of_evidence_and_each_section_that_shows_it(pages):
+    for page in (page for page in pages if page.parent.name == "notebooks"):
+        top = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser").select_one("article section")
+        listed, kind = set(), None
+        for part in top.select(".heart-strip .heart-chip, .heart-strip a.internal"):
+            if "heart-chip" in part["class"]:
+                kind = part["class"][-1]
+            elif part.get_text()[0].isdigit():
+                listed.add((kind, part.get_text()))
+        shown = {
+            (chip["class"][-1], section.find("h2").get_text().split()[0].rstrip("."))
+            for section in top.find_all("section", recursive=False)
+            if "Exercises" not in section.find("h2").get_text()
+            for chip in section.select(".heart-chip")
+        }
+        assert shown == listed, page.stem
+
+
+def test_the_index_of_the_search_is_loaded_on_the_page_of_the_search_and_on_no_other(pages):
+    assert pages
+    loads = [page.name for page in HTML.glob("*.html") if re.search(r"<script[^>]*searchindex\.js", page.read_text("utf-8"))]
+    assert loads == ["search.html"]
 
 
 def test_nearly_every_figure_and_table_has_a_chip(pages):

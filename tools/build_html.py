@@ -73,7 +73,7 @@ def build_html(stage: Path, html: Path) -> None:
         text = page.read_text(encoding="utf-8").replace(BUILT_ON, words)
         for kind, script in UNUSED.items():
             if kind != page.stem:
-                text = re.sub(rf"\s*<script[^>]*/{script}\.js[^>]*></script>", "", text)
+                text = re.sub(rf'\s*<script[^>]*["/]{script}\.js[^>]*></script>', "", text)
         shown.update(PICTURE.findall(text))
         page.write_text(text, encoding="utf-8")
     for picture in (part / "_images").glob("*"):

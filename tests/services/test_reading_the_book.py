@@ -187,6 +187,33 @@ def test_on_a_phone_no_chapter_scrolls_sideways_and_each_figure_is_on_the_screen
     context.close()
 
 
+# Each table that scrolls sideways in its box.
+CUT = """() => [...document.querySelectorAll("article table")].filter((table) => table.checkVisibility())
+  .map((table) => [table, table.closest(".heart-scroll, .pst-scrollable-table-container, .output") ?? table.parentElement])
+  .filter(([table, box]) => !table.matches(".heart-filter") && box.scrollWidth > box.clientWidth + 1)
+  .map(([table, box]) => (table.closest("figure")?.id ?? table.id) + ": " + box.scrollWidth + " in " + box.clientWidth)"""
+
+
+def test_on_a_wide_screen_each_table_of_a_chapter_is_whole(pages, chromium):
+    context = chromium.new_context(viewport={"width": 1400, "height": 900})
+    context.set_default_timeout(PATIENCE)
+    tab = context.new_page()
+    faults = []
+    for page in (page for page in pages if page.parent.name == "notebooks"):
+        tab.goto(page.as_uri(), wait_until="load")
+        faults += [(page.name, fault) for fault in tab.evaluate(CUT)]
+    assert faults == []
+    tab.goto((HTML / "notebooks" / "04_can_judges_be_trusted.html").as_uri(), wait_until="load")
+    tab.add_style_tag(content="#tab-self-preference :is(td, th) { padding-inline: 0.6rem !important }")
+    assert [fault.split(":")[0] for fault in tab.evaluate(CUT)] == ["tab-self-preference"]  # such a table is found
+    context.close()
+
+
+@pytest.mark.parametrize("name", ["genindex.html", "py-modindex.html", "search.html", "book/intro.html"])
+def test_a_page_runs_its_scripts_without_an_error(visit, name):
+    assert visit(name).errors == []
+
+
 def press_to(page, element):
     """Press Tab until an element holds the focus, as somebody does who has no mouse."""
     for _ in range(40):
