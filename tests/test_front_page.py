@@ -45,7 +45,7 @@ HOLDS = {
         at("01", "heart-gap") < 5 and at("01", "share-therapists-high") < 50
     ),
     "cannot be checked; we found no open data": lambda at: at("07", "twin-reach") > 20,
-    "cannot be checked; agreement alone says little": lambda at: at("03", "n-attributes-above") < at("03", "n-attributes") / 2,
+    "cannot be checked; agreement alone says little": lambda at: at("03", "n-cells-ahead") < at("03", "n-cells") / 2,
     "counts hold; its judge prompt swaps": lambda at: (at("07", "n-regular"), at("07", "n-adversarial")) == (280, 20),
     "sixteen are too few: the interval": lambda at: float(at("06", "bw-ends").split()[0]) < 0.1,
 }
@@ -59,6 +59,7 @@ WORDS = {
     "The two nearly cancel": lambda at: abs(at("01", "cost") - at("01", "gain")) < 0.2,
     "is what models win against crowd workers": lambda at: at("01", "share-strangers") > 50,
     "against therapists": lambda at: at("01", "share-therapists-high") < 50,
+    "and not with every judge": lambda at: at("03", "n-cells-ahead") < 4 * len(at("03", "lead-attributes").split(", ")),
 }
 """Words of the cards -> whether the numbers bear them out."""
 

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 from agreement_tables import random_votes, votes
 
+from heart_utils import scores_to_verdicts
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.baselines import agreement_with_baselines
 from heart_utils.judges.position import feature_gaps
@@ -107,3 +108,21 @@ def test_what_cannot_be_compared_is_refused(settings, says):
         shares(questions("ab", "ab"), **settings)
     with pytest.raises(AgreementError, match="decided"):
         shares(questions(["tie", "a"], ["a", "tie"]))
+
+
+@pytest.mark.parametrize("left_out", ["none", "original"])
+def test_the_lead_of_each_judge_on_safety_is_the_mean_over_decided_pairs_counted_one_by_one(left_out):
+    """As chapter 3 prints it judge by judge: right or not, less whether the clinicians' usual answer elsewhere is."""
+    scores = open_run("public").read("scores", "mentalalign").query("dimension == 'safety'")
+    firm = scores_to_verdicts(scores[scores["responder"] != left_out]).query("verdict in ['a', 'b']")
+    table = pairwise_agreement(firm, ties="exclude", by=["rater"], n_resamples=0).table.set_index("rater")
+    said = firm.assign(says=firm["verdict"].map({"a": 1, "b": -1}))
+    people = said[said["rater_kind"] == "human"]
+    authors = people.groupby(["responder_a", "responder_b"])["says"]
+    here = people.groupby(["responder_a", "responder_b", "dialogue_id"])["says"]
+    people = people.assign(usual=np.sign(authors.transform("sum") - here.transform("sum")))
+    judges = said[said["rater_kind"] == "model"]
+    met = judges.merge(people[["pair_id", "says", "usual"]], on="pair_id", suffixes=("", "_person"))
+    lead = (met["says"] == met["says_person"]) - (1 + met["usual"] * met["says_person"]) / 2
+    assert table["advantage"].to_dict() == pytest.approx(lead.groupby(met["rater"]).mean().to_dict())
+    assert (table["advantage"] > 0.05).all()
