@@ -49,6 +49,9 @@ def fill_in(text: str, glued: dict[str, Any]) -> str:
             return format(glued[name], how) if name in glued else "(in the book)"
         if role in CHIPS:
             return f"[{role}]" if said == "-" else f"[{role}: {said}]"
+        if role == "numref" and "%s" in said:  # "chapter %s <who-is-preferred>": numbers are the book's
+            words, _, label = said.rstrip(">").partition("%s <")
+            return f"{words}*{label.replace('-', ' ')}*"
         if role == "math":
             return f"${said}$"
         return f"({said})" if role.startswith("cite") else said.partition("<")[0].strip() or said

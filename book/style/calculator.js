@@ -135,8 +135,8 @@ for (const box of document.querySelectorAll(".heart-calculator")) {
       const row = box.querySelector(`[data-row=${name}]`);
       cells.forEach((text, column) => { row.cells[column + 1].textContent = text; });
     }
-    said.textContent = `People find a gap of ${words(people.board.points)} points on a leaderboard`
-      + (panel ? `; these judges, of ${words(panel.board.points)}.` : ".");
+    said.textContent = `With this design people can detect a difference of ${words(people.board.points)} rating points`
+      + (panel ? `, and these judges one of ${words(panel.board.points)}.` : ".");
   };
   const scores = box.querySelector("form.scores");
   scores.elements.like.append(...Object.keys(STUDY_GRID.scored).map((name) => new Option(name)));

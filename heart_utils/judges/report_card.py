@@ -15,9 +15,9 @@ from heart_utils.ratings.verdicts import combine_orders, won_by_a
 __all__ = ["OUTCOMES", "describe_judges", "grade_probes"]
 
 OUTCOMES = {
-    "worse": ("prefers the spoilt one", "not shown to tell", "tells"),
-    "not_better": ("pays for it", "not shown to pay for it", "marks it down"),
-    "even": ("pays for it", "not shown to mind", "marks it down"),
+    "worse": ("prefers the spoilt one", "not recognised", "recognised"),
+    "not_better": ("rewards it", "not shown to reward it", "marks it down"),
+    "even": ("rewards it", "no effect shown", "marks it down"),
 }
 """What is known of the probe -> words where the probe won beyond chance, where neither did, where it lost."""
 
@@ -83,7 +83,8 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     """Say in words what each judge's card amounts to.
 
     *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts itself in half of the
-    pairs, or tells fewer than half of the spoilt replies. *Passed these probes*: it tells all and rewards none of the rest.
+    pairs, or recognises fewer than half of the spoilt replies. *Passed these probes*: it recognises all and rewards none of the
+    rest.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> card = {"rater": "judge", "probe": "echo", "expected": "worse", "outcome": "tells", "n": 8, "contradicted": 0.0}
+    >>> card = {"rater": "judge", "probe": "echo", "expected": "worse", "outcome": "recognised", "n": 8, "contradicted": 0.0}
     >>> describe_judges(pd.DataFrame([card]))["finding"].tolist()
     ['passed these probes']
     """
@@ -103,14 +104,14 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     for rater, card in grades.groupby("rater", sort=True):
         answered = card[card["n"] > 0]
         spoilt = answered[answered["expected"] == "worse"]
-        told = int((spoilt["outcome"] == "tells").sum())
+        told = int((spoilt["outcome"] == "recognised").sum())
         wrong = list(answered.loc[answered["outcome"] == "prefers the spoilt one", "probe"])
-        paid = list(answered.loc[answered["outcome"] == "pays for it", "probe"])
+        paid = list(answered.loc[answered["outcome"] == "rewards it", "probe"])
         contradicted = float(answered["contradicted"].mean()) if len(answered) else np.nan
         reasons = [f"prefers {', '.join(wrong)}"] if wrong else []
-        reasons += [f"pays for {', '.join(paid)}"] if paid else []
+        reasons += [f"rewards {', '.join(paid)}"] if paid else []
         reasons += [f"contradicts itself in {contradicted:.0%} of pairs"] if contradicted >= MANY_CONTRADICTIONS else []
-        reasons += [f"tells {told} of {len(spoilt)} spoilt replies"] if 2 * told < len(spoilt) else []
+        reasons += [f"recognises {told} of {len(spoilt)} spoilt replies"] if 2 * told < len(spoilt) else []
         missing = len(card) - len(answered)
         if not len(answered):
             finding, reasons = "no valid answer", []
@@ -119,7 +120,7 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
         elif told == len(spoilt) and not missing:
             finding = "passed these probes"
         else:
-            finding, reasons = "not shown to be trustworthy", [f"tells {told} of {len(spoilt)} spoilt replies"]
+            finding, reasons = "not shown to be trustworthy", [f"recognises {told} of {len(spoilt)} spoilt replies"]
         rows.append({"rater": rater, "finding": finding, "reasons": "; ".join(reasons), "told": told, "of": len(spoilt),
                      "contradicted": contradicted})  # fmt: skip
     return pd.DataFrame(rows)

@@ -251,7 +251,7 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
         _check_board(board)
         _draw_board(ax, board, order, boards, markersize=4)
         ax.locator_params(axis="x", nbins=3)
-        ax.set_title(f"{panel}\nties {board['tie_share'].mean():.0%}", fontsize="small")
+        ax.set_title(f"{panel}\nties {100 * board['tie_share'].mean():.0f} %", fontsize="small")
         ax.tick_params(labelsize="x-small", labelbottom=True)
         mark_simulated(ax, board)
     for ax in axs.flat[len(panels) :]:
@@ -311,7 +311,7 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     ax.set(xlim=(0.0, 1.0), ylim=(place - 0.3, -1.2), yticks=[])
     ax.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}".replace("%", " %"))
     ax.spines["left"].set_visible(False)
-    ax.set_xlabel(f"Share that the model's reply wins; bars: {effects['ci_level'].max():.0%} interval".replace("%", " %"))
+    ax.set_xlabel(f"Share that the model's reply wins; bars: {100 * effects['ci_level'].max():.0f} % interval")
     mark_simulated(ax, effects)
     return ax
 
@@ -468,7 +468,7 @@ def _interval_label(board: pd.DataFrame) -> str:
         return f"{scale}; no interval"
     level, populations = board["ci_level"].max(), board["population"].unique()
     population = POPULATION_NAMES[str(populations[0])] if len(populations) == 1 else "of whom differs: see the caption"
-    return f"{scale}; bars: {level:.0%} interval, {population}"
+    return f"{scale}; bars: {100 * level:.0f} % interval, {population}"
 
 
 def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:

@@ -123,7 +123,7 @@ def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
 def plan_study(
     designs: list[Design], *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
 ) -> pd.DataFrame:
-    """Lay several designs side by side, one row each.
+    """Compute the power of several study designs: the smallest gap that each can detect, one row a design.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def card(verdicts):
 
 def test_a_judge_that_knows_passes():
     outcomes, described = card(judge(lambda probe, first, number: None if probe == "says-ai" else True))
-    assert outcomes == {"bare": "tells", "echo": "tells", "padded": "marks it down", "says-ai": "not shown to mind"}
+    assert outcomes == {"bare": "recognised", "echo": "recognised", "padded": "marks it down", "says-ai": "no effect shown"}
     assert described["finding"] == "passed these probes"
 
 
@@ -53,9 +53,9 @@ def test_a_judge_that_takes_whatever_comes_first_is_not_to_be_trusted():
 
 def test_a_judge_that_pays_for_padding_is_found_out():
     outcomes, described = card(judge(lambda probe, first, number: probe != "padded"))
-    assert outcomes["padded"] == "pays for it"
+    assert outcomes["padded"] == "rewards it"
     assert described["finding"] == "not to be trusted"
-    assert described["reasons"] == "pays for padded"
+    assert described["reasons"] == "rewards padded"
 
 
 def test_a_judge_with_probabilities_is_right_by_their_mean_over_orders_however_strong_its_lean():
@@ -127,28 +127,28 @@ def test_cards_come_by_judge_and_each_card_in_the_order_of_what_is_expected():
      (2, 5, "not to be trusted"), (0, 1, "not to be trusted")],
 )  # fmt: skip
 def test_who_tells_fewer_than_half_of_the_spoilt_replies_is_not_to_be_trusted(told, of, finding):
-    outcomes = ["tells"] * told + ["not shown to tell"] * (of - told)
+    outcomes = ["recognised"] * told + ["not recognised"] * (of - told)
     card = pd.DataFrame({"rater": "judge", "probe": range(of), "expected": "worse", "outcome": outcomes, "n": 24})
     row = describe_judges(card.assign(contradicted=0.0)).iloc[0]
     assert (row["finding"], row["told"], row["of"]) == (finding, told, of)
-    assert row["reasons"] == ("" if told == of else f"tells {told} of {of} spoilt replies")
+    assert row["reasons"] == ("" if told == of else f"recognises {told} of {of} spoilt replies")
 
 
 @pytest.mark.parametrize(("contradicted", "finding"), [(0.49, "passed these probes"), (0.5, "not to be trusted")])
 def test_who_contradicts_itself_in_half_of_the_pairs_is_not_to_be_trusted(contradicted, finding):
-    card = pd.DataFrame({"rater": "judge", "probe": ["bare"], "expected": "worse", "outcome": "tells", "n": 24})
+    card = pd.DataFrame({"rater": "judge", "probe": ["bare"], "expected": "worse", "outcome": "recognised", "n": 24})
     assert describe_judges(card.assign(contradicted=contradicted)).iloc[0]["finding"] == finding
 
 
 def test_one_pair_is_an_answer_but_tells_nothing():
     outcomes, described = card(judge(lambda probe, first, number: True, n=1))
-    assert outcomes["bare"] == "not shown to tell"
+    assert outcomes["bare"] == "not recognised"
     assert described["finding"] == "not to be trusted"
 
 
 def test_a_judge_that_tells_some_of_the_spoilt_replies_or_was_not_asked_about_all_does_not_pass():
     described = card(judge(lambda probe, first, number: probe == "bare" or (None if probe == "says-ai" else number % 2)))[1]
-    assert (described["finding"], described["reasons"]) == ("not shown to be trustworthy", "tells 1 of 2 spoilt replies")
+    assert (described["finding"], described["reasons"]) == ("not shown to be trustworthy", "recognises 1 of 2 spoilt replies")
     knows = judge(lambda probe, first, number: None if probe == "says-ai" else True)
     some = grade_probes(knows, EXPECTED).assign(n=lambda table: table["n"].where(table["probe"] != "padded", 0))
     assert describe_judges(some).iloc[0]["finding"] == "not shown to be trustworthy"

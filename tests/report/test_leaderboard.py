@@ -93,8 +93,8 @@ def test_boards_of_two_data_sets_that_share_all_else_stay_apart(ratings):
 def test_a_page_without_intervals_claims_none(ratings):
     none = ratings.assign(rating_low=np.nan, rating_high=np.nan, population="none")
     assert "There are no intervals." in leaderboard_html(none)
-    assert "Intervals speak of" not in leaderboard_html(none)
-    assert "Intervals speak of no population" in leaderboard_html(ratings.assign(population="none"))
+    assert "Intervals cover" not in leaderboard_html(none)
+    assert "Intervals cover no population" in leaderboard_html(ratings.assign(population="none"))
 
 
 def test_the_page_carries_its_own_csv_and_json(ratings, tmp_path):

@@ -35,6 +35,10 @@ def test_what_another_chapter_glued_is_in_the_book_alone():
     assert fill_in("{glue:text}`../notebooks/03_x.ipynb::n:d` and {math}`x_1`", {"n": 3}) == "(in the book) and $x_1$"
 
 
+def test_a_number_of_a_chapter_is_in_the_book_alone_and_its_label_stands_in_its_place():
+    assert fill_in("as {numref}`chapter %s <who-is-preferred>` says", {}) == "as chapter *who is preferred* says"
+
+
 def test_a_notebook_that_was_not_run_is_told(tmp_path):
     with pytest.raises(ValueError, match="has no outputs. Run it first: papermill"):
         make_page(write_notebook(tmp_path / "mine.ipynb", cell("1")), tmp_path)
