@@ -467,7 +467,7 @@ def _interval_label(board: pd.DataFrame) -> str:
     if board["rating_low"].isna().all():
         return f"{scale}; no interval"
     level, populations = board["ci_level"].max(), board["population"].unique()
-    population = POPULATION_NAMES[str(populations[0])] if len(populations) == 1 else "of whom differs: see the caption"
+    population = POPULATION_NAMES[str(populations[0])] if len(populations) == 1 else "population: see the caption"
     return f"{scale}; bars: {100 * level:.0f} % interval, {population}"
 
 

@@ -113,6 +113,17 @@ def test_therapists_are_known_by_the_six_numbers_of_the_release_of_which_two_sta
     assert {tuple(by) for name, by in classed_by.items() if name not in ("therapist", *BOTS)} == {("gpt-4o",)}
 
 
+def test_what_the_figure_of_hard_moments_says_holds(sets):
+    valid = sets["therapists"].query("state == 'valid'")
+    right = valid.pivot_table(index="dialogue_id", columns="responder", values="score")
+    five = right[right.columns.difference([*BOTS, "therapist"])]
+    assert five.shape == (10, 5)
+    assert right["therapist"].min() == 6 / 8
+    assert (five.min(axis=1) <= 0.5).sum() == 8
+    assert (five.loc[["dead", "stalking"]].max(axis=1) < 0.7).all()
+    assert (five.drop(["dead", "stalking"]).max(axis=1) > 0.97).all()
+
+
 def test_the_difference_between_two_kinds_of_people_in_chapter_1_is_statsmodels_two_way(sets):
     executed = find_root() / "build" / "executed" / "sample" / "01_who_supports_better.ipynb"
     if not executed.is_file():

@@ -54,7 +54,7 @@ def test_the_axis_says_which_interval_and_of_what():
 
 def test_boards_of_several_populations_do_not_claim_the_first_for_all():
     both = pd.concat([board(group="u"), board(group="v", population="dialogues_and_raters")])
-    assert "of whom differs: see the caption" in plot_boards(both, by="group").get_supxlabel()
+    assert "population: see the caption" in plot_boards(both, by="group").get_supxlabel()
 
 
 def test_simulated_rows_are_marked_in_the_figure_and_measured_ones_are_not():
