@@ -337,6 +337,7 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
     """
     with extra("plots"):
         import matplotlib.pyplot as plt
+        from matplotlib.ticker import LogLocator
 
     table = models.dropna(subset=[x, "rating"]).sort_values(["rating", x])
     _, ax = plt.subplots(figsize=(WIDTH, 3.8), layout="constrained")
@@ -351,8 +352,10 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
         best = table[table["on_frontier"]].sort_values(x)
         ax.step(best[x], best["rating"], where="post", color="0.4", linewidth=1, linestyle="--", zorder=0)
     ax.set(xscale="log", xlabel=x_label, ylabel=y_label)
-    ax.margins(x=0.24, y=0.14)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.margins(x=0.24, y=0.2)
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    ax.minorticks_off()
     _name_points(ax, table[x], table["rating"], table["responder"])
     mark_simulated(ax, table)
     return ax
