@@ -7,7 +7,7 @@ import yaml
 
 import heart_utils
 from heart_utils.report.provenance import read_glued
-from heart_utils.runs import find_root
+from heart_utils.runs import find_root, open_run
 from tools.notebooks import read_cells
 
 ROOT = find_root()
@@ -86,6 +86,23 @@ def test_the_words_of_a_card_follow_from_the_numbers_of_the_chapters(at, words):
     cards = "".join(text for text in PARAGRAPHS if "grid-item-card" in text)
     assert words in cards
     assert WORDS[words](at)
+
+
+def test_the_caption_of_the_forest_says_what_its_intervals_say(at):
+    """Models beat commenters and crowd workers, against trained people both are possible, therapists are ahead."""
+    lines = open_run("sample").read("effects").query("evidence == 'measured' and models != 'GPT-4 told what empathy is'")
+    ends = lines.set_index(["people", "models", "label"])[["ci_low", "ci_high"]]
+    side = (ends["ci_low"] > 0.5).astype(int) - (ends["ci_high"] < 0.5)
+    assert side.to_dict() == {
+        ("another participant", "Bing Chat, 2023", "person"): 1,
+        ("another participant", "Bing Chat, 2023", "ai"): 1,
+        ("another participant", "Bing Chat, 2023", "true"): 0,
+        ("crowd workers", "GPT-4", "hidden"): 1,
+        ("people trained for the task", "GPT-4 Turbo, Llama 2, Mistral", "hidden"): 0,
+        ("Reddit commenters", "GPT-4 Turbo, Llama 2, Mistral", "hidden"): 1,
+        ("therapists", "five models", "unclear"): -1,
+        ("therapists", "five therapy bots", "unclear"): -1,
+    }
 
 
 def test_the_front_page_and_the_citation_file_name_this_version():
