@@ -9,6 +9,7 @@ import heart_utils
 from heart_utils.report.provenance import read_glued
 from heart_utils.runs import find_root, open_run
 from tools.notebooks import read_cells
+from tools.pin import read_pinned
 
 ROOT = find_root()
 PARAGRAPHS = (ROOT / "book" / "intro.md").read_text(encoding="utf-8").split("\n\n")
@@ -109,3 +110,25 @@ def test_the_front_page_and_the_citation_file_name_this_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
     assert cited == heart_utils.__version__
     assert f"Version {heart_utils.__version__}." in "".join(PARAGRAPHS)
+
+
+README_FINDINGS = (
+    "{01_who_supports_better/felt-model} of 7 by a model, {01_who_supports_better/felt-person} by another person",
+    "felt better heard in {01_who_supports_better/heard-true} % of cases "
+    "({01_who_supports_better/heard-true-low} to {01_who_supports_better/heard-true-high})",
+    "Models win {01_who_supports_better/share-commenters} % of comparisons with Reddit commenters",
+    "and {01_who_supports_better/share-strangers} % with crowd workers",
+    "it is not known ({01_who_supports_better/share-trained-low} to {01_who_supports_better/share-trained-high} %)",
+    "it is {01_who_supports_better/share-therapists} % against therapists "
+    "({01_who_supports_better/share-therapists-low} to {01_who_supports_better/share-therapists-high})",
+    "in {03_do_judges_agree/n-cells-ahead} of {03_do_judges_agree/n-cells} cases",
+    "and less in {03_do_judges_agree/n-cells-behind}.",
+)
+"""What the README says, with the names of its numbers among those that are pinned."""
+
+
+@pytest.mark.parametrize("finding", README_FINDINGS)
+def test_each_number_of_the_readme_is_the_one_that_is_pinned(finding):
+    pinned = read_pinned(ROOT)
+    expected = re.sub(r"\{([^}]+)\}", lambda name: pinned[name[1]], finding)
+    assert expected in (ROOT / "README.md").read_text(encoding="utf-8")
