@@ -1,6 +1,6 @@
 """Take a figure out of an executed notebook, with the words that belong to it.
 
-``python -m tools.figure 02_who_is_preferred fig-leaderboard book/leaderboard.svg`` saves the figure that
+``python -m tools.figure 01_who_supports_better fig-forest book/forest.svg`` saves the figure that
 the README shows, from the executed copy of the run ``sample``.
 """
 
