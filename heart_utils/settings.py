@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,13 +41,18 @@ def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) 
     return read_strictly(kind, {} if content is None else content, file, error)
 
 
-def read_strictly(kind: Any, content: Any, where: object, error: type[ValueError]) -> Any:
-    """Make a dataclass, or whatever pydantic reads, of settings, or say what is wrong in the first place that is."""
+def read_strictly(kind: Any, content: Any, where: object, error: type[ValueError], *, faults: Sequence[str] = ()) -> Any:
+    """Make a dataclass, or whatever pydantic reads, of settings, or say all that is wrong, after `faults` found elsewhere."""
+    found = list(faults)
+    text = json.dumps(content, default=str)
     try:
-        return _reader(kind).validate_json(json.dumps(content, default=str), strict=True, extra="forbid")
-    except ValidationError as faults:
+        made = _reader(kind).validate_json(text, strict=True, extra="forbid")
+    except ValidationError as fault:
         known = list(getattr(kind, "__dataclass_fields__", {}))
-        raise error(f"{where}: {_words(faults.errors(), known)}") from None
+        found += _words(fault.errors(), known, json.loads(text))
+    if found:
+        raise error(f"{where}: {' '.join(found)}")
+    return made
 
 
 @lru_cache
@@ -54,21 +60,41 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _words(faults: list[Any], known: list[str]) -> str:
-    fault = faults[0]
-    *path, name = [str(part) for part in fault["loc"]] or ["the whole"]
-    at = f"{' '.join(path)}: " if path else ""
-    keys = "" if path else f" The keys are {', '.join(known)}."
-    if fault["type"] in KEYS:
-        here = [other for other in faults if other["type"] in KEYS and other["loc"][:-1] == fault["loc"][:-1]]
-        names = {verb: [str(one["loc"][-1]) for one in here if KEYS[one["type"]] == verb] for verb in KEYS.values()}
-        amiss = [verb + " " + ", ".join(of) for verb, of in names.items() if of]
-        return f"{at}{' and '.join(amiss)}.{keys}"
-    if fault["type"] == "value_error":
-        such = [(" ".join(map(str, one["loc"])), one["ctx"]["error"]) for one in faults if one["type"] == "value_error"]
-        return " ".join(f"{inside}: {words}" if inside else str(words) for inside, words in such)
-    expected = EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
-    return f"{at}{name} is {said(fault['input'])}, expected {expected}."
+def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
+    """Say each fault once: those of keys by the mapping they are in, of values with all that would have been right."""
+    told: dict[object, str] = {}
+    expected: dict[object, list[str]] = {}
+    for fault in faults:
+        place = _place(fault["loc"], content)
+        *path, name = [str(part) for part in place] or ["the whole"]
+        at = f"{' '.join(path)}: " if path else ""
+        if fault["type"] in KEYS:
+            mapping = fault["loc"][:-1]
+            here = [other for other in faults if other["type"] in KEYS and other["loc"][:-1] == mapping]
+            names = {verb: [str(one["loc"][-1]) for one in here if KEYS[one["type"]] == verb] for verb in KEYS.values()}
+            amiss = [verb + " " + ", ".join(of) for verb, of in names.items() if of]
+            at = f"{' '.join(map(str, mapping))}: " if mapping else ""
+            keys = "" if mapping else f" The keys are {', '.join(known)}."
+            told["keys", mapping] = f"{at}{' and '.join(amiss)}.{keys}"
+        elif fault["type"] == "value_error":
+            inside, words = " ".join(map(str, fault["loc"])), str(fault["ctx"]["error"])
+            told[place] = f"{inside}: {words}" if inside else words
+        else:
+            wanted = EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
+            wanted += " (in quotes)" if wanted == "text" and isinstance(fault["input"], (int, float)) else ""
+            expected.setdefault(place, []).append(wanted)
+            told[place] = f"{at}{name} is {said(fault['input'])}, expected {' or '.join(dict.fromkeys(expected[place]))}."
+    return list(told.values())
+
+
+def _place(path: Sequence[Any], content: Any) -> tuple[Any, ...]:
+    """Give the part of a path that leads into the content; after it pydantic names the way in which it read the value."""
+    for depth, part in enumerate(path):
+        try:
+            content = content[part]
+        except (LookupError, TypeError):
+            return tuple(path[:depth])
+    return tuple(path)
 
 
 def said(value: object) -> str:
