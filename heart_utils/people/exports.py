@@ -49,6 +49,7 @@ def read_potato(folder: Path) -> pd.DataFrame:
     for file, state in states.items():
         history, behaviour = _history(file.with_name(HISTORY)), _behaviour(state, typed)
         answers = _answers(state, history, behaviour)
+        changed = _changed_later(file.with_name(HISTORY))
         if not _agreed(state, history):
             if answers:
                 raise StudyError(f"{_place(file)} holds answers of somebody who did not agree to take part. Delete them.")
@@ -56,10 +57,11 @@ def read_potato(folder: Path) -> pd.DataFrame:
         orders = state.get("instance_id_to_presentation_order") or {}
         for item in dict.fromkeys([*state["instance_id_ordering"], *answers]) or [""]:
             page = {"person": str(state["user_id"]), "item_id": item, "answered": item in answers}
+            page["changed_later"] = item in changed
             page["swapped"] = (orders.get(item) or {}).get("preference") == [1, 0]
             pages.append(page | _times(behaviour.get(item) or {}) | answers.get(item, {}))
     # An item_id is "" if nothing was shown yet; swapped: Potato itself showed the replies the other way round.
-    columns = ["person", "item_id", "answered", "seconds", "typing_ms", "pasted_share", "swapped", *QUESTIONS]
+    columns = ["person", "item_id", "answered", "seconds", "typing_ms", "pasted_share", "changed_later", "swapped", *QUESTIONS]
     return pd.DataFrame(pages, columns=columns)
 
 
@@ -170,9 +172,36 @@ def _agreed(state: dict[str, Any], history: Answered) -> bool:
 
 def _history(file: Path) -> Answered:
     """Give the last answer to each question of each page, as appended one by one."""
-    if not file.is_file():
-        return {}
     last: Answered = {}
+    for action in _actions(file):
+        word = (str(action["label_name"]), str(action["new_value"]))
+        last.setdefault(action["instance_id"], {})[action["schema_name"]] = word
+    return last
+
+
+def _changed_later(file: Path) -> set[str]:
+    """List the pages of which an answer was changed once another page had been answered: by going back, or in a second tab."""
+    answers: dict[tuple[str, str], str] = {}
+    latest: dict[str, int] = {}
+    changed = set()
+    for number, action in enumerate(_actions(file)):
+        item, question, value = action["instance_id"], action["schema_name"], str(action["new_value"])
+        before = answers.get((item, question))
+        if before == value:
+            continue  # sent again
+        others = max((when for page, when in latest.items() if page not in (item, AROUND)), default=-1)
+        if before is not None and others > latest[item]:
+            changed.add(item)
+        answers[item, question] = value
+        latest[item] = number
+    return changed
+
+
+def _actions(file: Path) -> list[dict[str, Any]]:
+    """Read what was answered, one question at a time, in the order in which it was."""
+    if not file.is_file():
+        return []
+    actions = []
     lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # not splitlines: a word may hold another break
     for number, line in enumerate(lines, 1):
         try:
@@ -182,9 +211,8 @@ def _history(file: Path) -> Answered:
                 break  # the server was stopped in the middle of a line; the state has what came before
             raise StudyError(f"{_place(file)}, line {number} is not whole JSON ({error}). Copy the file again.") from None
         if action.get("action_type") in ("add_label", "update_label"):
-            word = (str(action["label_name"]), str(action["new_value"]))
-            last.setdefault(action["instance_id"], {})[action["schema_name"]] = word
-    return last
+            actions.append(action)
+    return actions
 
 
 def _typing(file: Path) -> dict[tuple[str, str], dict[str, Any]]:

@@ -21,6 +21,7 @@ from heart_utils.identities import redact_contacts, redact_message, show_cell
 from heart_utils.judging.design import digest
 from heart_utils.people.assignment import StudyError
 from heart_utils.people.exports import check_people, read_answers, read_potato
+from heart_utils.people.payments import write_payments
 from heart_utils.runs import Run, code_people, open_run, read_csv_text
 from heart_utils.settings import read_yaml
 from heart_utils.sources.files import complete
@@ -133,6 +134,12 @@ def import_study(
         raise StudyError(f"The run has no history {lost.iloc[0]!r} any more; were its histories changed since the study?")
     if kind != "reply":
         _refuse_second_answers(rows)
+    if changed := int(rows["changed_later"].sum()):
+        warnings.warn(
+            f"{changed} answers were changed after another page had been answered, by going back or in a second tab. The last "
+            f"word of each counts, and it is flagged changed_later.",
+            stacklevel=2,
+        )
     study, prefix = _name(run, source), "writer" if kind == "reply" else "rater"
     codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv", prefix=prefix)
     rows = rows.assign(rater=rows["person"].map(codes), simulated=simulated)
@@ -202,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         statement = read_yaml(options.statement, kind, StudyError) if options.statement else None
         imported = import_study(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
         imported.write(run)
+        payments, proposed = write_payments(run, imported, withdrawn=options.withdraw)
     except ValueError as error:
         print(f"error: {redact_message(str(error))}", file=sys.stderr)
         return 1
@@ -210,6 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{imported.n_withdrawn} withdrew. The key file is {run.folder / 'keys' / 'people.csv'}: keep it apart, and "
         f"delete it when it has served."
     )
+    counts = proposed["decision"].value_counts()
+    print(f"Whom to pay is proposed in {payments}, with reasons: {', '.join(f'{word} {n}' for word, n in counts.items())}.")
     return 0
 
 
@@ -333,7 +343,7 @@ def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) 
         first = lost.iloc[0]
         said = f"{first['left']!r} on the left of {first['right']!r} was never shown"
         raise StudyError(f"{first['where']}: {said}. Check the reply ids, and which side was which.")
-    return rows.assign(position=rows.groupby("person").cumcount() + 1, pasted_share=0.0)
+    return rows.assign(position=rows.groupby("person").cumcount() + 1, pasted_share=0.0, changed_later=False)
 
 
 def _refuse_second_answers(rows: pd.DataFrame) -> None:
@@ -348,7 +358,7 @@ def _verdicts(rows: pd.DataFrame, redact: str) -> pd.DataFrame:
     """Say in terms of a and b what was answered in terms of left and right."""
     sided = rows["choice"].isin(["left", "right"])
     first = (rows["choice"] == "left") == (rows["order"] == "ab")
-    rationale, flags = _screened(rows["reason"], rows["pasted_share"], redact, "reasons")
+    rationale, flags = _screened(rows["reason"], rows, redact, "reasons")
     rows = rows.assign(
         verdict=rows["choice"].mask(sided, first.map({True: "a", False: "b"})),
         margin=pd.to_numeric(rows["margin"]).where(sided),
@@ -363,7 +373,7 @@ def _verdicts(rows: pd.DataFrame, redact: str) -> pd.DataFrame:
 
 def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
     # Without its words a reply is none.
-    text, flags = _screened(rows["reply"].str.strip(), rows["pasted_share"], redact.replace("all", "contacts"), "replies")
+    text, flags = _screened(rows["reply"].str.strip(), rows, redact.replace("all", "contacts"), "replies")
     before = [sum(turn["speaker"] == "supporter" for turn in turns) for turns in rows["turns"]]
     told = [flag_reply(words or "", n_before=n, n_after=0) for words, n in zip(text, before, strict=True)]
     names = zip(rows["rater"], rows["history_id"], strict=True)
@@ -384,13 +394,18 @@ def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
     return check_table("replies", complete("replies", replies))
 
 
-def _screened(texts: pd.Series, pasted: pd.Series, redact: str, what: str) -> tuple[pd.Series, pd.Series]:
-    """Redact free texts, and flag and warn of what was pasted, redacted, or would be computed or run."""
+def _screened(texts: pd.Series, rows: pd.DataFrame, redact: str, what: str) -> tuple[pd.Series, pd.Series]:
+    """Redact free texts, and flag and warn of what was pasted, changed, redacted, or would be computed or run."""
     was = [text if isinstance(text, str) else None for text in texts]
     kept = [redact_text(text, redact) for text in was]
     flags = [
-        [*["pasted"] * (share >= PASTED_SHARE), *["redacted"] * (now != before), *suspicious_text(now)]
-        for before, now, share in zip(was, kept, pasted, strict=True)
+        [
+            *["pasted"] * (share >= PASTED_SHARE),
+            *["changed_later"] * changed,
+            *["redacted"] * (now != before),
+            *suspicious_text(now),
+        ]
+        for before, now, share, changed in zip(was, kept, rows["pasted_share"], rows["changed_later"], strict=True)
     ]
     counts = {word: sum(word in row for row in flags) for word in SUSPICIOUS}
     if said := [f"{count} {what} with {word}" for word, count in counts.items() if count]:
